@@ -84,7 +84,7 @@ bench-families: ## What judging costs where many pages are alike: templates, sco
 
 eval-sites: ## Pages of one site that share half of their text: how many are lost; TEXTS=a.jsonl, else PAGES=100000 generated ones
 	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
-	@$(BUILT) eval --sites $(or $(TEXTS),--pages $(if $(filter-out file,$(origin PAGES)),$(PAGES),100000))
+	@$(BUILT) eval --sites --check $(or $(TEXTS),--pages $(if $(filter-out file,$(origin PAGES)),$(PAGES),100000))
 
 eval: ## Quality in three bands of lengths, three seeds each; DATA=folder with files of JSON lines
 	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate

@@ -150,6 +150,7 @@ fn entry_of(page: &Page, number: usize) -> Request {
         id: None,
         scope: page.scope,
         site: None,
+        address: None,
         is_variant: false,
         fingerprints: page.fingerprints.clone(),
         digest: PageDigest(0),

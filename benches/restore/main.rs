@@ -75,6 +75,7 @@ fn run(entries: usize) -> Value {
                 id: None,
                 scope: None,
                 site: None,
+                address: None,
                 placement: Placement::EVERYWHERE,
             }
         })

@@ -98,6 +98,7 @@ fn request(reader: &Fingerprinter, page: &Planted, topic: &Arc<str>, scratch: &m
         id: reading.id,
         scope: reading.scope,
         site: None,
+        address: None,
         is_variant: false,
         fingerprints: reading.fingerprints,
         digest: reading.digest,

@@ -71,6 +71,9 @@ pub struct EvalArgs {
     /// Pages per stream of different generated articles on sites
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "sites", conflicts_with = "base")]
     pub pages: usize,
+    /// End with exit code 1 if a row of `--sites` misses its goal
+    #[arg(long, requires = "sites")]
+    pub check: bool,
     /// Write the stream and its ground truth: JSON lines with `id`, `text`, `family`, `role` and `edit`
     #[arg(long, value_name = "FILE")]
     pub write_stream: Option<PathBuf>,

@@ -84,7 +84,6 @@ impl RecordProcessor {
             return (PageAction::Settled(PageOutcome::Tombstone), stamped, payload);
         }
         let headers = Named(&record.headers);
-        let _taken = record.value.as_deref().map(|value| self.trees.take(value));
         let mut since = self.clock.now();
         let reading = self.reader.read_watched(&raw(record, &headers), scratch, |step| {
             let now = self.clock.now();

@@ -209,6 +209,7 @@ mod tests {
             id: Some(IdHash(id)),
             scope: None,
             site: None,
+            address: None,
             placement: Placement::default(),
             cluster: None,
         };

@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::clock::Clock;
 use super::record_processor::RecordProcessor;
+use super::tree_budget::Taken;
 use crate::fingerprint::Scratch;
 use crate::kafka::budget::Permit;
 use crate::kafka::group_consumer::ConsumedRecord;
@@ -31,6 +32,9 @@ const MAX_RUNAWAYS: usize = 32;
 
 /// The work that the threads do.
 pub(super) trait TextWork: Send + Sync {
+    /// Waits for the memory that reading a record takes. No work on the page: it is not given up meanwhile.
+    fn wait_for_memory(&self, record: &ConsumedRecord) -> Option<Taken>;
+
     /// Reads a record.
     fn read(&self, source: Source, record: &Arc<ConsumedRecord>, scratch: &mut Scratch) -> Page<PagePayload>;
 
@@ -42,6 +46,10 @@ pub(super) trait TextWork: Send + Sync {
 }
 
 impl TextWork for RecordProcessor {
+    fn wait_for_memory(&self, record: &ConsumedRecord) -> Option<Taken> {
+        record.value.as_deref().map(|value| self.trees.take(value))
+    }
+
     fn read(&self, source: Source, record: &Arc<ConsumedRecord>, scratch: &mut Scratch) -> Page<PagePayload> {
         self.page(source, record, scratch)
     }
@@ -113,6 +121,8 @@ struct Task {
     /// How long it was seen to take.
     seen: Duration,
     job: Job,
+    /// Given back when the page is read or given up: what a runaway holds must not keep all others waiting.
+    _memory: Option<Taken>,
 }
 
 impl JobSlot {
@@ -200,7 +210,8 @@ fn work(shared: &Shared, slot: &JobSlot) {
     let mut scratch = Scratch::default();
     for job in &shared.jobs {
         let (source, record) = (job.source.clone(), Arc::clone(&job.record));
-        *slot.lock() = Some(Task { since: shared.clock.now(), seen: Duration::ZERO, job });
+        let memory = shared.work.wait_for_memory(&record);
+        *slot.lock() = Some(Task { since: shared.clock.now(), seen: Duration::ZERO, job, _memory: memory });
         let page = shared.work.read(source, &record, &mut scratch);
         // Somebody else answered for us: this thread was replaced.
         let Some(Task { since, job, .. }) = slot.lock().take() else { return };
@@ -214,7 +225,8 @@ mod tests {
     use super::*;
     use crate::kafka::budget::ByteBudget;
     use crate::protocol::LogPartition;
-    use crate::record::{PartitionId, Timestamp};
+    use crate::record::{Format, PartitionId, Timestamp};
+    use crate::runtime::tree_budget::TreeBudget;
     use crate::worker::{PageAction, PageOutcome};
 
     const LIMIT: Duration = Duration::from_secs(20);
@@ -230,6 +242,10 @@ mod tests {
     }
 
     impl TextWork for Stuck {
+        fn wait_for_memory(&self, _: &ConsumedRecord) -> Option<Taken> {
+            None
+        }
+
         fn read(&self, source: Source, record: &Arc<ConsumedRecord>, _: &mut Scratch) -> Page<PagePayload> {
             let _ = self.begun.send(());
             if source.offset < self.pages {
@@ -315,6 +331,60 @@ mod tests {
         let looks = LIMIT.as_millis() / LOOK_INTERVAL.as_millis();
         let done: usize = (0..looks).map(|_| bench.look(LOOK_INTERVAL).len()).sum();
         assert!(done > 0);
+    }
+
+    /// One page at a time has memory, and the first of them never ends.
+    struct Scarce {
+        memory: Arc<TreeBudget>,
+        stuck: Stuck,
+    }
+
+    impl TextWork for Scarce {
+        fn wait_for_memory(&self, _: &ConsumedRecord) -> Option<Taken> {
+            Some(self.memory.take(b"<p>"))
+        }
+
+        fn read(&self, source: Source, record: &Arc<ConsumedRecord>, scratch: &mut Scratch) -> Page<PagePayload> {
+            self.stuck.read(source, record, scratch)
+        }
+
+        fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
+            self.stuck.withdraw(source, record, reason)
+        }
+
+        fn was_busy(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn waiting_for_memory_is_no_work_on_the_page_and_what_is_given_up_keeps_none() {
+        const PAGES: i64 = 8;
+        let ((_gate, budget), (begun, has_begun), (finished, done)) = (unbounded(), unbounded(), unbounded());
+        let work = Scarce { memory: TreeBudget::new(1, Format::Html), stuck: Stuck { pages: 1, budget, begun } };
+        let mut pool = TextPool::start(8, work, Clock::start(), move |one| drop(finished.send(one))).unwrap();
+        let (bytes, partition) = (ByteBudget::new(1 << 20), PartitionId::new("pages", 0));
+        let read = |pool: &TextPool, offset: i64| {
+            let place = u64::try_from(offset).unwrap();
+            let source = partition.at(offset);
+            pool.read(Job { source, serial: 0, place, record: Arc::default(), permit: bytes.hold(1) });
+        };
+        read(&pool, 0);
+        has_begun.recv_timeout(TIMEOUT).unwrap();
+        (1..PAGES).for_each(|offset| read(&pool, offset));
+        // All others are taken, and wait.
+        while pool.waiting() > 0 {
+            std::thread::yield_now();
+        }
+        pool.looked = Duration::ZERO;
+        let looks = u32::try_from(LIMIT.as_millis() / LOOK_INTERVAL.as_millis()).unwrap() + 1;
+        for look in 1..=looks {
+            assert!(!pool.give_up_overdue(look * LOOK_INTERVAL, LIMIT).unwrap());
+        }
+        let mut withdrawn = Vec::new();
+        for _ in 0..PAGES {
+            let one = done.recv_timeout(TIMEOUT).expect("every page comes out");
+            withdrawn.extend(matches!(one.page.action, PageAction::Withdraw(..)).then_some(one.page.source.offset));
+        }
+        assert_eq!(withdrawn, [0]);
     }
 
     #[test]

@@ -152,6 +152,7 @@ mod tests {
                 id: None,
                 scope: None,
                 site: None,
+                address: None,
                 is_variant: false,
                 fingerprints: Fingerprints {
                     exact: ExactHash(u128::from(number)),

@@ -19,6 +19,7 @@ pub(super) struct TreeBudget {
 }
 
 /// Memory that is taken until this value is dropped.
+#[derive(Debug)]
 #[must_use]
 pub(super) struct Taken {
     budget: Arc<TreeBudget>,
@@ -54,9 +55,84 @@ impl Drop for Taken {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+    use std::process::Command;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::fingerprint::{self, Fingerprinter, Scratch};
+    use crate::record::{InputSettings, RawRecord};
+
+    const IN_FLIGHT: usize = 64 << 20;
+    const PAGES: usize = 32;
+    const THREADS: usize = 8;
+
+    /// A page of two megabytes whose tree would be large: of nodes, of attributes, and of elements that come again and again.
+    fn hostile_page(number: usize) -> String {
+        let attributes = |of: usize| (0..1000).map(|n| format!(" a{of}x{n}")).collect::<Vec<_>>().concat();
+        let tags = |name: &str, count: usize| {
+            (0..count).map(|of| format!("<{name}{}>", attributes(of))).collect::<Vec<_>>().concat()
+        };
+        let start = match number % 5 {
+            0 => "<br>a".repeat(20_000),
+            1 => tags("body", 100),
+            2 => format!("{}{}", tags("font", 80), "<p>a".repeat(1_000)),
+            3 => format!("{}{}", tags("div", 90), "<".repeat(12_000)),
+            _ => {
+                (0..300).map(|size| format!("<font size={size}>")).collect::<Vec<_>>().concat() + &"<p>a".repeat(5_000)
+            }
+        };
+        let rest = " ".repeat((IN_FLIGHT / PAGES).saturating_sub(start.len()));
+        format!("<p>{start}<p>harbour dredging<!--{rest}-->")
+    }
+
+    /// A line of `/proc/self/status`, in bytes.
+    fn status(name: &str) -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    fn read_hostile_pages() {
+        let input = InputSettings { format: Format::Html, ..InputSettings::default() };
+        let reader = Fingerprinter::new(
+            &input,
+            &text::Settings::default(),
+            &fingerprint::Settings::default(),
+            NonZeroUsize::MIN,
+        );
+        let (reader, budget, next) = (reader.unwrap(), TreeBudget::new(IN_FLIGHT, Format::Html), AtomicUsize::new(0));
+        let pages: Vec<String> = (0..PAGES).map(hostile_page).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let work = || {
+                    let mut scratch = Scratch::default();
+                    while let Some(page) = pages.get(next.fetch_add(1, Ordering::SeqCst)) {
+                        let _taken = budget.take(page.as_bytes());
+                        let record = RawRecord { key: None, value: Some(page.as_bytes()), headers: &() };
+                        assert!(reader.read(&record, &mut scratch).is_ok(), "{}", &page[..60]);
+                    }
+                };
+                std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work).unwrap();
+            }
+        });
+        let (peak, most) = (status("VmHWM:"), 6 * IN_FLIGHT + (512 << 20));
+        println!("{peak} bytes at most for {} of pages", pages.iter().map(String::len).sum::<usize>());
+        assert!(peak <= most, "{peak} bytes, not {most}");
+    }
+
+    /// Measured in a process of its own, which has no memory left over from anything else.
+    #[test]
+    fn hostile_pages_on_all_threads_stay_within_memory() {
+        const ALONE: &str = "DUPGATE_HOSTILE_PAGES_ALONE";
+        if std::env::var_os(ALONE).is_some() {
+            return read_hostile_pages();
+        }
+        let test = "runtime::tree_budget::tests::hostile_pages_on_all_threads_stay_within_memory";
+        let program = std::env::current_exe().unwrap();
+        let status = Command::new(program).args(["--exact", test, "--nocapture"]).env(ALONE, "1").status().unwrap();
+        assert!(status.success(), "see above");
+    }
 
     #[test]
     fn trees_in_flight_stay_within_the_budget() {

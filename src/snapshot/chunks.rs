@@ -158,7 +158,8 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
 fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() -> I) -> Vec<u8> {
     let (mut count, mut room) = (0_u64, 0);
     let mut version = fingerprints::version_for(std::iter::empty());
-    let more_of = |original: &Original| More { site: original.site, placement: original.placement };
+    let more_of =
+        |original: &Original| More { site: original.site, address: original.address, placement: original.placement };
     for original in list() {
         let original: &Original = original.borrow();
         let fingerprints = &original.fingerprints;
@@ -172,8 +173,7 @@ fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() 
     let mut before = 0;
     for original in list() {
         let original: &Original = original.borrow();
-        let Original { sequence, source, event_time, fingerprints, id, scope, site: _, placement: _, cluster } =
-            original;
+        let Original { sequence, source, event_time, fingerprints, id, scope, cluster, .. } = original;
         let more = more_of(original);
         let of_cluster = if cluster == source { 0 } else { OF_CLUSTER };
         body.push(Present::of(fingerprints, *id, *scope).bits_beside_one() | of_cluster | more.flag());
@@ -209,9 +209,20 @@ fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecE
         let source = places.read_page(&mut from)?;
         let event_time = places.read_time(&mut from)?;
         let (fingerprints, id, scope) = fingerprints::read(&mut from, Present::from_bits_beside_one(flags)?)?;
-        let More { site, placement } = More::read(&mut from, flags)?;
+        let More { site, address, placement } = More::read(&mut from, flags)?;
         let cluster = if flags & OF_CLUSTER == 0 { source.clone() } else { places.read_reference(&mut from)? };
-        into.push(Original { sequence, source, event_time, fingerprints, id, scope, site, placement, cluster });
+        into.push(Original {
+            sequence,
+            source,
+            event_time,
+            fingerprints,
+            id,
+            scope,
+            site,
+            address,
+            placement,
+            cluster,
+        });
     }
     from.end()
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::disk::Change;
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Width};
+use crate::fingerprint::{AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Width};
 use crate::index::{Index, Original, run_sequential};
 use crate::judge::LogSpan;
 use crate::protocol::codec::FORMAT_VERSION;
@@ -305,6 +305,7 @@ fn original(sequence: u64, cluster: Option<i64>) -> Original {
         id: sequence.is_multiple_of(5).then_some(IdHash(sequence)),
         scope: sequence.is_multiple_of(7).then_some(ScopeHash(sequence)),
         site: None,
+        address: None,
         placement: Placement::EVERYWHERE,
     }
 }
@@ -508,6 +509,19 @@ fn a_snapshot_with_codes_of_another_width_takes_version_4() {
     for (original, width) in originals.iter_mut().zip([Width::B32, Width::B128].into_iter().cycle()) {
         let widened = |code: SimHash| SimHash::cut(width, code.bits() | 0xFEDC_BA98 << 96 | 0x89AB_0000);
         original.fingerprints.simhash = original.fingerprints.simhash.map(widened);
+    }
+    check_golden(GOLDEN, snapshot(originals));
+}
+
+/// Sites, placements and addresses that ids do not say.
+#[test]
+fn a_snapshot_with_addresses_takes_version_7() {
+    const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v7.hex");
+    let mut originals = eight_originals();
+    for (original, number) in originals.iter_mut().zip(0_u32..) {
+        original.address = number.is_multiple_of(2).then_some(AddressHash(0xADD0_0000 + number));
+        original.site = number.is_multiple_of(3).then_some(SiteHash(0x517E_0000 + number));
+        original.placement.skipped = u128::from(number / 5);
     }
     check_golden(GOLDEN, snapshot(originals));
 }

@@ -186,6 +186,29 @@ fn labelled_pairs_are_scored_as_they_stand() {
     assert!(refused.code == 66 && refused.err.contains("line 1: no text has the id nobody"), "{}", refused.err);
 }
 
+/// What the rules of today do not reach: copies in the text of other sites, where no address tells those apart.
+const KNOWN_TO_MISS: [(&str, &str, bool); 1] = [("published", "text", false)];
+
+#[test]
+fn the_goals_of_streams_of_sites_are_met_but_for_known_rows() {
+    let said = eval(&["--sites", "--pages", "2000", "--texts", "400", "--check"]);
+    let figures: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let rows = figures["sites"].as_array().unwrap();
+    let missed: Vec<_> = rows
+        .iter()
+        .filter(|row| row["met"] == false)
+        .map(|row| (row["kind"].as_str().unwrap(), row["form"].as_str().unwrap(), row["addressed"] == true))
+        .collect();
+    assert_eq!(missed, KNOWN_TO_MISS, "{}", said.out);
+    assert_eq!(said.code, 1, "{}", said.err);
+    assert!(said.err.contains(&format!("1 of {} rows miss their goal", rows.len())), "{}", said.err);
+    let of_one_site = rows.iter().find(|row| row["kind"] == "one_site").unwrap();
+    // Copies of a page on its own site are found where nearly all of it is left.
+    let found = of_one_site["found_share"].as_f64().unwrap();
+    assert!((0.3..0.9).contains(&found), "{found}");
+    assert_eq!(eval(&["--check"]).code, 2, "only streams of sites have goals");
+}
+
 #[test]
 fn streams_of_sites_are_judged_and_what_misses_its_goal_is_marked() {
     let figures = figures(&eval(&["--sites", "--pages", "80", "--texts", "40"]));
@@ -198,9 +221,15 @@ fn streams_of_sites_are_judged_and_what_misses_its_goal_is_marked() {
     let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).collect::<Vec<_>>();
     // Five shares, two forms, with and without address.
     assert_eq!(of("unlike").len() % 20, 0);
-    for (kind, least) in
-        [("ordinary", 2), ("published", 4), ("print", 4), ("session", 4), ("amp", 1), ("short_posts", 2)]
-    {
+    for (kind, least) in [
+        ("ordinary", 2),
+        ("one_site", 1),
+        ("published", 4),
+        ("print", 4),
+        ("session", 4),
+        ("amp", 1),
+        ("short_posts", 2),
+    ] {
         assert_eq!(of(kind).len(), least, "{kind}");
     }
     for row in rows {

@@ -49,6 +49,7 @@ fn remember(folder: &Path, texts: &[&str]) {
             id: reading.id,
             scope: reading.scope,
             site: None,
+            address: None,
             is_variant: false,
             fingerprints: reading.fingerprints,
             digest: reading.digest,

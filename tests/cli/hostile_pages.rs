@@ -127,6 +127,11 @@ fn texts() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 fn pages() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let attribute = "x".repeat(10_000_000);
     let attributes = (0..100_000).map(|n| format!(" a{n}=1")).collect::<Vec<_>>().concat();
+    let thousands = |name: &str| {
+        let tag =
+            |of: usize| format!("<{name}{}>", (0..1000).map(|n| format!(" a{of}x{n}")).collect::<Vec<_>>().concat());
+        (0..190).map(tag).collect::<Vec<_>>().concat()
+    };
     let notice = "<p>We and our partners use cookies; you consent to it or manage your choices and settings.</p>";
     vec![
         ("600 divs", nested("<div>", "</div>", 600, 40), "too_deep"),
@@ -163,6 +168,22 @@ fn pages() -> Vec<(&'static str, Vec<u8>, &'static str)> {
             "unique",
         ),
         ("100,000 attributes", html(&format!("<p{attributes}>{}</p>", words(52))), "unique"),
+        ("190 bodies of 1,000 attributes", html(&format!("<p>{}</p>{}", words(63), thousands("body"))), "unique"),
+        (
+            "190 fonts of 1,000 attributes in each paragraph",
+            html(&format!("<p>{}{}{}{}", words(64), thousands("font"), "<p>a".repeat(3_000), "<".repeat(12_000))),
+            "unique",
+        ),
+        (
+            "50,000 fonts after some of 1,000 attributes",
+            html(&format!("<p>{}{}{}", words(65), thousands("font"), "<font>a</font>".repeat(40_000))),
+            "unique",
+        ),
+        (
+            "two million end tags under 500 bold ones",
+            html(&format!("<p>{}</p>{}{}", words(66), "<b>".repeat(500), "</i>".repeat(2_000_000))),
+            "unique",
+        ),
         ("a comment that never ends", html(&format!("<p>{}</p><!-- {}", words(53), "-".repeat(1_000_000))), "unique"),
         ("a script that never ends", html(&format!("<script>{}", "var a = '<p>';".repeat(50_000))), "no_text"),
         ("plain text to the end", html(&format!("<plaintext>{}", "</p><b>x ".repeat(50_000))), "too_deep"),

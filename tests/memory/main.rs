@@ -77,6 +77,7 @@ fn original(sequence: u64, partition: &PartitionId, sketches: bool) -> Original 
         id: None,
         scope: None,
         site: None,
+        address: None,
         placement: Placement::EVERYWHERE,
     }
 }

@@ -21,6 +21,10 @@ use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRe
 type Counted = (Row, SiteCounts);
 
 /// Judges all streams, each by a judge of its own; prints tables that mark what misses its goal, or JSON.
+///
+/// # Errors
+///
+/// [`Reason::Failure`] where a goal is missed and that is asked for.
 pub(super) fn sites(
     args: &EvalArgs,
     found: Vec<texts::Named>,
@@ -44,8 +48,13 @@ pub(super) fn sites(
     let counted = judged(&streams, &reader, settings)?;
     let pages: usize = streams.iter().map(SiteStream::pages).sum();
     let rows: Vec<Value> = counted.iter().map(json_of).collect();
-    let figures = json!({ "pages": pages, "missed": missed(&counted), "sites": rows });
-    tell(&tables(&counted), &figures, format)
+    let missed = missed(&counted);
+    let figures = json!({ "pages": pages, "missed": missed, "sites": rows });
+    tell(&tables(&counted), &figures, format)?;
+    if args.check && missed > 0 {
+        return Err(Reason::Failure.because(anyhow::anyhow!("{missed} of {} rows miss their goal", counted.len())));
+    }
+    Ok(())
 }
 
 /// Judges as many streams at the same time as there are cores. What comes of them does not depend on it.

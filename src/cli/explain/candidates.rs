@@ -112,6 +112,7 @@ fn asked(page: &Inspection, snapshot: &Snapshot) -> PageRequest {
         id: page.reading.id,
         scope: page.reading.scope,
         site: page.reading.site,
+        address: page.reading.address,
         is_variant: page.reading.canonical.is_some(),
         fingerprints: page.reading.fingerprints.clone(),
         digest: page.reading.digest,

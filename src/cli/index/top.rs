@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cli::output::{Format, print, print_json, table};
 use crate::cli::{Global, human};
@@ -46,8 +46,14 @@ pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
             let table = table(&["DUPLICATES", "CLUSTER"], &clusters.iter().map(row).collect::<Vec<_>>());
             print(&format!("{table}\n\n{}", seen.bounded()))
         }
-        Format::Json => print_json(&clusters.iter().map(object).collect(), Format::Json),
-        Format::Jsonl => clusters.iter().map(object).try_for_each(|value| print_json(&value, Format::Jsonl)),
+        Format::Json => {
+            let clusters: Vec<Value> = clusters.iter().map(object).collect();
+            print_json(&json!({"clusters": clusters, "bounds": seen.bounds()}), Format::Json)
+        }
+        Format::Jsonl => {
+            clusters.iter().map(object).try_for_each(|value| print_json(&value, Format::Jsonl))?;
+            print_json(&json!({"bounds": seen.bounds()}), Format::Jsonl)
+        }
     }
 }
 
@@ -94,6 +100,24 @@ impl Seen {
         }
     }
 
+    /// Returns the sizes of the families that have more members than a page is compared with.
+    fn large_families(&self) -> Vec<u64> {
+        let most = u64::from(self.max_bucket);
+        self.members.values().copied().filter(|&members| most != 0 && members > most).collect()
+    }
+
+    /// Says what the bound cuts, as JSON.
+    fn bounds(&self) -> Value {
+        let large = self.large_families();
+        json!({
+            "family_members": self.members.values().sum::<u64>(),
+            "found_by_fewer_keys": self.crowded,
+            "max_bucket": self.max_bucket,
+            "families_above_max_bucket": large.len(),
+            "largest_family_above_max_bucket": large.iter().max(),
+        })
+    }
+
     /// Says what the bound cuts, in sentences.
     fn bounded(&self) -> String {
         let [members, crowded] = [self.members.values().sum(), self.crowded].map(human::count);
@@ -102,7 +126,7 @@ impl Seen {
              {crowded} others are found by fewer keys than they have (match.minhash.max_bucket)"
         );
         let most = u64::from(self.max_bucket);
-        let large: Vec<u64> = self.members.values().copied().filter(|&members| most != 0 && members > most).collect();
+        let large = self.large_families();
         let Some(largest) = large.iter().max() else { return text };
         let (families, largest) = (human::count(large.len() as u64), human::count(*largest));
         format!(
@@ -127,6 +151,11 @@ mod tests {
             "{}",
             seen.bounded()
         );
+        let told = json!({
+            "family_members": 1629, "found_by_fewer_keys": 0, "max_bucket": 64, "families_above_max_bucket": 2,
+            "largest_family_above_max_bucket": 1500,
+        });
+        assert_eq!(seen.bounds(), told);
         seen.max_bucket = 0;
         assert!(!seen.bounded().contains("more than"), "{}", seen.bounded());
     }

@@ -39,6 +39,7 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> FingerprintedPa
         id_text: id.map(str::to_owned),
         canonical: None,
         site: None,
+        address: None,
         scope: None,
         partition: 0,
         event_time: event_time.map(Timestamp::from_millis),

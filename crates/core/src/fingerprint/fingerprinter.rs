@@ -1,14 +1,14 @@
 //! The pure rooms 1 to 3 as one call: bytes of a record -> what is asked about it.
 
-use super::identity::Identity;
+use super::identity::{Identity, id_of_address};
 use super::scheme::{partition_of, scheme_id};
 use super::shingle::{Letters, ShingleUnit, hash_of};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
-    Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash,
-    Seed, Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,
+    AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
+    ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,
 };
-use crate::record::{Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
+use crate::record::{Address, Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
@@ -72,6 +72,8 @@ pub struct FingerprintedPage {
     pub id_text: Option<String>,
     /// The canonical address, where it is on the page's site and another one than its own.
     pub canonical: Option<String>,
+    /// Hash of the page's own address, where it is known and the id does not say it.
+    pub address: Option<AddressHash>,
     /// Hash of the page's site, where its address is known.
     pub site: Option<SiteHash>,
     /// Hash of the page's scope.
@@ -218,11 +220,12 @@ impl Fingerprinter {
         });
         let sketch = self.sketch(normal.text, letters, sketch);
         let scope = document.scope.as_deref().map(scope_hash);
-        let Identity { id, canonical, site } = Identity::of(&document);
+        let Identity { id, canonical, address, site } = Identity::of(&document);
         let reading = FingerprintedPage {
             id,
             id_text: document.id.map(String::from),
             canonical,
+            address,
             site,
             scope,
             partition: partition_of(scope, self.partitions),
@@ -323,10 +326,10 @@ fn damped(count: u32, idf: u32) -> u32 {
     u32::try_from(weight).unwrap_or(u32::MAX)
 }
 
-/// Returns the hash of a page's id.
+/// Returns the hash of a page's id. An address is hashed in its normal form: what names it may write it in another one.
 #[must_use]
 pub fn id_hash(id: &str) -> IdHash {
-    IdHash(xxh3_64(id.as_bytes()))
+    Address::parse(id).map_or_else(|| IdHash(xxh3_64(id.as_bytes())), |address| id_of_address(&address))
 }
 
 fn scope_hash(scope: &str) -> ScopeHash {

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{IdHash, SiteHash, id_hash};
+use super::{AddressHash, IdHash, SiteHash, id_hash};
 use crate::record::{Address, Body, Document};
 use crate::text::HeadLinks;
 
@@ -13,6 +13,8 @@ pub(super) struct Identity {
     pub(super) id: Option<IdHash>,
     /// The canonical address, where it is another one than the page's own.
     pub(super) canonical: Option<String>,
+    /// Hash of the page's own address, where the id does not say it.
+    pub(super) address: Option<AddressHash>,
     /// Hash of the site.
     pub(super) site: Option<SiteHash>,
 }
@@ -29,7 +31,9 @@ impl Identity {
         };
         let canonical = address.as_ref().and_then(own);
         let id = canonical.as_deref().or(document.id.as_deref()).map(id_hash);
-        Self { id, canonical, site: address.map(|address| site_hash(&address.site())) }
+        let own = address.as_ref().map(|address| AddressHash::of(id_of_address(address)));
+        let own = own.filter(|own| id.is_none_or(|id| AddressHash::of(id) != *own));
+        Self { id, canonical, address: own, site: address.map(|address| site_hash(&address.site())) }
     }
 }
 
@@ -46,6 +50,11 @@ fn canonical_of(document: &Document<'_>, address: &Address) -> Option<Address> {
     let links = HeadLinks::of(html);
     let base = links.base.and_then(|base| address.join(&base));
     base.as_ref().unwrap_or(address).join(&links.canonical?)
+}
+
+/// Returns the hash of an address that is an id.
+pub(super) fn id_of_address(address: &Address) -> IdHash {
+    IdHash(xxh3_64(address.as_str().as_bytes()))
 }
 
 /// The upper half of the hash of a site's name.

@@ -8,7 +8,7 @@ use super::{Numbers, SimHash, Sketch, SketchForm};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExactHash(pub u128);
 
-/// Hash of the page's own id (its URL, say): equal for a re-crawl of the same page.
+/// Hash of the page's own id (its URL, say, in normal form): equal for a re-crawl of the same page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdHash(pub u64);
 
@@ -20,6 +20,19 @@ pub struct ScopeHash(pub u64);
 /// by stricter rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteHash(pub u32);
+
+/// Hash of the address that a page was fetched from, in its normal form: part of the hash that it would have as an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressHash(pub u32);
+
+impl AddressHash {
+    /// Returns the hash of the address whose id this is: what a page says by its id, unless it says another one.
+    #[must_use]
+    pub const fn of(IdHash(id): IdHash) -> Self {
+        let [a, b, c, d, ..] = id.to_be_bytes();
+        Self(u32::from_be_bytes([a, b, c, d]))
+    }
+}
 
 /// Four bytes of hash over the record's key and value bytes: tells whether a verdict is about this very page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

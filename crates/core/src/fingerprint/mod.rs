@@ -29,7 +29,7 @@ pub use code::{BadSimHash, SimHash};
 pub use dupgate_index::{MAX_DISTANCE, Width};
 pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
-pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
+pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
 pub use minhash::{
     BadBanding, BadForm, Banding, BottomK, Evidence, Limits, LowConfidence, Permutations, SameSite, Sketch, SketchForm,

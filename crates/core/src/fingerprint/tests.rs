@@ -362,7 +362,7 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
     assert_eq!(scheme(unread, 1), scheme(|_, _, _| {}, 1), "a field that is not read decides nothing");
     let reordered: Change = |_, text, _| text.stopwords.reverse();
     assert_eq!(scheme(reordered, 1), scheme(|_, _, _| {}, 1), "nor does the order of lists");
-    assert_eq!(scheme(|_, _, _| {}, 1).to_string(), "sh64-805a5f", "the scheme of the defaults");
+    assert_eq!(scheme(|_, _, _| {}, 1).to_string(), "sh64-b1ac4e", "the scheme of the defaults");
     let of_width = |bits: Change| scheme(bits, 1).to_string();
     assert!(of_width(|_, _, fingerprint| fingerprint.simhash.bits = Width::B32).starts_with("sh32-"));
     assert!(of_width(|_, _, fingerprint| fingerprint.simhash.bits = Width::B128).starts_with("sh128-"));
@@ -562,6 +562,47 @@ fn variants_that_name_one_canonical_address_are_one_page() {
     let large = format!("{}{}", page("<link rel=canonical href=/story>"), "<br>a".repeat(100_001));
     let large = at("https://www.a.example.com/story?print", &large);
     assert_eq!((large.id, large.extraction), (own.id, text::Extraction::Stripped));
+}
+
+#[test]
+fn an_address_is_one_id_however_it_is_written() {
+    let normal = "https://www.example.com/%E6%96%B0%E9%97%BB/1";
+    let amp = at("https://m.example.com/amp/1", &format!("<link rel=canonical href='{normal}'><p>{EN}"));
+    for written in [
+        "https://www.example.com/新闻/1",
+        "HTTPS://WWW.Example.com:443/%E6%96%B0%E9%97%BB/1",
+        "https://www.example.com/a/../新闻/1#top",
+        normal,
+    ] {
+        let page = at(written, EN);
+        assert_eq!((page.id, page.address), (amp.id, None), "{written}");
+        // What an operator names is found.
+        assert_eq!(page.id, Some(id_hash(written)));
+        assert_eq!(page.id_text.as_deref(), Some(written), "headers carry it as it came");
+    }
+    assert_eq!(amp.address, Some(AddressHash::of(id_hash("https://m.example.com/amp/1"))));
+    assert_ne!(id_hash("Page-17"), id_hash("page-17"), "what is no address is taken as it is");
+}
+
+#[test]
+fn a_page_whose_id_is_no_address_tells_its_own() {
+    let fields = crate::record::Fields {
+        id: "/id".parse().ok(),
+        address: "/url".parse().ok(),
+        ..crate::record::Fields::default()
+    };
+    let reader = reader(|input, _, _| input.fields = fields);
+    let read = |id: &str, url: &str, html: &str| {
+        read_with(&reader, &serde_json::json!({"id": id, "url": url, "html": html}).to_string()).unwrap()
+    };
+    let page = read("17", "https://www.example.com/新闻", EN);
+    let amp =
+        read("18", "https://m.example.com/x", &format!("<link rel=canonical href=//www.example.com/新闻><p>{EN}"));
+    assert_eq!((page.id, page.address), (Some(id_hash("17")), amp.id.map(AddressHash::of)));
+    assert_eq!(amp.address, Some(AddressHash::of(id_hash("https://m.example.com/x"))));
+    // An id that is the address says it.
+    let named = read("https://www.example.com/a", "https://www.example.com/a", EN);
+    assert_eq!(named.address, None);
 }
 
 #[test]

@@ -77,17 +77,20 @@ impl Index {
     fn variants(&self, probe: &Probe<'_>) -> Vec<u64> {
         let Some(id) = probe.id.filter(|_| probe.is_variant) else { return Vec::new() };
         let is_live = |position| self.is_live(position, &probe.watermarks);
-        let search = || self.positions_with_id(id).filter(|&position| !self.ring.is_forgotten(position)).collect();
+        let is_held = |&position: &u64| !self.ring.is_forgotten(position);
+        let search = || self.positions_named(id).into_iter().filter(is_held).collect();
         self.oldest_of_ids.borrow_mut().live(id, MAX_VARIANTS, self.ring.positions().start, is_live, search)
     }
 
     fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &ring::MatchFields), by: MatchedBy) -> Candidate {
-        let same_id = probe.id.is_some() && probe.id == facts.id;
+        let names = self.names(position, facts);
+        let same_id = probe.is_same_page(names);
         let of_site = || if same_id { None } else { self.other_page_of_site(probe, position, facts) };
         Candidate {
             sequence: facts.sequence,
             by,
             same_id,
+            same_address: same_id && probe.is_same_address(names),
             other_numbers: probe.are_other_numbers(by, || self.ring.numbers(position)),
             refused_by: match by {
                 MatchedBy::Exact => None,

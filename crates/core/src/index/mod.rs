@@ -20,6 +20,7 @@ mod matching;
 mod original;
 mod refusal;
 mod ring;
+mod same_page;
 mod shared;
 mod sketches;
 mod stats;
@@ -40,7 +41,7 @@ use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
 use crate::protocol::{ExpiryWatermarks, MinHashRules};
 use crate::record::{PartitionId, Source};
 use families::Families;
-use ring::{ByExact, ById, BySource, Ring, masked};
+use ring::{ByAddress, ByExact, ById, BySource, Ring, masked};
 use simhash_index::SimHashIndex;
 use sketches::Sketches;
 use variants::OldestOfIds;
@@ -68,6 +69,7 @@ pub struct Index {
     last_sequence: Option<u64>,
     by_exact: Tables<FuzzyTags>,
     by_id: Tables<FuzzyTags>,
+    by_address: Tables<FuzzyTags>,
     by_source: Tables<FuzzyTags>,
     oldest_of_ids: RefCell<OldestOfIds>,
 }
@@ -91,6 +93,8 @@ impl Index {
             last_sequence: None,
             by_exact: Tables::new(1, entries),
             by_id: Tables::new(1, entries),
+            // Few originals have an address that their id does not say.
+            by_address: Tables::new(1, 0),
             by_source: Tables::new(1, entries),
             oldest_of_ids: RefCell::default(),
         }
@@ -124,7 +128,7 @@ impl Index {
         self.codes.maintenance(hand_over);
         self.sketches.maintenance(hand_over);
         self.families.maintenance(hand_over);
-        for tables in [&mut self.by_exact, &mut self.by_id, &mut self.by_source] {
+        for tables in [&mut self.by_exact, &mut self.by_id, &mut self.by_address, &mut self.by_source] {
             tables.maintenance(hand_over);
         }
     }
@@ -145,8 +149,12 @@ impl Index {
             self.by_exact.insert(&ByExact(ring), positions.clone());
             self.by_source.insert(&BySource(ring), positions.clone());
             if let Some(id) = original.id {
-                self.by_id.insert(&ById(ring), positions);
+                self.by_id.insert(&ById(ring), positions.clone());
                 self.oldest_of_ids.get_mut().insert(id, newest);
+            }
+            if let Some(address) = original.address {
+                self.by_address.insert(&ByAddress(ring), positions);
+                self.oldest_of_ids.get_mut().insert_at(address, original.id, newest);
             }
         }
     }
@@ -187,6 +195,9 @@ impl Index {
         tasks.extend(self.by_source.build_tasks(BySource(ring), &positions, held));
         if ring.has_ids() {
             tasks.extend(self.by_id.build_tasks(ById(ring), &positions, held));
+        }
+        if ring.has_addresses() {
+            tasks.extend(self.by_address.build_tasks(ByAddress(ring), &positions, held));
         }
         run(tasks);
     }
@@ -315,6 +326,7 @@ impl Index {
         self.by_exact.shrink_if_idle(&ByExact(ring), &positions, held);
         self.by_source.shrink_if_idle(&BySource(ring), &positions, held);
         self.by_id.shrink_if_idle(&ById(ring), &positions, held);
+        self.by_address.shrink_if_idle(&ByAddress(ring), &positions, held);
     }
 
     /// Returns the originals that some stage can still match under these watermarks, in log order.
@@ -370,7 +382,7 @@ impl Index {
             exact: self.by_exact.stats().first().copied().unwrap_or_default(),
             ring_bytes: self.ring.memory_bytes(),
             exact_bytes: self.by_exact.memory_bytes(),
-            id_bytes: self.by_id.memory_bytes(),
+            id_bytes: self.by_id.memory_bytes() + self.by_address.memory_bytes(),
             source_bytes: self.by_source.memory_bytes(),
             bands: self.sketches.stats(),
             sketch_bytes: self.sketches.memory_bytes() + self.families.memory_bytes(),

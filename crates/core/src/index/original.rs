@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::refusal::Refusal;
 use super::ring::MatchFields;
-use crate::fingerprint::{Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
+use crate::fingerprint::{AddressHash, Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage, Windows};
 use crate::record::{Source, Timestamp};
 
@@ -25,6 +25,8 @@ pub struct Original {
     pub scope: Option<ScopeHash>,
     /// Hash of its site, when it has an address.
     pub site: Option<SiteHash>,
+    /// Hash of its own address, where its id does not say it.
+    pub address: Option<AddressHash>,
     /// Which tables hold it.
     pub placement: Placement,
     /// First page of its cluster; its own position when it began the cluster.
@@ -42,6 +44,8 @@ pub struct Probe<'a> {
     pub scope: Option<ScopeHash>,
     /// Hash of its site: originals of the same site match by stricter rules.
     pub site: Option<SiteHash>,
+    /// Hash of its own address, where its id does not say it.
+    pub address: Option<AddressHash>,
     /// Whether it names the page of its id as its canonical one: it is compared with that page whatever their keys.
     pub is_variant: bool,
     /// Its event time as judged.
@@ -105,8 +109,10 @@ pub struct Candidate {
     pub sequence: u64,
     /// The strongest stage in which it matches, and how near it is there.
     pub by: MatchedBy,
-    /// Whether page and original carry the same id.
+    /// Whether page and original carry the same id, or one names the address of the other.
     pub same_id: bool,
+    /// Whether both, besides, were fetched from one address, as far as that is known.
+    pub same_address: bool,
     /// Whether its figures are others than those of the page; never in the exact stage.
     pub other_numbers: bool,
     /// Why it is not to be taken for the same page although it is near: of the same site and not enough alike, or near by

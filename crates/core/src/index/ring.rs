@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::original::Original;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
+use crate::fingerprint::{AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
 use dupgate_index::Column;
@@ -17,6 +17,7 @@ const OF_CLUSTER: u8 = 4;
 const FORGOTTEN: u8 = 8;
 const HAS_SITE: u8 = 16;
 const IS_PLACED: u8 = 32;
+const HAS_ADDRESS: u8 = 64;
 
 /// Originals by position, all but their `SimHash` codes. Positions count inserts; unlike sequence numbers they have no
 /// gaps.
@@ -41,6 +42,8 @@ pub(super) struct Ring {
     clusters: SparseColumn<(u32, i64)>,
     /// Those that not all tables hold.
     placements: SparseColumn<Placement>,
+    /// Addresses that ids do not say.
+    addresses: SparseColumn<AddressHash>,
     /// Codes of the members of families, which the tables of codes do not hold.
     member_codes: SparseColumn<SimHash>,
     /// Whether any original ever had a scope.
@@ -116,6 +119,9 @@ pub(super) struct ByExact<'a>(pub(super) &'a Ring);
 /// Keys of the table of ids.
 #[derive(Clone, Copy)]
 pub(super) struct ById<'a>(pub(super) &'a Ring);
+/// Keys of the table of addresses that ids do not say.
+#[derive(Clone, Copy)]
+pub(super) struct ByAddress<'a>(pub(super) &'a Ring);
 /// Keys of the table of sources.
 #[derive(Clone, Copy)]
 pub(super) struct BySource<'a>(pub(super) &'a Ring);
@@ -132,10 +138,21 @@ impl Keys for ById<'_> {
     }
 }
 
+impl Keys for ByAddress<'_> {
+    fn key(&self, _: usize, position: u64) -> Option<u64> {
+        self.0.address(position).map(key_of_address)
+    }
+}
+
 impl Keys for BySource<'_> {
     fn key(&self, _: usize, position: u64) -> Option<u64> {
         Some(key_of_source(self.0.places.get(position)?, self.0.offsets.get(position)?))
     }
+}
+
+/// Spreads the hash of an address over all bits.
+pub(super) const fn key_of_address(AddressHash(address): AddressHash) -> u64 {
+    mask_of(ScopeHash(address as u64 + 1))
 }
 
 /// Folds an exact hash, which is random already, into a key: one text has another key in each scope.
@@ -188,6 +205,7 @@ impl Ring {
             numbers: Column::starting_at(0),
             clusters: SparseColumn::new(),
             placements: SparseColumn::new(),
+            addresses: SparseColumn::new(),
             member_codes: SparseColumn::new(),
             has_scopes: false,
             partitions: Vec::new(),
@@ -212,6 +230,7 @@ impl Ring {
             numbers: self.numbers.share(),
             clusters: self.clusters.share(),
             placements: self.placements.share(),
+            addresses: self.addresses.share(),
             member_codes: self.member_codes.share(),
             has_scopes: self.has_scopes,
             partitions: self.partitions.clone(),
@@ -230,6 +249,11 @@ impl Ring {
         self.marks.pieces(self.front).any(|(_, marks)| marks.iter().any(|marks| marks & HAS_ID != 0))
     }
 
+    /// Says whether any original that is held has an address that its id does not say.
+    pub(super) fn has_addresses(&self) -> bool {
+        self.addresses.iter().next().is_some()
+    }
+
     /// Appends an original.
     pub(super) fn push(&mut self, original: &Original) {
         let of_cluster = original.cluster != original.source;
@@ -245,13 +269,17 @@ impl Ring {
         if let Some(code) = original.fingerprints.simhash.filter(|_| original.placement.family.is_some()) {
             self.member_codes.push(self.head, code);
         }
+        if let Some(address) = original.address {
+            self.addresses.push(self.head, address);
+        }
         let mark = |present: bool, mark: u8| if present { mark } else { 0 };
         self.marks.push(
             mark(original.id.is_some(), HAS_ID)
                 | mark(original.scope.is_some(), HAS_SCOPE)
                 | mark(of_cluster, OF_CLUSTER)
                 | mark(original.site.is_some(), HAS_SITE)
-                | mark(is_placed, IS_PLACED),
+                | mark(is_placed, IS_PLACED)
+                | mark(original.address.is_some(), HAS_ADDRESS),
         );
         self.times.push(original.event_time.millis());
         self.sequences.push(original.sequence);
@@ -346,7 +374,8 @@ impl Ring {
             None => simhash.map(|code| masked(code, scope)),
         };
         let fingerprints = Fingerprints { exact, simhash, sketch, numbers };
-        Some(Original { sequence, source, event_time, fingerprints, id, scope, site, placement, cluster })
+        let address = self.address(position);
+        Some(Original { sequence, source, event_time, fingerprints, id, scope, site, address, placement, cluster })
     }
 
     /// Says whether an original is found through the head of its family.
@@ -376,6 +405,12 @@ impl Ring {
             return Placement::EVERYWHERE;
         }
         self.placements.of(position).unwrap_or(Placement::EVERYWHERE)
+    }
+
+    /// Returns the address of an original whose id does not say it.
+    pub(super) fn address(&self, position: u64) -> Option<AddressHash> {
+        let marks = self.marks.get(position)?;
+        if marks & HAS_ADDRESS == 0 { None } else { self.addresses.of(position) }
     }
 
     /// Returns an original's site.
@@ -473,6 +508,7 @@ impl Ring {
         self.numbers.drop_before(self.front);
         self.clusters.drop_before(self.front);
         self.placements.drop_before(self.front);
+        self.addresses.drop_before(self.front);
         self.member_codes.drop_before(self.front);
     }
 
@@ -490,6 +526,7 @@ impl Ring {
             + self.numbers.memory_bytes()
             + self.clusters.memory_bytes()
             + self.placements.memory_bytes()
+            + self.addresses.memory_bytes()
             + self.member_codes.memory_bytes()
     }
 }

@@ -1,7 +1,8 @@
 //! Sketches of the originals, found by the keys of their bands.
 //!
-//! Every original that shares at least `agree` keys is compared, none is left out (law L7). Keys are cut from the held
-//! sketches, so that neither entries nor the ring carry them.
+//! Every original that shares at least `agree` of the keys by which its placement lets it be found is compared. Keys that many
+//! have find no more than `max_bucket` originals, and members of families are found through their heads ([`super::families`]):
+//! law L7 is that of the `SimHash` stage. Keys are cut from the held sketches, so that neither entries nor the ring carry them.
 //!
 //! Cost of a probe: one line for each band, what stands in runs of keys that many share, and one comparison of two
 //! sketches for each original that shares enough keys.

@@ -30,6 +30,7 @@ fn original(sequence: u64, exact: u128, simhash: Option<u64>, time: i64) -> Orig
         id: None,
         scope: None,
         site: None,
+        address: None,
         placement: Placement::EVERYWHERE,
     }
 }
@@ -67,6 +68,7 @@ fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> 
         id: None,
         scope: None,
         site: None,
+        address: None,
         is_variant: false,
         event_time: at(time),
         watermarks: ExpiryWatermarks::START,
@@ -218,6 +220,7 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                     id: page.id.map(IdHash),
                     scope: page.scope.map(ScopeHash),
                     site: None,
+                    address: None,
                     placement: Placement::EVERYWHERE,
                     fingerprints: prints(&page),
                     ..original(next, page.exact, None, page.time)
@@ -233,6 +236,7 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                     id: page.id.map(IdHash),
                     scope: page.scope.map(ScopeHash),
                     site: None,
+                    address: None,
                     is_variant: false,
                     event_time: at(page.time),
                     watermarks,
@@ -568,6 +572,7 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
         id: Some(IdHash(id)),
         scope: sequence.is_multiple_of(2).then_some(ScopeHash(9)),
         site: None,
+        address: None,
         placement: Placement::EVERYWHERE,
         ..original(sequence, u128::from(sequence), Some(code), time)
     };

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::fingerprint::IdHash;
+use crate::fingerprint::{AddressHash, IdHash};
 
 /// Ids that are remembered at the same time, the latest ones.
 const MAX_IDS: usize = 256;
@@ -78,18 +78,32 @@ impl OldestOfIds {
     /// Notes a new original of an id, whose position is larger than all others.
     pub(super) fn insert(&mut self, id: IdHash, position: u64) {
         if let Some((_, oldest)) = self.ids.iter_mut().find(|(known, _)| *known == id) {
-            if oldest.positions.len() == MAX_POSITIONS {
-                oldest.is_complete = false;
-            }
-            if oldest.is_complete {
-                oldest.positions.push_back(position);
-            }
+            oldest.push(position);
+        }
+    }
+
+    /// Notes a new original with an address that its id does not say.
+    pub(super) fn insert_at(&mut self, address: AddressHash, id: Option<IdHash>, position: u64) {
+        let is_named = |known: IdHash| AddressHash::of(known) == address && Some(known) != id;
+        for (_, oldest) in self.ids.iter_mut().filter(|(known, _)| is_named(*known)) {
+            oldest.push(position);
         }
     }
 
     /// Forgets all that is remembered: originals were added without [`OldestOfIds::insert`].
     pub(super) fn clear(&mut self) {
         self.ids.clear();
+    }
+}
+
+impl Oldest {
+    fn push(&mut self, position: u64) {
+        if self.positions.len() == MAX_POSITIONS {
+            self.is_complete = false;
+        }
+        if self.is_complete {
+            self.positions.push_back(position);
+        }
     }
 }
 

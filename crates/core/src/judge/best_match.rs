@@ -4,7 +4,8 @@ use crate::index::Candidate;
 use crate::protocol::{MatchedBy, Stage};
 
 /// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one with
-/// the page's figures before one with others, then the page's own id first, then the strongest stage, then one that is near before one that is only contained, then the smallest
+/// the page's figures before one with others, then the page's own id first, then an equal text, then one from the
+/// page's own address, then the strongest stage, then one that is near before one that is only contained, then the smallest
 /// distance, then the earliest in the log.
 #[derive(Debug, Default)]
 pub(super) struct BestMatch {
@@ -12,15 +13,16 @@ pub(super) struct BestMatch {
 }
 
 /// Smaller is better.
-type Rank = (bool, bool, bool, Stage, bool, u8, u64);
+type Rank = (bool, bool, bool, bool, Stage, bool, u8, u64);
 
 /// Most families that a page is looked for in.
 const MAX_HEADS: usize = 4;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
-    let Candidate { sequence, by, same_id, other_numbers, refused_by } = *candidate;
+    let Candidate { sequence, by, same_id, same_address, other_numbers, refused_by } = *candidate;
     let is_contained = by.contained().is_some();
-    (refused_by.is_some(), other_numbers, !same_id, by.stage(), is_contained, by.distance(), sequence)
+    let is_elsewhere = !matches!(by, MatchedBy::Exact) && !same_address;
+    (refused_by.is_some(), other_numbers, !same_id, is_elsewhere, by.stage(), is_contained, by.distance(), sequence)
 }
 
 impl BestMatch {
@@ -75,9 +77,37 @@ mod tests {
         let mut choice = BestMatch::default();
         for &(same_id, by, sequence) in candidates {
             let other_numbers = sequence >= 20;
-            choice.consider(Candidate { sequence, by, same_id, other_numbers, refused_by: None });
+            choice.consider(Candidate {
+                sequence,
+                by,
+                same_id,
+                same_address: same_id,
+                other_numbers,
+                refused_by: None,
+            });
         }
         choice.best().unwrap().sequence
+    }
+
+    #[test]
+    fn of_one_id_an_equal_text_then_what_was_fetched_from_the_pages_own_address_comes_first() {
+        let simhash = |bits| MatchedBy::SimHash { bits };
+        let of = |by, sequence, same_address| Candidate {
+            sequence,
+            by,
+            same_id: true,
+            same_address,
+            other_numbers: false,
+            refused_by: None,
+        };
+        let best_of = |candidates: &[Candidate]| {
+            let mut choice = BestMatch::default();
+            candidates.iter().for_each(|candidate| choice.consider(*candidate));
+            choice.best().unwrap().sequence
+        };
+        let [nearest, own, equal] = [of(simhash(0), 1, false), of(simhash(3), 2, true), of(MatchedBy::Exact, 3, false)];
+        assert_eq!(best_of(&[nearest, own]), 2);
+        assert_eq!(best_of(&[nearest, own, equal]), 3);
     }
 
     #[test]

@@ -95,6 +95,7 @@ fn judge_page(
             id: page.id,
             scope: page.scope,
             site: page.site,
+            address: page.address,
             placement: index.placement(&probe, family, max_bucket),
             cluster,
         }
@@ -151,16 +152,19 @@ fn as_judged(rules: &Rules, page: &PageRequest, candidate: Candidate) -> Candida
     Candidate { other_numbers, ..candidate }
 }
 
-/// The page was seen before, and its text changed.
+/// The page was seen before, and its text changed. A page that names another as its canonical one was seen before where the
+/// original came from its own address; else its text may be that of the other, rendered in another way. The page itself,
+/// after one of its renderings, takes the place: its corrections are to be found by it.
 fn is_update(rules: &Rules, page: &PageRequest, candidate: Candidate) -> bool {
-    candidate.same_id && candidate.by != MatchedBy::Exact && rules.same_id == SameId::Update && !page.is_variant
+    let is_changed = candidate.same_id && candidate.by != MatchedBy::Exact;
+    is_changed && rules.same_id == SameId::Update && (candidate.same_address || !page.is_variant)
 }
 
 /// The page says itself that it is another rendering of that one, and other figures stand in what surrounds the text of
 /// either. Where nearly all of both is the same, the figures are what they are about: pages of one template, under one
 /// careless canonical address.
 fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> bool {
-    page.is_variant && candidate.same_id && !is_of_family(rules, candidate)
+    page.is_variant && candidate.same_id && !candidate.same_address && !is_of_family(rules, candidate)
 }
 
 /// Least estimated Jaccard index of the members of a family with its head, in thousandths: what differs is a small part.

@@ -11,6 +11,8 @@
 mod best_match;
 mod counts;
 #[cfg(test)]
+mod renderings;
+#[cfg(test)]
 mod similar_pages;
 mod decide;
 mod events;

@@ -9,8 +9,8 @@ use super::decide::{decide_watched, refusal};
 use super::tests::rules as tiny_rules;
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, SameSite, ScopeHash, SimHash,
-    SiteHash, Sketch, SketchForm, SlotBits,
+    AddressHash, Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, SameSite, ScopeHash,
+    SimHash, SiteHash, Sketch, SketchForm, SlotBits,
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::protocol::{
@@ -25,7 +25,7 @@ fn form() -> SketchForm {
     SketchForm::new(SLOTS, SlotBits::B8).unwrap().with_count()
 }
 
-fn rules(max_bucket: u16) -> Rules {
+pub(super) fn rules(max_bucket: u16) -> Rules {
     let minhash = MinHashRules {
         form: form(),
         banding: Banding::new(42, 3, form()).unwrap(),
@@ -63,22 +63,37 @@ fn random(seed: u64) -> u64 {
 
 /// What a page is made of.
 #[derive(Clone, Copy, Debug, Default)]
-struct Made {
+pub(super) struct Made {
     /// The block that it shares with others, and the thousandths of it that are its own.
-    block: u64,
-    own: u64,
+    pub(super) block: u64,
+    pub(super) own: u64,
     /// What is its own; edits of a copy change some slots more.
-    text: u64,
-    edits: u64,
+    pub(super) text: u64,
+    pub(super) edits: u64,
     /// Seed of its figures; 0: none.
-    figures: u64,
-    site: Option<u32>,
-    scope: Option<u64>,
-    id: Option<u64>,
-    is_variant: bool,
+    pub(super) figures: u64,
+    pub(super) site: Option<u32>,
+    pub(super) scope: Option<u64>,
+    pub(super) id: Option<u64>,
+    /// Its own address, where the id does not say it.
+    pub(super) address: Option<u32>,
+    pub(super) is_variant: bool,
 }
 
 impl Made {
+    pub(super) const PLAIN: Self = Self {
+        block: 0,
+        own: 0,
+        text: 0,
+        edits: 0,
+        figures: 0,
+        site: None,
+        scope: None,
+        id: None,
+        address: None,
+        is_variant: false,
+    };
+
     fn fingerprints(self) -> Fingerprints {
         let Self { block, own, text, edits, figures, .. } = self;
         let slot = |slot: u64| {
@@ -116,6 +131,7 @@ impl Made {
             id: self.id.map(IdHash),
             scope: self.scope.map(ScopeHash),
             site: self.site.map(SiteHash),
+            address: self.address.map(AddressHash),
             is_variant: self.is_variant,
             fingerprints: self.fingerprints(),
             digest: PageDigest(0),
@@ -125,18 +141,18 @@ impl Made {
 }
 
 /// A judge of requests that it is shown one by one.
-struct TestJudge {
+pub(super) struct TestJudge {
     state: State,
     number: usize,
     compared: u32,
 }
 
 impl TestJudge {
-    fn of(rules: Rules) -> Self {
+    pub(super) fn of(rules: Rules) -> Self {
         Self { state: State::begin(LogIdentity(1), rules, RequestOffset(0)), number: 0, compared: 0 }
     }
 
-    fn judge(&mut self, made: Made) -> Decision {
+    pub(super) fn judge(&mut self, made: Made) -> Decision {
         let request = made.request(self.number);
         let time = Timestamp::from_millis(i64::try_from(self.number).unwrap());
         let mut seen = ProbeStats::default();
@@ -149,7 +165,7 @@ impl TestJudge {
     }
 }
 
-fn is_duplicate(decision: &Decision) -> bool {
+pub(super) fn is_duplicate(decision: &Decision) -> bool {
     matches!(decision, Decision::Duplicate { .. })
 }
 
@@ -294,17 +310,22 @@ fn a_code_made_to_be_that_of_another_text_suppresses_nobody() {
 
 fn made() -> impl Strategy<Value = Made> {
     let text = (0_u64..3, prop::sample::select(vec![0_u64, 60, 400]), 0_u64..12, 0_u64..3);
-    let names = (prop::option::of(0_u32..2), prop::option::of(0_u64..2), prop::option::of(0_u64..4), any::<bool>());
-    (text, 0_u64..6, names).prop_map(|((block, own, text, edits), figures, (site, scope, id, variant))| Made {
-        block,
-        own,
-        text,
-        edits,
-        figures,
-        site,
-        scope,
-        id,
-        is_variant: variant && id.is_some(),
+    let ids = (prop::option::of(0_u32..4), prop::option::of(0_u32..4), any::<bool>());
+    let names = (prop::option::of(0_u32..2), prop::option::of(0_u64..2), ids);
+    (text, 0_u64..6, names).prop_map(|((block, own, text, edits), figures, (site, scope, (id, address, variant)))| {
+        Made {
+            block,
+            own,
+            text,
+            edits,
+            figures,
+            site,
+            scope,
+            // The upper half is what the id says of the address.
+            id: id.map(|id| u64::from(id) << 32 | 7),
+            address: address.filter(|address| Some(*address) != id),
+            is_variant: variant && id.is_some(),
+        }
     })
 }
 

@@ -315,6 +315,7 @@ impl State {
             id: original.id,
             scope: original.scope,
             site: original.site,
+            address: original.address,
             placement: original.placement,
             cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
         });
@@ -329,6 +330,7 @@ impl State {
             id: page.id,
             scope: page.scope,
             site: page.site,
+            address: page.address,
             is_variant: page.is_variant,
             event_time,
             watermarks: self.tails_with(event_time),

@@ -59,6 +59,7 @@ fn page(width: Width) -> impl Strategy<Value = RequestBody> {
             id: id.map(IdHash),
             scope: scope.map(ScopeHash),
             site: None,
+            address: None,
             is_variant: false,
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(value)),

@@ -1,6 +1,6 @@
 //! Requests in the fingerprint log.
 
-use crate::fingerprint::{FingerprintedPage, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
+use crate::fingerprint::{AddressHash, FingerprintedPage, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
 /// Names one request. A request asked again carries the same id and is applied once.
@@ -63,6 +63,8 @@ pub struct PageRequest {
     pub scope: Option<ScopeHash>,
     /// Hash of the site that the page's address belongs to, when it has an address.
     pub site: Option<SiteHash>,
+    /// Hash of the page's own address, when it has one that the id does not say.
+    pub address: Option<AddressHash>,
     /// Whether the id is another page's address, which this one names as its canonical one: a rendering of that page, not
     /// a new text of it.
     pub is_variant: bool,
@@ -82,6 +84,7 @@ impl PageRequest {
             id: reading.id,
             scope: reading.scope,
             site: reading.site,
+            address: reading.address,
             is_variant: reading.canonical.is_some(),
             fingerprints: reading.fingerprints,
             digest: reading.digest,

@@ -3,7 +3,7 @@
 use super::{
     Checkpoint, ExpiryWatermarks, ForgetTarget, Placement, RequestId, RequestOffset, Rules, RulesNumber, Stage,
 };
-use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
+use crate::fingerprint::{AddressHash, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
 /// Drawn once when a verdict log is begun; tells a log from another one under the same name.
@@ -279,6 +279,8 @@ pub struct NewOriginal {
     pub scope: Option<ScopeHash>,
     /// Hash of its site.
     pub site: Option<SiteHash>,
+    /// Hash of its own address, where its id does not say it.
+    pub address: Option<AddressHash>,
     /// Which tables hold it.
     pub placement: Placement,
     /// First page of its cluster, when that is not the page itself.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs as coding;
 
+use super::utf8_fit::Utf8Fit;
 use super::{Reject, Rejection};
 
 /// How far a page is searched for the declaration of its encoding, in bytes.
@@ -69,8 +70,8 @@ impl Encoding {
     }
 }
 
-/// Decodes a page: by its byte order mark; as UTF-8 if it is that throughout; as `content_type` says; as the page
-/// itself says in its first bytes; as its bytes look.
+/// Decodes a page: by its byte order mark; as UTF-8 if it is that but for a few bytes or a cut end; as `content_type`
+/// says; as the page itself says in its first bytes; as its bytes look.
 ///
 /// What is valid UTF-8 and not plain ASCII is hardly ever anything else, and crawlers that recode pages leave the
 /// declaration as it was: so validity goes before declarations. A declaration that fits badly gives way to the look.
@@ -81,12 +82,18 @@ impl Encoding {
 pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<(Cow<'r, str>, Encoding), Rejection> {
     let utf8 = match coding::Encoding::for_bom(bytes) {
         Some((marked, length)) => {
-            let (text, _) = marked.decode_without_bom_handling(bytes.get(length..).unwrap_or_default());
-            return acceptable(text, marked).ok_or_else(|| refused(bytes));
+            let behind = bytes.get(length..).unwrap_or_default();
+            let decoded = if marked == coding::UTF_8 {
+                in_utf8(Utf8Fit::of(behind), behind)
+            } else {
+                acceptable(marked.decode_without_bom_handling(behind).0, marked)
+            };
+            return decoded.ok_or_else(|| refused(bytes));
         }
         None => std::str::from_utf8(bytes),
     };
-    let declared = || content_type.and_then(of_content_type).or_else(|| of_page(bytes));
+    let of_type = || content_type.and_then(|value| of_content_type(value, of_label));
+    let declared = || of_type().or_else(|| of_page(bytes, of_label));
     if let Ok(text) = utf8 {
         // Encodings of seven bits look like ASCII.
         let shifted = text.is_ascii() && text.contains('\x1b');
@@ -97,6 +104,11 @@ pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<
     }
     if bytes.contains(&0) {
         return Err(refused(bytes));
+    }
+    let fit = Utf8Fit::of(bytes);
+    if fit.is_likely() || (fit.is_possible() && says_utf8(bytes, content_type)) {
+        // Other encodings have characters for these bytes, too: wrong ones.
+        return in_utf8(fit, bytes).ok_or_else(|| refused(bytes));
     }
     let decoded = |coding: &'static coding::Encoding| acceptable(coding.decode_without_bom_handling(bytes).0, coding);
     let declared = declared().and_then(decoded);
@@ -114,6 +126,10 @@ pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<
 /// Counts the characters that could not be decoded.
 fn malformed(text: &str) -> usize {
     text.matches(char::REPLACEMENT_CHARACTER).count()
+}
+
+fn in_utf8(fit: Utf8Fit, bytes: &[u8]) -> Option<(Cow<'_, str>, Encoding)> {
+    Some((fit.accept(bytes)?, Encoding::Utf8))
 }
 
 fn refused(bytes: &[u8]) -> Rejection {
@@ -136,13 +152,23 @@ fn looks_like(bytes: &[u8]) -> &'static coding::Encoding {
     detector.guess(None, Utf8Detection::Deny)
 }
 
+/// How the name of an encoding is read.
+type ReadLabel = fn(&[u8]) -> Option<&'static coding::Encoding>;
+
+/// Returns true if a page is declared to be UTF-8 by whatever says it first.
+fn says_utf8(bytes: &[u8], content_type: Option<&str>) -> bool {
+    let any: ReadLabel = coding::Encoding::for_label_no_replacement;
+    let declared = content_type.and_then(|value| of_content_type(value, any)).or_else(|| of_page(bytes, any));
+    declared == Some(coding::UTF_8)
+}
+
 /// Reads `text/html; charset=gb2312`.
-fn of_content_type(value: &str) -> Option<&'static coding::Encoding> {
+fn of_content_type(value: &str, of_label: ReadLabel) -> Option<&'static coding::Encoding> {
     of_label(label_behind(value.as_bytes(), b"charset")?)
 }
 
 /// Reads `<meta charset>`, `<meta http-equiv content>` or the XML declaration, whichever stands first.
-fn of_page(bytes: &[u8]) -> Option<&'static coding::Encoding> {
+fn of_page(bytes: &[u8], of_label: ReadLabel) -> Option<&'static coding::Encoding> {
     let mut rest = bytes.get(..DECLARED_WITHIN).unwrap_or(bytes);
     if let Some(declaration) = rest.strip_prefix(b"<?xml") {
         let end = declaration.iter().position(|byte| *byte == b'>').unwrap_or(0);
@@ -274,6 +300,77 @@ mod tests {
         let (text, encoding) = read(&bytes[..cut], None);
         assert_eq!(encoding, Encoding::Gb18030);
         assert!(text.ends_with("大幅上涨\u{fffd}"), "{text}");
+    }
+
+    const ENGLISH: &str = "The bank\u{2019}s chairman said: \u{201c}We will keep rates where they are.\u{201d}";
+    const MOSTLY_ASCII: &str = "The chairman of the bank said that rates would stay where they are\u{2026}";
+
+    fn declarations_of_utf8() -> [String; 4] {
+        ["<meta charset=utf-8>", "<?xml encoding='utf-8'?>", "", "<meta charset=gbk>"].map(str::to_owned)
+    }
+
+    #[test]
+    fn a_utf8_page_that_was_cut_anywhere_is_utf8() {
+        for text in [CHINESE, TRADITIONAL, JAPANESE, KOREAN, RUSSIAN, ENGLISH, MOSTLY_ASCII] {
+            for declaration in declarations_of_utf8() {
+                let page = format!("{declaration}<title>t</title><p>{text}");
+                for end in page.len() - 12..=page.len() {
+                    let one_byte = text == MOSTLY_ASCII && end + 2 == page.len();
+                    if one_byte && !declaration.contains("utf-8") {
+                        // May as well be a letter of Windows-1252: either way, one letter is in doubt and no more.
+                        continue;
+                    }
+                    let bytes = &page.as_bytes()[..end];
+                    let expected = String::from_utf8_lossy(bytes).into_owned();
+                    for content_type in [None, Some("text/html; charset=utf-8")] {
+                        assert_eq!(
+                            read(bytes, content_type),
+                            (expected.clone(), Encoding::Utf8),
+                            "{end} {declaration}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_utf8_page_with_a_broken_byte_is_utf8() {
+        for text in [CHINESE, TRADITIONAL, JAPANESE, KOREAN, RUSSIAN, ENGLISH] {
+            for declaration in declarations_of_utf8() {
+                let whole = page(&declaration, text);
+                for at in whole.len() / 2..whole.len() - "</p></body></html>".len() {
+                    for broken in [0xff, 0xc3, 0x80] {
+                        let mut bytes = whole.clone().into_bytes();
+                        bytes[at] = broken;
+                        let expected = String::from_utf8_lossy(&bytes).into_owned();
+                        assert_eq!(read(&bytes, None), (expected, Encoding::Utf8), "{at} {declaration}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_marked_page_that_was_cut_is_read_however_short_it_is() {
+        let marked = "\u{feff}新闻";
+        assert_eq!(read(&marked.as_bytes()[..marked.len() - 1], None), ("新\u{fffd}".to_owned(), Encoding::Utf8));
+    }
+
+    #[test]
+    fn utf8_with_many_broken_bytes_is_refused_and_not_read_as_something_else() {
+        let bytes: Vec<u8> =
+            CHINESE.bytes().enumerate().map(|(at, byte)| if at % 30 == 7 { 0xff } else { byte }).collect();
+        assert_eq!(decode(&bytes, None).unwrap_err().reason(), Reject::Undecodable);
+    }
+
+    #[test]
+    fn a_letter_of_windows_1252_is_no_cut_character() {
+        for text in ["caf\u{e9}", "<p>Caf\u{e9} au lait</p><p>d\u{e9}j\u{e0} vu \u{e0} la carte ici</p>"] {
+            let (bytes, _, _) = coding::WINDOWS_1252.encode(text);
+            assert_eq!(read(&bytes, None), (text.to_owned(), Encoding::Windows));
+            assert_eq!(read(&bytes, Some("text/plain; charset=iso-8859-1")), (text.to_owned(), Encoding::Windows));
+        }
     }
 
     #[test]

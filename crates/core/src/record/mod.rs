@@ -17,6 +17,7 @@ mod raw;
 mod reject;
 mod rejection;
 mod settings;
+mod utf8_fit;
 #[cfg(test)]
 mod tests;
 

@@ -83,6 +83,7 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     let stripped = || Ok((stripped::text_of(html, max_bytes), Extraction::Stripped));
     match nesting::shape_of(html, max_nesting) {
         Shape::TooDeep => return Err(too_deep()),
+        Shape::TooCostly => return stripped(),
         Shape::Attributes(most) if most > MAX_ATTRIBUTES => return stripped(),
         Shape::Attributes(_) => {}
     }

@@ -7,8 +7,39 @@ use super::markup::RAW;
 pub(super) enum Shape {
     /// It nests more elements than the limit.
     TooDeep,
+    /// Its tags cost too much, whatever comes of them.
+    TooCostly,
     /// This many attributes stand in the tag that has the most, counted too high where values hold slashes.
     Attributes(usize),
+}
+
+/// Attributes that the parser may compare: for each new `<b>`, say, those of all that it has met and may hold open still.
+const MAX_COMPARED: usize = 8_000_000;
+
+/// Open elements that end tags may be compared with in vain.
+const MAX_UNMATCHED: usize = 50_000_000;
+
+/// Elements that are opened once more in whatever follows, and compared with one another by name and attributes. Not `a`: a
+/// new one closes the one before.
+const FORMATTING: [&str; 13] =
+    ["b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
+
+/// What comparing the attributes of formatting elements costs at most.
+#[derive(Default)]
+struct Comparisons {
+    /// Attributes of all elements of each name so far.
+    attributes: [usize; FORMATTING.len()],
+    compared: usize,
+}
+
+impl Comparisons {
+    fn note(&mut self, name: &[u8], attributes: usize) {
+        let known = FORMATTING.iter().position(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        if let Some(all) = known.and_then(|known| self.attributes.get_mut(known)) {
+            self.compared = self.compared.saturating_add(*all);
+            *all = all.saturating_add(attributes);
+        }
+    }
 }
 
 /// Measures a page whose elements may nest `limit` levels.
@@ -20,6 +51,7 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
     let bytes = html.as_bytes();
     let mut most_attributes = 0;
     let mut open: Vec<Element<'_>> = Vec::new();
+    let (mut comparisons, mut unmatched) = (Comparisons::default(), 0_usize);
     let mut at = 0;
     while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'<')) {
         at += found + 1;
@@ -32,12 +64,15 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
                 let matching = open.iter().rposition(|element| element.name.eq_ignore_ascii_case(name));
                 if let Some(place) = matching {
                     open.truncate(place);
+                } else {
+                    unmatched = unmatched.saturating_add(open.len());
                 }
             }
             Some(byte) if byte.is_ascii_alphabetic() => {
                 let name = name_of(rest);
                 let TagEnd { length, closed, attributes } = tag_end(rest);
                 most_attributes = most_attributes.max(attributes);
+                comparisons.note(name, attributes);
                 at += length;
                 let foreign = open.last().is_some_and(|element| element.foreign) || is_any(name, &["svg", "math"]);
                 if foreign {
@@ -54,6 +89,9 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
                 }
             }
             Some(_) | None => {}
+        }
+        if comparisons.compared > MAX_COMPARED || unmatched > MAX_UNMATCHED {
+            return Shape::TooCostly;
         }
     }
     Shape::Attributes(most_attributes)
@@ -168,6 +206,26 @@ mod tests {
         let drawing = format!("<svg>{}</svg>", "<path d='m0'/>".repeat(5_000));
         assert!(!is_deeper_than(&drawing, 8));
         assert!(!is_deeper_than(&"<script>'<div><div><div>'</script><!-- <div> -->".repeat(100), 2));
+    }
+
+    #[test]
+    fn formatting_elements_with_many_attributes_are_costly() {
+        let font = format!("<font{}>a</font>", (0..1000).map(|n| format!(" a{n}")).collect::<Vec<_>>().concat());
+        assert!(shape_of(&font.repeat(190), 512) == Shape::TooCostly);
+        // The large ones come first, and each of the small ones is compared with them.
+        assert_eq!(shape_of(&format!("{}{}", font.repeat(9), "<font>a</font>".repeat(1_000)), 512), Shape::TooCostly);
+        for usual in
+            ["<font size=2 color=red face=arial>a</font>".repeat(2_000), "<a href=x class=y>a</a>".repeat(30_000)]
+        {
+            assert!(matches!(shape_of(&usual, 512), Shape::Attributes(1..4)));
+        }
+        assert!(matches!(shape_of(&"<b>a</b>".repeat(100_000), 512), Shape::Attributes(0)));
+    }
+
+    #[test]
+    fn end_tags_without_a_start_are_costly_where_much_is_open() {
+        assert_eq!(shape_of(&["<b>".repeat(500), "</i>".repeat(200_000)].concat(), 512), Shape::TooCostly);
+        assert_eq!(shape_of(&["<b>".repeat(5), "</i>".repeat(200_000)].concat(), 512), Shape::Attributes(0));
     }
 
     #[test]

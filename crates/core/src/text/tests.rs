@@ -195,6 +195,26 @@ fn pages_whose_tree_would_be_too_large_are_stripped_of_their_tags() {
     }
 }
 
+/// One start tag created 190 elements of 1,000 attributes each, hundreds of times before anything was counted, and each
+/// `<body>` compared its attributes with all before.
+#[test]
+fn attributes_that_multiply_are_bounded() {
+    let analyzer = analyzer(|_| {});
+    let attributes = |of: usize| (0..1000).map(|number| format!(" a{of}x{number}")).collect::<Vec<_>>().concat();
+    let tags = |name: &str, count: usize| {
+        (0..count).map(|of| format!("<{name}{}>", attributes(of))).collect::<Vec<_>>().concat()
+    };
+    let bodies = format!("<p>{}{}", "word ".repeat(200), tags("body", 190));
+    assert_ne!(extracted(&analyzer, &bodies).1, Extraction::Stripped);
+    for fonts in [40, 190] {
+        // Signs that are no tags allow a larger tree.
+        let page = format!("<p>{}{}{}", tags("font", fonts), "<p>word".repeat(3_000), "<".repeat(12_000));
+        let (text, extraction) = extracted(&analyzer, &page);
+        assert_eq!(extraction, Extraction::Stripped, "{fonts}");
+        assert!(text.starts_with("word"), "{fonts}");
+    }
+}
+
 #[test]
 fn notices_beside_the_article_are_not_taken_for_it() {
     let notice = "We value your privacy. We and our partners store and access information on a device, such as cookies, \

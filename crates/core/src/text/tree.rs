@@ -2,7 +2,8 @@
 //!
 //! A byte of HTML may cost a hundred bytes of tree, and a short page may grow without bound: a start tag creates each
 //! formatting element anew that is still open, so that hundreds of `<font>` before thousands of `<p>` make hundreds of
-//! elements of each. Therefore the page is given to the parser bit by bit, and what came of it is counted in between.
+//! elements of each. Therefore the page is given to the parser bit by bit, and what came of it is counted in between; where
+//! that is too late, elements come without attributes.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -60,7 +61,8 @@ pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
     }
     let most = bound(tags);
     let options = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
-    let mut parser = parse_document(Sink::default(), ParseOpts { tree_builder: options, ..ParseOpts::default() });
+    let sink = Sink { most, ..Sink::default() };
+    let mut parser = parse_document(sink, ParseOpts { tree_builder: options, ..ParseOpts::default() });
     let mut rest = html;
     let (mut silent, mut seen) = (0_usize, 0);
     while !rest.is_empty() {
@@ -88,6 +90,8 @@ pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
 #[derive(Default)]
 struct Sink {
     tree: Document,
+    /// Units from which on elements get no attributes: one start tag may create hundreds of elements with a thousand each.
+    most: usize,
     attributes: Cell<usize>,
     last: Cell<Option<NodeId>>,
     /// Moves on whenever the parser ends a token.
@@ -132,6 +136,7 @@ impl TreeSink for Sink {
 
     fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> NodeId {
         self.called();
+        let attributes = if self.units() > self.most { Vec::new() } else { attributes };
         self.attributes.set(self.attributes.get().saturating_add(attributes.len()));
         let id = self.tree.create_element(name, attributes, flags);
         self.last.set(Some(id));
@@ -180,10 +185,9 @@ impl TreeSink for Sink {
         self.tree.append_before_sibling(sibling, child);
     }
 
-    fn add_attrs_if_missing(&self, target: &NodeId, attributes: Vec<Attribute>) {
+    /// A second `<body>` may add attributes to the first, each of which is compared with all that are there. Nobody reads them.
+    fn add_attrs_if_missing(&self, _: &NodeId, _: Vec<Attribute>) {
         self.called();
-        self.attributes.set(self.attributes.get().saturating_add(attributes.len()));
-        self.tree.add_attrs_if_missing(target, attributes);
     }
 
     fn remove_from_parent(&self, target: &NodeId) {

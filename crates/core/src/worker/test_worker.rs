@@ -31,6 +31,7 @@ pub(super) fn page(partition: i32, offset: i64, digest: u32) -> Page<()> {
         id: None,
         scope: None,
         site: None,
+        address: None,
         is_variant: false,
         fingerprints,
         digest,

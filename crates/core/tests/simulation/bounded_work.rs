@@ -47,6 +47,7 @@ fn judge(kind: FamilyKind) {
             id: None,
             scope: page.scope.map(|scope| ScopeHash(scope as u64)),
             site: None,
+            address: None,
             is_variant: false,
             fingerprints: read.as_ref().unwrap().1.clone(),
             digest: PageDigest(0),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dupgate_core::fingerprint::{Fingerprints, IdHash, ScopeHash};
+use dupgate_core::fingerprint::{AddressHash, Fingerprints, IdHash, ScopeHash};
 use dupgate_core::protocol::{
     Answer, Decision, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request,
     RequestBody, RequestId, Rules, SameId, Stage, Verdict,
@@ -33,12 +33,13 @@ struct Held {
     time: i64,
     fingerprints: Fingerprints,
     id: Option<IdHash>,
+    address: Option<AddressHash>,
     scope: Option<ScopeHash>,
     cluster: Source,
 }
 
 /// A candidate with all that its rank depends on.
-type Ranked<'h> = (bool, bool, usize, Option<u16>, u32, u64, &'h Held);
+type Ranked<'h> = (bool, (bool, bool), usize, Option<u16>, u32, u64, &'h Held);
 
 fn index(stage: Stage) -> usize {
     match stage {
@@ -79,10 +80,11 @@ impl Oracle {
         let watermarks = self.tails_at(time);
         let mut best: Option<Ranked<'_>> = None;
         for held in &self.originals {
+            let relation = Relation::of(page, held);
+            let is_named = page.is_variant && named(page, held);
             for &stage in &rules.stages {
-                let Some((distance, contained)) = distance(stage, &held.fingerprints, &page.fingerprints, rules) else {
-                    continue;
-                };
+                let found = distance(stage, &held.fingerprints, &page.fingerprints, rules, is_named);
+                let Some((distance, contained)) = found else { continue };
                 let window = millis(rules.windows.of(stage));
                 if held.scope != page.scope || (held.time - time).abs() > window {
                     continue;
@@ -91,15 +93,23 @@ impl Oracle {
                 {
                     continue;
                 }
-                let other_id = page.id.is_none() || held.id != page.id;
-                let is_update = !other_id && rules.same_id == SameId::Update;
-                let others =
-                    stage != Stage::Exact && !is_update && others(&held.fingerprints, &page.fingerprints, rules);
-                let found = (others, other_id, index(stage), contained, distance, held.sequence, held);
+                let is_update = relation.is_update(page) && rules.same_id == SameId::Update;
+                let is_rendering = page.is_variant
+                    && relation == Relation::Elsewhere
+                    && !nearly_equal(stage, distance, contained, page);
+                let others = stage != Stage::Exact
+                    && !is_update
+                    && !is_rendering
+                    && others(&held.fingerprints, &page.fingerprints, rules);
+                let stranger = relation == Relation::None;
+                let elsewhere = stage != Stage::Exact && relation != Relation::SameAddress;
+                let found = (others, (stranger, elsewhere), index(stage), contained, distance, held.sequence, held);
                 let rank = |(a, b, c, d, e, f, _): &Ranked<'_>| (*a, *b, *c, d.is_some(), *e, *f);
                 if best.as_ref().is_none_or(|best| rank(&found) < rank(best)) {
                     best = Some(found);
                 }
+                // Each original matches in its strongest stage.
+                break;
             }
         }
         let original = NewOriginal {
@@ -107,13 +117,14 @@ impl Oracle {
             id: page.id,
             scope: page.scope,
             site: page.site,
+            address: page.address,
             placement: Placement::EVERYWHERE,
             cluster: None,
         };
         let remembered = watermarks.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
         let decision = match best {
             None => Decision::Unique { original: remembered.then_some(original) },
-            Some((others, other_id, stage, contained, distance, _, held)) => {
+            Some((others, _, stage, contained, distance, _, held)) => {
                 let of = Match {
                     by: match Stage::ALL[stage] {
                         Stage::Exact => MatchedBy::Exact,
@@ -124,7 +135,7 @@ impl Oracle {
                     age_ms: time - held.time,
                     cluster: held.cluster.clone(),
                 };
-                if !other_id && stage > 0 && rules.same_id == SameId::Update {
+                if Relation::of(page, held).is_update(page) && stage > 0 && rules.same_id == SameId::Update {
                     let newer = NewOriginal { cluster: Some(held.cluster.clone()), ..original };
                     Decision::Update { of, original: (time >= held.time).then_some(newer) }
                 } else if others {
@@ -191,6 +202,7 @@ impl Oracle {
                 time,
                 fingerprints: original.fingerprints.clone(),
                 id: original.id,
+                address: original.address,
                 scope: original.scope,
                 cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
             });
@@ -245,9 +257,64 @@ impl Oracle {
     }
 }
 
+/// What ids and addresses say of a page and an original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    None,
+    /// One page, at two addresses or who knows where.
+    Elsewhere,
+    SameAddress,
+}
+
+impl Relation {
+    fn of(page: &PageRequest, held: &Held) -> Self {
+        let said = |id: Option<IdHash>| id.map(AddressHash::of);
+        let same_id = page.id.is_some() && page.id == held.id;
+        let page_is_named = page.address.is_some() && page.address == said(held.id);
+        let held_is_named = held.address.is_some() && held.address == said(page.id);
+        let both_tell = page.is_variant && page.address.is_some() && page.address == held.address;
+        if !(same_id || page_is_named || held_is_named || both_tell) {
+            return Self::None;
+        }
+        let own = page.address.or(if page.is_variant { None } else { said(page.id) });
+        if own.is_some() && own == held.address.or(said(held.id)) { Self::SameAddress } else { Self::Elsewhere }
+    }
+
+    /// A text of the same page that is no rendering.
+    fn is_update(self, page: &PageRequest) -> bool {
+        self == Self::SameAddress || (self == Self::Elsewhere && !page.is_variant)
+    }
+}
+
+/// Says whether an original has the id of a page, or the address that this id says.
+fn named(page: &PageRequest, held: &Held) -> bool {
+    let said = page.id.map(AddressHash::of);
+    page.id.is_some() && (held.id == page.id || held.address == said)
+}
+
+/// Says whether so little differs that other figures are what two pages are about.
+fn nearly_equal(stage: Stage, distance: u32, contained: Option<u16>, page: &PageRequest) -> bool {
+    let slots = page.fingerprints.sketch.as_ref().map_or(0, |sketch| u32::try_from(sketch.bytes().len() - 2).unwrap());
+    match stage {
+        Stage::Exact => false,
+        Stage::SimHash => true,
+        Stage::MinHash => contained.is_none() && jaccard(slots, slots - distance) * 1000.0 >= 700.0,
+    }
+}
+
+/// Of a slot of 8 bits strangers agree in one of 256.
+fn jaccard(slots: u32, agreeing: u32) -> f64 {
+    (f64::from(agreeing) / f64::from(slots) - 1.0 / 256.0) / (1.0 - 1.0 / 256.0)
+}
+
 /// Slots that differ, when enough bands agree and few enough differ, or when one page holds enough of the other, which
-/// is told then: slot by slot, from the definition.
-fn sketch_distance(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<(u32, Option<u16>)> {
+/// is told then: slot by slot, from the definition. An original that a page names needs no band that agrees.
+fn sketch_distance(
+    held: &Fingerprints,
+    page: &Fingerprints,
+    rules: &Rules,
+    is_named: bool,
+) -> Option<(u32, Option<u16>)> {
     let minhash = rules.minhash?;
     let (one, other) = (held.sketch.as_ref()?.bytes(), page.sketch.as_ref()?.bytes());
     let ((one, [_, one_size]), (other, [_, other_size])) = (one.split_last_chunk()?, other.split_last_chunk()?);
@@ -265,10 +332,13 @@ fn sketch_distance(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> O
     let share = (beside * both / (1.0 + beside) / fewer).min(1.0) * 1000.0 + 1e-9;
     let holds = |least: u16| beside >= 1.0 / 16.0 && share >= f64::from(least);
     let sure = estimate * 1000.0 >= f64::from(minhash.unsure.below) || holds(minhash.unsure.containment);
-    if agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity) && sure {
+    if (is_named || agreeing >= usize::from(minhash.agree))
+        && estimate * 1000.0 >= f64::from(minhash.min_similarity)
+        && sure
+    {
         return Some((distance, None));
     }
-    let holds = agreeing > 0 && holds(minhash.containment?);
+    let holds = (is_named || agreeing > 0) && holds(minhash.containment?);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths, rounded down")]
     holds.then_some((distance, Some(share as u16)))
 }
@@ -281,13 +351,19 @@ fn others(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> bool {
     rules.number_guard.is_some_and(|least| fewer >= 2 && shared * 1000 < fewer * usize::from(least))
 }
 
-fn distance(stage: Stage, held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<(u32, Option<u16>)> {
+fn distance(
+    stage: Stage,
+    held: &Fingerprints,
+    page: &Fingerprints,
+    rules: &Rules,
+    is_named: bool,
+) -> Option<(u32, Option<u16>)> {
     match stage {
         Stage::Exact => (held.exact == page.exact).then_some((0, None)),
         Stage::SimHash => {
             let bits = (held.simhash?.bits() ^ page.simhash?.bits()).count_ones();
             (bits <= u32::from(rules.max_distance)).then_some((bits, None))
         }
-        Stage::MinHash => sketch_distance(held, page, rules),
+        Stage::MinHash => sketch_distance(held, page, rules, is_named),
     }
 }

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use dupgate_core::fingerprint::{
-    ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width,
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width,
 };
 use dupgate_core::protocol::{LogPartition, PageRequest};
 use dupgate_core::record::{Reject, Source, Timestamp};
 use dupgate_core::worker::{Page, PageAction, PageOutcome};
 
 use dupgate_testkit::rng::Rng;
+
+/// The id of a page of this world; its upper half is the address that it says.
+pub(crate) fn id_of(number: u64) -> IdHash {
+    IdHash(number << 32 | number)
+}
 
 /// What stands in the input topic.
 #[derive(Clone, Debug)]
@@ -120,6 +125,21 @@ impl WorldPage {
         }
     }
 
+    /// Its own address where the id does not say it, and whether the id is that of another page, which it names. Pages of
+    /// scenarios, whose digests are small, are what their ids say.
+    fn names(&self) -> (Option<AddressHash>, bool) {
+        let drawn = self.digest >> 8;
+        let at = AddressHash(drawn / 8 % 10);
+        let at = (self.id.map(|id| AddressHash::of(id_of(id))) != Some(at)).then_some(at);
+        match (self.id, drawn % 8) {
+            (_, 0) if drawn > 0 => (at, false),
+            // An older release told nothing of its address.
+            (Some(_), 1) => (None, true),
+            (Some(_), 2 | 3) => (at, at.is_some()),
+            _ => (None, false),
+        }
+    }
+
     fn request(&self, source: &Source) -> PageRequest {
         // Neighbouring texts differ in one bit, about the middle; the variant changes the text, but no bit.
         let simhash = || SimHash::cut(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
@@ -134,13 +154,15 @@ impl WorldPage {
             }),
             numbers: Numbers::from_hashes(self.figures()).unwrap(),
         };
+        let (address, is_variant) = self.names();
         PageRequest {
             source: source.clone(),
             event_time: self.event_time,
-            id: self.id.map(IdHash),
+            id: self.id.map(id_of),
             scope: Some(ScopeHash(self.scope)),
             site: None,
-            is_variant: false,
+            address,
+            is_variant,
             fingerprints,
             digest: PageDigest(self.digest),
         }

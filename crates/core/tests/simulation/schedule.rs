@@ -496,7 +496,7 @@ impl Schedule {
                 let live = self.laws.live(log);
                 if !live.is_empty() {
                     let target = ForgetTarget::Source(live[self.world.rng.below(live.len())].clone());
-                    let by_id = ForgetTarget::Id(dupgate_core::fingerprint::IdHash(self.world.rng.next() % 10));
+                    let by_id = ForgetTarget::Id(crate::pages::id_of(self.world.rng.next() % 10));
                     let target = if self.world.rng.chance(500) { target } else { by_id };
                     let request = self.world.new_request();
                     self.world.send(log, Request { id: request, body: RequestBody::Forget(target) }, None);

@@ -2,22 +2,28 @@
 
 use super::CodecError;
 use super::bytes::{Reader, Write};
-use super::frame::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION};
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, Width};
+use super::frame::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION, SITES_VERSION};
+use crate::fingerprint::{
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, Width,
+};
 use crate::protocol::Placement;
 
-/// Flag of an original, beside its hashes: [`More`] follows them. Not before [`FORMAT_VERSION`].
+/// Flag of an original, beside its hashes: [`More`] follows them. Not before [`SITES_VERSION`].
 pub const HAS_MORE: u8 = 1 << 5;
 
 const HAS_SITE: u8 = 1;
 const HAS_SKIPPED: u8 = 1 << 1;
 const HAS_FAMILY: u8 = 1 << 2;
+/// Not before [`FORMAT_VERSION`].
+const HAS_ADDRESS: u8 = 1 << 3;
 
 /// What an original may have besides its hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct More {
     /// Hash of its site.
     pub site: Option<SiteHash>,
+    /// Hash of its own address, where its id does not say it.
+    pub address: Option<AddressHash>,
     /// Which tables hold it.
     pub placement: Placement,
 }
@@ -32,7 +38,11 @@ impl More {
     /// Returns the version that a record needs which holds this.
     #[must_use]
     pub fn version(self) -> u8 {
-        if self == Self::default() { DEFAULT_VERSION } else { FORMAT_VERSION }
+        match self {
+            Self { address: Some(_), .. } => FORMAT_VERSION,
+            _ if self == Self::default() => DEFAULT_VERSION,
+            _ => SITES_VERSION,
+        }
     }
 
     /// Writes what there is, if anything.
@@ -40,9 +50,14 @@ impl More {
         if self == Self::default() {
             return;
         }
-        let Self { site, placement: Placement { skipped, family } } = self;
+        let Self { site, address, placement: Placement { skipped, family } } = self;
         let flag = |present: bool, flag: u8| if present { flag } else { 0 };
-        out.push(flag(site.is_some(), HAS_SITE) | flag(skipped != 0, HAS_SKIPPED) | flag(family.is_some(), HAS_FAMILY));
+        out.push(
+            flag(site.is_some(), HAS_SITE)
+                | flag(skipped != 0, HAS_SKIPPED)
+                | flag(family.is_some(), HAS_FAMILY)
+                | flag(address.is_some(), HAS_ADDRESS),
+        );
         if let Some(site) = site {
             out.extend(site.0.to_le_bytes());
         }
@@ -52,6 +67,9 @@ impl More {
         if let Some(family) = family {
             out.varint(family);
         }
+        if let Some(address) = address {
+            out.extend(address.0.to_le_bytes());
+        }
     }
 
     /// Reads what [`More::write`] wrote for an original with these flags.
@@ -60,13 +78,16 @@ impl More {
             return Ok(Self::default());
         }
         let more = from.byte("more")?;
-        if from.version() < FORMAT_VERSION || more == 0 || more > HAS_SITE | HAS_SKIPPED | HAS_FAMILY {
+        let of_address = if from.version() < FORMAT_VERSION { 0 } else { HAS_ADDRESS };
+        let known = HAS_SITE | HAS_SKIPPED | HAS_FAMILY | of_address;
+        if from.version() < SITES_VERSION || more == 0 || more > known {
             return Err(CodecError::BadValue { what: "more", value: u64::from(more) });
         }
         let site = (more & HAS_SITE != 0).then(|| from.fixed32("site")).transpose()?.map(SiteHash);
         let skipped = if more & HAS_SKIPPED == 0 { 0 } else { from.fixed128("skipped")? };
         let family = (more & HAS_FAMILY != 0).then(|| from.varint("family")).transpose()?;
-        Ok(Self { site, placement: Placement { skipped, family } })
+        let address = (more & HAS_ADDRESS != 0).then(|| from.fixed32("address")).transpose()?.map(AddressHash);
+        Ok(Self { site, address, placement: Placement { skipped, family } })
     }
 }
 

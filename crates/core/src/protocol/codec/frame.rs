@@ -6,9 +6,13 @@ use super::bytes::Reader;
 /// First bytes of every record of both logs.
 pub const MAGIC: [u8; 2] = *b"dg";
 
-/// The newest version of the format. It is written only where a record holds what older ones cannot say: sites, variants,
-/// originals that not all tables hold, and the rules that go with them.
-pub const FORMAT_VERSION: u8 = 6;
+/// The newest version of the format. It is written only where a record holds what older ones cannot say: pages with an
+/// address that their id does not say.
+pub const FORMAT_VERSION: u8 = 7;
+
+/// The version that is written where a record holds sites, variants, originals that not all tables hold, or the rules that go
+/// with them, and nothing newer.
+pub const SITES_VERSION: u8 = 6;
 
 /// The version that is written where rules need a second witness for low estimates and nothing newer.
 pub const WITNESS_VERSION: u8 = 5;
@@ -21,7 +25,8 @@ pub const OPTIONS_VERSION: u8 = 4;
 pub const DEFAULT_VERSION: u8 = 3;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 6] = [1, 2, DEFAULT_VERSION, OPTIONS_VERSION, WITNESS_VERSION, FORMAT_VERSION];
+pub const KNOWN_VERSIONS: [u8; 7] =
+    [1, 2, DEFAULT_VERSION, OPTIONS_VERSION, WITNESS_VERSION, SITES_VERSION, FORMAT_VERSION];
 
 /// Bytes of a frame around its body.
 pub const FRAME_BYTES: usize = 8;

@@ -3,7 +3,8 @@
 //! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an
 //! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
 //! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5 rules
-//! that need a second witness for low estimates, version 6 sites, variants, and originals that not all tables hold.
+//! that need a second witness for low estimates, version 6 sites, variants, and originals that not all tables hold, version 7
+//! addresses that ids do not say.
 //!
 //! ```text
 //! frame        "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -24,7 +25,8 @@
 //!   2 forget     position
 //!   3 forget     id hash u64
 //!   4 reopen     partition · from i · to i
-//!   5 page       as 0 · has site in bit 0, is a variant in bit 1 u8 [· site u32] (not before version 6)
+//!   5 page       as 0 · has site in bit 0, is a variant in bit 1, has address in bit 2 (not before version 7) u8
+//!              [· site u32] [· address u32] (not before version 6)
 //! verdict       head u8 · request id u64 · body          head: kind in bits 0-3, flags
 //!   0 unique     page · time · digest u32 [· original: flag 4]
 //!   1 update     page · time · digest u32 · match [· original: flag 4]
@@ -35,8 +37,8 @@
 //!              · age in ms i [· position of the cluster: flag 5]
 //! original     hashes present in bits 0-2 and 4, has cluster in bit 3, more in bit 5 u8 · hashes [· more]
 //!              [· position of the cluster]
-//! more         has site in bit 0, skipped bands in bit 1, family in bit 2 u8 [· site u32] [· skipped u128]
-//!              [· sequence of the family's head] (not before version 6)
+//! more         has site in bit 0, skipped bands in bit 1, family in bit 2, address in bit 3 (not before version 7) u8
+//!              [· site u32] [· skipped u128] [· sequence of the family's head] [· address u32] (not before version 6)
 //! hashes       exact u128 [· simhash] [· id u64] [· scope u64] [· length · sketch]
 //!              · numbers: count · u16* (not in versions 1 and 2)
 //! simhash      u64; from version 4 on: its bytes, 4, 8 or 16, u8 · so many bytes
@@ -82,7 +84,9 @@ mod verdict_batch;
 mod verdicts;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
-pub use frame::{DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION, WITNESS_VERSION};
+pub use frame::{
+    DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION,
+};
 pub use requests::{decode_requests, encode_requests};
 pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 

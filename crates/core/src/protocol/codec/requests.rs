@@ -2,10 +2,10 @@
 
 use super::bytes::{Reader, Write};
 use super::fingerprints::{self, Present};
-use super::frame::{self, FORMAT_VERSION, Kind};
+use super::frame::{self, FORMAT_VERSION, Kind, SITES_VERSION};
 use super::positions::Positions;
 use super::{CodecError, reject};
-use crate::fingerprint::{IdHash, PageDigest, SiteHash};
+use crate::fingerprint::{AddressHash, IdHash, PageDigest, SiteHash};
 use crate::protocol::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
 
 const PAGE: u8 = 0;
@@ -13,11 +13,13 @@ const WITHDRAW: u8 = 1;
 const FORGET_SOURCE: u8 = 2;
 const FORGET_ID: u8 = 3;
 const REOPEN: u8 = 4;
-/// A page with a site, or that is a variant. Not before [`FORMAT_VERSION`].
+/// A page with a site or an address of its own, or that is a variant. Not before [`SITES_VERSION`].
 const PAGE_OF_SITE: u8 = 5;
 
 const HAS_SITE: u8 = 1;
 const IS_VARIANT: u8 = 1 << 1;
+/// Not before [`FORMAT_VERSION`].
+const HAS_ADDRESS: u8 = 1 << 2;
 
 /// Fewest bytes of a request: its head and its request id.
 const MIN_BYTES: usize = 9;
@@ -30,11 +32,8 @@ pub fn encode_requests(requests: &[Request], out: &mut Vec<u8>) {
         RequestBody::Page(page) => Some(page),
         RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
     });
-    let version = if pages.clone().any(|page| kind_of(page) == PAGE_OF_SITE) {
-        FORMAT_VERSION
-    } else {
-        fingerprints::version_for(pages.map(|page| &page.fingerprints))
-    };
+    let of_fingerprints = fingerprints::version_for(pages.clone().map(|page| &page.fingerprints));
+    let version = pages.filter_map(version_of).max().unwrap_or(of_fingerprints);
     for request in requests {
         write_request(&mut body, version, &mut places, request);
     }
@@ -63,7 +62,15 @@ pub fn decode_requests(bytes: &[u8]) -> Result<Vec<Request>, CodecError> {
 }
 
 fn kind_of(page: &PageRequest) -> u8 {
-    if page.site.is_some() || page.is_variant { PAGE_OF_SITE } else { PAGE }
+    if version_of(page).is_some() { PAGE_OF_SITE } else { PAGE }
+}
+
+/// Returns the version that a page needs for what stands besides its fingerprints.
+fn version_of(page: &PageRequest) -> Option<u8> {
+    if page.address.is_some() {
+        return Some(FORMAT_VERSION);
+    }
+    (page.site.is_some() || page.is_variant).then_some(SITES_VERSION)
 }
 
 fn write_request(out: &mut Vec<u8>, version: u8, places: &mut Positions, request: &Request) {
@@ -83,8 +90,14 @@ fn write_request(out: &mut Vec<u8>, version: u8, places: &mut Positions, request
             out.extend(page.digest.0.to_le_bytes());
             fingerprints::write(out, version, &page.fingerprints, page.id, page.scope);
             if kind_of(page) == PAGE_OF_SITE {
-                out.push(u8::from(page.site.is_some()) | if page.is_variant { IS_VARIANT } else { 0 });
+                let flag = |present: bool, flag: u8| if present { flag } else { 0 };
+                out.push(
+                    flag(page.site.is_some(), HAS_SITE)
+                        | flag(page.is_variant, IS_VARIANT)
+                        | flag(page.address.is_some(), HAS_ADDRESS),
+                );
                 page.site.iter().for_each(|site| out.extend(site.0.to_le_bytes()));
+                page.address.iter().for_each(|address| out.extend(address.0.to_le_bytes()));
             }
         }
         RequestBody::Withdraw { source, reason } => {
@@ -105,18 +118,30 @@ fn read_request(from: &mut Reader<'_>, places: &mut Positions) -> Result<Request
     let head = from.byte("request")?;
     let request = RequestId(from.fixed64("request id")?);
     let body = match (head & 0xF, head >> 4) {
-        (kind @ (PAGE | PAGE_OF_SITE), present) if kind == PAGE || from.version() >= FORMAT_VERSION => {
+        (kind @ (PAGE | PAGE_OF_SITE), present) if kind == PAGE || from.version() >= SITES_VERSION => {
             let source = places.read_page(from)?;
             let event_time = places.read_time(from)?;
             let digest = PageDigest(from.fixed32("digest")?);
             let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits(present)?)?;
             let more = if kind == PAGE_OF_SITE { from.byte("site")? } else { 0 };
-            if more > HAS_SITE | IS_VARIANT {
+            let of_address = if from.version() < FORMAT_VERSION { 0 } else { HAS_ADDRESS };
+            if more > HAS_SITE | IS_VARIANT | of_address {
                 return Err(CodecError::BadValue { what: "site", value: u64::from(more) });
             }
             let site = (more & HAS_SITE != 0).then(|| from.fixed32("site")).transpose()?.map(SiteHash);
+            let address = (more & HAS_ADDRESS != 0).then(|| from.fixed32("address")).transpose()?.map(AddressHash);
             let is_variant = more & IS_VARIANT != 0;
-            RequestBody::Page(PageRequest { source, event_time, id, scope, site, is_variant, fingerprints, digest })
+            RequestBody::Page(PageRequest {
+                source,
+                event_time,
+                id,
+                scope,
+                site,
+                address,
+                is_variant,
+                fingerprints,
+                digest,
+            })
         }
         (WITHDRAW, 0) => RequestBody::Withdraw { source: places.read_page(from)?, reason: reject(from)? },
         (FORGET_SOURCE, 0) => RequestBody::Forget(ForgetTarget::Source(places.read_reference(from)?)),

@@ -2,7 +2,7 @@
 
 use super::CodecError;
 use super::bytes::{Reader, Write};
-use super::frame::{self, DEFAULT_VERSION, FORMAT_VERSION, Kind, OPTIONS_VERSION, WITNESS_VERSION};
+use super::frame::{self, DEFAULT_VERSION, Kind, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
 use crate::fingerprint::{Banding, LowConfidence, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
     ExpiryWatermarks, LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Windows,
@@ -33,7 +33,7 @@ pub(super) fn version_of(rules: &Rules) -> u8 {
         minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != 0
     };
     if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
-        return FORMAT_VERSION;
+        return SITES_VERSION;
     }
     match &rules.minhash {
         Some(minhash) if minhash.unsure != LowConfidence::NEVER => WITNESS_VERSION,
@@ -74,7 +74,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
             out.varint(u64::from(unsure.below));
             out.varint(u64::from(unsure.containment));
         }
-        if version >= FORMAT_VERSION {
+        if version >= SITES_VERSION {
             out.extend([unsure.max_distance, u8::from(unsure.of_many)]);
             out.varint(u64::from(unsure.short));
             out.varint(u64::from(unsure.below_short));
@@ -85,7 +85,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     if let Some(least) = rules.number_guard {
         out.varint(u64::from(least));
     }
-    if version_of(rules) >= FORMAT_VERSION {
+    if version_of(rules) >= SITES_VERSION {
         for share in [rules.simhash_similarity, rules.same_site.map(|same_site| same_site.containment)] {
             out.push(u8::from(share.is_some()));
             share.iter().for_each(|share| out.varint(u64::from(*share)));
@@ -95,7 +95,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
 
 /// Up to version 5 there was neither.
 fn read_share(from: &mut Reader<'_>, what: &'static str) -> Result<Option<u16>, CodecError> {
-    if from.version() < FORMAT_VERSION {
+    if from.version() < SITES_VERSION {
         return Ok(None);
     }
     read_bool(from, what)?.then(|| from.small(what)).transpose()
@@ -149,7 +149,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
         let (below, containment) = (from.small("unsure")?, from.small("unsure containment")?);
         rules.unsure = LowConfidence { below, containment, ..LowConfidence::NEVER };
     }
-    if from.version() >= FORMAT_VERSION {
+    if from.version() >= SITES_VERSION {
         rules.unsure.max_distance = from.byte("unsure distance")?;
         rules.unsure.of_many = read_bool(from, "unsure of many")?;
         rules.unsure.short = from.small("unsure short")?;

@@ -108,9 +108,17 @@ fn a_request_takes_at_most_64_bytes_in_a_record_of_many() {
             .map(|number| {
                 let (source, event_time, fingerprints, id) = page_of_a_crawl(number);
                 let scope = with_all.then_some(ScopeHash(id.0 ^ 5));
-                let (site, is_variant, digest) = (None, false, PageDigest(9));
-                let page =
-                    PageRequest { source, event_time, id: Some(id), scope, site, is_variant, fingerprints, digest };
+                let page = PageRequest {
+                    source,
+                    event_time,
+                    id: Some(id),
+                    scope,
+                    site: None,
+                    address: None,
+                    is_variant: false,
+                    fingerprints,
+                    digest: PageDigest(9),
+                };
                 Request { id: RequestId(id.0 ^ 1), body: RequestBody::Page(page) }
             })
             .collect();
@@ -141,8 +149,15 @@ fn bytes_a_verdict(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
                 age_ms: 80_000_000,
                 cluster: far_back(&source),
             };
-            let (site, placement) = (None, Placement::EVERYWHERE);
-            let original = NewOriginal { fingerprints, id: Some(id), scope: None, site, placement, cluster: None };
+            let original = NewOriginal {
+                fingerprints,
+                id: Some(id),
+                scope: None,
+                site: None,
+                address: None,
+                placement: Placement::EVERYWHERE,
+                cluster: None,
+            };
             let page = PageVerdict { source, event_time, digest: PageDigest(9), decision: decide(of, original) };
             Verdict { request: RequestId(id.0 ^ 1), answer: Answer::Page(page) }
         })

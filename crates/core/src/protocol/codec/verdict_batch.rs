@@ -199,7 +199,7 @@ fn read_match(from: &mut Reader<'_>, places: &Positions, flags: u8) -> Result<Ma
 }
 
 const fn more_of(original: &NewOriginal) -> More {
-    More { site: original.site, placement: original.placement }
+    More { site: original.site, address: original.address, placement: original.placement }
 }
 
 fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Positions, original: &NewOriginal) {
@@ -216,7 +216,7 @@ fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Positions, origin
 fn read_original(from: &mut Reader<'_>, places: &Positions) -> Result<NewOriginal, CodecError> {
     let flags = from.byte("original")?;
     let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits_beside_one(flags)?)?;
-    let More { site, placement } = More::read(from, flags)?;
+    let More { site, address, placement } = More::read(from, flags)?;
     let cluster = (flags & OF_CLUSTER != 0).then(|| places.read_reference(from)).transpose()?;
-    Ok(NewOriginal { fingerprints, id, scope, site, placement, cluster })
+    Ok(NewOriginal { fingerprints, id, scope, site, address, placement, cluster })
 }

@@ -34,6 +34,12 @@ pub(super) fn ordinary(plain: &[Planted], texts: &[String], addressed: bool, see
     (vec![row(RowKind::Ordinary, Form::Text, addressed, None, goal)], pages)
 }
 
+/// Gives each page of a planted stream a place on the site of its original, under an address of its own.
+pub(super) fn of_one_site(plain: &[Planted], seed: u64) -> (Vec<Row>, Vec<SitePage>) {
+    let pages = placed_on(plain, true, seed, |_, page| page.family % ORDINARY_SITES);
+    (vec![row(RowKind::OneSite, Form::Text, true, None, Goal::NONE)], pages)
+}
+
 /// Plants copies of posts: `None` when there are too few of them.
 pub(super) fn posts(
     texts: &Texts,
@@ -79,9 +85,19 @@ fn framed(posts: &[String], seed: u64) -> Vec<Planted> {
 
 /// Makes pages of planted texts, each on a site that chance chooses.
 fn placed(plain: &[Planted], addressed: bool, seed: u64) -> Vec<SitePage> {
+    placed_on(plain, addressed, seed, |number, _| Rng::of(seed, number as u64, purpose::PLACE).index(ORDINARY_SITES))
+}
+
+/// Makes pages of planted texts, each on the site that `site_of` its number says.
+fn placed_on(
+    plain: &[Planted],
+    addressed: bool,
+    seed: u64,
+    site_of: impl Fn(usize, &Planted) -> usize,
+) -> Vec<SitePage> {
     let pages = plain.iter().enumerate().filter(|(_, page)| !matches!(page.role, Role::Apart(_)));
     let pages = pages.map(|(number, page)| {
-        let site = Rng::of(seed, number as u64, purpose::PLACE).index(ORDINARY_SITES);
+        let site = site_of(number, page);
         let truth = SiteTruth { row: 0, site, family: page.family, is_copy: page.role != Role::Original };
         let url = addressed.then(|| address(seed, site, number));
         SitePage { url, body: Body::Text(page.text.clone()), truth }

@@ -137,6 +137,7 @@ pub fn streams<'t>(
             }
         }
     }
+    streams.push(SiteStream::of_ready(listed::of_one_site(plain, settings.seed)));
     for addressed in [true, false] {
         streams.push(SiteStream::of_ready(listed::ordinary(plain, ordinary, addressed, settings.seed)));
         for form in Form::ALL {

@@ -12,6 +12,8 @@ pub enum RowKind {
     Unlike,
     /// Edited copies on other sites, as `eval` plants them.
     Ordinary,
+    /// Edited copies on the site of their original: what the strict rule for pages of one site costs.
+    OneSite,
     /// Articles on fifty sites, each in the repeated text of its own.
     Published,
     /// Pages that have other views.
@@ -63,6 +65,7 @@ impl RowKind {
         match self {
             Self::Unlike => "unlike",
             Self::Ordinary => "ordinary",
+            Self::OneSite => "one_site",
             Self::Published => "published",
             Self::Viewed => "viewed",
             Self::Print => "print",

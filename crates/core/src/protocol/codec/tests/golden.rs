@@ -4,7 +4,7 @@
 //! ones, and readers that still understand the old ones; never new bytes in an old file.
 
 use super::*;
-use crate::fingerprint::{SameSite, SiteHash};
+use crate::fingerprint::{AddressHash, SameSite, SiteHash};
 use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
 use dupgate_testkit::hex::{hex, records};
 
@@ -46,6 +46,12 @@ const OF_SITES: [&str; 3] = [
     include_str!("../../../../tests/golden/requests.v6.hex"),
     include_str!("../../../../tests/golden/verdicts.v6.hex"),
     include_str!("../../../../tests/golden/rules.v6.hex"),
+];
+
+/// Pages and originals with an address that their id does not say are written as version 7.
+const AT_ADDRESSES: [&str; 2] = [
+    include_str!("../../../../tests/golden/requests.v7.hex"),
+    include_str!("../../../../tests/golden/verdicts.v7.hex"),
 ];
 
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
@@ -192,16 +198,7 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
         (Some(SiteHash(7)), Placement { skipped: 1, family: Some(300) }),
     ];
     let mut value = batch();
-    let originals = value.verdicts.iter_mut().filter_map(|verdict| match &mut verdict.answer {
-        Answer::Page(page) => match &mut page.decision {
-            Decision::Unique { original } | Decision::Update { original, .. } | Decision::Template { original, .. } => {
-                original.as_mut()
-            }
-            Decision::Duplicate { .. } => None,
-        },
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
-    });
-    for (original, (site, placement)) in originals.zip(placed) {
+    for (original, (site, placement)) in originals_of(&mut value).zip(placed) {
         (original.site, original.placement) = (site, placement);
     }
     let value = VerdictRecord::Verdicts(value);
@@ -222,6 +219,55 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
     let value = VerdictRecord::Rules(record);
     check_written("rules.v6.hex", rules_6, &encode_verdict(&value, 0));
     check_read("rules.v6.hex", rules_6, &value);
+}
+
+#[test]
+fn addresses_that_ids_do_not_say_are_written_as_a_version_of_their_own() {
+    let [requests_7, verdicts_7] = AT_ADDRESSES;
+    let at = |site, address| (Some(SiteHash(site)), Some(AddressHash(address)));
+    let (variant, named) = (at(0x517E_517E, 0xADD0_ADD0), at(7, 9));
+    let page = |number: u8, (site, address), is_variant| {
+        let RequestBody::Page(page) = page_request(number) else { panic!() };
+        let body = RequestBody::Page(PageRequest { site, address, is_variant, ..page });
+        Request { id: RequestId(0x5E5E_0000_0000_0000 + u64::from(number)), body }
+    };
+    let without = page(4, (Some(SiteHash(7)), None), true);
+    let requests =
+        [page(1, variant, true), page(2, named, false), page(3, (None, Some(AddressHash(0))), true), without.clone()];
+    check_written("requests.v7.hex", requests_7, &[encoded(&requests)]);
+    assert_eq!(decode_requests(&records(requests_7)[0]), Ok(requests.into()));
+    assert_eq!(encoded(&[without])[2], SITES_VERSION, "what does not need it keeps its version");
+
+    let mut value = batch();
+    let placed = [(variant, Placement { skipped: 5, family: Some(300) }), ((None, named.1), Placement::EVERYWHERE)];
+    for (original, ((site, address), placement)) in originals_of(&mut value).zip(placed) {
+        (original.site, original.address, original.placement) = (site, address, placement);
+    }
+    let value = VerdictRecord::Verdicts(value);
+    let written = encode_verdict(&value, 0);
+    check_written("verdicts.v7.hex", verdicts_7, &written);
+    check_read("verdicts.v7.hex", verdicts_7, &value);
+
+    // Whoever reads version 6 takes what it has no flag for as broken, not as something else.
+    let mut old = written.into_iter().next().unwrap();
+    old[2] = SITES_VERSION;
+    let length = old.len() - 4;
+    let checksum = crc32fast::hash(&old[..length]);
+    old[length..].copy_from_slice(&checksum.to_le_bytes());
+    assert!(matches!(VerdictReader::new().push(0, &old), Err(CodecError::BadValue { what: "more", .. })));
+}
+
+/// The originals that verdicts make.
+fn originals_of(batch: &mut VerdictBatch) -> impl Iterator<Item = &mut NewOriginal> {
+    batch.verdicts.iter_mut().filter_map(|verdict| match &mut verdict.answer {
+        Answer::Page(page) => match &mut page.decision {
+            Decision::Unique { original } | Decision::Update { original, .. } | Decision::Template { original, .. } => {
+                original.as_mut()
+            }
+            Decision::Duplicate { .. } => None,
+        },
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+    })
 }
 
 #[test]
@@ -342,6 +388,7 @@ fn page_request(number: u8) -> RequestBody {
         id: number.is_multiple_of(3).then_some(IdHash(0xAAAA_0000_0000_0000 + u64::from(number))),
         scope: number.is_multiple_of(4).then_some(ScopeHash(0xBBBB_0000_0000_0000 + u64::from(number))),
         site: None,
+        address: None,
         is_variant: false,
         fingerprints: prints(number),
         digest: PageDigest(0xD16E_5700 + u32::from(number)),
@@ -370,6 +417,7 @@ pub(super) fn batch() -> VerdictBatch {
         id: Some(IdHash(0xAAAA)),
         scope: (number > 2).then_some(ScopeHash(0xBBBB)),
         site: None,
+        address: None,
         placement: Placement::EVERYWHERE,
         cluster,
     };

@@ -1,7 +1,7 @@
 //! Values of every shape.
 
 use super::*;
-use crate::fingerprint::{SameSite, SiteHash};
+use crate::fingerprint::{AddressHash, SameSite, SiteHash};
 use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
@@ -50,6 +50,10 @@ fn sites() -> impl Strategy<Value = Option<SiteHash>> {
     prop::option::of(any::<u32>().prop_map(SiteHash))
 }
 
+fn addresses() -> impl Strategy<Value = Option<AddressHash>> {
+    prop::option::of(any::<u32>().prop_map(AddressHash))
+}
+
 fn placements() -> impl Strategy<Value = Placement> {
     let placed = (any::<u128>(), any::<Option<u64>>()).prop_map(|(skipped, family)| Placement { skipped, family });
     prop_oneof![Just(Placement::EVERYWHERE), placed]
@@ -72,11 +76,20 @@ fn stages() -> impl Strategy<Value = Stage> {
 }
 
 pub(super) fn requests() -> impl Strategy<Value = Request> {
-    let page = (sources(), times(), ids(), scopes(), (sites(), any::<bool>()), fingerprints(), digests()).prop_map(
-        |(source, event_time, id, scope, (site, is_variant), fingerprints, digest)| {
-            RequestBody::Page(PageRequest { source, event_time, id, scope, site, is_variant, fingerprints, digest })
-        },
-    );
+    let page = (sources(), times(), ids(), scopes(), (sites(), addresses(), any::<bool>()), fingerprints(), digests())
+        .prop_map(|(source, event_time, id, scope, (site, address, is_variant), fingerprints, digest)| {
+            RequestBody::Page(PageRequest {
+                source,
+                event_time,
+                id,
+                scope,
+                site,
+                address,
+                is_variant,
+                fingerprints,
+                digest,
+            })
+        });
     let body = prop_oneof![
         4 => page,
         1 => (sources(), reasons()).prop_map(|(source, reason)| RequestBody::Withdraw { source, reason }),
@@ -103,12 +116,13 @@ fn matches() -> BoxedStrategy<Match> {
 }
 
 fn originals() -> BoxedStrategy<NewOriginal> {
-    (fingerprints(), ids(), scopes(), sites(), placements(), prop::option::of(sources()))
-        .prop_map(|(fingerprints, id, scope, site, placement, cluster)| NewOriginal {
+    (fingerprints(), ids(), scopes(), (sites(), addresses()), placements(), prop::option::of(sources()))
+        .prop_map(|(fingerprints, id, scope, (site, address), placement, cluster)| NewOriginal {
             fingerprints,
             id,
             scope,
             site,
+            address,
             placement,
             cluster,
         })

@@ -1,0 +1,69 @@
+//! Whether a page and an original are one page, as far as ids and addresses say.
+
+use super::Index;
+use super::original::Probe;
+use super::ring::{MatchFields, key_of_address};
+use crate::fingerprint::{AddressHash, IdHash};
+
+/// What is known of the names of a page or an original.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    pub(super) id: Option<IdHash>,
+    /// Its own address, where the id does not say it.
+    pub(super) address: Option<AddressHash>,
+}
+
+impl Names {
+    /// Returns its own address, as it says it or as its id does.
+    fn own_address(self) -> Option<AddressHash> {
+        self.address.or(self.id.map(AddressHash::of))
+    }
+
+    /// Says whether its address is the one that the other has as its id.
+    fn is_named_by(self, other: Self) -> bool {
+        self.address.is_some() && self.address == other.id.map(AddressHash::of)
+    }
+}
+
+impl Probe<'_> {
+    /// Says whether the page and an original of these names are one page: by their ids, by the address of one that is the id
+    /// of the other, or as a variant that named another page, or none, when it was fetched before.
+    pub(super) fn is_same_page(&self, original: Names) -> bool {
+        let page = self.names();
+        (page.id.is_some() && page.id == original.id)
+            || page.is_named_by(original)
+            || original.is_named_by(page)
+            || (self.is_variant && page.address.is_some() && page.address == original.address)
+    }
+
+    /// Says whether both were fetched from one address. A variant without an address was asked about by a release that did not
+    /// tell it.
+    pub(super) fn is_same_address(&self, original: Names) -> bool {
+        let page = self.names();
+        let is_known = page.address.is_some() || !self.is_variant;
+        is_known && page.own_address().is_some() && page.own_address() == original.own_address()
+    }
+
+    const fn names(&self) -> Names {
+        Names { id: self.id, address: self.address }
+    }
+}
+
+impl Index {
+    /// Returns the names of an original whose fields are at hand.
+    pub(super) fn names(&self, position: u64, facts: &MatchFields) -> Names {
+        Names { id: facts.id, address: self.ring.address(position) }
+    }
+
+    /// Returns every original in memory that has this id, or whose own address it is, in any order.
+    pub(super) fn positions_named(&self, id: IdHash) -> Vec<u64> {
+        let mut found: Vec<u64> = self.positions_with_id(id).collect();
+        let address = AddressHash::of(id);
+        self.by_address.equal(0, key_of_address(address), &self.ring.positions(), |position| {
+            if self.ring.address(position) == Some(address) && self.ring.id(position) != Some(id) {
+                found.push(position);
+            }
+        });
+        found
+    }
+}
