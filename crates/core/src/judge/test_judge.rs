@@ -151,6 +151,7 @@ impl TestJudge {
             id: None,
             scope: None,
             site: None,
+            address: None,
             is_variant: false,
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(offset.unsigned_abs())),

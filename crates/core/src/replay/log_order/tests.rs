@@ -26,7 +26,6 @@ fn rules() -> Rules {
         minhash: None,
         simhash_similarity: None,
         same_site: None,
-            address: None,
     }
 }
 
@@ -38,7 +37,7 @@ fn page(partition: i32, offset: i64, text: u128) -> PageRequest {
         id: None,
         scope: None,
         site: None,
-            address: None,
+        address: None,
         is_variant: false,
         fingerprints: Fingerprints { exact: ExactHash(text), simhash: None, sketch: None, numbers: Numbers::of("") },
         digest: PageDigest(7),

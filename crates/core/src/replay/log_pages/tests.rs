@@ -45,6 +45,7 @@ fn page(source: &Source, kind: Kind) -> Page<()> {
         id: None,
         scope: None,
         site: None,
+        address: None,
         is_variant: false,
         fingerprints: Fingerprints { exact: ExactHash(1), simhash: None, sketch: None, numbers: Numbers::of("") },
         digest: PageDigest(7),
