@@ -7,8 +7,9 @@
 //! them and not all. Each pair falls into one of [`KEYS`] tables by its hash, where the smallest counts.
 //!
 //! A member is reachable while its head is held, and comes behind it in the log: whoever holds the member and can still
-//! reach it holds the head, too (law L5). Keys are worked out from both when the member is inserted, and are not written
-//! down.
+//! reach it holds the head, too (law L5). A head takes members for the first eighth of its time in the window only (the judge
+//! sees to that), so that they are found for the other seven eighths. Keys are worked out from both when the member is
+//! inserted, and are not written down.
 //!
 //! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`KEYS`] places in
 //! tables and four bytes for each key, and a quarter of a byte for each position of the ring ([`Ranks`]).
@@ -117,9 +118,18 @@ impl Members {
     }
 
     fn keys(&self, position: u64) -> Option<&FamilyKeys> {
+        self.held.get(self.place(position)?).map(|member| &member.keys)
+    }
+
+    fn clear(&mut self, position: u64) {
+        let at = self.place(position);
+        at.and_then(|at| self.held.get_mut(at)).into_iter().for_each(|member| member.keys = [0; KEYS]);
+    }
+
+    /// Returns where the member at a position stands.
+    fn place(&self, position: u64) -> Option<usize> {
         let dropped = self.ranks.added() - self.held.len() as u64;
-        let at = self.ranks.of(position)?.checked_sub(dropped)?;
-        self.held.get(usize::try_from(at).ok()?).map(|member| &member.keys)
+        usize::try_from(self.ranks.of(position)?.checked_sub(dropped)?).ok()
     }
 
     fn drop_before(&mut self, front: u64) {
@@ -156,6 +166,14 @@ impl Families {
             let keys = MemberKeys(&self.members);
             tables.insert_of(&keys, &positions, self.members.held.len() as u64, |table| keys.key(table, newest));
         }
+    }
+
+    /// Forgets the member at a position, if there is one.
+    pub(super) fn remove(&mut self, positions: &Range<u64>, position: u64) {
+        if let Some(tables) = &mut self.tables {
+            tables.remove(&MemberKeys(&self.members), positions, position);
+        }
+        self.members.clear(position);
     }
 
     /// Holds a member that nothing finds until [`Families::build`].
@@ -302,11 +320,17 @@ mod tests {
     }
 
     /// Members at some of the positions 0, 1, …, as the ring hands them over; those before `front` are dropped.
-    fn held(members: &[Option<FamilyKeys>], front: u64) -> (Families, Range<u64>) {
+    /// Those at multiples of seven are removed as soon as there are three behind them.
+    fn held(members: &mut [Option<FamilyKeys>], front: u64) -> (Families, Range<u64>) {
         let mut families = Families::new();
-        for (position, member) in (0..).zip(members) {
+        for (position, member) in (0..).zip(&*members) {
             families.push(0..position + 1, *member);
+            if position % 7 == 3 {
+                families.remove(&(0..position + 1), position - 3);
+            }
         }
+        let removed = members.len().saturating_sub(3);
+        members[..removed].iter_mut().step_by(7).for_each(|member| *member = None);
         families.drop_before(front);
         (families, front..members.len() as u64)
     }
@@ -314,10 +338,10 @@ mod tests {
     proptest! {
         #[test]
         fn members_that_share_the_most_keys_are_found_and_of_equal_ones_the_oldest(
-            members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
+            mut members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
             (wanted, most, front) in (keys(), 1_usize..12, 0_u64..40),
         ) {
-            let (families, positions) = held(&members, front);
+            let (families, positions) = held(&mut members, front);
             let is_wanted = |position: u64| !position.is_multiple_of(5);
             let mut expected: Vec<(Reverse<usize>, u64)> = positions
                 .clone()
@@ -341,10 +365,10 @@ mod tests {
 
         #[test]
         fn keys_of_many_live_members_are_full(
-            members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
+            mut members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
             (wanted, most, front) in (keys(), 1_usize..30, 0_u64..40),
         ) {
-            let (families, positions) = held(&members, front);
+            let (families, positions) = held(&mut members, front);
             let is_live = |position: u64| !position.is_multiple_of(3);
             let expected: Vec<usize> = (0..KEYS)
                 .filter(|&table| {

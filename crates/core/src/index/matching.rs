@@ -201,6 +201,9 @@ impl Index {
 
     /// Returns the keys of the member at a position, those left out that its placement leaves out.
     pub(super) fn family_keys_of(&self, position: u64) -> Option<FamilyKeys> {
+        if self.ring.waits_to_leave(position) {
+            return None;
+        }
         let placement = self.ring.placement(position);
         let mut keys =
             self.family_keys(placement.family?, &self.ring.numbers(position)?, self.sketches.row(position))?;

@@ -74,7 +74,7 @@ impl Keys for BandKeys<'_> {
     fn key(&self, table: usize, position: u64) -> Option<u64> {
         let Self(column, ring, MinHashRules { form, banding, .. }) = self;
         let placement = ring.placement(position);
-        if placement.family.is_some() || !placement.holds(table) {
+        if placement.family.is_some() || !placement.holds(table) || ring.waits_to_leave(position) {
             return None;
         }
         Some(in_scope(banding.key(*form, column.row(position)?, table), ring.scope(position)))
@@ -229,6 +229,14 @@ impl Sketches {
         let positions = self.positions();
         if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
             tables.insert(&BandKeys(&self.column, ring, *rules), positions);
+        }
+    }
+
+    /// Takes an original out of the tables that is about to be forgotten.
+    pub(super) fn remove(&mut self, ring: &Ring, position: u64) {
+        let positions = self.positions();
+        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
+            tables.remove(&BandKeys(&self.column, ring, *rules), &positions, position);
         }
     }
 
