@@ -149,6 +149,41 @@ impl Keys for MemberKeys<'_> {
     }
 }
 
+/// Places in which [`Shown`] remembers members.
+const PLACES: usize = 2_048;
+
+/// Members as tables show them one after the other: nearly all of them once.
+struct Shown {
+    first: u64,
+    /// By the last bits of a position how far behind `first` the member there is, plus one; 0: none.
+    places: [u32; PLACES],
+    /// Each once.
+    once: Vec<u64>,
+    /// Those that were shown before.
+    again: Vec<u64>,
+    /// Those whose place another has, as often as they are shown.
+    unclear: Vec<u64>,
+}
+
+impl Shown {
+    const fn new(first: u64) -> Self {
+        Self { first, places: [0; PLACES], once: Vec::new(), again: Vec::new(), unclear: Vec::new() }
+    }
+
+    fn note(&mut self, position: u64) {
+        let behind = u32::try_from(position - self.first + 1).unwrap_or(u32::MAX);
+        let place = self.places.get_mut(behind as usize % PLACES);
+        match place {
+            Some(place) if *place == 0 => {
+                *place = behind;
+                self.once.push(position);
+            }
+            Some(place) if *place == behind => self.again.push(position),
+            _ => self.unclear.push(position),
+        }
+    }
+}
+
 impl Families {
     /// Begins without members.
     pub(super) fn new() -> Self {
@@ -204,8 +239,8 @@ impl Families {
         run_sequential(self.build_tasks(positions, keys_at));
     }
 
-    /// Returns the positions of the members that share the most keys, oldest first: `most` of them, and of those that share
-    /// as many keys the oldest. A copy shares more keys with its original than strangers of its family do, and it costs no
+    /// Returns the members that share the most keys, each with how many and its position: `most` of them, those that share more
+    /// before those that share fewer, and of those that share as many the oldest first. A copy shares more keys with its original than strangers of its family do, and it costs no
     /// more to find it in a large family than in a small one. Only members of `is_wanted` count. The number says about how
     /// many other members share a key, too.
     pub(super) fn sharing(
@@ -214,40 +249,56 @@ impl Families {
         positions: &Range<u64>,
         most: usize,
         is_wanted: impl Fn(u64) -> bool,
-    ) -> (Vec<u64>, usize) {
-        let mut shown = Vec::new();
+    ) -> (Vec<(Reverse<usize>, u64)>, usize) {
+        let mut shown = Shown::new(positions.start);
         for table in 0..KEYS {
-            self.each_with(keys, table, positions, |position| shown.push(position));
+            self.each_with(keys, table, positions, |position| shown.note(position));
         }
-        shown.sort_unstable();
+        let Shown { mut once, mut again, mut unclear, .. } = shown;
+        for several in [&mut again, &mut unclear] {
+            several.sort_unstable();
+            several.dedup();
+        }
         // Tags are equal by chance now and then: no member shares more keys than it is shown for.
-        let mut shown: Vec<(Reverse<usize>, u64)> = shown
-            .chunk_by(|one, other| one == other)
-            .filter_map(|same| Some((Reverse(same.len()), *same.first()?)))
-            .collect();
-        shown.sort_unstable();
         let mut found: Vec<(Reverse<usize>, u64)> = Vec::new();
-        let mut left_out = 0;
-        for (at, &candidate) in shown.iter().enumerate() {
-            let (_, position) = candidate;
-            // What comes now shares no more keys, or as many and is younger.
-            if found.len() >= most && found.iter().filter(|better| **better < candidate).count() >= most {
-                left_out = shown.len() - at;
-                break;
-            }
-            if let Some((_, next)) = shown.get(at + AHEAD) {
-                self.members.prefetch(*next);
-            }
+        let mut several = Vec::new();
+        for (at, &position) in again.iter().chain(&unclear).enumerate() {
+            let ahead = at + AHEAD;
+            let next = again.get(ahead).or_else(|| unclear.get(ahead.saturating_sub(again.len())));
+            next.into_iter().for_each(|next| self.members.prefetch(*next));
             let shared = self.shared_keys(keys, position);
-            if shared > 0 && is_wanted(position) {
+            if shared > 1 && is_wanted(position) {
                 found.push((Reverse(shared), position));
             }
+            if shared > 1 && at < again.len() {
+                several.push(position);
+            } else if shared == 1 && at >= again.len() {
+                once.push(position);
+            }
         }
+        // Those that share a single key follow, oldest first, as far as there is room.
+        let mut visited = 0;
+        let mut last = 0;
+        while found.len() < most
+            && let Some(left) = once.get_mut(visited..).filter(|left| !left.is_empty())
+        {
+            let next = most.min(left.len());
+            if next < left.len() {
+                left.select_nth_unstable(next);
+            }
+            let (oldest, _) = left.split_at_mut(next);
+            oldest.sort_unstable();
+            oldest.iter().for_each(|position| self.members.prefetch(*position));
+            let single =
+                oldest.iter().filter(|&&position| self.shared_keys(keys, position) == 1 && is_wanted(position));
+            found.extend(single.map(|position| (Reverse(1), *position)));
+            last = oldest.last().map_or(last, |position| position + 1);
+            visited += next;
+        }
+        let others = once.len() - visited - several.iter().filter(|position| **position >= last).count();
+        let left_out = (found.len() + others).saturating_sub(most);
         found.sort_unstable();
-        left_out += found.len().saturating_sub(most);
         found.truncate(most);
-        let mut found: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
-        found.sort_unstable();
         (found, left_out)
     }
 
@@ -355,8 +406,6 @@ mod tests {
             expected.sort_unstable();
             let too_many = expected.len().saturating_sub(most);
             expected.truncate(most);
-            let mut expected: Vec<u64> = expected.into_iter().map(|(_, position)| position).collect();
-            expected.sort_unstable();
             let (found, left_out) = families.sharing(&wanted, &positions, most, is_wanted);
             prop_assert_eq!(found, expected);
             prop_assert!(left_out >= too_many, "{} left out, at least {} were", left_out, too_many);

@@ -26,7 +26,7 @@ mod stats;
 mod variants;
 
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
-pub use original::{Candidate, Original, Probe, ProbeStats, Removed};
+pub use original::{Candidate, Kin, Original, Probe, ProbeStats, Removed};
 pub use refusal::Refusal;
 pub use shared::SharedOriginals;
 pub use simhash_index::CODE_TABLES_BYTES;

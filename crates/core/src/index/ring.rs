@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::original::Original;
+use super::original::{Kin, Original};
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
@@ -355,6 +355,16 @@ impl Ring {
     #[inline]
     pub(super) fn is_member(&self, position: u64) -> bool {
         self.placement(position).family.is_some()
+    }
+
+    /// Returns what an original can be to a family.
+    #[inline]
+    pub(super) fn kin(&self, position: u64) -> Kin {
+        match self.marks.get(position) {
+            Some(marks) if marks & IS_PLACED != 0 && self.is_member(position) => Kin::Member,
+            Some(marks) if marks & OF_CLUSTER != 0 => Kin::Replacement,
+            _ => Kin::Head,
+        }
     }
 
     /// Says whether any original ever had a scope.

@@ -329,7 +329,6 @@ impl State {
             id: page.id,
             scope: page.scope,
             site: page.site,
-            is_variant: page.is_variant,
             event_time,
             watermarks: self.tails_with(event_time),
             windows: rules.windows,
