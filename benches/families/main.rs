@@ -1,5 +1,5 @@
 //! What a judge's work on a page comes to where many pages are like it: template families, one text in many scopes, pages
-//! with a block in common.
+//! with a block in common, the pages of one site, and pages that are crawled again and again.
 //!
 //! `cargo bench --bench families -- [PAGES] [KIND...]`: 200,000 pages of each kind ([`FamilyKind`]; twice as many of ten
 //! templates), fingerprints made beforehand by the reader of the service, so that no text work is in the numbers. One judge,
@@ -17,7 +17,7 @@
 use std::num::NonZeroUsize;
 
 use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
-use dupgate::fingerprint::{Fingerprinter, Fingerprints, PageDigest, ScopeHash, Scratch};
+use dupgate::fingerprint::{Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, SiteHash};
 use dupgate::judge::{State, decide, decide_watched};
 use dupgate::protocol::{
     Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
@@ -51,6 +51,8 @@ const MAX_LOST: f64 = 0.001;
 struct Page {
     fingerprints: Fingerprints,
     scope: Option<ScopeHash>,
+    site: Option<SiteHash>,
+    id: Option<IdHash>,
     family: usize,
     is_copy: bool,
 }
@@ -126,8 +128,14 @@ fn read(kind: FamilyKind, pages: usize, reader: &Fingerprinter) -> Vec<Page> {
                 last = Some((page.text, fingerprints));
             }
             let fingerprints = last.as_ref().unwrap().1.clone();
-            let scope = page.scope.map(|scope| ScopeHash(scope as u64));
-            Page { fingerprints, scope, family: page.family, is_copy: page.is_copy }
+            Page {
+                fingerprints,
+                scope: page.scope.map(|scope| ScopeHash(scope as u64)),
+                site: page.site.map(SiteHash),
+                id: page.id.map(|id| IdHash(id as u64)),
+                family: page.family,
+                is_copy: page.is_copy,
+            }
         };
         (thread * share..pages.min((thread + 1) * share)).map(read).collect::<Vec<_>>()
     };
@@ -147,9 +155,9 @@ fn entry_of(page: &Page, number: usize) -> Request {
     let body = PageRequest {
         source: PartitionId::new("pages", 0).at(number as i64),
         event_time: Timestamp::from_millis(1 + number as i64),
-        id: None,
+        id: page.id,
         scope: page.scope,
-        site: None,
+        site: page.site,
         address: None,
         is_variant: false,
         fingerprints: page.fingerprints.clone(),

@@ -226,6 +226,13 @@ impl BitColumn {
         self.words.get(position / 64).is_some_and(|word| (word >> (position % 64)) & 1 == 1)
     }
 
+    /// Takes the mark at a position away. Its chunk is copied first while somebody shares it.
+    pub fn clear(&mut self, position: u64) {
+        if let Some(word) = self.words.get_mut(position / 64) {
+            *word &= !(1 << (position % 64));
+        }
+    }
+
     /// Counts the marks at some positions.
     #[must_use]
     pub fn count(&self, positions: Range<u64>) -> u64 {

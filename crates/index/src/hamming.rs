@@ -111,6 +111,13 @@ impl<W: Codeword> Ring<W> {
         self.held += u64::from(code.is_some());
     }
 
+    fn remove(&mut self, position: u64) {
+        if self.present.get(position) {
+            self.present.clear(position);
+            self.held -= u64::from(self.positions().contains(&position));
+        }
+    }
+
     fn expire_to(&mut self, position: u64, keep_from: u64) {
         let until = position.min(self.head);
         if self.tail < until {
@@ -245,6 +252,12 @@ impl<W: Codeword> HammingIndex<W> {
             Some(code?.word(self.plan.word_of(table)))
         });
         position
+    }
+
+    /// Forgets the entry at a position.
+    pub fn remove(&mut self, position: u64) {
+        self.tables.remove(&Words(&self.ring, &self.plan), &self.ring.positions(), position);
+        self.ring.remove(position);
     }
 
     /// Forgets every entry before a position.
@@ -385,7 +398,7 @@ impl<W: Codeword> HammingIndex<W> {
     /// Shows what a probe would show now, from what was found before and what came since.
     pub fn settle(&self, looked: &Looked, code: W, reach: u8, mut visit: impl FnMut(u64, u8)) {
         for &(distance, position) in &looked.found {
-            if position >= self.ring.tail {
+            if self.code(position).is_some() {
                 visit(position, distance);
             }
         }

@@ -378,6 +378,76 @@ impl OverflowRuns {
         Some(OverflowPlace { head, class })
     }
 
+    /// Takes an entry out of a run, if it is there; `None` when nothing is left.
+    pub(crate) fn remove(&mut self, run: OverflowPlace, id: u32) -> Option<OverflowPlace> {
+        let OverflowPlace { head, class } = run;
+        let (mut before, mut block) = (None, head);
+        loop {
+            let held = self.head(block, class);
+            if let Some(at) = self.place_in(block, class, held, id) {
+                let (tail, count) = halves(self.word(head, class, 1));
+                self.set_word(head, class, 1, joined(tail, count - 1));
+                let left = self.close_gap(block, class, held, at);
+                return if left.len() > 0 { Some(run) } else { self.unlink(run, before, block) };
+            }
+            if held.next == NONE {
+                return Some(run);
+            }
+            (before, block) = (Some(block), held.next);
+        }
+    }
+
+    /// Returns where in a block an entry stands. Those inserted before it are before it.
+    fn place_in(&self, block: u32, class: u8, head: Head, id: u32) -> Option<u16> {
+        // Less than half of all ids are in use, so that the one that was inserted before another is told.
+        let is_before = |at: u16| self.id(block, class, usize::from(at)).wrapping_sub(id).cast_signed() < 0;
+        let Head { mut first, mut end, .. } = head;
+        while first < end {
+            let middle = u16::midpoint(first, end);
+            if is_before(middle) {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        (first < head.end && self.id(block, class, usize::from(first)) == id).then_some(first)
+    }
+
+    /// Moves the entries before or behind one over it, whichever are fewer; returns what is left of the block.
+    fn close_gap(&mut self, block: u32, class: u8, head: Head, at: u16) -> Head {
+        let mut copy = |from: u16, to: u16| {
+            let from = usize::from(from);
+            let (code, id) = (self.code(block, class, from), self.id(block, class, from));
+            self.write(block, class, usize::from(to), code, id);
+        };
+        let left = if at - head.first < head.end - at {
+            (head.first..at).rev().for_each(|before| copy(before, before + 1));
+            Head { first: head.first + 1, ..head }
+        } else {
+            (at + 1..head.end).for_each(|behind| copy(behind, behind - 1));
+            Head { end: head.end - 1, ..head }
+        };
+        self.set_head(block, class, left);
+        left
+    }
+
+    /// Gives back a block of a run, which has no entries left and comes after `before`; `None` when it was the only one.
+    fn unlink(&mut self, run: OverflowPlace, before: Option<u32>, block: u32) -> Option<OverflowPlace> {
+        let OverflowPlace { head, class } = run;
+        let (tail, count) = halves(self.word(head, class, 1));
+        let next = self.head(block, class).next;
+        self.give_back(block, class);
+        let Some(before) = before else {
+            self.set_word(next, class, 1, joined(tail, count));
+            return (next != NONE).then_some(OverflowPlace { head: next, class });
+        };
+        self.set_head(before, class, Head { next, ..self.head(before, class) });
+        if block == tail {
+            self.set_word(head, class, 1, joined(before, count));
+        }
+        Some(run)
+    }
+
     /// Returns where in a block the first entry stands that lives, or its end: those that have expired are before it.
     fn first_alive(&self, block: u32, class: u8, head: Head, alive: LiveWindow) -> u16 {
         let is_dead = |at: u16| !alive.has(self.id(block, class, usize::from(at)));

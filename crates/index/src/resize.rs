@@ -161,6 +161,14 @@ impl<L: Layout> TableResize<L> {
         self.next >= positions.end
     }
 
+    /// Takes an entry out, if it was moved already. From now on it has no key.
+    pub(crate) fn remove(&mut self, keys: &impl Keys, positions: &Range<u64>, position: u64) {
+        if let Some(key) = keys.key(self.number, position) {
+            let alive = LiveWindow::between(positions.start, positions.end);
+            self.table.remove(key, id_of(position), alive);
+        }
+    }
+
     /// Moves all entries; returns the table.
     pub(crate) fn finish(mut self, engine: Backend, keys: &impl Keys, positions: &Range<u64>) -> Table<L> {
         while !self.step(engine, keys, positions) {}

@@ -174,6 +174,24 @@ impl<L: Layout> Table<L> {
         }
     }
 
+    /// Takes an entry out, if it is there.
+    pub(crate) fn remove(&mut self, code: u64, id: u32, alive: LiveWindow) {
+        let (layout, own) = (self.layout, alive.counted_from(self.base));
+        let word = layout.word(self.shape.tag(code), id.wrapping_sub(self.base));
+        let dead = layout.word(0, own.tail.wrapping_sub(1));
+        let number = self.number_of(code);
+        let Some(line) = self.lines.line_mut(number) else { return };
+        let slots = layout.slots(line);
+        let held = (0..u32::BITS).find(|&slot| slots >> slot & 1 == 1 && word_at(line, slot) == word);
+        if let Some(slot) = held {
+            set_word(line, slot, dead);
+        } else if let Some(run) = layout.run(line) {
+            let left = self.runs.remove(run, word);
+            layout.set_run(line, left, dead);
+            self.with_run -= u64::from(left.is_none());
+        }
+    }
+
     /// Says whether a line is to be swept at the position of this number.
     pub(crate) const fn is_swept_at(&self, position: u64) -> bool {
         position.is_multiple_of(if self.lines.count() > MANY_LINES { SWEEP_MANY_EVERY } else { SWEEP_EVERY })

@@ -156,6 +156,26 @@ impl<L: Layout> Tables<L> {
         self.tend(keys, positions, held);
     }
 
+    /// Takes the entry at a position out of every table; `positions` is the whole ring. From now on it must have no key in
+    /// any of them.
+    pub fn remove(&mut self, keys: &impl Keys, positions: &Range<u64>, position: u64) {
+        if !positions.contains(&position) {
+            return;
+        }
+        for (number, table) in self.all.iter().enumerate() {
+            keys.key(number, position).into_iter().for_each(|key| table.prefetch_home(key));
+        }
+        let alive = LiveWindow::between(positions.start, positions.end);
+        for (number, table) in self.all.iter_mut().enumerate() {
+            if let Some(key) = keys.key(number, position) {
+                table.remove(key, id_of(position), alive);
+            }
+        }
+        if let Some(growing) = &mut self.growing {
+            growing.remove(keys, positions, position);
+        }
+    }
+
     /// Shows the entries whose key in a table is this one. An entry with another key may come along, as often as tags
     /// of the layout are equal by chance: the caller compares.
     #[inline]

@@ -7,8 +7,9 @@
 //! them and not all. Each pair falls into one of [`KEYS`] tables by its hash, where the smallest counts.
 //!
 //! A member is reachable while its head is held, and comes behind it in the log: whoever holds the member and can still
-//! reach it holds the head, too (law L5). Keys are worked out from both when the member is inserted, and are not written
-//! down.
+//! reach it holds the head, too (law L5). A head takes members for the first eighth of its time in the window only (the judge
+//! sees to that), so that they are found for the other seven eighths. Keys are worked out from both when the member is
+//! inserted, and are not written down.
 //!
 //! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`KEYS`] places in
 //! tables and four bytes for each key, and a quarter of a byte for each position of the ring ([`Ranks`]).
@@ -117,9 +118,18 @@ impl Members {
     }
 
     fn keys(&self, position: u64) -> Option<&FamilyKeys> {
+        self.held.get(self.place(position)?).map(|member| &member.keys)
+    }
+
+    fn clear(&mut self, position: u64) {
+        let at = self.place(position);
+        at.and_then(|at| self.held.get_mut(at)).into_iter().for_each(|member| member.keys = [0; KEYS]);
+    }
+
+    /// Returns where the member at a position stands.
+    fn place(&self, position: u64) -> Option<usize> {
         let dropped = self.ranks.added() - self.held.len() as u64;
-        let at = self.ranks.of(position)?.checked_sub(dropped)?;
-        self.held.get(usize::try_from(at).ok()?).map(|member| &member.keys)
+        usize::try_from(self.ranks.of(position)?.checked_sub(dropped)?).ok()
     }
 
     fn drop_before(&mut self, front: u64) {
@@ -136,6 +146,41 @@ struct MemberKeys<'a>(&'a Members);
 impl Keys for MemberKeys<'_> {
     fn key(&self, table: usize, position: u64) -> Option<u64> {
         key_in(self.0.keys(position)?, table)
+    }
+}
+
+/// Places in which [`Shown`] remembers members.
+const PLACES: usize = 2_048;
+
+/// Members as tables show them one after the other: nearly all of them once.
+struct Shown {
+    first: u64,
+    /// By the last bits of a position how far behind `first` the member there is, plus one; 0: none.
+    places: [u32; PLACES],
+    /// Each once.
+    once: Vec<u64>,
+    /// Those that were shown before.
+    again: Vec<u64>,
+    /// Those whose place another has, as often as they are shown.
+    unclear: Vec<u64>,
+}
+
+impl Shown {
+    const fn new(first: u64) -> Self {
+        Self { first, places: [0; PLACES], once: Vec::new(), again: Vec::new(), unclear: Vec::new() }
+    }
+
+    fn note(&mut self, position: u64) {
+        let behind = u32::try_from(position - self.first + 1).unwrap_or(u32::MAX);
+        let place = self.places.get_mut(behind as usize % PLACES);
+        match place {
+            Some(place) if *place == 0 => {
+                *place = behind;
+                self.once.push(position);
+            }
+            Some(place) if *place == behind => self.again.push(position),
+            _ => self.unclear.push(position),
+        }
     }
 }
 
@@ -156,6 +201,14 @@ impl Families {
             let keys = MemberKeys(&self.members);
             tables.insert_of(&keys, &positions, self.members.held.len() as u64, |table| keys.key(table, newest));
         }
+    }
+
+    /// Forgets the member at a position, if there is one.
+    pub(super) fn remove(&mut self, positions: &Range<u64>, position: u64) {
+        if let Some(tables) = &mut self.tables {
+            tables.remove(&MemberKeys(&self.members), positions, position);
+        }
+        self.members.clear(position);
     }
 
     /// Holds a member that nothing finds until [`Families::build`].
@@ -186,8 +239,8 @@ impl Families {
         run_sequential(self.build_tasks(positions, keys_at));
     }
 
-    /// Returns the positions of the members that share the most keys, oldest first: `most` of them, and of those that share
-    /// as many keys the oldest. A copy shares more keys with its original than strangers of its family do, and it costs no
+    /// Returns the members that share the most keys, each with how many and its position: `most` of them, those that share more
+    /// before those that share fewer, and of those that share as many the oldest first. A copy shares more keys with its original than strangers of its family do, and it costs no
     /// more to find it in a large family than in a small one. Only members of `is_wanted` count. The number says about how
     /// many other members share a key, too.
     pub(super) fn sharing(
@@ -196,40 +249,56 @@ impl Families {
         positions: &Range<u64>,
         most: usize,
         is_wanted: impl Fn(u64) -> bool,
-    ) -> (Vec<u64>, usize) {
-        let mut shown = Vec::new();
+    ) -> (Vec<(Reverse<usize>, u64)>, usize) {
+        let mut shown = Shown::new(positions.start);
         for table in 0..KEYS {
-            self.each_with(keys, table, positions, |position| shown.push(position));
+            self.each_with(keys, table, positions, |position| shown.note(position));
         }
-        shown.sort_unstable();
+        let Shown { mut once, mut again, mut unclear, .. } = shown;
+        for several in [&mut again, &mut unclear] {
+            several.sort_unstable();
+            several.dedup();
+        }
         // Tags are equal by chance now and then: no member shares more keys than it is shown for.
-        let mut shown: Vec<(Reverse<usize>, u64)> = shown
-            .chunk_by(|one, other| one == other)
-            .filter_map(|same| Some((Reverse(same.len()), *same.first()?)))
-            .collect();
-        shown.sort_unstable();
         let mut found: Vec<(Reverse<usize>, u64)> = Vec::new();
-        let mut left_out = 0;
-        for (at, &candidate) in shown.iter().enumerate() {
-            let (_, position) = candidate;
-            // What comes now shares no more keys, or as many and is younger.
-            if found.len() >= most && found.iter().filter(|better| **better < candidate).count() >= most {
-                left_out = shown.len() - at;
-                break;
-            }
-            if let Some((_, next)) = shown.get(at + AHEAD) {
-                self.members.prefetch(*next);
-            }
+        let mut several = Vec::new();
+        for (at, &position) in again.iter().chain(&unclear).enumerate() {
+            let ahead = at + AHEAD;
+            let next = again.get(ahead).or_else(|| unclear.get(ahead.saturating_sub(again.len())));
+            next.into_iter().for_each(|next| self.members.prefetch(*next));
             let shared = self.shared_keys(keys, position);
-            if shared > 0 && is_wanted(position) {
+            if shared > 1 && is_wanted(position) {
                 found.push((Reverse(shared), position));
             }
+            if shared > 1 && at < again.len() {
+                several.push(position);
+            } else if shared == 1 && at >= again.len() {
+                once.push(position);
+            }
         }
+        // Those that share a single key follow, oldest first, as far as there is room.
+        let mut visited = 0;
+        let mut last = 0;
+        while found.len() < most
+            && let Some(left) = once.get_mut(visited..).filter(|left| !left.is_empty())
+        {
+            let next = most.min(left.len());
+            if next < left.len() {
+                left.select_nth_unstable(next);
+            }
+            let (oldest, _) = left.split_at_mut(next);
+            oldest.sort_unstable();
+            oldest.iter().for_each(|position| self.members.prefetch(*position));
+            let single =
+                oldest.iter().filter(|&&position| self.shared_keys(keys, position) == 1 && is_wanted(position));
+            found.extend(single.map(|position| (Reverse(1), *position)));
+            last = oldest.last().map_or(last, |position| position + 1);
+            visited += next;
+        }
+        let others = once.len() - visited - several.iter().filter(|position| **position >= last).count();
+        let left_out = (found.len() + others).saturating_sub(most);
         found.sort_unstable();
-        left_out += found.len().saturating_sub(most);
         found.truncate(most);
-        let mut found: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
-        found.sort_unstable();
         (found, left_out)
     }
 
@@ -302,11 +371,17 @@ mod tests {
     }
 
     /// Members at some of the positions 0, 1, …, as the ring hands them over; those before `front` are dropped.
-    fn held(members: &[Option<FamilyKeys>], front: u64) -> (Families, Range<u64>) {
+    /// Those at multiples of seven are removed as soon as there are three behind them.
+    fn held(members: &mut [Option<FamilyKeys>], front: u64) -> (Families, Range<u64>) {
         let mut families = Families::new();
-        for (position, member) in (0..).zip(members) {
+        for (position, member) in (0..).zip(&*members) {
             families.push(0..position + 1, *member);
+            if position % 7 == 3 {
+                families.remove(&(0..position + 1), position - 3);
+            }
         }
+        let removed = members.len().saturating_sub(3);
+        members[..removed].iter_mut().step_by(7).for_each(|member| *member = None);
         families.drop_before(front);
         (families, front..members.len() as u64)
     }
@@ -314,10 +389,10 @@ mod tests {
     proptest! {
         #[test]
         fn members_that_share_the_most_keys_are_found_and_of_equal_ones_the_oldest(
-            members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
+            mut members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
             (wanted, most, front) in (keys(), 1_usize..12, 0_u64..40),
         ) {
-            let (families, positions) = held(&members, front);
+            let (families, positions) = held(&mut members, front);
             let is_wanted = |position: u64| !position.is_multiple_of(5);
             let mut expected: Vec<(Reverse<usize>, u64)> = positions
                 .clone()
@@ -331,8 +406,6 @@ mod tests {
             expected.sort_unstable();
             let too_many = expected.len().saturating_sub(most);
             expected.truncate(most);
-            let mut expected: Vec<u64> = expected.into_iter().map(|(_, position)| position).collect();
-            expected.sort_unstable();
             let (found, left_out) = families.sharing(&wanted, &positions, most, is_wanted);
             prop_assert_eq!(found, expected);
             prop_assert!(left_out >= too_many, "{} left out, at least {} were", left_out, too_many);
@@ -341,10 +414,10 @@ mod tests {
 
         #[test]
         fn keys_of_many_live_members_are_full(
-            members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
+            mut members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
             (wanted, most, front) in (keys(), 1_usize..30, 0_u64..40),
         ) {
-            let (families, positions) = held(&members, front);
+            let (families, positions) = held(&mut members, front);
             let is_live = |position: u64| !position.is_multiple_of(3);
             let expected: Vec<usize> = (0..KEYS)
                 .filter(|&table| {

@@ -9,9 +9,9 @@ use super::sketches::Wanted;
 use crate::fingerprint::{Numbers, SimHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 
-/// Most originals of its id that a variant is compared with, the oldest ones: as many unlike pages under one canonical
-/// address say that it names no page.
-const MAX_VARIANTS: usize = 64;
+/// Most originals of its id that a page is compared with, the oldest ones: as many unlike pages under one canonical address
+/// say that it names no page.
+const MAX_OF_ID: usize = 64;
 
 impl Index {
     /// Shows every original that matches the probe, each once with its strongest stage, in no order.
@@ -48,11 +48,17 @@ impl Index {
             });
             seen.compared += compared;
         }
+        // No table of codes leads to members of families.
+        let of_id = self.of_id_of(probe);
+        for &position in of_id.iter().filter(|&&position| self.ring.is_member(position)) {
+            if let Some(facts) = self.ring.facts(position).filter(|facts| facts.exact != exact) {
+                show(position, &facts, bits_to(position));
+            }
+        }
         let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
         if let Some(sketch) = sketch {
             let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
             let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
-            let variants = self.variants(probe);
             let mut show = |position, slots, contained| {
                 let Some(facts) = self.ring.facts(position) else { return };
                 let bits = bits_to(position);
@@ -63,23 +69,23 @@ impl Index {
                 }
             };
             let compared = self.sketches.probe(&wanted, |position, slots, contained| {
-                if !variants.contains(&position) {
+                if !of_id.contains(&position) {
                     show(position, slots, contained);
                 }
             });
-            self.sketches.compare(&wanted, &variants, show);
-            seen.compared += compared + u32::try_from(variants.len()).unwrap_or(u32::MAX);
+            self.sketches.compare(&wanted, &of_id, show);
+            seen.compared += compared + u32::try_from(of_id.len()).unwrap_or(u32::MAX);
         }
         seen
     }
 
-    /// Returns the oldest originals of the id that a variant has, the newest last.
-    fn variants(&self, probe: &Probe<'_>) -> Vec<u64> {
-        let Some(id) = probe.id.filter(|_| probe.is_variant) else { return Vec::new() };
+    /// Returns the oldest originals of the page's id, the newest last.
+    fn of_id_of(&self, probe: &Probe<'_>) -> Vec<u64> {
+        let Some(id) = probe.id else { return Vec::new() };
         let is_live = |position| self.is_live(position, &probe.watermarks);
         let is_held = |&position: &u64| !self.ring.is_forgotten(position);
         let search = || self.positions_named(id).into_iter().filter(is_held).collect();
-        self.oldest_of_ids.borrow_mut().live(id, MAX_VARIANTS, self.ring.positions().start, is_live, search)
+        self.oldest_of_ids.borrow_mut().live(id, MAX_OF_ID, self.ring.positions().start, is_live, search)
     }
 
     fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &ring::MatchFields), by: MatchedBy) -> Candidate {
@@ -88,6 +94,8 @@ impl Index {
         let of_site = || if same_id { None } else { self.other_page_of_site(probe, position, facts) };
         Candidate {
             sequence: facts.sequence,
+            event_time: facts.event_time,
+            kin: self.ring.kin(position),
             by,
             same_id,
             same_address: same_id && probe.is_same_address(names),
@@ -130,12 +138,13 @@ impl Index {
         u8::try_from(ring::masked(code, self.ring.scope(position)).distance(masked)?).ok()
     }
 
-    /// Shows the members of these families that match the probe, each once with its strongest stage: of each family those
-    /// `most` that differ from the head most nearly as the probe's page does ([`families`](super::families)). Heads are named
+    /// Shows the members of these families that match the probe, each once with its strongest stage: of all those `most` that
+    /// differ from their head most nearly as the probe's page does ([`families`](super::families)). Heads are named
     /// by their sequence numbers.
     pub fn members(&self, probe: &Probe<'_>, heads: &[u64], most: u16, mut visit: impl FnMut(Candidate)) -> ProbeStats {
-        let mut positions = Vec::new();
+        let mut found = Vec::new();
         let mut left_out = 0;
+        let most = usize::from(most);
         for &head in heads {
             if let Some(keys) =
                 self.family_keys(head, &probe.fingerprints.numbers, probe.fingerprints.sketch.as_deref())
@@ -144,11 +153,15 @@ impl Index {
                 // among the most: whoever restored the state does not have it (law L5).
                 let is_of_family = |position| self.ring.placement(position).family == Some(head);
                 let is_wanted = |position| is_of_family(position) && self.is_live(position, &probe.watermarks);
-                let (found, others) = self.families.sharing(&keys, &self.ring.positions(), most.into(), is_wanted);
-                positions.extend(found);
+                let (of_head, others) = self.families.sharing(&keys, &self.ring.positions(), most, is_wanted);
+                found.extend(of_head);
                 left_out += others;
             }
         }
+        found.sort_unstable();
+        left_out += found.len().saturating_sub(most);
+        found.truncate(most);
+        let mut positions: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
         self.sketches.ask_for(&self.ring, &positions);
         let compared = u32::try_from(positions.len()).unwrap_or(u32::MAX);
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
@@ -204,6 +217,9 @@ impl Index {
 
     /// Returns the keys of the member at a position, those left out that its placement leaves out.
     pub(super) fn family_keys_of(&self, position: u64) -> Option<FamilyKeys> {
+        if self.ring.waits_to_leave(position) {
+            return None;
+        }
         let placement = self.ring.placement(position);
         let mut keys =
             self.family_keys(placement.family?, &self.ring.numbers(position)?, self.sketches.row(position))?;

@@ -6,7 +6,7 @@
 //! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
 //! The originals stand in a ring in log order (`ring`): positions count them, a tail moves over them, and that is all that
-//! expiry does. Tables of [`dupgate_index`] lead from keys to positions: one from each exact hash, id and source, those that
+//! expiry does. What is forgotten by name, or replaced, is taken out of the tables at once. Tables of [`dupgate_index`] lead from keys to positions: one from each exact hash, id and source, those that
 //! find every `SimHash` code within a distance (`simhash_index`), and one for each band of the sketches (`sketches`). Pages of
 //! one template or site are found through the head of their family (`families`).
 //!
@@ -27,7 +27,7 @@ mod stats;
 mod variants;
 
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
-pub use original::{Candidate, Original, Probe, ProbeStats, Removed};
+pub use original::{Candidate, Kin, Original, Probe, ProbeStats, Removed};
 pub use refusal::Refusal;
 pub use shared::SharedOriginals;
 pub use simhash_index::CODE_TABLES_BYTES;
@@ -266,7 +266,23 @@ impl Index {
     }
 
     fn forget(&mut self, positions: &[u64]) -> u64 {
-        positions.iter().map(|&position| u64::from(self.ring.forget(position))).sum()
+        positions.iter().map(|&position| u64::from(self.forget_one(position))).sum()
+    }
+
+    /// Forgets an original; says whether it was not forgotten before. It is taken out of all tables: the earlier texts of a
+    /// page that changes every minute would fill them.
+    fn forget_one(&mut self, position: u64) -> bool {
+        if !self.ring.is_forgotten(position) {
+            let (ring, positions) = (&self.ring, self.ring.positions());
+            self.by_exact.remove(&ByExact(ring), &positions, position);
+            self.by_id.remove(&ById(ring), &positions, position);
+            self.by_address.remove(&ByAddress(ring), &positions, position);
+            self.by_source.remove(&BySource(ring), &positions, position);
+            self.sketches.remove(ring, position);
+            self.families.remove(&positions, position);
+            self.codes.remove(position);
+        }
+        self.ring.forget(position)
     }
 
     /// Drops from the memory what no probe with these watermarks can match any more, as far as it stands at the front.

@@ -38,7 +38,8 @@ pub struct Original {
 pub struct Probe<'a> {
     /// The page's fingerprints.
     pub fingerprints: &'a Fingerprints,
-    /// Hash of its id; tells which candidates are earlier texts of the same page.
+    /// Hash of its id; tells which candidates are earlier texts of the same page, and what it is compared with whatever
+    /// their keys.
     pub id: Option<IdHash>,
     /// Hash of its scope: only originals of the same scope match, `None` being a scope of its own.
     pub scope: Option<ScopeHash>,
@@ -102,11 +103,26 @@ impl Probe<'_> {
     }
 }
 
+/// What an original can be to the pages that are nearly the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kin {
+    /// The head of their family.
+    Head,
+    /// The same, but it replaced an earlier text of its page and will be replaced itself before long.
+    Replacement,
+    /// A member of another head's family.
+    Member,
+}
+
 /// An original that matches a probe. Each comes at most once, with its strongest stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Which original: see [`super::Index::get`].
     pub sequence: u64,
+    /// Its event time as judged.
+    pub event_time: Timestamp,
+    /// What it can be to a family.
+    pub kin: Kin,
     /// The strongest stage in which it matches, and how near it is there.
     pub by: MatchedBy,
     /// Whether page and original carry the same id, or one names the address of the other.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::original::Original;
+use super::original::{Kin, Original};
 use crate::fingerprint::{AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
@@ -128,25 +128,27 @@ pub(super) struct BySource<'a>(pub(super) &'a Ring);
 
 impl Keys for ByExact<'_> {
     fn key(&self, _: usize, position: u64) -> Option<u64> {
-        Some(key_of_exact(self.0.exacts.get(position)?, self.0.scope(position)))
+        let exact = self.0.exacts.get(position).filter(|_| !self.0.is_forgotten(position))?;
+        Some(key_of_exact(exact, self.0.scope(position)))
     }
 }
 
 impl Keys for ById<'_> {
     fn key(&self, _: usize, position: u64) -> Option<u64> {
-        (self.0.marks.get(position)? & HAS_ID != 0).then(|| self.0.ids.get(position))?
+        (self.0.marks.get(position)? & (HAS_ID | FORGOTTEN) == HAS_ID).then(|| self.0.ids.get(position))?
     }
 }
 
 impl Keys for ByAddress<'_> {
     fn key(&self, _: usize, position: u64) -> Option<u64> {
-        self.0.address(position).map(key_of_address)
+        self.0.address(position).filter(|_| !self.0.is_forgotten(position)).map(key_of_address)
     }
 }
 
 impl Keys for BySource<'_> {
     fn key(&self, _: usize, position: u64) -> Option<u64> {
-        Some(key_of_source(self.0.places.get(position)?, self.0.offsets.get(position)?))
+        let place = self.0.places.get(position).filter(|_| !self.0.is_forgotten(position))?;
+        Some(key_of_source(place, self.0.offsets.get(position)?))
     }
 }
 
@@ -384,6 +386,16 @@ impl Ring {
         self.placement(position).family.is_some()
     }
 
+    /// Returns what an original can be to a family.
+    #[inline]
+    pub(super) fn kin(&self, position: u64) -> Kin {
+        match self.marks.get(position) {
+            Some(marks) if marks & IS_PLACED != 0 && self.is_member(position) => Kin::Member,
+            Some(marks) if marks & OF_CLUSTER != 0 => Kin::Replacement,
+            _ => Kin::Head,
+        }
+    }
+
     /// Says whether any original ever had a scope.
     pub(super) const fn has_scopes(&self) -> bool {
         self.has_scopes
@@ -449,6 +461,12 @@ impl Ring {
         self.marks.get(position).is_none_or(|marks| marks & FORGOTTEN != 0)
     }
 
+    /// Says whether an original was forgotten that is still in memory: no table holds it.
+    #[inline]
+    pub(super) fn waits_to_leave(&self, position: u64) -> bool {
+        self.marks.get(position).is_some_and(|marks| marks & FORGOTTEN != 0)
+    }
+
     /// Says whether the original at a position stands in a range of a partition.
     pub(super) fn is_from(&self, position: u64, partition: &PartitionId, offsets: &Range<i64>) -> bool {
         self.offsets.get(position).is_some_and(|offset| offsets.contains(&offset))
@@ -461,7 +479,7 @@ impl Ring {
         ById(self).key(0, position).map(IdHash)
     }
 
-    /// Forgets an original; says whether it was not forgotten before.
+    /// Forgets an original, which has no keys from now on; says whether it was not forgotten before.
     pub(super) fn forget(&mut self, position: u64) -> bool {
         let marks = self.marks.get_mut(position).filter(|marks| **marks & FORGOTTEN == 0);
         marks.map(|marks| *marks |= FORGOTTEN).is_some()

@@ -138,6 +138,11 @@ impl SimHashIndex {
         };
     }
 
+    /// Forgets the code of an original.
+    pub(super) fn remove(&mut self, position: u64) {
+        either!(&mut self.window, near => near.remove(position));
+    }
+
     /// Appends the codes of many originals; the tables know nothing of them until they are built.
     pub(super) fn fill(&mut self, codes: impl Iterator<Item = Option<SimHash>>) {
         for code in codes {

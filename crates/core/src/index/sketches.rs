@@ -75,7 +75,7 @@ impl Keys for BandKeys<'_> {
     fn key(&self, table: usize, position: u64) -> Option<u64> {
         let Self(column, ring, MinHashRules { form, banding, .. }) = self;
         let placement = ring.placement(position);
-        if placement.family.is_some() || !placement.holds(table) {
+        if placement.family.is_some() || !placement.holds(table) || ring.waits_to_leave(position) {
             return None;
         }
         Some(in_scope(banding.key(*form, column.row(position)?, table), ring.scope(position)))
@@ -109,13 +109,22 @@ struct Compared {
 pub(super) struct Measured {
     pub(super) rules: MinHashRules,
     pub(super) evidence: Evidence,
-    /// Keys that both have.
+    /// Keys that both have, whether tables hold the original under them or not.
     pub(super) shared: u8,
 }
 
 /// Pages of the same site have a rule of their own: they say nothing of those of others.
 fn is_rival<M, D>(wanted: &Wanted<'_, M, D>, one: &Compared) -> bool {
     one.is_rival && (wanted.site.is_none() || wanted.ring.site(one.position) != wanted.site)
+}
+
+/// Counts the keys of an original that are those of a page, in the tables that hold it. Tables show more than share enough,
+/// as their size and the positions in memory have it, which differ between those who follow the same log (law L5).
+fn keys_in_tables(held: impl Iterator<Item = u64>, own: &[u64], placement: Placement) -> usize {
+    if placement.family.is_some() {
+        return 0;
+    }
+    held.zip(own).enumerate().filter(|(band, (held, own))| held == *own && placement.holds(*band)).count()
 }
 
 /// Says whether page and original are known to be of two sites.
@@ -224,6 +233,14 @@ impl Sketches {
         }
     }
 
+    /// Takes an original out of the tables that is about to be forgotten.
+    pub(super) fn remove(&mut self, ring: &Ring, position: u64) {
+        let positions = self.positions();
+        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
+            tables.remove(&BandKeys(&self.column, ring, *rules), &positions, position);
+        }
+    }
+
     /// Holds what many originals have; the tables know nothing of it until they are built.
     pub(super) fn fill<'a>(&mut self, sketches: impl Iterator<Item = Option<&'a Sketch>>) {
         sketches.for_each(|sketch| self.column.push(sketch));
@@ -272,8 +289,7 @@ impl Sketches {
         self.ask_for(wanted.ring, &found);
         for position in found {
             let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { continue };
-            // The tables may show more: whether a pair matches may not depend on them.
-            let shared = banding.shared(form, held, &own);
+            let shared = keys_in_tables(banding.keys(form, held), &own, wanted.ring.placement(position));
             if shared >= usize::from(rules.least_keys()) {
                 let distance = form.distance(wanted.sketch, held);
                 let shares_enough = shared >= usize::from(agree);
@@ -453,7 +469,9 @@ impl Sketches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::{Banding, LowConfidence, SketchForm, SlotBits};
+    use crate::fingerprint::{Banding, ExactHash, Fingerprints, LowConfidence, Numbers, SketchForm, SlotBits};
+    use crate::index::Original;
+    use crate::record::{PartitionId, Timestamp};
     use proptest::prelude::*;
 
     fn rules(agree: u8, min_similarity: u16) -> MinHashRules {
@@ -467,6 +485,27 @@ mod tests {
             containment: None,
             unsure: LowConfidence::NEVER,
             max_bucket: 0,
+        }
+    }
+
+    fn original(number: u64, placement: Placement) -> Original {
+        let source = PartitionId::new("pages", 0).at(i64::try_from(number).unwrap());
+        Original {
+            sequence: number,
+            source: source.clone(),
+            event_time: Timestamp::from_millis(0),
+            fingerprints: Fingerprints {
+                exact: ExactHash(u128::from(number)),
+                simhash: None,
+                sketch: None,
+                numbers: Numbers::from_hashes(&[]).unwrap(),
+            },
+            id: None,
+            scope: None,
+            site: None,
+            address: None,
+            placement,
+            cluster: source,
         }
     }
 
@@ -560,6 +599,35 @@ mod tests {
                 prop_assert_eq!(found_how(&sketches, &sketch_of(page)), expected);
                 sketches.push(&Ring::new(), Some(&sketch_of(page)));
             }
+        }
+    }
+
+    /// An original of another time of the log at each of two positions so far apart that both have the same mark in
+    /// [`Tables::found_in`]: each shares two keys with the page, under one of which it is held.
+    fn compared_at_distance(gap: u64) -> u32 {
+        let rules = rules(2, 0);
+        let (mut ring, mut sketches) = (Ring::new(), Sketches::new(0));
+        sketches.set_rules(&ring, Some(rules));
+        let held = Sketch::from_bytes(&[[7; 6].as_slice(), &[1; 10]].concat());
+        let mut placement = Placement::EVERYWHERE;
+        (1..5).for_each(|band| placement.skip(band));
+        for position in 0..=gap {
+            let is_held = position == 0 || position == gap;
+            let placement = if is_held { placement } else { Placement::EVERYWHERE };
+            let sketch = is_held.then(|| held.clone());
+            ring.push(&original(position, placement));
+            sketches.push(&ring, sketch.as_ref());
+        }
+        let page = Sketch::from_bytes(&[[7; 6].as_slice(), &[2; 10]].concat());
+        let wanted =
+            Wanted { ring: &ring, site: None, sketch: &page, scope: None, may_match: |_| true, bits_to: |_| None };
+        sketches.probe(&wanted, |_, _, _| {})
+    }
+
+    #[test]
+    fn keys_under_which_an_original_is_not_held_do_not_count_wherever_it_stands() {
+        for gap in [1_000, 65_535, 65_536, 131_072] {
+            assert_eq!(compared_at_distance(gap), 0, "{gap} positions apart");
         }
     }
 

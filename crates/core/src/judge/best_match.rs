@@ -1,7 +1,8 @@
 //! Chooses the best candidate, independent of the order in which the index finds them.
 
-use crate::index::Candidate;
-use crate::protocol::{MatchedBy, Stage};
+use crate::index::{Candidate, Kin};
+use crate::protocol::{MatchedBy, Rules, Stage};
+use crate::record::Timestamp;
 
 /// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one with
 /// the page's figures before one with others, then the page's own id first, then an equal text, then one from the
@@ -15,11 +16,12 @@ pub(super) struct BestMatch {
 /// Smaller is better.
 type Rank = (bool, bool, bool, bool, Stage, bool, u8, u64);
 
-/// Most families that a page is looked for in.
-const MAX_HEADS: usize = 4;
+/// Most families that a page is looked for in: heads of one template follow each other at an eighth of the window or of the
+/// capacity ([`MembersFrom`]), so that nine of them are held at a time, and the pages of a site may be of several templates.
+const MAX_HEADS: usize = 12;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
-    let Candidate { sequence, by, same_id, same_address, other_numbers, refused_by } = *candidate;
+    let Candidate { sequence, by, same_id, same_address, other_numbers, refused_by, .. } = *candidate;
     let is_contained = by.contained().is_some();
     let is_elsewhere = !matches!(by, MatchedBy::Exact) && !same_address;
     (refused_by.is_some(), other_numbers, !same_id, is_elsewhere, by.stage(), is_contained, by.distance(), sequence)
@@ -40,31 +42,83 @@ impl BestMatch {
     }
 }
 
+/// Least estimated Jaccard index of the members of a family with its head, in thousandths: what differs is a small part.
+const MIN_OF_FAMILY: u16 = 700;
+
+/// A page that is so near to an original without being the same belongs to its family.
+pub(super) fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
+    match head.by {
+        MatchedBy::Exact | MatchedBy::MinHash { contained: Some(_), .. } => false,
+        MatchedBy::SimHash { .. } => true,
+        MatchedBy::MinHash { slots, contained: None } => {
+            rules.minhash.is_some_and(|minhash| minhash.form.similarity(slots) >= MIN_OF_FAMILY)
+        }
+    }
+}
+
+/// The oldest head that takes a page as a member: a member is lost with its head, and one that joins late would be lost
+/// early.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MembersFrom {
+    /// Its event time, inclusive.
+    pub(super) event_time: Timestamp,
+    /// Its sequence number, inclusive.
+    pub(super) sequence: u64,
+}
+
 /// Keeps the nearest candidates that are near without being the same page: the heads of the families that the page may
 /// belong to.
-#[derive(Debug, Default)]
-pub(super) struct Heads(Vec<Candidate>);
+#[derive(Debug)]
+pub(super) struct Heads<'a> {
+    rules: &'a Rules,
+    members_from: MembersFrom,
+    nearest: Vec<Candidate>,
+    /// The nearest that takes the page as a member; one that replaced another text only where there is no other.
+    young: Option<Candidate>,
+}
 
-impl Heads {
+impl<'a> Heads<'a> {
+    /// Begins with none.
+    pub(super) const fn new(rules: &'a Rules, members_from: MembersFrom) -> Self {
+        Self { rules, members_from, nearest: Vec::new(), young: None }
+    }
+
     /// Looks at one candidate.
     pub(super) fn consider(&mut self, candidate: Candidate) {
-        if candidate.by == MatchedBy::Exact || !(candidate.refused_by.is_some() || candidate.other_numbers) {
+        let is_another = candidate.refused_by.is_some() || candidate.other_numbers;
+        if candidate.by == MatchedBy::Exact || candidate.kin == Kin::Member || !is_another {
             return;
         }
         let rank = |candidate: &Candidate| (candidate.by.stage(), candidate.by.distance(), candidate.sequence);
-        let at = self.0.partition_point(|held| rank(held) < rank(&candidate));
-        self.0.insert(at, candidate);
-        self.0.truncate(MAX_HEADS);
+        let at = self.nearest.partition_point(|held| rank(held) < rank(&candidate));
+        if at < MAX_HEADS {
+            self.nearest.truncate(MAX_HEADS - 1);
+            self.nearest.insert(at, candidate);
+        }
+        let MembersFrom { event_time, sequence } = self.members_from;
+        let is_better = |held: &Candidate| (candidate.kin, rank(&candidate)) < (held.kin, rank(held));
+        if candidate.event_time >= event_time
+            && candidate.sequence >= sequence
+            && is_of_family(self.rules, &candidate)
+            && self.young.as_ref().is_none_or(is_better)
+        {
+            self.young = Some(candidate);
+        }
     }
 
-    /// Returns the nearest one.
+    /// Returns the nearest one, if the page is of its family.
     pub(super) fn nearest(&self) -> Option<&Candidate> {
-        self.0.first()
+        self.nearest.first().filter(|head| is_of_family(self.rules, head))
     }
 
-    /// Returns their sequence numbers, the nearest first.
+    /// Returns the nearest one whose family the page is of and that takes members.
+    pub(super) const fn young(&self) -> Option<&Candidate> {
+        self.young.as_ref()
+    }
+
+    /// Returns the sequence numbers of the nearest, the nearest first.
     pub(super) fn sequences(&self) -> Vec<u64> {
-        self.0.iter().map(|head| head.sequence).collect()
+        self.nearest.iter().map(|head| head.sequence).collect()
     }
 }
 
@@ -77,8 +131,11 @@ mod tests {
         let mut choice = BestMatch::default();
         for &(same_id, by, sequence) in candidates {
             let other_numbers = sequence >= 20;
+            let (event_time, kin) = (Timestamp::MIN, Kin::Head);
             choice.consider(Candidate {
                 sequence,
+                event_time,
+                kin,
                 by,
                 same_id,
                 same_address: same_id,
@@ -93,6 +150,8 @@ mod tests {
     fn of_one_id_an_equal_text_then_what_was_fetched_from_the_pages_own_address_comes_first() {
         let simhash = |bits| MatchedBy::SimHash { bits };
         let of = |by, sequence, same_address| Candidate {
+            event_time: Timestamp::MIN,
+            kin: Kin::Head,
             sequence,
             by,
             same_id: true,

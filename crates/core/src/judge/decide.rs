@@ -1,11 +1,11 @@
 //! `decide`: a request yields a verdict, the state untouched.
 
 use super::State;
-use super::best_match::{BestMatch, Heads};
-use crate::index::{Candidate, Original, ProbeStats, Refusal};
+use super::best_match::{BestMatch, Heads, MembersFrom, is_of_family};
+use crate::index::{Candidate, Kin, Original, Probe, ProbeStats, Refusal};
 use crate::protocol::{
-    Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Request, RequestBody, Rules, SameId,
-    Verdict,
+    Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody, Rules,
+    SameId, Stage, Verdict,
 };
 use crate::record::{Source, Timestamp};
 
@@ -68,14 +68,13 @@ fn judge_page(
     let probe = state.probe(rules, page, event_time);
     let index = state.index();
     let as_judged = |candidate| as_judged(rules, page, candidate);
-    let (mut choice, mut heads) = (BestMatch::default(), Heads::default());
+    let (mut choice, mut heads) = (BestMatch::default(), Heads::new(rules, members_from(state, rules, event_time)));
     let mut seen = index.candidates(&probe, |candidate| {
         let candidate = as_judged(candidate);
         heads.consider(candidate);
         choice.consider(candidate);
     });
     let max_bucket = rules.minhash.map_or(0, |minhash| minhash.max_bucket);
-    let family = heads.nearest().filter(|head| max_bucket > 0 && is_of_family(rules, head));
     if max_bucket > 0 && choice.best().is_none_or(|best| best.refused_by.is_some() || best.other_numbers) {
         let members =
             index.members(&probe, &heads.sequences(), max_bucket, |member| choice.consider(as_judged(member)));
@@ -89,14 +88,16 @@ fn judge_page(
     // A page before every expiry watermark is delivered like any other, but not remembered.
     let remembered = event_time >= probe.watermarks.times.min();
     let original = |cluster: Option<Source>| {
-        let family = family.filter(|_| cluster.is_none()).map(|head| head.sequence);
+        // What replaces another text will be replaced before long, and all that is found through it would be lost.
+        let may_lead = |head: &&Candidate| head.kin == Kin::Head || cluster.is_some();
+        let placement = placement(state, rules, &probe, (heads.young().filter(may_lead), heads.nearest()));
         NewOriginal {
             fingerprints: page.fingerprints.clone(),
             id: page.id,
             scope: page.scope,
             site: page.site,
             address: page.address,
-            placement: index.placement(&probe, family, max_bucket),
+            placement,
             cluster,
         }
     };
@@ -124,7 +125,7 @@ pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, origin
     let rules = state.rules()?;
     let probe = state.probe(rules, page, page.event_time.min(append_time.plus(rules.max_future_skew)));
     let index = state.index();
-    let (mut heads, mut found) = (Heads::default(), None);
+    let (mut heads, mut found) = (Heads::new(rules, members_from(state, rules, probe.event_time)), None);
     let mut note = |candidate: Candidate| {
         if candidate.sequence == original {
             found = Some(candidate);
@@ -167,18 +168,37 @@ fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> boo
     page.is_variant && candidate.same_id && !candidate.same_address && !is_of_family(rules, candidate)
 }
 
-/// Least estimated Jaccard index of the members of a family with its head, in thousandths: what differs is a small part.
-const MIN_OF_FAMILY: u16 = 700;
+/// Heads that one window or one capacity holds of pages that are all alike: each takes members for this part of it.
+const HEADS_A_WINDOW: u32 = 8;
 
-/// A page that is so near to an original without being the same belongs to its family.
-fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
-    match head.by {
-        MatchedBy::Exact | MatchedBy::MinHash { contained: Some(_), .. } => false,
-        MatchedBy::SimHash { .. } => true,
-        MatchedBy::MinHash { slots, contained: None } => {
-            rules.minhash.is_some_and(|minhash| minhash.form.similarity(slots) >= MIN_OF_FAMILY)
-        }
+/// A head takes members for the first eighth of its time in the window, so that they are found for the other seven at least.
+/// Counted in event time and in sequence numbers, whichever is over first: what the log says, and nobody's memory (law L5).
+fn members_from(state: &State, rules: &Rules, event_time: Timestamp) -> MembersFrom {
+    let by_sketch = rules.stages.contains(&Stage::MinHash);
+    let window = if by_sketch { rules.windows.minhash } else { rules.windows.simhash };
+    MembersFrom {
+        event_time: event_time.minus(window / HEADS_A_WINDOW),
+        sequence: state.next_sequence().saturating_sub(rules.max_entries / u64::from(HEADS_A_WINDOW)),
     }
+}
+
+/// Returns which tables are to hold a page: as a member of the family of a young head, or else as a head itself. Where there is
+/// no room for one more head, because those that are held have most of its keys, it is a member of the nearest.
+fn placement(
+    state: &State,
+    rules: &Rules,
+    probe: &Probe<'_>,
+    (young, nearest): (Option<&Candidate>, Option<&Candidate>),
+) -> Placement {
+    let (max_bucket, bands) = rules.minhash.map_or((0, 0), |minhash| (minhash.max_bucket, minhash.banding.bands()));
+    let family_of = |head: Option<&Candidate>| head.filter(|_| max_bucket > 0).map(|head| head.sequence);
+    let (young, nearest) = (family_of(young), family_of(nearest));
+    let placement = state.index().placement(probe, young, max_bucket);
+    let is_crowded = placement.family.is_none() && placement.skipped.count_ones() * 2 > u32::from(bands);
+    if is_crowded && nearest.is_some() {
+        return state.index().placement(probe, nearest, max_bucket);
+    }
+    placement
 }
 
 fn matched(candidate: Candidate, held: &Original, event_time: Timestamp) -> Match {

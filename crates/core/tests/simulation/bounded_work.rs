@@ -4,8 +4,10 @@
 
 use std::num::NonZeroUsize;
 
-use dupgate_core::fingerprint::{Fingerprinter, Fingerprints, PageDigest, ScopeHash, Scratch, Settings};
-use dupgate_core::judge::{State, decide};
+use dupgate_core::fingerprint::{
+    Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, Settings, SiteHash,
+};
+use dupgate_core::judge::{State, decide_watched};
 use dupgate_core::protocol::{
     Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
 };
@@ -44,17 +46,22 @@ fn judge(kind: FamilyKind) {
         let body = PageRequest {
             source: PartitionId::new("pages", 0).at(i64::try_from(number).unwrap()),
             event_time: Timestamp::from_millis(1 + i64::try_from(number).unwrap()),
-            id: None,
+            id: page.id.map(|id| IdHash(id as u64)),
             scope: page.scope.map(|scope| ScopeHash(scope as u64)),
-            site: None,
+            site: page.site.map(SiteHash),
             address: None,
             is_variant: false,
             fingerprints: read.as_ref().unwrap().1.clone(),
             digest: PageDigest(0),
         };
-        works.push(work(&state, &body));
+        let shown = shown(&state, &body);
         let request = Request { id: RequestId(number as u64), body: RequestBody::Page(body) };
-        let verdict = decide(&state, &request, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+        let mut compared = 0;
+        let verdict = decide_watched(&state, &request, Timestamp::from_millis(i64::MAX / 2), |seen| {
+            compared = u64::from(seen.compared);
+        });
+        works.push(shown + compared);
+        let verdict = verdict.unwrap();
         state.follow(&verdict).unwrap();
         let Answer::Page(verdict) = verdict.answer else { continue };
         let matched = match verdict.decision {
@@ -81,13 +88,14 @@ fn judge(kind: FamilyKind) {
     assert!(f64::from(lost) <= 0.001 * f64::from(u32::try_from(PAGES).unwrap()), "{kind:?}: {lost} pages lost");
 }
 
-/// Counts what is looked at for a page: originals compared, and those that are shown to the judge.
-fn work(state: &State, page: &PageRequest) -> u64 {
+/// Counts the originals that the index shows for a page, those that its tables lead to in vain not included. What is compared,
+/// members of families included, the judge tells itself.
+fn shown(state: &State, page: &PageRequest) -> u64 {
     let rules = state.rules().unwrap();
     let probe = state.probe(rules, page, page.event_time);
     let mut shown = 0;
-    let seen = state.index().candidates(&probe, |_| shown += 1);
-    shown + u64::from(seen.compared)
+    state.index().candidates(&probe, |_| shown += 1);
+    shown
 }
 
 #[test]
@@ -108,4 +116,15 @@ fn pages_with_a_block_in_common_cost_no_more_the_more_there_are() {
 #[test]
 fn ten_templates_among_other_pages_cost_no_more_the_more_pages_they_have() {
     judge(FamilyKind::TenTemplates);
+}
+
+#[test]
+fn pages_of_one_site_cost_no_more_the_more_there_are() {
+    judge(FamilyKind::SiteOfHalf);
+    judge(FamilyKind::SiteOfMost);
+}
+
+#[test]
+fn a_page_that_is_crawled_again_and_again_costs_no_more_the_more_texts_it_had() {
+    judge(FamilyKind::Updates);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dupgate_core::judge::{Judge, State};
+use dupgate_core::judge::{Judge, State, decide};
 use dupgate_core::protocol::{
     Answer, Checkpoint, Decision, LogPartition, Request, Stage, Verdict, VerdictBatch, VerdictReader, VerdictRecord,
     decode_requests,
@@ -37,6 +37,20 @@ struct Log {
     /// still alive there, but not all that were alive on the way.
     whole_from: i64,
     latest_checkpoint: Option<i64>,
+}
+
+impl Log {
+    /// Answers a request as who followed every record does, and as the oracle does where it can judge.
+    fn answer(&self, request: &Request, appended: Timestamp) -> Result<Option<Verdict>, String> {
+        let decided = decide(&self.reference, request, appended);
+        if self.oracle.can_judge() {
+            let expected = self.oracle.answer(request, appended.millis());
+            if expected != decided {
+                return Err(format!("L5/L7 the oracle says\n  {expected:?}\nwho followed all says\n  {decided:?}"));
+            }
+        }
+        Ok(decided)
+    }
 }
 
 /// What was ruled about one position, in order.
@@ -151,7 +165,13 @@ impl Laws {
             VerdictRecord::Verdicts(batch) => self.batch(world, log, offset, batch).map_err(at)?,
         }
         let own = &mut self.logs[log.index()];
-        own.reference.follow_record(&record).map_err(|why| at(format!("L5 cannot be followed: {why}")))?;
+        match &record {
+            // Its verdicts were followed one by one.
+            VerdictRecord::Verdicts(batch) => own.reference.end_batch(batch),
+            VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => {
+                own.reference.follow_record(&record).map_err(|why| at(format!("L5 cannot be followed: {why}")))?;
+            }
+        }
         // The judge that wrote a record knows where its first part stands, the others where its last one does.
         let digest = own.reference.digest();
         own.digests.extend([(offset + 1, digest), (next, digest)]);
@@ -172,21 +192,25 @@ impl Laws {
                 let Some((request, appended)) = self.next_request(world, log, i64::MAX) else {
                     return Err(format!("L5 a verdict that no request asks for: {verdict:?}"));
                 };
-                if let Some(answer) = self.logs[log.index()].oracle.answer(&request, appended.millis()) {
+                if let Some(answer) = self.logs[log.index()].answer(&request, appended)? {
                     break answer;
                 }
             };
             if expected != *verdict {
-                return Err(format!("L5/L7 the oracle says\n  {expected:?}\nthe log says\n  {verdict:?}"));
+                return Err(format!("L5 who followed all says\n  {expected:?}\nthe log says\n  {verdict:?}"));
             }
+            let judged_by = if self.logs[log.index()].oracle.can_judge() { "verdicts of the oracle" } else { "others" };
+            self.count(judged_by);
             self.lines.push(format!("verdicts:{log}@{offset}: {}", describe_answer(&verdict.answer)));
             self.check_verdict(log, offset, verdict)?;
-            self.logs[log.index()].oracle.take(verdict);
+            let own = &mut self.logs[log.index()];
+            own.reference.follow(verdict).map_err(|why| format!("L5 cannot be followed: {why}"))?;
+            own.oracle.take(verdict);
             self.count("verdicts");
         }
         while let Some((request, appended)) = self.next_request(world, log, batch.next_request.0) {
-            if let Some(answer) = self.logs[log.index()].oracle.answer(&request, appended.millis()) {
-                return Err(format!("L2 passed {} without an answer; the oracle says {answer:?}", describe(&request)));
+            if let Some(answer) = self.logs[log.index()].answer(&request, appended)? {
+                return Err(format!("L2 passed {} without an answer: {answer:?}", describe(&request)));
             }
             self.count("repeats");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dupgate_core::fingerprint::{AddressHash, Fingerprints, IdHash, ScopeHash};
+use dupgate_core::fingerprint::{AddressHash, Fingerprints, IdHash, ScopeHash, SiteHash};
 use dupgate_core::protocol::{
     Answer, Decision, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request,
     RequestBody, RequestId, Rules, SameId, Stage, Verdict,
@@ -24,6 +24,8 @@ pub(crate) struct Oracle {
     watermarks: [Option<i64>; 3],
     first_sequence: u64,
     next_sequence: u64,
+    /// Some original is not in all tables.
+    is_placed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -35,6 +37,7 @@ struct Held {
     id: Option<IdHash>,
     address: Option<AddressHash>,
     scope: Option<ScopeHash>,
+    site: Option<SiteHash>,
     cluster: Source,
 }
 
@@ -54,6 +57,15 @@ fn millis(span: std::time::Duration) -> i64 {
 }
 
 impl Oracle {
+    /// Says whether it can judge: it knows neither families and full keys nor what they leave behind, and no rules about sites.
+    pub(crate) fn can_judge(&self) -> bool {
+        let knows = |rules: &Rules| {
+            let are_placed = rules.minhash.is_some_and(|minhash| minhash.max_bucket > 0);
+            !are_placed && rules.same_site.is_none() && rules.simhash_similarity.is_none()
+        };
+        !self.is_placed && self.rules.as_ref().is_none_or(knows)
+    }
+
     /// Answers a request, or not if it repeats an old one.
     pub(crate) fn answer(&self, request: &Request, appended: i64) -> Option<Verdict> {
         let repeats = self.applied.contains(&request.id);
@@ -81,10 +93,8 @@ impl Oracle {
         let mut best: Option<Ranked<'_>> = None;
         for held in &self.originals {
             let relation = Relation::of(page, held);
-            let is_named = page.is_variant && named(page, held);
             for &stage in &rules.stages {
-                let found = distance(stage, &held.fingerprints, &page.fingerprints, rules, is_named);
-                let Some((distance, contained)) = found else { continue };
+                let Some((distance, contained)) = distance(stage, held, page, rules) else { continue };
                 let window = millis(rules.windows.of(stage));
                 if held.scope != page.scope || (held.time - time).abs() > window {
                     continue;
@@ -196,6 +206,7 @@ impl Oracle {
             self.originals.retain(|held| held.source != of.source);
         }
         if let Some(original) = page.decision.original() {
+            self.is_placed |= original.placement != Placement::EVERYWHERE;
             self.originals.push(Held {
                 sequence: self.next_sequence,
                 source: page.source.clone(),
@@ -204,6 +215,7 @@ impl Oracle {
                 id: original.id,
                 address: original.address,
                 scope: original.scope,
+                site: original.site,
                 cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
             });
             self.next_sequence += 1;
@@ -307,20 +319,16 @@ fn jaccard(slots: u32, agreeing: u32) -> f64 {
     (f64::from(agreeing) / f64::from(slots) - 1.0 / 256.0) / (1.0 - 1.0 / 256.0)
 }
 
-/// Slots that differ, when enough bands agree and few enough differ, or when one page holds enough of the other, which
-/// is told then: slot by slot, from the definition. An original that a page names needs no band that agrees.
-fn sketch_distance(
-    held: &Fingerprints,
-    page: &Fingerprints,
-    rules: &Rules,
-    is_named: bool,
-) -> Option<(u32, Option<u16>)> {
+/// Slots that differ, when enough bands agree or the page names the original and few enough differ, or when one page holds enough of the
+/// other, which is told then: slot by slot, from the definition.
+fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u32, Option<u16>)> {
     let minhash = rules.minhash?;
-    let (one, other) = (held.sketch.as_ref()?.bytes(), page.sketch.as_ref()?.bytes());
+    let (one, other) = (held.fingerprints.sketch.as_ref()?.bytes(), page.fingerprints.sketch.as_ref()?.bytes());
     let ((one, [_, one_size]), (other, [_, other_size])) = (one.split_last_chunk()?, other.split_last_chunk()?);
     let rows = usize::from(minhash.banding.rows());
     let bands = one.chunks(rows).zip(other.chunks(rows)).take(usize::from(minhash.banding.bands()));
-    let agreeing = bands.filter(|(one, other)| one == other).count();
+    let is_named = named(page, held);
+    let agreeing = if is_named { usize::MAX } else { bands.filter(|(one, other)| one == other).count() };
     let distance = u32::try_from(one.iter().zip(other).filter(|(one, other)| one != other).count()).unwrap();
     let slots = f64::from(u32::try_from(one.len()).unwrap());
     // Of a slot of 8 bits strangers agree in one of 256.
@@ -331,14 +339,14 @@ fn sketch_distance(
     let (fewer, both) = (f64::from(*one_size.min(other_size)), f64::from(*one_size) + f64::from(*other_size));
     let share = (beside * both / (1.0 + beside) / fewer).min(1.0) * 1000.0 + 1e-9;
     let holds = |least: u16| beside >= 1.0 / 16.0 && share >= f64::from(least);
-    let sure = estimate * 1000.0 >= f64::from(minhash.unsure.below) || holds(minhash.unsure.containment);
-    if (is_named || agreeing >= usize::from(minhash.agree))
-        && estimate * 1000.0 >= f64::from(minhash.min_similarity)
-        && sure
-    {
+    let of_two_sites = held.site.zip(page.site).is_some_and(|(one, other)| one != other);
+    let unsure = minhash.unsure;
+    let below = if of_two_sites { unsure.below_short } else { unsure.below };
+    let sure = unsure.below == 0 || estimate * 1000.0 >= f64::from(below) || holds(unsure.containment);
+    if agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity) && sure {
         return Some((distance, None));
     }
-    let holds = (is_named || agreeing > 0) && holds(minhash.containment?);
+    let holds = agreeing > 0 && holds(minhash.containment?);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths, rounded down")]
     holds.then_some((distance, Some(share as u16)))
 }
@@ -351,19 +359,14 @@ fn others(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> bool {
     rules.number_guard.is_some_and(|least| fewer >= 2 && shared * 1000 < fewer * usize::from(least))
 }
 
-fn distance(
-    stage: Stage,
-    held: &Fingerprints,
-    page: &Fingerprints,
-    rules: &Rules,
-    is_named: bool,
-) -> Option<(u32, Option<u16>)> {
+fn distance(stage: Stage, held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u32, Option<u16>)> {
+    let (one, other) = (&held.fingerprints, &page.fingerprints);
     match stage {
-        Stage::Exact => (held.exact == page.exact).then_some((0, None)),
+        Stage::Exact => (one.exact == other.exact).then_some((0, None)),
         Stage::SimHash => {
-            let bits = (held.simhash?.bits() ^ page.simhash?.bits()).count_ones();
+            let bits = (one.simhash?.bits() ^ other.simhash?.bits()).count_ones();
             (bits <= u32::from(rules.max_distance)).then_some((bits, None))
         }
-        Stage::MinHash => sketch_distance(held, page, rules, is_named),
+        Stage::MinHash => sketch_distance(held, page, rules),
     }
 }

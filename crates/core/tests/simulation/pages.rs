@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dupgate_core::fingerprint::{
-    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width,
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, SiteHash, Sketch, Width,
 };
 use dupgate_core::protocol::{LogPartition, PageRequest};
 use dupgate_core::record::{Reject, Source, Timestamp};
@@ -140,6 +140,11 @@ impl WorldPage {
         }
     }
 
+    /// Two texts in three are of one of two sites.
+    fn site(&self) -> Option<SiteHash> {
+        u32::try_from(self.text % 3).ok().filter(|site| *site > 0).map(SiteHash)
+    }
+
     fn request(&self, source: &Source) -> PageRequest {
         // Neighbouring texts differ in one bit, about the middle; the variant changes the text, but no bit.
         let simhash = || SimHash::cut(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
@@ -160,7 +165,7 @@ impl WorldPage {
             event_time: self.event_time,
             id: self.id.map(id_of),
             scope: Some(ScopeHash(self.scope)),
-            site: None,
+            site: self.site(),
             address,
             is_variant,
             fingerprints,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate_core::fingerprint::{Banding, LowConfidence, SketchForm, SlotBits};
+use dupgate_core::fingerprint::{Banding, LowConfidence, SameSite, SketchForm, SlotBits};
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate_core::protocol::{
     ForgetTarget, LogIdentity, LogPartition, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows,
@@ -70,6 +70,8 @@ pub(crate) struct Schedule {
     sizes: Sizes,
     /// The operator does something now and then.
     operated: bool,
+    /// Keys are full and families have members: see [`crowded`].
+    is_crowded: bool,
 }
 
 const WINDOW: u64 = 8;
@@ -125,6 +127,20 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
     }
 }
 
+/// Rules by which keys are full and families have members before long, and sites count. They are drawn from a copy of the stream
+/// of chance, so that all else in the world is as it would be.
+fn crowded(rng: &Rng) -> Rules {
+    let mut rng = Rng::new(rng.clone().next());
+    let rules = rules(&mut rng, false);
+    let max_bucket = rng.pick(&[1, 2, 3]);
+    Rules {
+        minhash: rules.minhash.map(|minhash| MinHashRules { max_bucket, ..minhash }),
+        same_site: rng.pick(&[None, Some(SameSite { containment: 900 })]),
+        simhash_similarity: rng.pick(&[None, Some(300)]),
+        ..rules
+    }
+}
+
 impl Schedule {
     /// A random world.
     pub(crate) fn random(seed: u64) -> Self {
@@ -133,6 +149,7 @@ impl Schedule {
         let inputs = rng.pick(&[2, 3]);
         let count = 2 + rng.below(3);
         let mut instances = Vec::new();
+        let is_crowded = seed % 3 == 1;
         for number in 0..count {
             let name = format!("i{number}");
             let role = if number < 2 { 0 } else { rng.below(4) };
@@ -150,6 +167,9 @@ impl Schedule {
                 disks: BTreeMap::new(),
                 name,
             });
+            if is_crowded && let Some(instance) = instances.last_mut() {
+                instance.rules = crowded(&rng);
+            }
         }
         let mut world = World::new(seed, inputs, logs);
         world.starts_at_end = seed % 5 == 3;
@@ -162,7 +182,9 @@ impl Schedule {
             recalled_positions: rng.pick(&[1, 4, 40]),
             transaction_pages: rng.pick(&[1, 5, 20]),
         };
-        Self::begin(world, instances, sizes, true)
+        let mut schedule = Self::begin(world, instances, sizes, true);
+        schedule.is_crowded = is_crowded;
+        schedule
     }
 
     /// Two instances with both roles, nothing by chance but the order of moves: for exhaustive crashes.
@@ -202,6 +224,7 @@ impl Schedule {
             most_pages: if operated { 120 } else { 12 },
             sizes,
             operated,
+            is_crowded: false,
         };
         (0..schedule.instances.len()).for_each(|instance| schedule.start(instance));
         schedule
@@ -485,7 +508,8 @@ impl Schedule {
             3..6 => {
                 let at = self.world.rng.below(self.processes.len());
                 let instance = self.processes[at].instance;
-                self.instances[instance].rules = rules(&mut self.world.rng, false);
+                let rules = rules(&mut self.world.rng, false);
+                self.instances[instance].rules = if self.is_crowded { crowded(&self.world.rng) } else { rules };
                 let (name, rules) = (&self.instances[instance].name, &self.instances[instance].rules);
                 self.world.log(|| format!("OPERATOR: new rules for {name}: {rules:?}"));
                 self.crash(at);

@@ -55,6 +55,7 @@ enum Step {
     Push(Option<u128>, usize),
     Expire(usize),
     ExpireAll,
+    Remove(usize),
     Probe(u128),
     ProbeAt(u128, u8),
     SetPlan(usize),
@@ -86,6 +87,7 @@ fn steps(width: Width) -> impl Strategy<Value = Vec<Step>> {
         12 => (prop::option::weighted(0.9, code()), 1..12_usize).prop_map(|(code, times)| Step::Push(code, times)),
         4 => (0..40_usize).prop_map(Step::Expire),
         1 => Just(Step::ExpireAll),
+        6 => (0..80_usize).prop_map(Step::Remove),
         10 => code().prop_map(Step::Probe),
         2 => (code(), 0..12_u8).prop_map(|(code, reach)| Step::ProbeAt(code, reach)),
         1 => (0..16_usize).prop_map(Step::SetPlan),
@@ -118,6 +120,12 @@ fn agrees_with_the_list<W: Listed>(plans: &[Plan], plan: usize, engine: Backend,
             }
             Step::Expire(positions) => list.tail = list.codes.len().min(list.tail + positions),
             Step::ExpireAll => list.tail = list.codes.len(),
+            Step::Remove(back) => {
+                if let Some(at) = list.codes.len().checked_sub(back + 1) {
+                    near.remove(first + at as u64);
+                    list.codes[at] = None;
+                }
+            }
             Step::Probe(code) => {
                 let expected = list.found(code, distance);
                 let best = expected.iter().map(|&(position, distance)| (distance, position + first)).min();

@@ -117,3 +117,54 @@ fn the_next_slab_is_made_by_whoever_takes_the_chore() {
         }
     }
 }
+
+/// A list of entries from which any may be taken, of a few at a time or of several blocks.
+#[test]
+fn what_is_removed_is_gone_and_nothing_else() {
+    for (with_codes, most) in [(true, 3), (true, 40), (true, 5_000), (false, 40), (false, 15_000)] {
+        let mut runs = OverflowRuns::new(with_codes);
+        let (mut run, mut list): (Option<OverflowPlace>, Vec<u32>) = (None, Vec::new());
+        let mut bits = 1_u64;
+        // Ids come round on the way.
+        let first = u32::MAX - 3_000;
+        for number in 0..8 * most {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let chance = usize::try_from(bits >> 33).unwrap();
+            let id = first.wrapping_add(number);
+            let alive = LiveWindow { tail: first, live: number + 1 };
+            // First it grows, then it gets smaller until nothing is left, again and again.
+            if number % (2 * most) < most || list.is_empty() {
+                list.push(id);
+                run = Some(match run {
+                    Some(run) => runs.append(run, id.into(), id),
+                    None => runs.begin(id.into(), id),
+                });
+            }
+            let removed = if number % (2 * most) < most { chance.is_multiple_of(3).then_some(1) } else { Some(2) };
+            for at in 0..removed.unwrap_or(0).min(list.len()) {
+                // Any of them, or one of the first, or of the last.
+                let place = [chance % list.len(), at.min(list.len() - 1), list.len() - 1][chance / 7 % 3];
+                run = runs.remove(run.unwrap(), list.remove(place));
+            }
+            assert_eq!(run.is_none(), list.is_empty());
+            run = run.map(|run| runs.remove(run, id.wrapping_add(9)).unwrap());
+            if number % 997 == 0 || number < 50 {
+                let mut words: Vec<u32> = Vec::new();
+                if let Some(run) = run {
+                    assert_eq!(runs.len(run) as usize, list.len());
+                    words = if with_codes {
+                        Backend::PORTABLE.run(All(&runs, run, alive)).into_iter().map(|(id, _)| id).collect()
+                    } else {
+                        (0..8).flat_map(|tag| Backend::PORTABLE.run(Equal(&runs, run, tag, alive))).collect()
+                    };
+                }
+                words.sort_unstable_by_key(|id| id.wrapping_sub(first));
+                assert_eq!(words, list, "{most} at {number}");
+            }
+        }
+        for id in list {
+            run = runs.remove(run.unwrap(), id);
+        }
+        assert_eq!((run, runs.blocks_bytes), (None, 0), "blocks were lost");
+    }
+}

@@ -17,8 +17,8 @@ impl Keys for List {
     }
 }
 
-/// For each entry the keys that it has, and how far the tail moves behind it.
-type Entries = Vec<([Option<u64>; 4], u64)>;
+/// For each entry the keys that it has, how far the tail moves behind it, and how far behind it an entry is removed then.
+type Entries = Vec<([Option<u64>; 4], u64, Option<usize>)>;
 
 fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), TestCaseError> {
     // Keys that differ in the bits that choose the line.
@@ -26,7 +26,7 @@ fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), Te
     let mut list = List { keys: Vec::new(), first };
     let mut tables = Tables::<L>::of_plan(vec![Keyed::WHOLE; 4], 50, Backend::detect(), first);
     let mut tail = first;
-    for (keys, expire) in entries {
+    for (keys, expire, remove) in entries {
         let asked = keys.map(|key| key.unwrap_or(9)).map(spread);
         let positions = tail..first + list.keys.len() as u64;
         let shared = |position| (0..4).filter(|&table| list.key(table, position) == Some(asked[table])).count();
@@ -43,15 +43,30 @@ fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), Te
         let head = first + list.keys.len() as u64;
         tables.insert(&list, tail..head);
         tail = head.min(tail + expire);
+        if let Some(at) = remove.and_then(|back| list.keys.len().checked_sub(back + 1)) {
+            tables.remove(&list, &(tail..head), first + at as u64);
+            list.keys[at] = [None; 4];
+        }
     }
     Ok(())
 }
 
+/// Now many are held, so that tables grow, now few.
+fn entries() -> impl Strategy<Value = Entries> {
+    let expire = prop_oneof![0..3_u64, prop_oneof![9 => Just(0_u64), 1 => Just(1)]];
+    expire.prop_flat_map(|most| {
+        let keys = prop::array::uniform4(prop::option::weighted(0.9, 0..6_u64));
+        prop::collection::vec((keys, 0..=most, prop::option::weighted(0.3, 0..60_usize)), 1..400)
+    })
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     #[test]
     fn entries_are_found_in_as_many_tables_as_they_share_keys(
         first in prop_oneof![Just(0), Just((1_u64 << 32) - 40)],
-        entries in prop::collection::vec((prop::array::uniform4(prop::option::weighted(0.9, 0..6_u64)), 0..3_u64), 1..200),
+        entries in entries(),
     ) {
         agrees_with_a_list::<FuzzyTags>(first, &entries)?;
         agrees_with_a_list::<ExactTags>(first, &entries)?;

@@ -15,9 +15,16 @@ pub enum FamilyKind {
     Block,
     /// Ten templates in turn with as many unlike pages.
     TenTemplates,
+    /// Sites of ten thousand pages each, which have half of their text in common.
+    SiteOfHalf,
+    /// The same, with 65 hundredths in common.
+    SiteOfMost,
+    /// One page that is crawled again and again, every time with other figures, behind one that stays as it is.
+    Updates,
 }
 
-/// A stream of families. Every hundredth page from the two-thousandth on is a copy of the one half as far from the beginning.
+/// A stream of families. Every hundredth page from the two-thousandth on is a copy of the one half as far from the beginning, or
+/// of the one before it where pages are crawled again.
 #[derive(Debug)]
 pub struct Families {
     kind: FamilyKind,
@@ -34,6 +41,10 @@ pub struct FamilyPage {
     pub text: String,
     /// Its scope, where pages have scopes.
     pub scope: Option<usize>,
+    /// Its site, where pages have addresses.
+    pub site: Option<u32>,
+    /// Its id, where pages have ids.
+    pub id: Option<usize>,
     /// The template, the scope, or the page itself: what a copy has to be matched with.
     pub family: usize,
     /// Whether it is a copy of an earlier page, with one line more; all others are to be delivered.
@@ -44,6 +55,8 @@ const TEMPLATES: usize = 10;
 const FIGURES: usize = 8;
 /// Share of the text that pages have in common, in hundredths.
 const COMMON: usize = 30;
+/// Pages of a site.
+const OF_SITE: usize = 10_000;
 /// The first copy, and the distance to the next.
 const FIRST_COPY: usize = 2000;
 const COPY_STEP: usize = 100;
@@ -54,7 +67,15 @@ const FIGURE: u64 = 202;
 
 impl FamilyKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Template, Self::Scopes, Self::Block, Self::TenTemplates];
+    pub const ALL: [Self; 7] = [
+        Self::Template,
+        Self::Scopes,
+        Self::Block,
+        Self::TenTemplates,
+        Self::SiteOfHalf,
+        Self::SiteOfMost,
+        Self::Updates,
+    ];
 
     /// Returns the name that stands in tables.
     #[must_use]
@@ -64,7 +85,23 @@ impl FamilyKind {
             Self::Scopes => "scopes",
             Self::Block => "block",
             Self::TenTemplates => "ten_templates",
+            Self::SiteOfHalf => "site_50",
+            Self::SiteOfMost => "site_65",
+            Self::Updates => "updates",
         }
+    }
+
+    /// Returns the page that page `number` is a copy of.
+    fn original_of(self, number: usize) -> Option<usize> {
+        let is_copy = |number: usize| number >= FIRST_COPY && number % COPY_STEP == COPY_STEP - 1;
+        let of = match self {
+            Self::Updates => number.checked_sub(1)?,
+            Self::Template | Self::Scopes | Self::Block | Self::TenTemplates | Self::SiteOfHalf | Self::SiteOfMost => {
+                number / 2
+            }
+        };
+        // The one before is no copy where this one is.
+        is_copy(number).then(|| if of % COPY_STEP == COPY_STEP - 1 { of - 1 } else { of })
     }
 }
 
@@ -81,14 +118,22 @@ impl Families {
     /// Writes page `number`, from 0.
     #[must_use]
     pub fn page(&self, number: usize) -> FamilyPage {
-        let Some(of) = original_of(number) else { return self.written(number) };
+        let Some(of) = self.kind.original_of(number) else { return self.written(number) };
         let original = self.written(of);
         let text = format!("{}\nRead this and more on our site, every day anew.", original.text);
-        FamilyPage { text, is_copy: true, ..original }
+        // Whoever copies a page has another address.
+        FamilyPage { text, is_copy: true, id: None, ..original }
     }
 
     fn written(&self, number: usize) -> FamilyPage {
-        let page = |text: String, family: usize| FamilyPage { text, scope: None, family, is_copy: false };
+        let page = |text: String, family: usize| FamilyPage {
+            text,
+            scope: None,
+            site: None,
+            id: None,
+            family,
+            is_copy: false,
+        };
         let own = |letters: usize| self.prose.text(false, letters, &mut Rng::of(1, number as u64, TEXT));
         let common = |which: usize| self.common.get(which).map_or("", String::as_str);
         match self.kind {
@@ -103,16 +148,23 @@ impl Families {
                 page(with_figures(common(template), number), template)
             }
             FamilyKind::TenTemplates => page(own(self.letters), TEMPLATES + number),
+            FamilyKind::SiteOfHalf => self.of_site(number, 50),
+            FamilyKind::SiteOfMost => self.of_site(number, 65),
+            // It stays, and so does in memory what comes behind it.
+            FamilyKind::Updates if number == 0 => page(own(self.letters), 1),
+            FamilyKind::Updates => FamilyPage { id: Some(0), ..page(with_figures(common(0), number), 0) },
         }
     }
-}
 
-/// Returns the page that page `number` is a copy of.
-fn original_of(number: usize) -> Option<usize> {
-    let is_copy = number >= FIRST_COPY && number % COPY_STEP == COPY_STEP - 1;
-    let half = number / 2;
-    // The one before is no copy where this one is.
-    is_copy.then(|| if half % COPY_STEP == COPY_STEP - 1 { half - 1 } else { half })
+    /// Writes a page of which so many hundredths are what all pages of its site have.
+    fn of_site(&self, number: usize, common: usize) -> FamilyPage {
+        let site = number / OF_SITE;
+        let part = |purpose: u64, of: usize, hundredths: usize| {
+            self.prose.text(false, self.letters * hundredths / 100, &mut Rng::of(purpose, of as u64, TEXT))
+        };
+        let text = format!("{}\n{}", part(3, site, common), part(1, number, 100 - common));
+        FamilyPage { text, scope: None, site: u32::try_from(site).ok(), id: None, family: number, is_copy: false }
+    }
 }
 
 /// Puts the figures of a page between the words of its template.
@@ -139,18 +191,19 @@ mod tests {
     fn a_copy_is_its_original_with_one_line_more() {
         for kind in FamilyKind::ALL {
             let families = Families::new(kind, 600);
-            let copies: Vec<usize> = (0..6000).filter(|number| original_of(*number).is_some()).collect();
+            let copies: Vec<usize> = (0..6000).filter(|number| kind.original_of(*number).is_some()).collect();
             assert_eq!(
                 (copies.first(), copies.len()),
                 (Some(&2099), 40),
                 "from the two-thousandth on, every hundredth"
             );
             for number in copies {
-                let of = original_of(number).unwrap();
+                let of = kind.original_of(number).unwrap();
                 let (copy, original) = (families.page(number), families.page(of));
                 assert!(copy.is_copy && !original.is_copy && of < number, "{number} {of}");
                 assert!(copy.text.starts_with(&original.text) && copy.text != original.text);
                 assert_eq!((copy.family, copy.scope), (original.family, original.scope));
+                assert_eq!((copy.site, copy.id), (original.site, None));
             }
         }
     }
@@ -168,6 +221,17 @@ mod tests {
         assert!(
             one.text[..180] == other.text[..180] && one.text[181..] != other.text[181..] && one.family != other.family
         );
+        for (kind, common) in [(FamilyKind::SiteOfHalf, 250), (FamilyKind::SiteOfMost, 340)] {
+            let [one, other] = two(kind);
+            assert!(
+                one.text[..common] == other.text[..common] && one.text[common + 100..] != other.text[common + 100..]
+            );
+            assert!(
+                one.site == Some(0) && other.site == Some(0) && Families::new(kind, 600).page(10_000).site == Some(1)
+            );
+        }
+        let [one, other] = two(FamilyKind::Updates);
+        assert!(words(&one) == words(&other) && one.text != other.text && one.id == other.id);
         let [one, other] = two(FamilyKind::TenTemplates);
         assert_ne!(one.family, other.family, "templates take turns");
         let families = Families::new(FamilyKind::TenTemplates, 600);
