@@ -52,7 +52,8 @@ fn shape(text: &str) -> Vec<String> {
             _ => words.join(" "),
         }
     };
-    text.lines().map(line).filter(|line| !line.is_empty()).collect()
+    // Log lines are of this configuration, whose logs are JSON.
+    text.lines().filter(|text| !text.starts_with("{\"ts\"")).map(line).filter(|line| !line.is_empty()).collect()
 }
 
 /// What the documentation prints below a command, without the option for the configuration.
