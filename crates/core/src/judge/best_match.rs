@@ -17,8 +17,9 @@ pub(super) struct BestMatch {
 type Rank = (bool, bool, bool, bool, Stage, bool, u8, u64);
 
 /// Most families that a page is looked for in: heads of one template follow each other at an eighth of the window or of the
-/// capacity ([`MembersFrom`]), so that nine of them are held at a time, and the pages of a site may be of several templates.
-const MAX_HEADS: usize = 12;
+/// capacity ([`MembersFrom`]), so that nine of them are held at a time. Pages that differ too much from the young head become heads
+/// themselves, and the pages of a site may be of several templates.
+const MAX_HEADS: usize = 24;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
     let Candidate { sequence, by, same_id, same_address, other_numbers, refused_by, .. } = *candidate;
