@@ -20,9 +20,9 @@ pub enum Reason {
     Bug = 70,
     /// The operating system refuses: an address is in use.
     System = 71,
-    /// State cannot be read or written, or facts are gone and `index.cold_start` forbids to begin anew.
+    /// State cannot be read or written, or facts are gone and `index.cold_start` forbids starting with an empty index.
     State = 74,
-    /// Stopped before the end; the same command goes on from there.
+    /// Stopped before the end; the same command continues.
     Unfinished = 75,
     /// Not authorized.
     Denied = 77,
@@ -68,7 +68,7 @@ impl Reason {
         }
     }
 
-    /// Makes the error that ends the process for this reason.
+    /// Creates the error that ends the process for this reason.
     #[must_use]
     pub fn because(self, cause: impl Into<anyhow::Error>) -> Fatal {
         Fatal { reason: self, cause: cause.into() }

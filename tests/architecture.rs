@@ -95,14 +95,14 @@ fn shipped(path: &Path) -> String {
     without_tests(&text).to_owned()
 }
 
-/// Tests stand at the end of a file: everything behind the first `#[cfg(test)]` of a module with a body.
+/// Tests are at the end of a file: everything after the first `#[cfg(test)]` of a module with a body.
 fn without_tests(text: &str) -> &str {
     let module = Regex::new(r"(?m)^#\[cfg\(test\)\]\n(#\[.*\]\n)*(pub(\(.*\))? )?mod \w+ \{").unwrap();
     let end = module.find(text).map_or(text.len(), |found| found.start());
     text.get(..end).unwrap_or_default()
 }
 
-/// The code without its comments and without what stands in quotes.
+/// The code without its comments and without what is in quotes.
 fn code(text: &str) -> String {
     let quoted = Regex::new(r#""(\\.|[^"\\])*""#).unwrap();
     let lines = text.lines().map(|line| {

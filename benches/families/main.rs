@@ -35,7 +35,7 @@ const THOUSAND: usize = 1000;
 const AHEAD: usize = 8;
 /// A kind is given up after this much CPU time.
 const MAX_NS: f64 = 60e9;
-/// One page in this many is asked about once more, for what is compared for it.
+/// One page in this many is asked about again, for what is compared for it.
 const ASKED: usize = 50;
 
 /// When the broker takes each request: no page's clock is ahead of it.

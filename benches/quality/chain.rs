@@ -1,9 +1,9 @@
 //! A million pages out of a thousand: a walk through real texts that jumps from word to word.
 //!
 //! What bands find by chance depends on how alike unlike texts are: on the phrases that they share. A page reads on in one
-//! text, and now and then goes on behind another place where the same word stands, so that phrases are real across a jump,
+//! text, and now and then continues after another place where the same word is, so that phrases are real across a jump,
 //! too. Few jumps make pages that share whole sentences, many make pages that share words. How often it jumps is fitted
-//! until generated pages meet as many strangers as the real texts do ([`fitted`]).
+//! until generated pages meet as many unrelated texts as the real texts do ([`fitted`]).
 
 use std::collections::HashMap;
 
@@ -17,18 +17,18 @@ use dupgate_testkit::rng::Rng;
 /// Texts that are compared with each other, real or generated.
 const COMPARED: usize = 1000;
 
-/// Behind the last word of a text.
+/// After the last word of a text.
 const END: u32 = u32::MAX;
 
 /// Texts, word by word.
 pub(crate) struct Chain {
-    /// Each with the blanks and marks behind it.
+    /// Each with the blanks and marks after it.
     words: Vec<String>,
-    /// All texts, one behind the other, [`END`] behind each.
+    /// All texts, one after the other, [`END`] after each.
     read: Vec<u32>,
     /// The text that each word of [`Chain::read`] belongs to.
     texts: Vec<u32>,
-    /// Where each word stands.
+    /// Where each word is.
     places: Vec<Vec<usize>>,
     /// Where texts begin, and how many words each has.
     starts: Vec<(usize, usize)>,
@@ -67,7 +67,7 @@ impl Chain {
     }
 
     /// Writes page `number`: as long as one of the texts. `jumps`: how often in a thousand words it leaves the text; what is
-    /// above a thousand, how often it goes on just anywhere.
+    /// above a thousand, how often it continues just anywhere.
     pub(crate) fn page(&self, number: u64, jumps: u64) -> String {
         let mut rng = Rng::new(number.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x5eed);
         let (_, length) = rng.pick(&self.starts);
@@ -95,7 +95,7 @@ impl Chain {
     }
 }
 
-/// How many strangers a page meets among `originals` texts like these: sharing a key, and sharing `agree` of them.
+/// How many unrelated texts a page meets among `originals` texts like these: sharing a key, and sharing `agree` of them.
 pub(crate) fn strangers(
     texts: &[String],
     lengths: ShingleLengths,

@@ -17,7 +17,7 @@ use crate::Page;
 /// How many requests ahead the judge asks the memory for what it will read.
 const AHEAD: usize = 8;
 
-/// Figures of one set of rules.
+/// Statistics of one set of rules.
 #[derive(Debug, Serialize)]
 pub(crate) struct Run {
     pub(crate) name: String,
@@ -72,7 +72,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
         let last = pages.len().min(first + 1000);
         let requests: Vec<Request> = (first..last).map(request).collect();
         // How many are compared is told to those who watch a judge; here one page in a hundred is asked about first.
-        // Copies stand at even places: this one is not.
+        // Copies are at even places: this one is not.
         for number in (first.max(measured) + 7..last).step_by(100) {
             let event_time = Timestamp::from_millis(1 + number as i64);
             let probe = Probe {

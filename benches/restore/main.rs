@@ -1,4 +1,4 @@
-//! How long a judge takes to stand again from a snapshot: read, checked, and its tables built on all cores.
+//! How long a judge takes to be again from a snapshot: read, checked, and its tables built on all cores.
 //!
 //! `make bench-index`, or `cargo bench --bench restore -- [originals]...`; a million and ten million originals where none are named.
 //! Lines for people, then one JSON object as the last line of standard output.
@@ -40,7 +40,7 @@ fn resident() -> f64 {
     pages * rustix::param::page_size() as f64
 }
 
-/// Writes a snapshot of so many originals, and times reading it and building the state.
+/// Writes a snapshot of this many originals, and times reading it and building the state.
 #[expect(clippy::disallowed_methods, reason = "a restart takes wall time, on all cores")]
 fn run(entries: usize) -> Value {
     let rules = Rules {

@@ -17,7 +17,7 @@ pub(crate) const PARTITIONS: i32 = 6;
 /// How long the broker may be silent, and a run may stand still.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Makes a topic that keeps what it is given: the pages' timestamps are not of today.
+/// Creates a topic that keeps what it is given: the pages' timestamps are not of today.
 pub(crate) fn topic(broker: &Broker, name: &str) -> String {
     broker.topic_with(name, PARTITIONS, &[("retention.ms", "-1")])
 }
@@ -56,7 +56,7 @@ pub(crate) fn fill(broker: &Broker, topic: &str, crawl: Crawl, pages: usize) -> 
     bytes
 }
 
-/// One look at a group: when, and how many records of the topic it has behind it.
+/// One look at a group: when, and how many records of the topic it has after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) at: Instant,

@@ -71,7 +71,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale) -> Value {
     })
 }
 
-/// Every page has its own key, and the page's number stands at its end.
+/// Every page has its own key, and the page's number is at its end.
 fn number(key: &str) -> usize {
     key.rsplit('/').next().unwrap().parse().unwrap()
 }

@@ -2,7 +2,7 @@
 //!
 //! `make bench`, or `cargo bench --bench speed -- [text] [sketch] [end-to-end] [replay] [latency]` for some parts of it.
 //! `DUPGATE_BENCH_QUICK=1` makes it short and rough. Each part says what it measures and over which pages. All of it
-//! is measured, nothing is asserted: floors are printed beside the figures. Parts that need a broker start one as the
+//! is measured, nothing is asserted: floors are printed beside the numbers. Parts that need a broker start one as the
 //! tests do (`tests/broker/kafka.sh`); it takes its share of the same cores.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]

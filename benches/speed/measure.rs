@@ -18,7 +18,7 @@ pub(crate) fn cpu_of<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     (thread_cpu().saturating_sub(start), result)
 }
 
-/// Returns the middle of some figures.
+/// Returns the middle of some numbers.
 pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);
@@ -26,7 +26,7 @@ pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     if figures.len() % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) }
 }
 
-/// Returns the figure that a share of the sorted figures does not exceed.
+/// Returns the number that a share of the sorted numbers does not exceed.
 pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted[(sorted.len() * percent).div_ceil(100).clamp(1, sorted.len()) - 1]
 }
@@ -53,14 +53,14 @@ pub(crate) fn threads_cpu(pid: u32) -> BTreeMap<String, f64> {
     by_name
 }
 
-/// Fields 14 and 15 of `stat`, counted behind the name, which may hold anything.
+/// Fields 14 and 15 of `stat`, counted after the name, which may hold anything.
 fn stat_cpu(stat: &str) -> Option<f64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let ticks = fields.next()?.parse::<u32>().ok()? + fields.next()?.parse::<u32>().ok()?;
     Some(f64::from(ticks) / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Returns how many threads wanted to run lately: 1 minute, as the system counts.
+/// Returns how many threads wanted to run recently: 1 minute, as the system counts.
 pub(crate) fn load() -> f64 {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or(0.0)

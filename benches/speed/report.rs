@@ -1,10 +1,10 @@
-//! Floors beside the figures. Nothing fails for being slow: a busy machine is no defect.
+//! Floors beside the numbers. Nothing fails for being slow: a busy machine is no defect.
 
 use serde_json::{Value, json};
 
 use crate::measure::round;
 
-/// What is wanted of one figure.
+/// What is wanted of one number.
 pub(crate) struct Floor {
     what: &'static str,
     wanted: f64,
@@ -13,12 +13,12 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// The figure should be this or less.
+    /// The number should be this or less.
     pub(crate) fn at_most(what: &'static str, wanted: f64, found: f64) -> Self {
         Self { what, wanted, found, met: found <= wanted }
     }
 
-    /// The figure should be this or more.
+    /// The number should be this or more.
     pub(crate) fn at_least(what: &'static str, wanted: f64, found: f64) -> Self {
         Self { what, wanted, found, met: found >= wanted }
     }

@@ -77,7 +77,7 @@ def numbers():
         ),
         stat(
             "Templates",
-            "Share of documents with the text of a known one and other figures: prices, results, weather. They go to "
+            "Share of documents with the text of a known one and other numbers: prices, results, weather. They go to "
             "unique.",
             [query(share_of("template"), "template")],
             unit="percentunit",

@@ -559,7 +559,7 @@ def kafka():
         ),
         states(
             "Paused",
-            "Why the input stands still. backpressure comes and goes under load, pacing while partitions wait for a slower "
+            "Why the input is paused. backpressure comes and goes under load, pacing while partitions wait for a slower "
             "one, and restore after a rebalance; breaker and manual stay until somebody acts.",
             [query(f"max by (instance, reason) ({metric('consumer_paused')})", "{{instance}} {{reason}}")],
             {0: ("reading", GREEN), 1: ("paused", ORANGE)},

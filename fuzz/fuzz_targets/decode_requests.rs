@@ -7,7 +7,7 @@
 use dupgate::protocol::{decode_requests, encode_requests};
 use libfuzzer_sys::fuzz_target;
 
-/// Puts the right checksum behind the bytes, so that more than the frame is tried.
+/// Puts the right checksum after the bytes, so that more than the frame is tried.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &crc32fast::hash(bytes).to_le_bytes()].concat()
 }

@@ -7,12 +7,12 @@
 use dupgate::protocol::{DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, encode_checkpoint, encode_verdict};
 use libfuzzer_sys::fuzz_target;
 
-/// Puts the right checksum behind the bytes, so that more than the frame is tried.
+/// Puts the right checksum after the bytes, so that more than the frame is tried.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &crc32fast::hash(bytes).to_le_bytes()].concat()
 }
 
-/// Records are told apart by their length, in two bytes before each.
+/// Records are distinguished by their length, in two bytes before each.
 fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk() {

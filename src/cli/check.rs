@@ -25,8 +25,8 @@ use crate::runtime::clock::{Clock, wall_time};
 /// Arguments of `check`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "Example:\n  dupgate check -c dupgate.yaml\n\n\
-    It changes nothing, except that the coordinator keeps transactional ids of its own for a week.\n\
-    It tries permissions with requests that brokers reject from everybody for another reason.")]
+    It changes nothing, except that the coordinator remembers its transactional ids for a week.\n\
+    It probes permissions with requests that brokers always reject for another reason.")]
 pub struct CheckArgs {
     /// Fail on warnings as well
     #[arg(long)]

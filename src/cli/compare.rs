@@ -43,7 +43,7 @@ pub struct CompareArgs {
     pub changes: usize,
 }
 
-/// All that is told of a pair.
+/// The comparison of a pair.
 struct Pair {
     one: Inspection,
     other: Inspection,
@@ -69,7 +69,7 @@ pub(super) struct Nearness {
     pub(super) contained: Option<u16>,
     /// Keys that both sketches have.
     pub(super) keys: Option<usize>,
-    /// How much of the figures of one page is in the other, in thousandths.
+    /// How much of the numbers of one page is in the other, in thousandths.
     pub(super) figures: Option<u16>,
 }
 
@@ -122,7 +122,7 @@ pub fn compare(args: &CompareArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// Says what masking digits would do, when digits are most of what differs and count.
+/// Returns what masking digits would do, when digits are most of what differs and count.
 fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, Fatal> {
     let text = &page_reader.settings().text;
     let changed = || pair.diff.changes.iter().flat_map(|change| change.gone.chars().chain(change.come.chars()));

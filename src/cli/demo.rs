@@ -111,7 +111,7 @@ pub fn demo(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 impl CrawlArgs {
-    /// Begins the crawl, spread over so many topics.
+    /// Begins the crawl, spread over this many topics.
     fn crawl(&self, topics: usize) -> Result<Crawl, Fatal> {
         let Self { seed, zh, exact, near, broken } = *self;
         let settings = CrawlSettings { seed, zh, exact, near, broken, topics, ..CrawlSettings::default() };

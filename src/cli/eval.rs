@@ -93,7 +93,7 @@ pub enum HalfArg {
     Both,
 }
 
-/// Plants, judges, scores; prints one table, or the same figures as JSON.
+/// Plants, judges, scores; prints one table, or the same results as JSON.
 ///
 /// # Errors
 ///
@@ -157,7 +157,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     tell(&shown, &figures, format)
 }
 
-/// Prints the table, or the same figures as JSON.
+/// Prints the table, or the same results as JSON.
 fn tell(table: &str, figures: &Value, format: OutputFormat) -> Result<(), Fatal> {
     match format {
         OutputFormat::Table => print(table.trim_end()),
@@ -180,7 +180,7 @@ struct OneKnown {
 }
 
 impl OneKnown {
-    /// Takes them from the figures of their stream.
+    /// Takes them from the results of their stream.
     fn of(report: &Report) -> Option<Self> {
         let pages = report.apart.iter().find(|(edit, _)| *edit == Edit::Joined)?.1;
         Some(Self { pages, share: pages.share() })

@@ -51,7 +51,7 @@ pub enum IndexCommand {
     Top(top::TopArgs),
     /// Judge the fingerprint log again under its own rules and compare with the verdict log and the newest snapshot
     #[command(
-        after_help = "Example:\n  dupgate index verify -c dupgate.yaml\n\nIt only reads, and may run beside the service. Exit code 1 when something differs."
+        after_help = "Example:\n  dupgate index verify -c dupgate.yaml\n\nIt only reads, and may run beside the service. Exits with code 1 if anything differs."
     )]
     Verify,
     /// Show the possible table layouts of the index and the one it would choose
@@ -179,7 +179,7 @@ fn stats(instance: &Instance, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// One figure with the unit that its name ends in.
+/// One value with the unit that its name ends in.
 fn in_words((name, value): (&String, &Value)) -> Vec<String> {
     let number = value.as_u64();
     let (name, text) = match (name.strip_suffix("_seconds"), number) {
@@ -190,7 +190,7 @@ fn in_words((name, value): (&String, &Value)) -> Vec<String> {
     vec![name.replace('_', " "), text]
 }
 
-/// Figures that are counts, and no numbers of something.
+/// Values that are counts without a unit.
 const COUNTS: [&str; 4] = ["originals", "max_entries", "memory_bytes", "input_partitions"];
 
 fn array(value: Value) -> Vec<Value> {

@@ -168,7 +168,7 @@ impl Operators {
     }
 }
 
-/// An address on which one can call whoever listens there.
+/// Returns an address that can be connected to: an unspecified address becomes loopback.
 pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let host = match listen {
         SocketAddr::V4(at) if at.ip().is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -178,7 +178,7 @@ pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(host, listen.port())
 }
 
-/// Writes what may stand in a query as it has to stand there.
+/// Percent-encodes text for a query.
 pub(super) fn in_query(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

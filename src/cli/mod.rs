@@ -1,4 +1,4 @@
-//! Edge: the command line. One file per command; each has its arguments and, once its machinery stands, its body.
+//! Edge: the command line. One file per command, with its arguments and its code.
 //!
 //! Rules for all of them: data on standard output, messages and progress on standard error; nothing that writes to
 //! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
@@ -256,7 +256,7 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
 }
 
 impl Color {
-    /// Says whether log lines are coloured; `None` when that is up to where they go. This and [`Global::sources`] are
+    /// Reports whether log lines are coloured; `None` when that is up to where they go. This and [`Global::sources`] are
     /// the only places that read the environment.
     fn of_log(self) -> Option<bool> {
         match self {

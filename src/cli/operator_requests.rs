@@ -41,7 +41,7 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
             if let Value::Object(object) = &mut value {
                 object.insert("done".to_owned(), false.into());
             }
-            (format!("would ask: {}; {}", in_words(&value), finds(found)), value, found.is_empty())
+            (format!("would request: {}; {}", in_words(&value), finds(found)), value, found.is_empty())
         };
         bodies.iter().zip(&found).map(would).collect()
     };

@@ -25,7 +25,7 @@ pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Rejection>) -> Result<
     shielded(read).unwrap_or_else(panicked)
 }
 
-/// Where a page stands: `FILE`, `FILE:LINE`, or `-` for standard input.
+/// The place of a page: `FILE`, `FILE:LINE`, or `-` for standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file.
@@ -150,7 +150,7 @@ impl PageReader {
         Ok(self.reader(self.settings.record.format)?.analyzer())
     }
 
-    /// Reads a normalised text once more, under other text settings.
+    /// Reads a normalised text again, under other text settings.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<
     let input = if format == configured.format {
         configured.clone()
     } else {
-        // Where the parts of one format stand says nothing of another one.
+        // The fields of one format do not apply to another one.
         let nowhere = Fields::nowhere();
         let fields = if format == Format::Json { Fields::default() } else { nowhere };
         InputSettings { format, fields, event_time: EventTime::Record, ..configured.clone() }
@@ -191,7 +191,7 @@ fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<
         .map_err(|error| Reason::Config.because(error))
 }
 
-/// Reads the bytes at a place, without the line break behind a line; `None` when the file has no such line.
+/// Reads the bytes at a place, without the line break after a line; `None` when the file has no such line.
 fn bytes_of(place: &Place) -> std::io::Result<Option<Vec<u8>>> {
     let mut input: Box<dyn BufRead> = if place.path.as_os_str() == "-" {
         Box::new(std::io::stdin().lock())

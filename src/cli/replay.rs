@@ -43,10 +43,10 @@ pub enum ReplayCommand {
         after_help = "Examples:\n  dupgate replay run plan.json --execute\n  dupgate replay run --from -48h --into none -s match.minhash.min_similarity=0.3,0.4,0.5 --execute\n  dupgate replay run --from-files pages.jsonl.gz --execute"
     )]
     Run(Box<RunArgs>),
-    /// Go on with a replay that was stopped
+    /// Continue a replay that was stopped
     #[command(after_help = "Examples:\n  dupgate replay resume 20261123-7c1f")]
     Resume(ResumeArgs),
-    /// Show how far a replay is
+    /// Show the progress of a replay
     #[command(after_help = "Examples:\n  dupgate replay status 20261123-7c1f --watch")]
     Status(StatusArgs),
     /// List the replays of this group
@@ -68,7 +68,7 @@ pub struct RangeArgs {
     /// First record: start, a time (2026-09-01, 2026-09-01T00:00:00Z, milliseconds), an age (-48h) or offset:1200
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     pub from: Option<When>,
-    /// Behind the last record: end, now, a time, an age or an offset [default: end]
+    /// End of the range (exclusive): end, now, a time, an age or an offset [default: end]
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     pub to: Option<When>,
     /// Partitions of the input topics, such as 0,3-5 [default: all]
@@ -97,7 +97,7 @@ pub struct RangeArgs {
     /// Where the outcome goes: shadow topics, only verdicts, the live outputs, or none
     #[arg(long, value_enum, value_name = "TARGET", default_value = "shadow")]
     pub into: TargetArg,
-    /// Most records of the range
+    /// Maximum number of records of the range
     #[arg(long, value_name = "NUMBER")]
     pub max_records: Option<u64>,
     /// Name of the replay [default: date and four characters]

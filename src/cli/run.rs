@@ -20,7 +20,7 @@ pub struct RunArgs {
 ///
 /// # Errors
 ///
-/// Why it could not begin or go on.
+/// Why it could not begin or continue.
 pub fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     let loaded = global.start(Purpose::Run)?;
     if args.strict && !loaded.warnings.is_empty() {

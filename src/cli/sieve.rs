@@ -46,7 +46,7 @@ pub struct SieveArgs {
 }
 
 impl SieveArgs {
-    /// Says whether pages are routed to files; otherwise verdict lines go to standard output.
+    /// Returns whether pages are routed to files; otherwise verdict lines go to standard output.
     #[must_use]
     pub const fn is_routing(&self) -> bool {
         self.unique.is_some() || self.duplicate.is_some() || self.dead.is_some()
@@ -111,7 +111,7 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
 fn go_on(readers: Readers) -> Result<(), Fatal> {
     match readers {
         Readers::Listen => Ok(()),
-        Readers::Gone => Err(Reason::Failure.because(anyhow::anyhow!("nobody reads the output any more"))),
+        Readers::Gone => Err(Reason::Failure.because(anyhow::anyhow!("the reader of the output is gone"))),
     }
 }
 

@@ -265,7 +265,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Makes the client.
+    /// Creates the client.
     pub(super) fn open(settings: &Settings) -> Result<Self, Fatal> {
         let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
         let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;

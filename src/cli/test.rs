@@ -42,7 +42,7 @@ pub struct TestArgs {
     pub files: Vec<PathBuf>,
 }
 
-/// What became of one case.
+/// Outcome of one case.
 struct Outcome {
     case: Case,
     got: &'static str,
@@ -72,7 +72,7 @@ impl Outcome {
     }
 }
 
-/// Judges the second page of each case right behind the first, and prints what is not as expected.
+/// Judges the second page of each case right after the first, and prints what is not as expected.
 ///
 /// # Errors
 ///

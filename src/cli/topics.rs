@@ -96,7 +96,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
         let done = if there.is_some() {
             "exists"
         } else if args.execute {
-            // What was created before is told, too.
+            // Topics that were created before are reported, too.
             outcome = inspector.create(&plan).map_err(|cluster_error| about(&plan.name, cluster_error));
             if outcome.is_err() {
                 break;
@@ -128,7 +128,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
 /// What to do where no broker answers.
 pub(super) const WHERE_TO_LOOK: &str = "check kafka.brokers, kafka.security.protocol and the network";
 
-/// Says which brokers do not answer, and why.
+/// Returns which brokers do not answer, and why.
 pub(super) fn no_answer(settings: &Settings, cluster_error: &ClusterError) -> String {
     let (named, why) = (&settings.kafka.brokers, cluster_error.to_string());
     if named.iter().any(|broker| why.contains(broker.as_str())) {
@@ -138,7 +138,7 @@ pub(super) fn no_answer(settings: &Settings, cluster_error: &ClusterError) -> St
     }
 }
 
-/// Returns the addresses of the brokers, by id. Where nobody listens that is known at once: the client would go on trying.
+/// Returns the addresses of the brokers, by id. A refused connection is known at once: the client would keep trying.
 pub(super) fn brokers(
     settings: &Settings,
     inspector: &ClusterInspector,
@@ -147,7 +147,7 @@ pub(super) fn brokers(
         .map_or_else(|| inspector.brokers(), |why| Err(ClusterError::Unavailable(why)))
 }
 
-/// Makes the clients to look at the cluster with.
+/// Creates the clients to look at the cluster with.
 pub(super) fn inspector(settings: &Settings) -> Result<ClusterInspector, Fatal> {
     ClusterInspector::new(&service_context::cluster(&settings.kafka), &settings.input.group, REQUEST_TIMEOUT)
         .map_err(fatal::cluster_error)

@@ -28,7 +28,7 @@ use sample::Caution;
 /// Thresholds of the `minhash` stage that are tried, in thousandths.
 const SIMILARITIES: [u16; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
 
-/// The referee's threshold, in thousandths, where neither the sample nor the configuration has one.
+/// The reference's threshold, in thousandths, where neither the sample nor the configuration has one.
 const WITHOUT_SKETCHES: u16 = 500;
 
 /// Arguments of `tune`.
@@ -119,7 +119,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// Reads the sample: every n-th page that can be read, so many at the most. Says how many lines hold none.
+/// Reads the sample: every n-th page that can be read, up to a maximum. Returns how many lines hold none.
 fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<Sampled>, usize), Fatal> {
     let (mut pages, mut refused, mut letters) = (Vec::new(), 0, Letters::default());
     for line in sample(&args.files, args.sample)? {
@@ -138,7 +138,7 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
     Ok((pages, refused))
 }
 
-/// Takes so many lines at the most, evenly from all.
+/// Takes at most this many lines, evenly from all.
 fn sample(files: &[PathBuf], most: usize) -> Result<Vec<Line>, Fatal> {
     let (inputs, _) = lines::open(files).map_err(|error| Reason::Input.because(error))?;
     let mut all = Vec::new();
@@ -155,12 +155,12 @@ fn sample(files: &[PathBuf], most: usize) -> Result<Vec<Line>, Fatal> {
     Ok(all.into_iter().step_by(step).collect())
 }
 
-/// Where the referee's threshold comes from.
+/// The source of the reference's threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     /// `--truth`.
     Given,
-    /// The valley between strangers and copies.
+    /// The valley between unrelated texts and copies.
     Valley,
     /// There is no valley: the configured similarity.
     Configured,
@@ -171,7 +171,7 @@ struct Tuned {
     pages: usize,
     pairs: usize,
     truth: f64,
-    /// Where the referee's threshold comes from.
+    /// The source of the reference's threshold.
     from: From,
     by_bits: Vec<(u8, Tried)>,
     by_similarity: Vec<(u16, Tried)>,

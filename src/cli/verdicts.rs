@@ -249,7 +249,7 @@ pub struct OffsetRange {
     pub partition: PartitionId,
     /// First offset of the range.
     pub from: i64,
-    /// First offset behind the range.
+    /// First offset after the range.
     pub to: i64,
 }
 

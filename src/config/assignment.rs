@@ -1,7 +1,7 @@
 //! Values that arrive as bare text: variables, `--set`, and texts with `${…}` in them.
 //!
-//! Such text has no type of its own. It is read as YAML (`3`, `true`, `null`, `[a, b]`, `{exact: 30d}`), as it
-//! stands, and as a list by comma: the first reading that the key takes is the one meant.
+//! Such text has no type of its own. It is read as YAML (`3`, `true`, `null`, `[a, b]`, `{exact: 30d}`), as plain
+//! text, and as a list by comma: the first reading that the key takes is the one meant.
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn readings(path: &[String], text: &str) -> Vec<Value> {
     typed.into_iter().chain([as_it_stands, texts, numbers]).collect()
 }
 
-/// Says whether a key exists and takes this value, by asking the mirror of the file.
+/// Reports whether a key exists and takes this value, by asking the mirror of the file.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     };
     let message = error.to_string();
     let words = Words::of(&message, path);
-    // A password may stand at any wrong place in these sections: only what was expected is said of it.
+    // A password may be at any wrong place in these sections: only what was expected is reported.
     let secretive: [&[&str]; 2] = [&["kafka"], &["http", "admin"]];
     let is_below =
         |section: &[&str]| section.iter().enumerate().all(|(at, key)| path.get(at).is_some_and(|k| k == key));

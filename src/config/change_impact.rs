@@ -52,7 +52,7 @@ const TABLE: [(&str, ChangeImpact); 32] = [
     ("", ChangeImpact::Work),
 ];
 
-/// Says what hangs on a key.
+/// Returns what hangs on a key.
 #[must_use]
 pub fn decides(path: &str) -> ChangeImpact {
     let fits = |begin: &str| {

@@ -25,7 +25,7 @@ impl Endpoint {
         &self.url
     }
 
-    /// Says whether the collector is reached by TLS.
+    /// Returns whether the collector is reached by TLS.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.url.starts_with("https:")

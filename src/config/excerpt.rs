@@ -28,7 +28,7 @@ const OPEN: [&str; 13] = [
     "topics",
 ];
 
-/// Stands for a value that is not shown.
+/// Replaces a value that is not shown.
 const HIDDEN: char = '…';
 
 /// Some lines of a file, one of them marked. Values of the `kafka` and `http` sections and of keys that sound like secrets are
@@ -100,8 +100,8 @@ fn shown(lines: &[&str], marked: usize) -> Vec<String> {
         if bare.is_empty() || bare.starts_with('#') && !is_sensitive(bare) {
             return line.to_owned();
         }
-        // A section ends where the next key stands at the beginning of a line. A file that is one flow map has no
-        // sections to be told apart.
+        // A section ends where the next key begins a line. A file that is one flow map has no
+        // sections to distinguish.
         if bare.len() == line.len() {
             let is_secretive = ["kafka", "http"].iter().any(|section| bare.starts_with(section));
             hides = !bare.starts_with(|c: char| c.is_ascii_alphabetic()) || is_secretive;
@@ -124,7 +124,7 @@ fn shown(lines: &[&str], marked: usize) -> Vec<String> {
     lines.iter().enumerate().map(show).collect()
 }
 
-/// Says whether a line has a flow map that can be told apart without being parsed: no quotes, tags, comments, or texts of
+/// Returns whether a line has a flow map that can be recognised without being parsed: no quotes, tags, comments, or texts of
 /// several lines.
 fn is_flow(bare: &str) -> bool {
     let depth = bare.chars().try_fold(0_u32, |depth, c| match c {
@@ -158,7 +158,7 @@ fn flow(line: &str, is_key: impl Fn(&str) -> bool) -> String {
     shown
 }
 
-/// Adds what stands between two brackets or commas, and returns its key.
+/// Adds what is between two brackets or commas, and returns its key.
 fn shown_part<'p>(part: &'p str, is_open: bool, is_key: impl Fn(&str) -> bool, shown: &mut String) -> Option<&'p str> {
     let bare = part.trim_start();
     shown.push_str(part.get(..part.len() - bare.len()).unwrap_or_default());

@@ -79,14 +79,14 @@ impl Layers {
         self.problems.push(problem);
     }
 
-    /// Says whether nothing was set by anything.
+    /// Returns whether nothing was set by anything.
     pub(super) fn is_empty(&self) -> bool {
         self.tree.value().as_object().is_none_or(serde_json::Map::is_empty) && self.problems.is_empty()
     }
 
     /// Lays those variables over it that name settings: `DUPGATE_MATCH__SIMHASH__MAX_DISTANCE=4`.
     ///
-    /// A name that is no setting is a warning: it may belong to somebody else.
+    /// A name that is no setting is a warning: it may belong to another program.
     pub fn environment(&mut self) {
         for (name, text) in self.variables.clone() {
             let Some(key) = name.strip_prefix(VARIABLE_PREFIX) else { continue };
@@ -152,7 +152,7 @@ impl Layers {
     /// # Errors
     ///
     /// The layers do not fit together although each one does. What was wrong with a single value was left out of
-    /// the tree and is told by [`Layers::resolve`].
+    /// the tree and is reported by [`Layers::resolve`].
     pub fn raw(&self) -> Result<Raw, Problem> {
         serde_json::from_value(self.tree.value()).map_err(|error| Problem::of("", error.to_string()))
     }
@@ -216,7 +216,7 @@ impl Layers {
                 Err(_) => as_list(path, &value).unwrap_or(value),
             };
             if let Err(message) = checked.or_else(|_| check(path, &value)) {
-                // An unknown section is told once, where its name stands, and not again for all that is in it.
+                // An unknown section is reported once, at its name, and not again for all that is in it.
                 let (path, origin) = match unknown(path) {
                     Some(depth) => {
                         let path = path.get(..depth).unwrap_or(path);
@@ -243,7 +243,7 @@ impl Layers {
 }
 
 impl Texts {
-    /// Draws the lines around a problem that stands in one of these files.
+    /// Draws the lines around a problem that is in one of these files.
     fn illustrate(&self, problem: &mut Problem) {
         let Origin::File { name, line, column } = &problem.origin else { return };
         let label = problem.hint().map(|name| format!("did you mean `{name}`?"));
@@ -252,7 +252,7 @@ impl Texts {
     }
 }
 
-/// Says which level of a path does not exist, counted from 1.
+/// Returns which level of a path does not exist, counted from 1.
 fn unknown(path: &[String]) -> Option<usize> {
     let is_unknown = |depth: &usize| {
         let above = path.get(..*depth).unwrap_or_default();

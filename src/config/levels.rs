@@ -13,7 +13,7 @@ use super::raw::Level;
 pub struct Levels {
     /// Of whatever no target names.
     pub base: Level,
-    /// By module, as it stands in `target` of a line.
+    /// By log target, as written in the `target` of a line.
     pub targets: Vec<(String, Level)>,
 }
 

@@ -31,7 +31,7 @@ pub struct Sources {
 pub struct Loaded {
     /// The settings.
     pub settings: Settings,
-    /// To be logged once logging stands.
+    /// To be logged once logging is set up.
     pub warnings: Vec<Problem>,
 }
 
@@ -96,7 +96,7 @@ fn refuse_named(layers: &mut Layers, key: &str, path: &Path, error: &io::Error) 
     layers.refuse(Problem::at(origin, key, format!("cannot read {}: {error}", path.display())));
 }
 
-/// A file that cannot be read is told here; what needed it says nothing more.
+/// A file that cannot be read is reported here; what needed it says nothing more.
 fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) {
     for (key, path) in raw.word_files() {
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| {

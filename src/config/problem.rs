@@ -48,22 +48,22 @@ pub struct Problem {
     pub path: String,
     /// What is wrong, with the value and the limit. Never holds a secret.
     pub message: String,
-    /// The lines of the file around it, with a mark below; absent when it stands in no file.
+    /// The lines of the file around it, with a mark below; absent when it is in no file.
     pub excerpt: Option<Box<Excerpt>>,
 }
 
 impl Problem {
-    /// Blames one key; its origin is filled in by whoever knows the layers.
+    /// Blames one key; its origin is filled in by the layers.
     pub(super) fn of(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into(), ..Self::default() }
     }
 
-    /// Blames what stands at a place, and the key there if one is known.
+    /// Blames a place in a file, and the key there if one is known.
     pub(super) fn at(origin: Origin, path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { origin, ..Self::of(path, message) }
     }
 
-    /// Orders problems as they stand in the files; what stands in none comes last.
+    /// Orders problems as in the files; those without a place come last.
     pub(super) fn place(&self) -> (bool, Arc<str>, u64, u64) {
         match &self.origin {
             Origin::File { name, line, column } => (false, Arc::clone(name), *line, *column),

@@ -23,7 +23,7 @@ const OWNED: [(&str, &str); 22] = [
     ("auto.offset.reset", "input.start says where a new group begins; any other jump would lose pages silently"),
     ("partition.assignment.strategy", "the rebalance protocol of the program is cooperative-sticky"),
     ("group.protocol", "the rebalance protocol of the program is that of classic groups"),
-    ("statistics.interval.ms", "the metrics need it at a fixed pace"),
+    ("statistics.interval.ms", "the metrics need a fixed interval"),
     ("partitioner", "output.partition says how records are spread"),
     ("acks", "always all: less would lose pages when a broker dies"),
     ("request.required.acks", "always all: less would lose pages when a broker dies"),
@@ -33,12 +33,12 @@ const OWNED: [(&str, &str); 22] = [
     ("delivery.timeout.ms", "a transaction decides how long delivery may take"),
 ];
 
-/// Says why the program must own this key, if it must.
+/// Returns why the program must own this key, if it must.
 pub(super) fn owned_because(key: &str) -> Option<&'static str> {
     OWNED.iter().find(|(owned, _)| *owned == key).map(|(_, why)| *why)
 }
 
-/// Says whether the value of this key is a secret, going by its name.
+/// Returns whether the value of this key is a secret, going by its name.
 pub(super) fn is_sensitive(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let parts =
@@ -47,7 +47,7 @@ pub(super) fn is_sensitive(key: &str) -> bool {
 }
 
 /// A property as the file gives it: text, number or `true`/`false`. Debug shows nothing of it, because the key
-/// that tells whether it is a secret stands elsewhere.
+/// that tells whether it is a secret is stored elsewhere.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawProperty(pub(super) String);
 

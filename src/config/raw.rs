@@ -1,7 +1,7 @@
-//! The exact mirror of the file: every key, its type, its default. Nothing is checked here that one value cannot
-//! tell alone. Unknown keys are refused.
+//! The exact mirror of the file: every key, its type, its default. Only checks that need a single value are done
+//! here. Unknown keys are refused.
 //!
-//! What each key means is told once, in `config/dupgate.yaml`; a test holds that file and these defaults together.
+//! What each key means is documented once, in `config/dupgate.yaml`; a test keeps that file and these defaults equal.
 
 #![expect(missing_docs, reason = "config/dupgate.yaml, the annotated sample, says what each key means")]
 
@@ -21,7 +21,7 @@ use super::units::{ByteSize, Span};
 /// Names in `text.stopwords` that are not paths.
 pub(super) const BUILT_IN_STOPWORDS: [&str; 2] = ["zh", "en"];
 
-/// Makes a struct of the mirror: closed, and complete by its defaults.
+/// Defines a section of the mirror: closed, and complete by its defaults.
 macro_rules! section {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty = $default:expr,)* }) => {
         $(#[$meta])*
@@ -37,7 +37,7 @@ macro_rules! section {
     };
 }
 
-/// Makes a closed list of words.
+/// Defines a closed list of words.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$word_meta:meta])* $word:ident,)* }) => {
         $(#[$meta])*
@@ -97,7 +97,7 @@ section! {
     }
 }
 words! {
-    /// How brokers are spoken to.
+    /// How the program connects to brokers.
     Protocol { Plaintext, Ssl, SaslPlaintext, SaslSsl, }
 }
 section! {
@@ -118,7 +118,7 @@ section! {
     }
 }
 words! {
-    /// How the program says who it is.
+    /// How the program authenticates.
     Mechanism {
         Plain,
         #[serde(rename = "scram-sha-256")]
@@ -204,7 +204,7 @@ words! {
     Han { Simplified, Keep, }
 }
 words! {
-    /// Whether numbers are told apart.
+    /// Whether numbers are distinguished.
     Digits { Keep, Mask, }
 }
 words! {
@@ -287,7 +287,7 @@ words! {
     ShingleUnit { Characters, Words, }
 }
 words! {
-    /// What a feature weighs.
+    /// How a feature is weighted.
     Weights {
         #[serde(rename = "tf-idf")]
         TfIdf,
@@ -296,7 +296,7 @@ words! {
     }
 }
 words! {
-    /// How a feature becomes bits.
+    /// How a feature is hashed.
     FeatureHash { Xxh3, Md5, Jenkins, }
 }
 words! {

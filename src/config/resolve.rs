@@ -54,7 +54,7 @@ pub const RESERVED_LABELS: [&str; 30] = [
     "instance",
 ];
 
-/// What the configuration names and somebody else has read.
+/// External inputs that the configuration names.
 #[derive(Clone, Debug, Default)]
 pub struct ExternalInputs {
     /// The environment, for `{env: NAME}`.
@@ -63,7 +63,7 @@ pub struct ExternalInputs {
     pub secrets: BTreeMap<PathBuf, SecretString>,
     /// Contents of dictionaries and word lists.
     pub words: BTreeMap<PathBuf, String>,
-    /// Those that could not be read, which was told: their contents are empty.
+    /// Those that could not be read and were reported: their contents are empty.
     pub unread: BTreeSet<PathBuf>,
 }
 
@@ -140,7 +140,7 @@ impl Findings {
         self.problems.push(Problem::of(path, message));
     }
 
-    /// Warns of what concerns brokers and groups: nothing to somebody who sieves files.
+    /// Warns of what concerns brokers and groups; silent for `sieve`.
     fn warn_service(&mut self, path: impl Into<String>, message: impl Into<String>) {
         if self.purpose == Purpose::Run {
             self.warnings.push(Problem::of(path, message));

@@ -1,7 +1,7 @@
 //! The layout of the file as JSON Schema: for editors, and for naming the key that was meant.
 //!
 //! Shapes and defaults come from [`Raw`]; what each key means comes from the comments of the annotated sample, so
-//! that it is told in one place.
+//! that it is documented in one place.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ fn describe(schema: &mut Value, path: &str, comments: &BTreeMap<String, String>)
     }
 }
 
-/// Comments of the sample by key: what stands behind the value, and the lines of comment that follow it.
+/// Comments of the sample by key: what follows the value, and the lines of comment that follow it.
 fn comments() -> BTreeMap<String, String> {
     let Ok(tree) = Node::parse("sample", SAMPLE) else { return BTreeMap::new() };
     let lines: Vec<&str> = SAMPLE.lines().collect();

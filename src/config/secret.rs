@@ -19,7 +19,7 @@ pub const SECRET_SLOTS: [&str; 5] = [
 /// A secret as the file gives it.
 #[derive(Clone, Debug)]
 pub enum RawSecret {
-    /// The text stands in the configuration itself, which deserves a warning.
+    /// The text is written in the configuration itself, which deserves a warning.
     Text(SecretString),
     /// The text is the content of this file, without the line break at its end.
     File(PathBuf),

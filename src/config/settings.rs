@@ -49,17 +49,17 @@ pub struct Settings {
     pub output: Output,
     /// How much is done at a time.
     pub processing: Processing,
-    /// Where the metrics listener stands.
+    /// Address of the metrics listener.
     pub http: Http,
-    /// How the program speaks.
+    /// Logging.
     pub logging: Logging,
     /// What the metrics carry.
     pub metrics: Metrics,
-    /// Where the ways of chosen records are told; absent when nobody listens.
+    /// Where spans of sampled records are sent; absent when tracing is off.
     pub tracing: Option<Tracing>,
     /// Short hash of what should be equal on all instances: see [`super::Raw::hash`].
     pub hash: String,
-    /// All of it in the shape of the file, secrets left out: for those who want to see what is in effect.
+    /// All of it in the shape of the file, secrets left out: to show what is in effect.
     pub shown: serde_json::Value,
 }
 
@@ -121,7 +121,7 @@ pub struct Kafka {
     pub transaction_timeout: Duration,
     /// The worker's `session.timeout.ms`.
     pub session_timeout: Duration,
-    /// The worker's `max.poll.interval.ms`; also how long a loop may stand still before `/livez` objects.
+    /// The worker's `max.poll.interval.ms`; also how long a loop may stall before `/livez` fails.
     pub max_poll_interval: Duration,
 }
 
@@ -167,11 +167,11 @@ pub enum Sasl {
     Oauth {
         /// Where tokens are issued.
         token_url: String,
-        /// Who asks.
+        /// The client id.
         client_id: String,
-        /// Proves it.
+        /// The client secret.
         client_secret: SecretString,
-        /// What for.
+        /// The scope.
         scope: Option<String>,
         /// SASL extensions, `key=value,…` as the client library takes them; empty when there are none.
         extensions: String,
@@ -236,7 +236,7 @@ pub struct Logs {
     pub prefix: String,
     /// Replication factor of both logs; the cluster's default when absent.
     pub replication_factor: Option<i32>,
-    /// How long verdicts stay readable behind the newest, in event time: never less than window + lateness.
+    /// How long verdicts stay readable after the newest one, in event time: never less than window + lateness.
     pub retention: Duration,
 }
 
@@ -298,7 +298,7 @@ pub struct Processing {
     pub shutdown_grace: Duration,
 }
 
-/// Where the listeners stand (`http`).
+/// Addresses of the listeners (`http`).
 #[derive(Clone, Debug)]
 pub struct Http {
     /// Address and port of the one for metrics and probes.

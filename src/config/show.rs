@@ -9,7 +9,7 @@ use super::properties::is_sensitive;
 use super::raw::Raw;
 use super::schema::key_paths;
 
-/// Stands for a secret.
+/// Replaces a secret.
 const REDACTED: &str = "[redacted]";
 
 /// One key.
@@ -77,7 +77,7 @@ impl Layers {
     }
 }
 
-/// Says whether a map is `{file: …}` or `{env: …}` in the place of a secret.
+/// Returns whether a map is `{file: …}` or `{env: …}` in the place of a secret.
 fn is_reference(map: &Map<String, Value>) -> bool {
     map.len() == 1 && (map.contains_key("file") || map.contains_key("env"))
 }

@@ -1,4 +1,4 @@
-//! A tree of values that remembers where each stands: what the layers are merged in.
+//! A tree of values that remembers the place of each: what the layers are merged in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(super) const FREE_MAPS: [&str; 5] = [
 pub(super) struct Node {
     /// Where it was given.
     pub(super) origin: Origin,
-    /// Where its key stands.
+    /// The place of its key.
     pub(super) key: Origin,
     /// What was given.
     pub(super) content: Content,
@@ -34,7 +34,7 @@ pub(super) struct Node {
 /// A map to be merged, or a value (a list, too) to be replaced as a whole.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
-    /// Scalars, lists, and what stands in a secret slot.
+    /// Scalars, lists, and values of secret slots.
     Leaf(Value),
     /// Everything else.
     Map(BTreeMap<String, Node>),
@@ -60,13 +60,13 @@ impl Node {
         let found = parsed.map_err(|error| {
             let place = error.location();
             let origin = place.map_or_else(|| at(0, 0), |place| at(place.line(), place.column()));
-            // The parser repeats its own place behind the message; ours stands in front of it.
+            // The parser repeats its own place after the message; ours comes before it.
             let message = error.to_string();
             let message = message.split(" at line ").next().unwrap_or_default().trim();
             let twice = message.strip_prefix("duplicate mapping key: ").and_then(|rest| rest.split(", set ").next());
             let message = match twice {
                 Some(key) => format!("the key `{key}` is given twice"),
-                None => format!("not YAML that can be read: {message}{}", hint(text, &origin)),
+                None => format!("invalid YAML: {message}{}", hint(text, &origin)),
             };
             Problem::at(origin, "", message)
         })?;
@@ -79,7 +79,7 @@ impl Node {
         }
     }
 
-    /// Makes a tree that holds one value at the end of a path.
+    /// Creates a tree that holds one value at the end of a path.
     pub(super) fn at(path: &[String], origin: &Origin, value: Value) -> Self {
         let new = |content| Self { origin: origin.clone(), key: origin.clone(), content };
         let end = new(Content::of(&path.join("."), origin, value));
@@ -179,7 +179,7 @@ impl Node {
     }
 }
 
-/// Says what is meant most often where YAML cannot be read: a tab, or `${…}` inside braces without quotes.
+/// Returns what is meant most often where YAML cannot be read: a tab, or `${…}` inside braces without quotes.
 fn hint(text: &str, origin: &Origin) -> &'static str {
     let Origin::File { line, .. } = origin else { return "" };
     let at = usize::try_from(*line).unwrap_or(0).saturating_sub(1);

@@ -139,7 +139,7 @@ impl<'de> Deserialize<'de> for ByteSize {
 pub enum Start {
     /// The oldest record that is still there.
     Earliest,
-    /// Behind the newest record.
+    /// After the newest record.
     Latest,
     /// The first record at or after this time.
     At(Timestamp),

@@ -12,7 +12,7 @@ use super::errors::{Denied, denied_by_code};
 use super::output::TimeLimits;
 use crate::record::PartitionId;
 
-/// How long one question may take, unless told otherwise.
+/// How long one request may take by default.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Largest batch a broker takes when a topic says nothing else, in bytes.
@@ -95,13 +95,13 @@ pub struct Admin {
 pub enum Brokers {
     /// Real ones.
     Cluster,
-    /// [`super::mock::InProcessBroker`]: it makes no topic, tells no setting and deletes no record, and never answers
-    /// who asks for it.
+    /// [`super::mock::InProcessBroker`]: it creates no topic, reports no setting, deletes no record, and never answers
+    /// such requests.
     InProcess,
 }
 
 impl Admin {
-    /// Makes the client.
+    /// Creates the client.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Admin {
         Self::of(config, Brokers::Cluster)
     }
 
-    /// Makes the client for brokers of this kind.
+    /// Creates the client for brokers of this kind.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl Admin {
         self.partition_count(topic)?.ok_or_else(|| TopicError::Missing(topic.to_owned()))
     }
 
-    /// Makes a log when it is not there, with the settings that the protocol rests on; else checks that it has as many
+    /// Creates a log if it does not exist, with the settings that the protocol relies on; else checks that it has as many
     /// partitions as wanted.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl Admin {
         }
     }
 
-    /// Makes a topic with the cluster's own settings, unless it is there.
+    /// Creates a topic with the cluster's own settings, if it does not exist.
     ///
     /// # Errors
     ///
@@ -296,7 +296,7 @@ impl Admin {
     }
 }
 
-/// Makes a request wait for its answer, and the brokers for each other, at most so long.
+/// Returns options by which a request waits for its answer, and the brokers for each other, at most this long.
 pub(super) fn options(timeout: Duration) -> AdminOptions {
     AdminOptions::new().request_timeout(Some(timeout)).operation_timeout(Some(timeout))
 }

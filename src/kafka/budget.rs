@@ -12,7 +12,7 @@ pub struct ByteBudget {
 }
 
 impl ByteBudget {
-    /// Makes a budget of `limit` bytes: there is room while fewer are held.
+    /// Creates a budget of `limit` bytes: it is open while fewer are held.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, held: Mutex::new(0), sank: Condvar::new() })
@@ -25,7 +25,7 @@ impl ByteBudget {
         Permit { budget: Arc::clone(self), bytes }
     }
 
-    /// Waits until fewer than the limit are held, at most `timeout`. Returns true if there is room.
+    /// Waits until fewer than the limit are held, at most `timeout`. Returns true if it is open.
     pub fn wait_for_room(&self, timeout: Duration) -> bool {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, _) = self

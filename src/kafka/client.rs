@@ -26,7 +26,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// client. The client library's own grows to ten seconds, and each client of an instance may wait that long in turn.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a judge's polling thread may stand still: no less than its longest session.
+/// How long a judge's polling thread may stall: no less than its longest session.
 const JUDGE_POLL: Duration = Duration::from_mins(5);
 
 /// Where the cluster is and how to speak to it. Debug names the properties and tells none of their values: some are
@@ -185,7 +185,7 @@ impl Cluster {
     /// Settings of a producer for `at_least_once`: in order and without doubles of its own, but no transactions.
     ///
     /// A record is given up well before a transaction times out: one that holds it is then aborted by us, not by the
-    /// coordinator, who would fence us.
+    /// coordinator, which would fence us.
     #[must_use]
     pub fn output_producer(&self, settings: &ProducerSettings) -> ClientConfig {
         let mut config = self.producer();
@@ -221,11 +221,11 @@ impl Cluster {
             .set("bootstrap.servers", self.brokers.join(","))
             .set("client.id", &self.client_id)
             .set("statistics.interval.ms", "0");
-        // Whoever sets one knows the other.
+        // A user who sets one of them knows the other.
         if ["reconnect.backoff.ms", "reconnect.backoff.max.ms"].iter().all(|key| config.get(key).is_none()) {
             config.set("reconnect.backoff.max.ms", millis(LONGEST_PAUSE));
         }
-        // Whoever asks the client library for its debug contexts wants to see them.
+        // A user who sets the client library's debug contexts wants to see their lines.
         let chatty = config.get("debug").is_some();
         config.set_log_level(if chatty { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning });
         config
@@ -271,7 +271,7 @@ fn millis(span: Duration) -> String {
     span.as_millis().to_string()
 }
 
-/// Says whether the client library takes a property with this value.
+/// Reports whether the client library takes a property with this value.
 ///
 /// # Errors
 ///
@@ -331,7 +331,7 @@ impl<T> Deref for LoggingContext<T> {
     }
 }
 
-/// What the library adds to a failure that it told before: another client may be late to tell it, when brokers answer again.
+/// Ending of an error that the library has logged before: another client may log it late, when brokers answer again.
 const REPEATED: &str = "identical error(s) suppressed";
 
 /// Passes a log line of the library on.
@@ -344,7 +344,7 @@ fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
     }
 }
 
-/// Says how serious a log line of the library is.
+/// Returns how serious a log line of the library is.
 ///
 /// A connection that fails is a warning: the client connects again by itself, and dupgate says itself when no broker
 /// answers. What repeats it is a detail.

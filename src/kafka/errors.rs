@@ -41,7 +41,7 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
     }
 }
 
-/// Sorts what ends a producer by whether a new one can go on.
+/// Sorts what ends a producer by whether a new one can continue.
 fn of_fatal(call: Call, code: RDKafkaErrorCode, text: String) -> CallError {
     // The brokers know another state of the transaction: they ended one that had been open for too long, or never heard of it
     // before they went away.
@@ -152,7 +152,7 @@ pub fn denied_by_code(code: RDKafkaErrorCode, name: &str) -> Option<Denied> {
     Some(Denied { operation, resource, name: if resource == "cluster" { String::new() } else { name.to_owned() } })
 }
 
-/// Finds what we may not do in a message that was made from a client's error: there the code stands by its name.
+/// Finds what we may not do in a message that was made from a client's error: it names the code.
 #[must_use]
 pub fn denied_in(message: &str) -> Option<Denied> {
     let names = [
@@ -180,7 +180,7 @@ pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
     .contains(&code)
 }
 
-/// Says whether waiting may cure the error: the network, a broker on its way up, a leader on the move.
+/// Returns whether waiting may cure the error: the network, a broker on its way up, a leader on the move.
 #[must_use]
 pub fn is_passing(code: RDKafkaErrorCode) -> bool {
     [

@@ -32,7 +32,7 @@ pub struct Feed {
     producer: ThreadedProducer<LoggingContext<Sink>>,
 }
 
-/// What happened to a page: its key, and where it came to stand.
+/// The result of writing a page: its key, and its position.
 pub type Delivered = (String, Result<Source, KafkaError>);
 
 type Sink = Arc<dyn Fn(Delivered) + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Appending to the fingerprint log: requests are gathered into Kafka records, and each learns where it came to stand.
+//! Appends to the fingerprint log: gathers requests into Kafka records and reports the offset of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::protocol::{LogPartition, Request, RequestId, encode_requests};
 /// Most requests in one Kafka record.
 pub const MAX_REQUESTS: usize = 512;
 
-/// Where a request came to stand, or why not.
+/// The offset of a request, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// The request's id.
@@ -26,7 +26,7 @@ pub struct Appended {
     pub offset: Result<i64, NotAppended>,
 }
 
-/// Why nobody knows where a request stands.
+/// Why the offset of a request is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAppended {
     /// Its delivery is not certain: then it is asked again.
@@ -35,7 +35,7 @@ pub enum NotAppended {
     Denied,
 }
 
-/// Says what is missing when an append to this topic is denied: the ACL to add.
+/// Returns what is missing when an append to this topic is denied: the ACL to add.
 #[must_use]
 pub fn denied_append(topic: &str) -> Denied {
     Denied { operation: "Write", resource: "topic", name: topic.to_owned() }
@@ -73,7 +73,7 @@ impl ProducerContext for LoggingContext<Sink> {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) if denied(error, "").is_some() => Err(NotAppended::Denied),
             Err((error, _)) => {
-                tracing::warn!(%error, requests = requests.len(), "delivery to the fingerprint log is not certain");
+                tracing::warn!(%error, requests = requests.len(), "delivery to the fingerprint log is uncertain: asking again");
                 Err(NotAppended::Uncertain)
             }
         };
@@ -115,7 +115,7 @@ impl RequestLog {
         }
     }
 
-    /// Says whether requests wait for [`RequestLog::send`].
+    /// Returns whether requests wait for [`RequestLog::send`].
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.waiting.iter().any(|requests| !requests.is_empty())
@@ -139,14 +139,14 @@ impl RequestLog {
         match self.config.create_with_context(LoggingContext(self.sink.clone())) {
             // What the old one still holds is reported as uncertain when it ends.
             Ok(fresh) => close_in_background(std::mem::replace(&mut self.producer, fresh)),
-            Err(error) => tracing::error!(%error, "no new producer"),
+            Err(error) => tracing::error!(%error, "failed to create a producer"),
         }
     }
 
     /// Waits until everything handed over was acknowledged or given up, at most `timeout`.
     pub fn flush(&self, timeout: Duration) {
         if let Err(error) = self.producer.flush(timeout) {
-            tracing::debug!(%error, "requests were still on their way");
+            tracing::debug!(%error, "requests were still in flight");
         }
     }
 

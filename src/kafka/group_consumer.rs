@@ -48,7 +48,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// How long a seek may take before it is tried again.
 const SEEK: Duration = Duration::from_millis(500);
 
-/// How long a revocation waits for the owner at the most. The group's own limit is `max.poll.interval.ms` (5 min).
+/// How long a revocation waits for the owner at most. The group's own limit is `max.poll.interval.ms` (5 min).
 const REVOKE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What to join, and how.
@@ -99,7 +99,7 @@ impl GroupConsumer {
         let thread = std::thread::Builder::new()
             .name(thread)
             .spawn(move || run(&settings, &shared, consumer))
-            .map_err(|error| KafkaError::ClientCreation(format!("no thread for the consumer: {error}")))?;
+            .map_err(|error| KafkaError::ClientCreation(format!("failed to start the consumer's thread: {error}")))?;
         Ok(Self { commands: sender, thread: Some(thread) })
     }
 
@@ -109,7 +109,7 @@ impl GroupConsumer {
         let _ = self.commands.send(command);
     }
 
-    /// Says whether the group is left and the thread at its end.
+    /// Returns whether the group is left and the thread at its end.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -181,7 +181,7 @@ impl Shared {
     fn assigned(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         // Tells the client that the assignment is taken; the partitions themselves follow at their first seek.
         if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
-            tracing::warn!(%error, "assignment not taken");
+            tracing::warn!(%error, "failed to acknowledge the assignment");
         }
         self.notice_expulsion(consumer, &BTreeSet::new());
         for partition in partitions {
@@ -192,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Reports the loss of everything where we were expelled and came back as somebody else, and what we have again, but
+    /// Reports the loss of everything where we were expelled and rejoined under another id, and what we have again, but
     /// for the partitions that go now. Says whether it was so.
     ///
     /// librdkafka (2.12 and before) notices when a heartbeat is refused, and tells us; but not when we are expelled while we
@@ -243,7 +243,7 @@ impl Shared {
         }
         drop(fetch_states);
         if let Err(error) = consumer.incremental_unassign(&gone) {
-            tracing::warn!(%error, "revocation not taken");
+            tracing::warn!(%error, "failed to acknowledge the revocation");
         }
     }
 
@@ -289,7 +289,7 @@ impl Shared {
         }
     }
 
-    /// Says whether the command was about the present (an answer to an overdue revocation is not).
+    /// Returns whether the command was about the present (an answer to an overdue revocation is not).
     fn perform(&self, consumer: &BaseConsumer<Context>, command: Command) -> bool {
         let mut fetch_states = self.fetch_states();
         match command {
@@ -378,7 +378,7 @@ impl Shared {
             let fatal = consumer.client().fatal_error().map(|(code, _)| code);
             if [code, fatal].contains(&Some(RDKafkaErrorCode::FencedInstanceId)) {
                 ConsumerEvent::Fenced(format!(
-                    "another process runs with the same input.group and input.instance_id, and has taken over the place in the \
+                    "another process runs with the same input.group and input.instance_id, and has taken over this instance's place in the \
                      group: give each instance an instance_id of its own ({error})"
                 ))
             } else {
@@ -389,15 +389,15 @@ impl Shared {
         } else if code.is_some_and(|code| denied.contains(&code)) {
             ConsumerEvent::Failed(format!("the cluster does not let us read: {error}"))
         } else {
-            // The network, a leader on the move: the client goes on by itself, and logs it.
-            tracing::debug!(%error, "consumer");
+            // The network, a leader on the move: the client continues by itself, and logs it.
+            tracing::debug!(%error, "consumer error");
             return;
         };
         (self.sink)(event);
     }
 
     /// Some partition does not hold the offset that comes next. The client library does not say which: those are found
-    /// that do not. The others go on.
+    /// that do not. The others continue.
     fn out_of_range(&self, consumer: &BaseConsumer<Context>) {
         let open = |(partition, fetch_state): (&PartitionId, &FetchState)| {
             Some((partition.clone(), fetch_state.open?, fetch_state.next))
@@ -420,7 +420,7 @@ impl Shared {
             }
         }
         if !found {
-            // The partition has changed since, or does not answer: each is read again from where it stands.
+            // The partition has changed since, or does not answer: each is read again from where it is.
             tracing::warn!("out-of-range error without an out-of-range partition: seeking again");
             for (partition, serial, offset) in open {
                 let again = |fetch_state: &mut FetchState| fetch_state.wanted = Some((Start::Offset(offset), serial));
@@ -489,7 +489,7 @@ fn replace(
     let fresh = match subscribe(settings, shared) {
         Ok(fresh) => fresh,
         Err(error) => {
-            tracing::error!(%error, "no new consumer");
+            tracing::error!(%error, "failed to create a consumer");
             return old;
         }
     };

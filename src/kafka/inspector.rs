@@ -28,13 +28,13 @@ use crate::record::{PartitionId, Timestamp};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Partitions of a topic whose first and last records are read, at the most.
+/// Partitions of a topic whose first and last records are read, at most.
 const MAX_PARTITIONS: usize = 64;
 
 /// Records from the end at which the last one is looked for: transactions end in markers that are no records.
 const FROM_END: i64 = 5;
 
-/// Remembers what the client complains of, instead of logging it.
+/// Collects the client's errors instead of logging them.
 #[derive(Clone, Debug, Default)]
 struct ErrorCapture(Arc<Mutex<Vec<Complaint>>>);
 
@@ -91,7 +91,7 @@ impl ProducerContext for ErrorCapture {
 /// Why something could not be seen or done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
-    /// The brokers do not believe who we are.
+    /// The brokers do not accept our identity.
     #[error("{0}")]
     Identity(String),
     /// We may not: the ACL that is missing.
@@ -188,7 +188,7 @@ pub struct ClusterInspector {
 }
 
 impl ClusterInspector {
-    /// Makes the clients; each question waits at most `timeout`.
+    /// Creates the clients; each question waits at most `timeout`.
     ///
     /// # Errors
     ///
@@ -331,7 +331,7 @@ impl ClusterInspector {
                 Some(Ok(message)) => {
                     times.extend(message.timestamp().to_millis().map(Timestamp::from_millis));
                     // At the end the last of a few records counts, at the beginning the first. A partition that is written to all
-                    // the time has no end to be told of.
+                    // the time has no defined end.
                     let records = seen.entry(message.partition()).or_default();
                     *records += 1;
                     if from == Offset::Beginning || *records >= FROM_END {

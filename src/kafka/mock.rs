@@ -28,7 +28,7 @@ impl InProcessBroker {
         self.cluster.bootstrap_servers()
     }
 
-    /// Makes a topic.
+    /// Creates a topic.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Edge: the only room that names the Kafka client.
+//! Edge: the only module that names the Kafka client.
 //!
 //! Each file is one conversation with the cluster, with a thread of its own where the client wants to be polled:
 //! [`group_consumer`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows), [`fingerprint_log`]

@@ -26,7 +26,7 @@ pub struct Offsets {
 /// Clients of one kind: as many as there were questions at the same time, so that none waits for another one's answer.
 struct ClientPool {
     config: ClientConfig,
-    /// Taken out by whoever asks, put back when the answer came: one that failed may have lost its brokers for good.
+    /// Taken by the caller of a request, put back when the answer came: one that failed may have lost its brokers for good.
     idle: Mutex<Vec<BaseConsumer<LoggingContext>>>,
 }
 
@@ -70,7 +70,7 @@ impl ClientPool {
 }
 
 impl Offsets {
-    /// Makes the client. Each question waits at most `timeout`.
+    /// Creates the client. Each question waits at most `timeout`.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Offsets {
     }
 
     /// Returns the first offset held and the end of what is committed: a reader of committed records sees nothing at
-    /// or behind the end.
+    /// or after the end.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Offsets {
         self.starts(partitions, Start::Latest)
     }
 
-    /// Returns the first offset that whoever begins at `start` reads, for many partitions by one question to each broker. A
+    /// Returns the first offset that a reader reads which begins at `start`, for many partitions by one request to each broker. A
     /// partition whose leader does not answer is left out, as is one that holds nothing from the wanted time on.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl Offsets {
     ///
     /// # Errors
     ///
-    /// When no broker answered in time, a topic exists or may exist but its partitions are not told, or the pattern is not
+    /// When no broker answered in time, a topic exists or may exist but its partitions are not reported, or the pattern is not
     /// one.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
         // Only one topic can be asked for by name; for several, and for a pattern, all are.

@@ -10,7 +10,7 @@ use super::errors;
 use crate::transaction::{Call, CallError};
 
 /// Ends the transaction that is open under the transactional id of these settings, and fences its producer if it still runs:
-/// offsets that the group has then are final, and asking for them waits for nobody.
+/// offsets that the group has then are final, and reading them does not wait.
 ///
 /// # Errors
 ///

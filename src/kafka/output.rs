@@ -11,7 +11,7 @@ use crate::record::{Reject, Source, Timestamp};
 use crate::transaction::CallError;
 use crate::worker::{Header, HeaderSettings, MAX_HEADER_BYTES, Output, OutputKind, PageAction, PageOutcome, Routing};
 
-/// What a record costs beside key, value and headers, at the most: lengths, offsets, the batch's own head.
+/// What a record costs beside key, value and headers, at most: lengths, offsets, the batch's own head.
 const RECORD_OVERHEAD: usize = 256;
 
 /// What the duplicate topic gets for a value (`output.duplicate.value`).
@@ -62,7 +62,7 @@ impl TimeLimits {
     /// Every timestamp is taken.
     pub const NONE: Self = Self { behind_ms: u64::MAX, ahead_ms: u64::MAX };
 
-    /// Says whether the topic takes a record of this time.
+    /// Returns whether the topic takes a record of this time.
     #[must_use]
     pub fn take(&self, time: Timestamp, now: Timestamp) -> bool {
         time.gap_millis(now) <= if time > now { self.ahead_ms } else { self.behind_ms }
@@ -286,7 +286,7 @@ impl Sent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns records and bytes by output, and begins to count anew.
+    /// Returns records and bytes by output, and begins to count again.
     pub fn take(&self) -> Vec<(OutputKind, u64, u64)> {
         let sent = std::mem::take(&mut *self.lock());
         sent.into_iter().map(|(output_kind, (records, bytes))| (output_kind, records, bytes)).collect()

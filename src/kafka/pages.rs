@@ -1,4 +1,4 @@
-//! Fetching single pages by their position, for those who want to look at one.
+//! Fetches single pages by their position.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct PageBytes {
 }
 
 impl PageBytes {
-    /// Returns it as the rooms read it.
+    /// Returns it as the pure modules read it.
     #[must_use]
     pub fn record(&self) -> RawRecord<'_> {
         let headers: &dyn Headers = &self.headers;
@@ -42,7 +42,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Makes the client. The settings must be those of a reader that commits nothing
+    /// Creates the client. The settings must be those of a reader that commits nothing
     /// ([`super::client::Cluster::follower`]); each fetch waits at most `timeout`.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Pages {
         let late = after(self.timeout);
         while !open.is_empty() && late.try_recv().is_err() {
             let Some(polled) = self.consumer.poll(POLL) else { continue };
-            // What is gone is told as an error without its place: the others may still come.
+            // A missing record is reported as an error without its position: the others may still come.
             let Ok(message) = polled else { continue };
             let here = |source: &&Source| {
                 *source.partition.topic == *message.topic() && source.partition.number == message.partition()

@@ -1,7 +1,7 @@
 //! Reads selected records of the input in partition order, skipping the others.
 //!
 //! A round names the positions that are wanted; each is handed over once, or said to be gone. Nothing is read beside the
-//! rounds, so that whoever reads ahead is bounded by what it asks for.
+//! rounds, so that reading ahead is bounded by what is asked for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub enum PositionResult {
     Record(Source, ConsumedRecord),
     /// The partition does not hold it any more: retention, compaction.
     Gone(Source),
-    /// The partition ends before it: the topic was made anew.
+    /// The partition ends before it: the topic was recreated.
     Beyond(Source),
     /// Nothing came in time.
     Nothing,
@@ -56,7 +56,7 @@ pub struct PositionReader {
 }
 
 impl PositionReader {
-    /// Makes the client. The settings must be those of a reader that commits nothing
+    /// Creates the client. The settings must be those of a reader that commits nothing
     /// ([`super::client::Cluster::follower`]).
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl PositionReader {
         self.assign()
     }
 
-    /// Says whether everything wanted was answered.
+    /// Returns whether everything wanted was answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.wanted.is_empty() && self.ready.is_empty()

@@ -1,8 +1,8 @@
 //! One producer and its transactions, on a thread of its own.
 //!
 //! The owner submits one [`ProducerCommand`] at a time and receives one answer for each; `crate::transaction` decides which call
-//! comes next. A call that takes longer than [`REQUEST_TIMEOUT`] answers as retriable; the client goes on with
-//! it in the background and takes it up where it stood when the same call comes again. With
+//! comes next. A call that takes longer than [`REQUEST_TIMEOUT`] answers as retriable; the client continues with
+//! it in the background and takes it up where it was when the same call comes again. With
 //! [`Delivery::AtLeastOnce`] the same commands mean: send and wait, then commit the offsets.
 //!
 //! `records` is what is sent, `session` one client and its calls, `delivery` what the delivery reports say of a batch.

@@ -1,6 +1,6 @@
 //! A reader of fixed ranges of one topic's partitions, on its own thread, without a group's membership.
 //!
-//! Each partition is read from its first offset to its last and then told to have ended. Partitions are paused and resumed
+//! Each partition is read from its first offset to its last and then reported as ended. Partitions are paused and resumed
 //! one by one, so that none has to wait for the pages of another.
 
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ struct Reader {
     consumer: BaseConsumer<LoggingContext>,
     watchdog: ClientWatchdog,
     topic: Arc<str>,
-    /// Where each partition goes on, and where it ends; those that have ended are gone.
+    /// Next and last offset of each partition; those that have ended are gone.
     open: BTreeMap<i32, RangeState>,
     budget: Arc<ByteBudget>,
     commands: Receiver<Command>,
@@ -75,7 +75,7 @@ struct RangeState {
 }
 
 impl RangeReader {
-    /// Starts reading `from <= offset < to` of each partition. No record is read while `budget` has no room.
+    /// Starts reading `from <= offset < to` of each partition. No record is read while `budget` is full.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl RangeReader {
         std::thread::Builder::new()
             .name("replay".to_owned())
             .spawn(move || reader.run())
-            .map_err(|error| KafkaError::ClientCreation(format!("no thread for the reader: {error}")))?;
+            .map_err(|error| KafkaError::ClientCreation(format!("failed to start the reader's thread: {error}")))?;
         Ok(Self { topic: Arc::clone(topic), commands: sender })
     }
 
@@ -113,13 +113,13 @@ impl RangeReader {
         &self.topic
     }
 
-    /// Reads no more of a partition for now.
+    /// Pauses a partition.
     pub fn pause(&self, partition: i32) {
         // A thread that has ended reads nothing any more.
         let _ = self.commands.send(Command::Pause(partition));
     }
 
-    /// Goes on with a partition.
+    /// Resumes a partition.
     pub fn resume(&self, partition: i32) {
         let _ = self.commands.send(Command::Resume(partition));
     }
@@ -142,7 +142,7 @@ impl Reader {
                 if let Ok(fresh) = self.config.create_with_context(LoggingContext(())) {
                     close_in_background(std::mem::replace(&mut self.consumer, fresh));
                     if let Err(error) = self.assign() {
-                        tracing::error!(%error, "no new reader");
+                        tracing::error!(%error, "failed to recreate the reader");
                     }
                 }
             }
@@ -188,7 +188,7 @@ impl Reader {
         }
     }
 
-    /// Reads on; says whether there is more to do.
+    /// Reads on; returns whether there is more to do.
     fn read(&mut self) -> bool {
         let (number, offset, event) = match self.consumer.poll(POLL) {
             None => return true,
@@ -241,7 +241,7 @@ impl Reader {
         let code = error.rdkafka_error_code();
         let why = match code {
             Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
-                "a partition does not hold the next offset of the range any more (retention, or the topic was made anew)"
+                "a partition does not hold the next offset of the range any more (retention, or the topic was recreated)"
                     .to_owned()
             }
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {

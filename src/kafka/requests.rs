@@ -46,7 +46,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Makes the client; each question waits at most `timeout`. The settings must be those of a reader that commits
+    /// Creates the client; each question waits at most `timeout`. The settings must be those of a reader that commits
     /// nothing ([`super::client::Cluster::follower`]).
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Requests {
         Ok(RequestOffset(range?.0))
     }
 
-    /// Returns the records at `from <= offset < to`. Later calls go on where this one ended.
+    /// Returns the records at `from <= offset < to`. Later calls continue where this one ended.
     ///
     /// # Errors
     ///

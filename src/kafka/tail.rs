@@ -18,7 +18,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// One committed record of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Where it stands.
+    /// Its position.
     pub partition: PartitionId,
     /// Its key, when that is text.
     pub key: Option<String>,
@@ -42,7 +42,7 @@ pub enum Step {
     Record(Written),
     /// Nothing new in time.
     Nothing,
-    /// Every partition was read to its end at least once. Told to the reader of a single topic only: the client names
+    /// Every partition was read to its end at least once. Reported to the reader of a single topic only: the client names
     /// the partition that ended, and not its topic.
     End,
 }
@@ -55,7 +55,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins at the beginning of every partition. The settings must be those of a reader that is told where partitions
+    /// Begins at the beginning of every partition. The settings must be those of a reader that reports the ends of partitions
     /// end ([`super::client::Cluster::follower`]).
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! Finds partitions that no member owns although the group is stable.
 //!
 //! A cooperative rebalance takes two rounds: a partition that moves is given up in the first and given to its new owner in
-//! the second, which whoever gave it up asks for. A static member that is replaced between the two (its process was killed,
-//! or its client lost the brokers) joins without a rebalance, as static members are to, and nobody asks for the second
-//! round: the partition would wait until somebody else joins or leaves. So members look now and then, and one of them
-//! that misses a partition for two looks running joins anew.
+//! the second, which the member that gave it up asks for. A static member that is replaced between the two (its process was killed,
+//! or its client lost the brokers) joins without a rebalance, as static members do, and no member asks for the second
+//! round: the partition would wait until another member joins or leaves. So members check now and then, and one that
+//! misses a partition in two consecutive checks rejoins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::record::PartitionId;
 /// Consecutive checks a partition must be unassigned before we rejoin. Doubles after each rejoin that did not help.
 const LOOKS: u32 = 2;
 
-/// The last time is after so many: a leader that does not know yet of a partition that was just made has long learned of
-/// it, and who is still missing is none that the group is to own (a pattern may mean more to us than to the client).
+/// Upper bound of the backoff. By then a group leader knows of partitions that were just created; partitions that are
+/// still unassigned are ignored: the group is not to own them (a pattern may mean more to us than to the client).
 const LAST_LOOKS: u32 = 32;
 
 /// Watches for one member.
@@ -24,7 +24,7 @@ pub struct UnassignedPartitions {
     missing: BTreeSet<PartitionId>,
     looks: u32,
     timeout: u32,
-    /// Those that rejoining has not helped.
+    /// Those that rejoining did not help.
     given_up: BTreeSet<PartitionId>,
 }
 
@@ -35,15 +35,15 @@ impl Default for UnassignedPartitions {
 }
 
 impl UnassignedPartitions {
-    /// Takes one look: the partitions that there are, what each member of a group at rest owns (`None` while the group
-    /// is on the move), and what this one owns. Returns the partitions for whose sake this member is to join anew.
+    /// Checks once: the existing partitions, what each member of a stable group owns (`None` during
+    /// a rebalance), and what this one owns. Returns the partitions for which this member is to rejoin.
     pub fn look(
         &mut self,
         all: &BTreeSet<PartitionId>,
         shares: Option<&[BTreeSet<PartitionId>]>,
         own: &BTreeSet<PartitionId>,
     ) -> BTreeSet<PartitionId> {
-        // A group on the move is about to be another one.
+        // A rebalance is under way.
         let Some(shares) = shares else {
             self.missing.clear();
             return BTreeSet::new();
@@ -73,7 +73,7 @@ impl UnassignedPartitions {
     }
 }
 
-/// Says whether no other member owns less: rejoining costs a member what it owns for a moment.
+/// Returns whether no other member owns less: rejoining costs a member what it owns for a moment.
 fn is_least(own: &BTreeSet<PartitionId>, shares: &[BTreeSet<PartitionId>]) -> bool {
     shares.iter().map(|share| (share.len(), share)).min().is_none_or(|least| (own.len(), own) <= least)
 }

@@ -63,7 +63,7 @@ pub enum FollowEventKind {
     Record {
         /// Offset of its first part.
         offset: i64,
-        /// The offset behind its last part.
+        /// The offset after its last part.
         next: i64,
         /// The record.
         record: VerdictRecord,
@@ -136,7 +136,7 @@ impl Follower {
         std::thread::Builder::new()
             .name(thread)
             .spawn(move || reader.run())
-            .map_err(|error| KafkaError::ClientCreation(format!("no thread for the reader: {error}")))?;
+            .map_err(|error| KafkaError::ClientCreation(format!("failed to start the reader's thread: {error}")))?;
         Ok(Self { commands: sender })
     }
 
@@ -150,7 +150,7 @@ impl Follower {
 /// How far a question for the end has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// Nobody asked.
+    /// The end was not asked for.
     Unasked,
     /// Asked by this number; the end is not known yet.
     Asked(u64),
@@ -202,7 +202,7 @@ struct Reader {
     foreign: Foreign,
     assembly: VerdictReader,
     serial: u64,
-    /// Offset behind the last message read, once one was read.
+    /// Offset after the last message read, once one was read.
     next: Option<i64>,
     active: bool,
     rereading: Rereading,
@@ -296,7 +296,7 @@ impl Reader {
         }
     }
 
-    /// Puts a new client in the place of one that has lost its brokers, and goes on where it stood.
+    /// Replaces a client that has lost its brokers, and continues at the same offset.
     fn replace(&mut self) {
         tracing::warn!(partition = %self.partition, "replacing reader: no broker reachable");
         self.watchdog = ClientWatchdog::new();
@@ -318,7 +318,7 @@ impl Reader {
     }
 
     /// Learns where the committed records end. A fetch that was under way before tells nothing about that end, so
-    /// the reading begins anew where it stands: the next end of partition comes from a later fetch.
+    /// the reading starts over where it is: the next end of partition comes from a later fetch.
     fn look_for_end(&mut self) {
         let (question, is_for_last) = match self.ends {
             Ends::Asked(question) => (question, false),
@@ -330,7 +330,7 @@ impl Reader {
             Ok((low, end)) => {
                 let next = self.next.unwrap_or(low);
                 if next >= end {
-                    // Behind the end: the log was cut off or made anew, and the next fetch will say so.
+                    // After the end: the log was cut off or recreated, and the next fetch will say so.
                     if next > end { self.reread(question, end) } else { self.ended(question) }
                 } else {
                     self.reread(question, end);
@@ -340,7 +340,7 @@ impl Reader {
         }
     }
 
-    /// Says whether there are records behind the last stable offset, or whether that cannot be told.
+    /// Returns whether there are records after the last stable offset, or whether that is unknown.
     fn holds_open_transaction(&self, stable: i64) -> bool {
         let written = match self.written.range(&self.partition) {
             Ok((_, written)) => written,

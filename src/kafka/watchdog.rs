@@ -35,12 +35,12 @@ impl ClientWatchdog {
         Self { due: tick(PROBE_INTERVAL), misses: 0, answers: true }
     }
 
-    /// Begins anew with another client. Whether brokers answer is not known better by that.
+    /// Begins again with another client. Whether brokers answer is not known better by that.
     pub(super) fn begin_anew(&mut self) {
         *self = Self { answers: self.answers, ..Self::new() };
     }
 
-    /// Says whether a broker answered when the client was asked last.
+    /// Returns whether a broker answered when the client was asked last.
     pub(super) const fn answers(&self) -> bool {
         self.answers
     }
@@ -64,7 +64,7 @@ impl ClientWatchdog {
     }
 }
 
-/// Says whether any broker answers this client.
+/// Returns whether any broker answers this client.
 pub(super) fn has_brokers<C: ClientContext>(client: &Client<C>, topic: Option<&str>) -> bool {
     client.fetch_metadata(topic, REQUEST_TIMEOUT).is_ok_and(|metadata| !metadata.brokers().is_empty())
 }
@@ -72,6 +72,6 @@ pub(super) fn has_brokers<C: ClientContext>(client: &Client<C>, topic: Option<&s
 /// Ends a client on a thread of its own: closing can block for as long as the brokers are away.
 pub(super) fn close_in_background<T: Send + 'static>(client: T) {
     if let Err(error) = std::thread::Builder::new().name("closing".to_owned()).spawn(move || drop(client)) {
-        tracing::warn!(%error, "a client is not closed");
+        tracing::warn!(%error, "failed to start the thread that closes a client");
     }
 }

@@ -38,7 +38,7 @@ impl BackgroundTasks {
         let _ = self.sender.send(Box::new(task));
     }
 
-    /// Does a task, behind all that was given before.
+    /// Does a task, after all that was given before.
     pub(super) fn run_once(&self, task: Task<'static>) {
         let mut task = Some(task);
         self.run(move || {

@@ -18,7 +18,7 @@ impl Clock {
         Self { started: Instant::now() }
     }
 
-    /// Returns this moment, for those who compare moments.
+    /// Returns the current instant, for code that compares instants.
     #[must_use]
     pub fn instant(&self) -> Instant {
         self.started + self.started.elapsed()

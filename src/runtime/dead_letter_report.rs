@@ -1,4 +1,4 @@
-//! Says which records get no verdict, and why: in the log once in a while, in the status at any time.
+//! Returns which records get no verdict, and why: in the log once in a while, in the status at any time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(super) trait Driver {
     /// What reaches the driver.
     type Message;
 
-    /// Says whether the machine has stopped.
+    /// Returns whether the machine has stopped.
     fn is_stopped(&self) -> bool;
 
     /// How long to wait for a message while there is nothing else to do.
@@ -33,7 +33,7 @@ pub(super) trait Driver {
         TICK_INTERVAL
     }
 
-    /// Says whether enough messages were taken in one turn: this many, since `began`.
+    /// Returns whether enough messages were taken in one turn: this many, since `began`.
     fn has_taken_enough(&self, taken: usize, began: Duration) -> bool;
 
     /// Performs what the machine asks for.
@@ -49,7 +49,7 @@ pub(super) trait Driver {
     fn work(&mut self) -> Result<Work, Fatal>;
 }
 
-/// Runs the loop until the machine has stopped or nobody can send any more.
+/// Runs the loop until the machine has stopped or all senders are gone.
 ///
 /// # Errors
 ///
@@ -138,7 +138,7 @@ impl GroupMember {
         self.membership = Membership::default();
     }
 
-    /// Says whether an event with this number is of the present membership.
+    /// Returns whether an event with this number is of the present membership.
     pub(super) const fn is_current(&self, number: u64) -> bool {
         self.number == number
     }
@@ -195,7 +195,7 @@ mod tests {
         /// What the next turns have to do after their messages.
         work: Vec<Work>,
         is_stopped: bool,
-        /// Where to send a message that stops it when it is told that time passed.
+        /// Where to send a message that stops it when it is reported that time passed.
         stops: Option<Sender<&'static str>>,
     }
 

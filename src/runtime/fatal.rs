@@ -5,7 +5,7 @@ use crate::kafka::errors::{Denied, denied_in};
 use crate::kafka::fingerprint_log::denied_append;
 use crate::kafka::inspector::ClusterError;
 
-/// Makes the error that ends the process for a failure of the machine around it.
+/// Creates the error that ends the process for a failure of the machine around it.
 pub(crate) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
     Reason::Failure.because(error)
 }
@@ -23,7 +23,7 @@ pub fn cluster_error(cluster_error: ClusterError) -> Fatal {
     }
 }
 
-/// Sorts what a part of the service cannot go on with. A permission that is missing has its own exit code.
+/// Sorts what a part of the service cannot continue with. A permission that is missing has its own exit code.
 pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str) -> Fatal {
     let text = why.to_string();
     match denied_in(&text) {

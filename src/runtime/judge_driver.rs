@@ -1,7 +1,7 @@
 //! The judge driver: the thread that owns a [`Judge`] and connects it to the cluster.
 //!
 //! One driver for each partition of the logs that this instance serves. The judges of a partition form a group of their
-//! own that subscribes to the whole fingerprint log; whoever is given that partition is the active one, and the other
+//! own that subscribes to the whole fingerprint log; the member that is assigned that partition is the active one, and the other
 //! partitions mean nothing in this group.
 
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(super) enum Message {
     InputCommitted(u64, InputOffsets),
     /// What the verdict log held when the reader of this number began.
     LogRange(u64, i64, i64),
-    /// Where the fingerprint log ends; `None` when nobody answered.
+    /// The end of the fingerprint log; `None` when there was no answer.
     RequestsEnd(Option<i64>),
     /// The brokers have deleted the beginning of both logs.
     Trimmed,
@@ -160,7 +160,7 @@ impl JudgeDriver {
     ///
     /// # Errors
     ///
-    /// Why it cannot go on.
+    /// Why it cannot continue.
     pub fn run(mut self) -> Result<(), Fatal> {
         let (messages, clock) = (self.messages.clone(), self.clock);
         drive(&mut self, &messages, clock)?;
@@ -226,8 +226,8 @@ impl JudgeDriver {
 
     fn arrived(&mut self, offset: i64, record: &ConsumedRecord, permit: Permit) {
         let requests = decode_requests(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
-            // Whoever asked asks again when the judge has passed this offset without a verdict.
-            tracing::error!(log = self.log.0, offset, %error, "a record of the fingerprint log cannot be read");
+            // The worker asks again when the judge has passed this offset without a verdict.
+            tracing::error!(log = self.log.0, offset, %error, "failed to read a record of the fingerprint log");
             self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
             Vec::new()
         });
@@ -385,12 +385,12 @@ impl JudgeDriver {
         });
     }
 
-    /// Asks how much there is to follow, for those who wait for it.
+    /// Asks how much there is to follow, for the progress shown.
     fn fetch_log_range(&self, from: Option<i64>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.input));
         let (serial, verdicts) = (self.serials, self.plan.verdicts(self.log));
         self.background_tasks.run(move || {
-            // Nothing depends on it: who does not answer now is not asked again.
+            // Nothing depends on it: without an answer it is not asked again.
             if let Ok((first, end)) = offsets.range(&verdicts) {
                 drop(sender.send(Message::LogRange(serial, from.map_or(first, |from| from.max(first)), end)));
             }
@@ -439,7 +439,7 @@ impl JudgeDriver {
         }
     }
 
-    /// Asks where the fingerprint log ends: a standby tells by it whether somebody judges.
+    /// Asks for the end of the fingerprint log: by it a standby detects that no instance judges.
     fn ask_end(&mut self) {
         let now = self.clock.now();
         let is_due = self.judge.role() == Role::Standby && now.saturating_sub(self.asked_end) >= END_LOOK;
@@ -460,19 +460,19 @@ impl JudgeDriver {
         self.leave();
         let (written, is_written) = bounded(1);
         self.snapshot_tasks.run(move || {
-            // Nobody waits any more when it is too late.
+            // When it is too late the receiver is gone.
             let _ = written.try_send(());
             Ok(())
         });
         let until = self.clock.now() + CLOSE_TIMEOUT;
         // Dynamic members leave when they close. A process that ends before that is a member until its session times
-        // out, and whoever comes next waits for it.
+        // out, and its successor has to wait for that.
         if !wait_until_left(self.leaving.as_ref(), &self.messages, self.clock, until) {
             let group = self.plan.judge_group(self.log);
             tracing::warn!(
                 log = self.log.0,
                 group,
-                "did not leave the group in time: standbys take over only after the session timeout"
+                "failed to leave the group in time: standbys take over only after the session timeout"
             );
         }
         if is_written.recv_timeout(until.saturating_sub(self.clock.now())).is_err() {

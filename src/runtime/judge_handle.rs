@@ -18,7 +18,7 @@ pub(super) type Question = Box<dyn FnOnce(&Judge) + Send>;
 pub struct JudgeHandle(Sender<Message>);
 
 impl JudgeHandle {
-    /// Makes a handle of the judge that reads these messages.
+    /// Creates a handle of the judge that reads these messages.
     pub(super) const fn new(messages: Sender<Message>) -> Self {
         Self(messages)
     }

@@ -19,7 +19,7 @@ use crate::transaction::CallError;
 struct Progress {
     /// What is to be followed, once it is known.
     range: Option<(i64, i64)>,
-    /// Behind the last record that was followed.
+    /// After the last record that was followed.
     next: i64,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct JudgeReport {
     role: Role,
     /// Since when it has this role.
     since: Duration,
-    /// How long the last restore took, until that is told.
+    /// How long the last restore took, until it is logged.
     restored_in: Option<Duration>,
     progress: Progress,
     /// Originals that the newest snapshot held.
@@ -75,11 +75,11 @@ pub(super) struct JudgeReport {
     cold_starts: ColdStarts,
     counts: Counts,
     session: Duration,
-    /// The end of the fingerprint log, as of lately.
+    /// The end of the fingerprint log, as of recently.
     requests_end: i64,
     watch: VerdictWatch,
     log_span: LogSpan,
-    /// Whether it was reported that nobody judges.
+    /// Whether it was reported that no instance judges.
     is_silent: bool,
     /// Whether the brokers refuse what is judged.
     is_refused: bool,
@@ -140,7 +140,7 @@ impl JudgeReport {
         self.log_span.trimmed();
     }
 
-    /// A restore begins with a snapshot of so many originals.
+    /// A restore begins with a snapshot of this many originals.
     pub(super) fn restores(&mut self, originals: usize) {
         self.from_snapshot = originals;
         self.progress = Progress::default();
@@ -163,7 +163,7 @@ impl JudgeReport {
         self.requests_end = self.requests_end.max(end);
     }
 
-    /// A standby may be relied on while somebody judges. Where requests wait and no verdict comes, nobody does, and the group
+    /// A standby is ready while an instance judges. If requests wait and no verdict comes, none does, and the group
     /// gives the partition away when the session of its former owner ends.
     fn look_for_predecessor(&mut self, now: Duration, next_request: i64) {
         let silence = self.watch.silence(now, self.requests_end > next_request);
@@ -201,7 +201,7 @@ impl JudgeReport {
         }
     }
 
-    /// These records go to the verdict log: what operators had done is told.
+    /// Logs what operators requested in records that go to the verdict log.
     pub(super) fn writes(&self, records: &[VerdictRecord]) {
         for record in records {
             let VerdictRecord::Verdicts(batch) = record else { continue };
@@ -312,7 +312,7 @@ impl JudgeReport {
         self.count(judge.counts());
     }
 
-    /// Totals begin anew when a judge restores its state; counters only grow.
+    /// Totals start over when a judge restores its state; counters only grow.
     fn count(&mut self, now: Counts) {
         let before = std::mem::replace(&mut self.counts, now);
         let since = |count: fn(&Counts) -> u64| match (count(&now), count(&before)) {
@@ -330,8 +330,8 @@ impl JudgeReport {
     }
 }
 
-/// Says what the judge of a partition of the logs does now. `before` is its last role and how long it had that, `restored_in`
-/// how long a restore took that was not told yet.
+/// Returns what the judge of a partition of the logs does now. `before` is its last role and how long it had that, `restored_in`
+/// how long a restore took that was not logged yet.
 fn role_change(log: LogPartition, before: (Role, Duration), now: Role, restored_in: Option<Duration>) -> String {
     let seconds = |span: Duration| format!("{:.1} s", span.as_secs_f64());
     let restored = restored_in.map(|span| format!("restored in {}", seconds(span)));
@@ -422,7 +422,7 @@ mod tests {
             report.say_progress();
             assert_eq!(said(), format!("restoring the index, {percent} % of the verdict log"));
         }
-        // Begun anew: nothing is known of the next range yet, and an empty log has no share.
+        // Begun again: nothing is known of the next range yet, and an empty log has no share.
         report.restores(0);
         report.has_to_follow(400, 400);
         assert_eq!(said(), "restoring the index");

@@ -20,7 +20,7 @@ pub(crate) struct Line {
     pub(crate) source: Source,
     /// All its bytes.
     pub(crate) bytes: Vec<u8>,
-    /// Where the input stands behind it.
+    /// The place after it in the input.
     pub(crate) place: InFile,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unrea
     Ok((inputs, size))
 }
 
-/// Opens one file behind a place that was read before. Its lines are named as those of `partition`.
+/// Opens one file after a place that was read before. Its lines are named as those of `partition`.
 pub(crate) fn open_at(path: &Path, partition: PartitionId, place: InFile) -> Result<Input, Unreadable> {
     let name = path.display().to_string();
     let opened = Input::of_file(path, partition, place).map_err(|source| Unreadable { name, source })?;
@@ -128,7 +128,7 @@ impl Packing {
         PACKINGS.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, packing)| *packing)
     }
 
-    /// Reads what is in it. Archives that were written one behind the other are one.
+    /// Reads what is in it. Archives that were written one after the other are one.
     fn unpack(self, packed: BufReader<Box<dyn Read + Send>>) -> io::Result<BufReader<Box<dyn Read + Send>>> {
         let unpacked: Box<dyn Read + Send> = match self {
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
@@ -144,7 +144,7 @@ impl Packing {
     }
 }
 
-/// Says whether the path stands for standard input (or output).
+/// Returns whether the path stands for standard input (or output).
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -155,14 +155,14 @@ impl Input {
         Self { partition, reader, place: InFile::default(), packed: Arc::default() }
     }
 
-    /// Opens a file behind a place. Returns its length, too, when it is known how much is in it.
+    /// Opens a file after a place. Returns its length, too, when it is known how much is in it.
     fn of_file(path: &Path, partition: PartitionId, place: InFile) -> io::Result<(Self, Option<u64>)> {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // Whoever writes into a pipe may come later: it is not looked at yet.
+        // The writer of a pipe may come later: it is not opened yet.
         if !metadata.is_file() {
             return Ok((Self::over(partition, Box::new(file)), None));
         }
@@ -204,7 +204,7 @@ impl Input {
             if !line.trim_ascii().is_empty() {
                 lines.push(Line { source: self.partition.at(self.place.line), bytes: line, place: self.place });
             }
-            // Whoever writes into a pipe line by line sees verdicts line by line.
+            // A user who writes into a pipe line by line sees verdicts line by line.
             if !lines.is_empty() && self.reader.buffer().is_empty() {
                 break;
             }

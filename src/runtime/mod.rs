@@ -1,4 +1,4 @@
-//! Edge: wiring, threads, clocks, the end of the process.
+//! Edge: construction, threads, clocks, the end of the process.
 //!
 //! [`service`] builds everything by constructors in walking order and supervises it. A *driver* is the
 //! thread that owns one state machine ([`worker_driver`], [`judge_driver`]): it passes events and the current time in, and performs

@@ -36,7 +36,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Answered {
     /// Whose answer.
     pub log: LogPartition,
-    /// Where in the verdict log it stands.
+    /// Its offset in the verdict log.
     pub offset: i64,
     /// Which verdict of that record it is.
     pub number: usize,

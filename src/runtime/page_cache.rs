@@ -20,12 +20,12 @@ struct State {
 }
 
 impl PageCache {
-    /// Keeps at most so many; 0 keeps none.
+    /// Keeps at most this many; 0 keeps none.
     pub(super) fn of(most: usize) -> Self {
         Self { most, state: Arc::default() }
     }
 
-    /// Keeps a page. The oldest makes room.
+    /// Keeps a page; evicts the oldest when full.
     pub(super) fn keep(&self, source: &Source, page: &PageBytes) {
         let mut state = self.lock();
         if self.most == 0 || state.pages.insert(source.clone(), page.clone()).is_some() {

@@ -30,7 +30,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Words of a page that are shown when it is explained.
 const SHOWN_WORDS: usize = 12;
 
-/// How much of what differs stands in lists: characters of what both have, of one run, and runs.
+/// Limits of a diff in lists: characters of context, characters of one run, and runs.
 const IN_LISTS: (usize, usize, usize) = (40, 200, 24);
 
 /// The same for one pair that is looked at, where text is shown in snippets.
@@ -99,12 +99,12 @@ struct Both {
     page: Page,
     original: Page,
     comparison: Comparison,
-    /// Original and page as they stand in the input.
+    /// Original and page as they are in the input.
     bytes: [PageBytes; 2],
 }
 
 impl PairInspector {
-    /// Makes the client.
+    /// Creates the client.
     pub(super) fn open(
         settings: &Settings,
         reader: Fingerprinter,
@@ -119,7 +119,7 @@ impl PairInspector {
         Ok(Self { pages, reader, trees, form, format, min_features, text, kept: kept.clone() })
     }
 
-    /// Says what differs, in few words.
+    /// Returns what differs, in few words.
     pub(super) fn look(&self, seen: &DeliveredDuplicate) -> PairDetails {
         match self.both(seen) {
             Ok(both) => self.looked(&both, IN_LISTS),
@@ -158,7 +158,7 @@ impl PairInspector {
         Ok(value)
     }
 
-    /// Says what is known of a pair of which one page is gone, and shows the other one.
+    /// Returns what is known of a pair of which one page is gone, and shows the other one.
     fn show_one(&self, pair: &Pair, one: OnlyOne) -> Value {
         let run = |page: &Page, side| match self.text {
             ShownText::None => None,

@@ -54,7 +54,7 @@ impl RecordProcessor {
         }
     }
 
-    /// Makes the page of a record on whose text the work failed: nobody can tell whether it was asked about before.
+    /// Creates the page of a record whose text work failed: it may have been asked about before.
     pub(super) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
         let log = shielded(|| self.reader.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
         let action =

@@ -1,7 +1,7 @@
 //! Works out what an operator's request affects: originals it forgets, positions it reopens.
 //!
-//! The answer in the verdict log names the target alone. What was there follows from the log before it, for whoever reads that
-//! from its beginning: every original that is alive stands there. Kept is only what the requests name.
+//! The answer in the verdict log names the target alone. What it affected follows from the log before it, read
+//! from its beginning: every original that is alive is in it. Only what the requests name is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Says whether there was nothing to do.
+    /// Returns whether there was nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.originals.is_empty() && self.positions == 0
@@ -63,7 +63,7 @@ impl RequestImpact {
         affected
     }
 
-    /// Follows a record. Returns what each answer to an operator in it found, in their order: `visit` is told of them.
+    /// Follows a record. Returns what each answer to an operator in it found, in their order: `visit` receives them.
     pub(super) fn follow(&mut self, record: &VerdictRecord, mut visit: impl FnMut(usize, Found)) {
         match record {
             // A log begins with its rules, a trimmed one with a checkpoint.

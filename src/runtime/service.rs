@@ -46,7 +46,7 @@ const REMEMBERED_VERDICTS: usize = 100_000;
 /// Offsets that a worker keeps verdicts for that it reads back.
 const RECALLED_POSITIONS: i64 = 300_000;
 
-/// How far a partition may be ahead of a slower one at the least: `window.allowed_lateness` may be nothing.
+/// How far a partition may be ahead of a slower one at least: `window.allowed_lateness` may be nothing.
 const MIN_LEAD: Duration = Duration::from_mins(1);
 
 /// How long a partition of another worker that does not move is waited for: a worker that is killed is replaced after its
@@ -60,7 +60,7 @@ const TRANSACTION_PAGES: usize = 20_000;
 ///
 /// # Errors
 ///
-/// Why it could not begin or go on.
+/// Why it could not begin or continue.
 pub fn run(settings: Settings) -> Result<(), Fatal> {
     run_watched(settings, Brokers::Cluster, |_| {})
 }
@@ -69,7 +69,7 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
 ///
 /// # Errors
 ///
-/// Why it could not begin or go on.
+/// Why it could not begin or continue.
 pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Metrics)) -> Result<(), Fatal> {
     panics::end_the_process_on_panic();
     let signals = signals()?;

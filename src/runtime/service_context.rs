@@ -26,12 +26,12 @@ use crate::transaction::Delivery;
 /// How long a revoked partition may take to commit what is complete.
 pub(super) const REVOKE_GRACE: Duration = Duration::from_secs(5);
 
-/// What a batch takes beside its records, at the most.
+/// What a batch takes beside its records, at most.
 const BATCH_HEAD_BYTES: usize = 64 << 10;
 
 /// What all parts of the service share.
 pub struct ServiceContext {
-    /// What the operator decided.
+    /// The settings.
     pub settings: Arc<Settings>,
     /// The scheme's short name.
     pub scheme: String,
@@ -51,11 +51,11 @@ pub struct ServiceContext {
     pub backlog: Arc<Backlog>,
     /// Bounds the memory of trees.
     pub(super) trees: Arc<TreeBudget>,
-    /// Where figures go.
+    /// The metrics.
     pub metrics: Metrics,
-    /// Where conditions go.
+    /// The health checks.
     pub health: Health,
-    /// Where duplicates are shown to operators; absent when nobody asks.
+    /// Where duplicates are shown to operators; absent when the admin API is off.
     pub(super) pair_recorder: Option<PairRecorder>,
     /// The worker's transactional id.
     pub transactional_id: String,

@@ -48,7 +48,7 @@ impl FsSnapshotStore {
 
     fn failed(&self, operation: SnapshotOperation, error: &SnapshotError) {
         let causes = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        tracing::error!(log = self.name, "snapshot: {causes}");
+        tracing::error!(log = self.name, "snapshot failed: {causes}");
         self.metrics.snapshot_failed(operation);
         self.metrics.error(Component::Snapshot, ErrorKind::Io);
     }

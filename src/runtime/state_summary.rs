@@ -7,7 +7,7 @@ use crate::judge::{Judge, Snapshot};
 use crate::protocol::{LogIdentity, Rules, RulesNumber};
 use crate::record::Timestamp;
 
-/// Figures of one partition of the log.
+/// Statistics of one partition of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateSummary {
     log: u32,
@@ -66,7 +66,7 @@ impl StateSummary {
         }
     }
 
-    /// Returns the figures as JSON; what is not known is left out.
+    /// Returns the summary as JSON; what is not known is left out.
     #[must_use]
     pub fn json(&self) -> Value {
         let time = |time: Timestamp| jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).ok();

@@ -1,4 +1,4 @@
-//! A pair as a case for `dupgate test`: both pages as they stand in the input, and the verdict that was given.
+//! A pair as a case for `dupgate test`: both pages as they are in the input, and the verdict that was given.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ const MOST: usize = 256 << 10;
 
 /// Writes the case as one element of a list in YAML; `None` for pages that no case can hold.
 ///
-/// What stands in headers and keys is not part of a case.
+/// What is in headers and keys is not part of a case.
 pub(super) fn yaml(seen: &DeliveredDuplicate, format: Format, [original, page]: &[PageBytes; 2]) -> Option<String> {
     let (one, other) = (as_page(format, original)?, as_page(format, page)?);
     let name = Value::from(format!(
@@ -19,7 +19,7 @@ pub(super) fn yaml(seen: &DeliveredDuplicate, format: Format, [original, page]: 
         seen.id.as_ref().map_or_else(|| seen.source.to_string(), Clone::clone),
         seen.original
     ));
-    // JSON is YAML, too: what stands in the pages needs no other care.
+    // JSON is YAML, too: what is in the pages needs no other care.
     Some(format!(
         "- name: {name}\n  one: {one}\n  other: {other}\n  expect: {}\n  stage: {}\n",
         seen.verdict, seen.stage

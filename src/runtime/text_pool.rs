@@ -1,8 +1,8 @@
 //! Threads for text work: large stacks, panics caught, a time limit.
 //!
 //! A thread cannot be stopped from outside. One whose page takes too long is given up: the page is withdrawn, a new
-//! thread takes the place, and the late result is thrown away when it comes. Only time in which somebody looked counts:
-//! while the machine stood still, so did the threads.
+//! thread takes the place, and the late result is thrown away when it comes. Only time observed by regular checks counts:
+//! while the machine was suspended, so were the threads.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ pub(super) trait TextWork: Send + Sync {
     /// Reads a record.
     fn read(&self, source: Source, record: &Arc<ConsumedRecord>, scratch: &mut Scratch) -> Page<PagePayload>;
 
-    /// Makes the page of a record that could not be read.
+    /// Creates the page of a record that could not be read.
     fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload>;
 
     /// A thread was busy for so long.
@@ -65,7 +65,7 @@ impl TextWork for RecordProcessor {
 
 /// A record to read, and where the result is to be filed.
 pub(super) struct Job {
-    /// Where it stood.
+    /// Its position.
     pub(super) source: Source,
     /// The seek that it follows.
     pub(super) serial: u64,
@@ -112,7 +112,7 @@ struct Shared {
     clock: Clock,
 }
 
-/// What one thread is working on. Whoever takes the task out answers its job.
+/// What one thread is working on. The thread that takes the task out answers its job.
 #[derive(Default)]
 struct JobSlot(Mutex<Option<Task>>);
 
@@ -168,7 +168,7 @@ impl TextPool {
     ///
     /// When no thread can be started in place of one that is given up.
     pub(super) fn give_up_overdue(&mut self, now: Duration, limit: Duration) -> io::Result<bool> {
-        // A clock that has leapt says that the machine, or this thread, stood still: not what the threads did meanwhile.
+        // A leap of the clock means that the machine, or this thread, was suspended: it does not count as work of the threads.
         let passed = now.saturating_sub(self.looked).min(2 * LOOK_INTERVAL);
         self.looked = now;
         let most = (self.threads.len().saturating_sub(1) / 2).max(1);
@@ -213,7 +213,7 @@ fn work(shared: &Shared, slot: &JobSlot) {
         let memory = shared.work.wait_for_memory(&record);
         *slot.lock() = Some(Task { since: shared.clock.now(), seen: Duration::ZERO, job, _memory: memory });
         let page = shared.work.read(source, &record, &mut scratch);
-        // Somebody else answered for us: this thread was replaced.
+        // The job was answered elsewhere: this thread was replaced.
         let Some(Task { since, job, .. }) = slot.lock().take() else { return };
         shared.work.was_busy(shared.clock.now().saturating_sub(since));
         (shared.sink)(Done { serial: job.serial, place: job.place, page, permit: job.permit });
@@ -276,7 +276,7 @@ mod tests {
     }
 
     impl Bench {
-        /// A pool of so many threads, each blocked on a page of its own; one more page waits.
+        /// A pool of this many threads, each blocked on a page of its own; one more page waits.
         fn new(threads: usize) -> Self {
             let ((sender, budget), (begun, has_begun), (finished, done)) = (unbounded(), unbounded(), unbounded());
             let work = Stuck { pages: i64::try_from(threads).unwrap(), budget, begun };

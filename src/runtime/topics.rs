@@ -47,7 +47,7 @@ pub(super) struct Topics {
     pub(super) outputs: Outputs,
 }
 
-/// Makes the logs where they are not, and asks what the other topics take; `None` when a signal came first.
+/// Creates the logs where they are not, and asks what the other topics take; `None` when a signal came first.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub(super) fn wait_for(
     let mut answered_at: Option<Duration> = None;
     let mut said_at: Option<Duration> = None;
     loop {
-        // Where nobody listens nobody answers: that is known at once.
+        // A refused connection is known at once.
         let awaited = if let Some(why) = connect_error(&settings.kafka.brokers) {
             StartupWait::Brokers(why)
         } else {
@@ -207,7 +207,7 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
     })
 }
 
-/// Looks for the topics of a worker: those that are missing are told together.
+/// Looks for the topics of a worker: those that are missing are reported together.
 fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
     if !settings.roles.worker {
         return Ok(());

@@ -20,7 +20,7 @@ use crate::worker::{Output, PageOutcome, verdict_name};
 /// Most verdicts whose time is remembered until their pages are delivered.
 const MAX_RULED: usize = 1 << 16;
 
-/// What is needed to tell of chosen records.
+/// What is needed to create spans of sampled records.
 pub(super) struct Tracer {
     traces: Traces,
     sampler: Sampler,
@@ -32,7 +32,7 @@ pub(super) struct Tracer {
 }
 
 impl Tracer {
-    /// Begins to tell, if somebody wants to hear it.
+    /// Starts tracing, if it is configured.
     pub(super) fn start(plan: &ServiceContext) -> Result<Option<Self>, Fatal> {
         let Some(tracing) = &plan.settings.tracing else { return Ok(None) };
         let instance = plan.settings.input.instance_id.clone();

@@ -27,7 +27,7 @@ pub(super) struct Taken {
 }
 
 impl TreeBudget {
-    /// Makes the budget of a process that holds `max_in_flight_bytes` of pages of this format.
+    /// Creates the budget of a process that holds `max_in_flight_bytes` of pages of this format.
     pub(super) fn new(max_in_flight_bytes: usize, format: Format) -> Arc<Self> {
         let limit = max_in_flight_bytes.saturating_mul(TREE_BYTES_PER_PAGE_BYTE);
         Arc::new(Self { limit, format, taken: Mutex::new(0), given_back: Condvar::new() })

@@ -1,7 +1,7 @@
 //! Detects that no verdicts arrive although requests are pending.
 //!
 //! A worker that is slow to get one verdict is not alone: a judge may have a backlog. What this looks for is silence: requests
-//! wait, and for some time not one verdict was read. Then nobody judges, or nobody can be heard.
+//! wait, and for some time not one verdict was read. Then no instance judges, or none can be reached.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct VerdictWatch {
 }
 
 impl VerdictWatch {
-    /// A verdict was read, whoever asked for it.
+    /// A verdict was read, for any request.
     pub(super) fn heard(&mut self, now: Duration) {
         self.heard = now;
     }

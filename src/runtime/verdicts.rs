@@ -21,7 +21,7 @@ use crate::record::PartitionId;
 /// How long the cluster may be silent while there is something to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often somebody who waits is asked whether to go on.
+/// How often a waiting reader is asked whether to continue.
 const STEP: Duration = Duration::from_millis(200);
 
 /// Which part of the log is read.
@@ -33,14 +33,14 @@ pub enum Extent {
     New,
 }
 
-/// One record, and where it stands.
+/// One record and its offset.
 #[derive(Debug)]
 pub struct Read {
     /// The partition of the log.
     pub log: LogPartition,
     /// Offset of the record.
     pub offset: i64,
-    /// The offset behind it.
+    /// The offset after it.
     pub next: i64,
     /// The record.
     pub record: VerdictRecord,
@@ -48,7 +48,7 @@ pub struct Read {
 
 /// Reads the verdict log of the configured scheme. Records of one partition come in order.
 ///
-/// `visit` is handed each record, and `None` while there is nothing new; it says whether to go on.
+/// `visit` is handed each record, and `None` while there is nothing new; it says whether to continue.
 ///
 /// # Errors
 ///

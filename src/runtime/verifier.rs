@@ -52,7 +52,7 @@ pub enum Step<'a> {
     },
 }
 
-/// Reads both logs as far as they are kept and committed now, judges the requests anew, and shows each step.
+/// Reads both logs as far as they are kept and committed now, judges the requests again, and shows each step.
 ///
 /// # Errors
 ///

@@ -50,7 +50,7 @@ const TEXT_LIMIT: Duration = Duration::from_secs(20);
 /// How often lags are asked for.
 const LAGS: Duration = Duration::from_secs(1);
 
-/// How often the group is looked at for partitions that nobody owns.
+/// How often the group is checked for unassigned partitions.
 const GROUP_LOOK: Duration = Duration::from_secs(10);
 
 /// Most messages taken before requests are sent and time is looked at.
@@ -86,7 +86,7 @@ impl WorkerHandle {
         let _ = self.0.send(Message::Stop);
     }
 
-    /// Has the input stand still, or go on.
+    /// Pauses or resumes the input.
     pub(super) fn hold(&self, is_held: bool) {
         // A thread that has ended reads nothing.
         let _ = self.0.send(Message::Hold(is_held));
@@ -110,7 +110,7 @@ enum Ready {
 struct Reader {
     follower: Follower,
     serial: u64,
-    /// Behind the last record handed over, once there is one; for lags.
+    /// Next offset to follow, once a record came (for lag).
     next: Option<i64>,
 }
 
@@ -152,11 +152,11 @@ pub struct WorkerDriver {
     /// Whether the answer about the group is on its way.
     asks_group: bool,
     unassigned: UnassignedPartitions,
-    /// An operator wants the input to stand still.
+    /// An operator has paused the input.
     held: bool,
-    /// Partitions that the machine wants to stand still.
+    /// Partitions that the machine has paused.
     paused: BTreeSet<PartitionId>,
-    /// Why the worker leaves, when it is not asked to.
+    /// The error the worker leaves with, if it was not asked to stop.
     leaving_because: Option<Fatal>,
     stopped: bool,
 }
@@ -266,7 +266,7 @@ impl WorkerDriver {
     ///
     /// # Errors
     ///
-    /// Why it cannot go on.
+    /// Why it cannot continue.
     pub fn run(mut self) -> Result<(), Fatal> {
         let (messages, clock) = (self.messages.clone(), self.clock);
         drive(&mut self, &messages, clock)?;
@@ -354,7 +354,7 @@ impl WorkerDriver {
             let looked = offsets.partitions(&topics).and_then(|all| Ok((all, offsets.shares()?)));
             // Without an answer nothing is known of the group, as while it is on the move.
             let (all, shares) = looked.unwrap_or_else(|error| {
-                tracing::debug!(%error, "the group is looked at next time");
+                tracing::debug!(%error, "failed to describe the group; retrying at the next check");
                 Default::default()
             });
             drop(sender.send(Message::Group(all, shares)));

@@ -45,9 +45,9 @@ pub(super) struct WorkerReport {
     metrics: Metrics,
     clock: Clock,
     outputs: Arc<Outputs>,
-    /// Where duplicates are shown to operators; absent when nobody asks.
+    /// Where duplicates are shown to operators; absent when the admin API is off.
     pair_recorder: Option<PairRecorder>,
-    /// Tells of chosen records; absent when nobody listens.
+    /// Creates spans of sampled records; absent when tracing is off.
     tracer: Option<Tracer>,
     /// With it a distance of the minhash stage is a similarity.
     form: Option<SketchForm>,
@@ -60,7 +60,7 @@ pub(super) struct WorkerReport {
     asked: HashMap<RequestId, Duration>,
     /// The call whose success is that of the whole transaction.
     last_call: Call,
-    /// The same for each log, in the order of asking. Requests that nobody waits for any more leave when they come first.
+    /// The same for each log, in the order of asking. Requests without a waiting page are dropped when they come first.
     pending: Vec<Pending>,
     verdicts: Check,
     brokers: Check,
@@ -274,7 +274,7 @@ impl WorkerReport {
         }
     }
 
-    /// Shows a duplicate to those who ask for pairs.
+    /// Offers a duplicate to the pair store.
     fn tell(&self, verdict: &Verdict, id: Option<&str>, now: Duration, wall: Timestamp) {
         let (Some(pair_recorder), Answer::Page(page)) = (&self.pair_recorder, &verdict.answer) else { return };
         let Decision::Duplicate { of } = &page.decision else { return };
@@ -412,13 +412,13 @@ impl WorkerReport {
                 let pages = worker.waits();
                 let text = format!("none for {} s ({pages} pages wait; no judge answers)", silence.as_secs());
                 if !self.is_silent {
-                    tracing::warn!("verdicts: {text}");
+                    tracing::warn!("no verdicts: {text}");
                 }
                 self.verdicts.fail(text);
             }
         }
         if self.is_silent && silent.is_none() {
-            tracing::info!("verdicts come again");
+            tracing::info!("verdicts arrive again");
         }
         self.is_silent = silent.is_some();
         self.is_silent

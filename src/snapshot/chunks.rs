@@ -31,7 +31,7 @@ const ROOM_FOR_HEAD: usize = 4096;
 /// Fewest bytes of an original: flags, sequence, page, time, exact hash.
 const MIN_BYTES: usize = 21;
 
-/// Makes the chunks one after another.
+/// Creates the chunks one after another.
 pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
     let Snapshot { at, state, originals, latest_checkpoint, spans } = snapshot;
     let originals = originals
@@ -40,7 +40,7 @@ pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
     [encode_place(*at, *latest_checkpoint, spans), encode_checkpoint(state)].into_iter().chain(originals)
 }
 
-/// Makes the same chunks of a shared snapshot. The originals of a chunk are let go when it is made.
+/// Creates the same chunks of a shared snapshot. The originals of a chunk are let go when it is made.
 pub(super) fn encode_shared(snapshot: SharedSnapshot) -> impl Iterator<Item = Vec<u8>> {
     let SharedSnapshot { at, state, mut originals, latest_checkpoint, spans } = snapshot;
     let head = [encode_place(at, latest_checkpoint, &spans), encode_checkpoint(&state)];
@@ -93,14 +93,14 @@ pub(super) fn restore<E: From<CodecError> + Send>(
         for originals in all {
             let originals = originals?;
             restoring.add(&originals, &mut *run);
-            // Nobody takes the last ones.
+            // The receiver does not take the last ones.
             let _ = used.try_send(originals);
         }
         Ok(restoring.finish(run))
     })
 }
 
-/// Reads what stands before the originals.
+/// Reads what precedes the originals.
 fn decode_head<E: From<CodecError>>(chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>) -> Result<Snapshot, E> {
     let missing = || Err(CodecError::EndsInside { what: "snapshot" }.into());
     let (at, latest_checkpoint, spans) = decode_place(&chunks.next().unwrap_or_else(missing)?)?;

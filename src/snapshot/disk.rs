@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) enum Change<'a> {
     /// A folder comes into being.
     Create(&'a Path),
-    /// Bytes are written to a file that nobody looks for.
+    /// Bytes are written to a temporary file.
     Write(&'a Path),
     /// They reach the disk.
     Sync(&'a Path),
@@ -44,7 +44,7 @@ pub struct DiskError {
 }
 
 impl DiskError {
-    /// Says what was tried where.
+    /// Returns what was tried where.
     pub(super) fn new(doing: &'static str, path: &Path, source: io::Error) -> Self {
         Self { doing, path: path.to_owned(), source }
     }
@@ -105,7 +105,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
     fs::read(path).map_err(|source| DiskError::new("read", path, source))
 }
 
-/// Says whether a file has these bytes, without reading all of it at once.
+/// Returns whether a file has these bytes, without reading all of it at once.
 pub(super) fn holds(path: &Path, bytes: &[u8]) -> bool {
     let Ok(mut file) = File::open(path) else { return false };
     let mut buffer = vec![0; 1 << 16];

@@ -1,4 +1,4 @@
-//! The folder: who may use it, what is written, what is read back, what is kept.
+//! The snapshot folder: locking, writing, reading, retention.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -50,11 +50,11 @@ pub enum SnapshotError {
 pub struct Newest<T> {
     /// What was found.
     pub found: Option<T>,
-    /// Newer ones that are of no use, newest first.
+    /// Newer ones that are unusable, newest first.
     pub discarded: Vec<Discarded>,
 }
 
-/// A snapshot that is of no use. It is not deleted: newer ones will push it out.
+/// An unusable snapshot. It is not deleted: newer ones will push it out.
 #[derive(Debug, thiserror::Error)]
 #[error("snapshot {manifest} is of no use")]
 pub struct Discarded {
@@ -65,7 +65,7 @@ pub struct Discarded {
     pub why: Damage,
 }
 
-/// Why a snapshot is of no use.
+/// Why a snapshot is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// A file is missing or cannot be read.
@@ -115,7 +115,7 @@ impl Folder {
     }
 
     /// Writes a snapshot as these chunks under `name`, then deletes all but the newest of that name, as many
-    /// as [`Folder::open`] was told.
+    /// as [`Folder::open`] was given.
     ///
     /// Chunks that are there already are not written again. Until the manifest has its name and the name is on the
     /// disk, the snapshots before stay as they are. Returns the size of the snapshot in bytes: that of all its files.
@@ -251,7 +251,7 @@ fn read_ahead<T>(
     let (manifest, chunks) = read_manifest(path)?;
     let (read, sections) = bounded(CHUNKS_AHEAD);
     std::thread::scope(|scope| {
-        // Ends with the last chunk, or when nobody is there to take another one.
+        // Ends with the last chunk, or when the receiver is gone.
         scope.spawn(move || chunks.into_iter().try_for_each(|hash| read.send(read_chunk(folder, hash))));
         accept(manifest, &mut sections.into_iter())
     })

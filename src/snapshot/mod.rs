@@ -28,7 +28,7 @@ use crate::judge::{Restored, SharedSnapshot, Snapshot};
 
 impl Folder {
     /// Writes a snapshot of log partition `name`, then deletes all but the newest, as many as [`Folder::open`]
-    /// was told. Returns its size in bytes: that of all its files.
+    /// was given. Returns its size in bytes: that of all its files.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Folder {
         self.write(name, &manifest, chunks::encode(snapshot))
     }
 
-    /// Writes the same files as [`Folder::store`] of what an index goes on sharing. The originals are let go as they are
+    /// Writes the same files as [`Folder::store`] from originals that are shared with an index. They are released as they are
     /// written.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Folder {
     }
 }
 
-/// Says whether the fingerprints of a snapshot can be compared with ours.
+/// Reports whether the fingerprints of a snapshot can be compared with ours.
 fn check_scheme(manifest: Manifest, expected: &SchemeId) -> Result<(), Damage> {
     let found = manifest.scheme;
     if found == *expected { Ok(()) } else { Err(Damage::AnotherScheme { found, expected: expected.clone() }) }

@@ -446,7 +446,7 @@ fn a_shared_snapshot_is_written_like_a_list() {
         spans: list.spans.clone(),
     };
     let live: Vec<Original> = index.live(&watermarks).collect();
-    // The index goes on: what was taken stays as it was.
+    // The index continues: what was taken stays as it was.
     index.forget_source(&list.originals[150_000].source);
     index.advance(&ExpiryWatermarks { first_sequence: 199_000, ..ExpiryWatermarks::START });
     let expected = Snapshot { originals: live, ..list };

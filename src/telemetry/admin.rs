@@ -1,7 +1,7 @@
 //! The listener for operators: the overview, the pair page, and what looks into a running instance or acts on it.
 //!
 //! Off unless `http.admin.listen` is set. Every path below `/api/` asks for the token (compared in constant time) when
-//! there is one; without one the listener stands on a loopback address, and answers only requests that were made to
+//! there is one; without one the listener is on a loopback address, and answers only requests that were made to
 //! that address by name. Requests that another site makes a browser send are refused either way. The pages themselves hold
 //! no data, so they are handed to anybody.
 
@@ -51,7 +51,7 @@ const PATHS: [(&str, &str); 16] = [
         "GET  /api/v1/pairs",
         "recent duplicates: ?verdict=&min_distance=&max_distance=&site=&segmenter=&after=&before=&limit=",
     ),
-    ("GET  /api/v1/pairs/stream", "the same as server-sent events, as they come"),
+    ("GET  /api/v1/pairs/stream", "the same as a stream of server-sent events"),
     ("GET  /api/v1/pairs/{source}", "one pair, with both texts as far as http.admin.text allows"),
     ("POST /api/v1/explain", "a page, as in the input: its words, its fingerprint, the nearest originals"),
     ("GET  /api/v1/index/stats", "what the judges of this instance remember"),
@@ -59,7 +59,7 @@ const PATHS: [(&str, &str); 16] = [
     ("GET  /api/v1/index/top", "the clusters with the most duplicates since the start: ?n=20"),
     ("POST /api/v1/index/forget", "take originals down: {\"source\": [], \"id\": []}"),
     ("POST /api/v1/index/snapshot", "write a snapshot soon"),
-    ("POST /api/v1/pause", "read no more input, without leaving the group"),
+    ("POST /api/v1/pause", "pause the input, without leaving the group"),
     ("POST /api/v1/resume", "go on reading"),
     ("PUT  /api/v1/log", "how much is logged from now on: {\"level\": \"debug\"}"),
 ];
@@ -83,12 +83,12 @@ const FILES: [(&str, &str, &str); 11] = [
     ("/ui/vendor/uplot.js", SCRIPT, include_str!("page/vendor/uplot.js")),
 ];
 
-/// Why a question has no answer.
+/// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiError {
     /// There is no such thing.
     Missing(String),
-    /// The question makes no sense.
+    /// The request makes no sense.
     Wrong(String),
     /// It cannot be answered now, or not by this instance.
     Unable(String),
@@ -107,7 +107,7 @@ pub enum Lookup {
 
 /// Answers what needs the machine itself. Called on threads that may wait.
 pub trait AdminService: Send + Sync {
-    /// Looks at both pages of a pair anew and returns the pair with as much of the texts as may be shown.
+    /// Looks at both pages of a pair again and returns the pair with as much of the texts as may be shown.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ pub trait AdminService: Send + Sync {
     /// Why it cannot.
     fn explain(&self, value: &[u8]) -> Result<Value, ApiError>;
 
-    /// Says what the judges of this instance remember.
+    /// Returns what the judges of this instance remember.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ pub trait AdminService: Send + Sync {
     /// Why it cannot.
     fn snapshot(&self) -> Result<Value, ApiError>;
 
-    /// Stops reading the input, or goes on.
+    /// Stops reading the input, or continues.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ pub trait AdminService: Send + Sync {
     fn hold(&self, is_held: bool) -> Result<Value, ApiError>;
 }
 
-/// What the listener shows and to whom.
+/// What the listener needs.
 #[derive(Clone)]
 pub struct Admin {
     /// What a request must carry.
@@ -252,7 +252,7 @@ async fn list() -> String {
     lines.collect()
 }
 
-/// As they stand behind the `?`; empty ones count as absent, which is what a form sends.
+/// The parameters of the query string; empty ones count as absent, which is what a form sends.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Wanted {

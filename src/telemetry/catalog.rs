@@ -89,7 +89,7 @@ const TOKENS: &[f64] = &[5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 250
 const CANDIDATES: &[f64] = &[0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1000.0];
 const LONG_SECONDS: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
-/// Makes a constant for each metric, and the table of all of them.
+/// Creates a constant for each metric, and the table of all of them.
 macro_rules! table {
     ($($id:ident: $name:literal, $kind:expr, $unit:ident, $labels:expr, $help:literal;)*) => {
         $(

@@ -1,7 +1,7 @@
 //! Is the process alive, and may it be relied on?
 //!
 //! *Alive*: every loop that registered a [`Heartbeat`] ticked within the limit. Brokers that are down do not matter.
-//! *Ready*: every registered [`Check`] passes. Whoever does the work reports; nobody is asked. Time is passed in.
+//! *Ready*: every registered [`Check`] passes. Components report; they are not polled. Time is passed in.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ pub struct Check {
 }
 
 impl Health {
-    /// Begins with nothing registered: alive and ready. A loop may stand still for `limit`, inclusive.
+    /// Begins with nothing registered: alive and ready. A loop may stall for `limit`, inclusive.
     #[must_use]
     pub fn new(limit: Duration) -> Self {
         Self { limit, state: Arc::default() }
@@ -60,7 +60,7 @@ impl Health {
         Check { health: self.clone(), key }
     }
 
-    /// Says which loops have stood still for too long.
+    /// Returns the loops that have stalled for too long.
     ///
     /// # Errors
     ///

@@ -31,8 +31,8 @@ const UPKEEP: Duration = Duration::from_secs(5);
 const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
     ("/metrics", "metrics as Prometheus text, packed by gzip for those who accept that"),
-    ("/livez", "200 while every loop moves, 503 with the reason otherwise"),
-    ("/readyz", "200 when this instance can be relied on, 503 with the reasons otherwise; ?verbose lists every check"),
+    ("/livez", "200 while every loop makes progress, else 503 with the reason"),
+    ("/readyz", "200 when this instance is ready, else 503 with the reasons; ?verbose lists every check"),
     ("/healthz", "the same as /livez"),
     ("/status", "one page about this instance as JSON: readiness, verdicts, lag, index, errors"),
     ("/config", "the settings in effect as JSON, secrets left out, with their hash"),
@@ -127,7 +127,7 @@ fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     packed.finish()
 }
 
-/// Says whether an answer may be packed: `Accept-Encoding` names gzip, or anything, and does not refuse it by `q=0`.
+/// Returns whether an answer may be packed: `Accept-Encoding` names gzip, or anything, and does not refuse it by `q=0`.
 fn accepts_gzip(asked: &HeaderMap) -> bool {
     let lines = asked.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|line| line.to_str().ok());
     let mut accepted = None;
@@ -204,7 +204,7 @@ mod tests {
     use crate::config::settings;
     use crate::telemetry::labels::VerdictLabel;
 
-    /// A server whose clock stands `ahead` of the time at which `heartbeat` ticked.
+    /// A server whose clock is `ahead` of the time at which `heartbeat` ticked.
     fn server(health: &Health, ahead: Duration) -> (Server, Metrics) {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let now = Instant::now() + ahead;

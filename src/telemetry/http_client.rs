@@ -128,7 +128,7 @@ fn cause(error: &(dyn Error + 'static)) -> io::Error {
 }
 
 impl Answer {
-    /// Reads the body to its end, `most` bytes of it at the most.
+    /// Reads the body to its end, `most` bytes of it at most.
     ///
     /// # Errors
     ///

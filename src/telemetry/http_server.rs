@@ -16,7 +16,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Binds an address (port 0 takes any free one). Whoever connects waits until somebody answers there.
+/// Binds an address (port 0 takes any free one). Connections wait until it begins to answer.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // Nobody listens any more: then it has ended already.
+            // The receiver is gone: then it has ended already.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {

@@ -45,7 +45,7 @@ label! {
         Exact = "exact",
         /// Near text.
         Near = "near",
-        /// Near text with other figures.
+        /// Near text with other numbers.
         Template = "template",
         /// Passed on without being judged.
         Bypass = "bypass",
@@ -220,7 +220,7 @@ label! {
     }
 }
 label! {
-    /// Why the input stands still.
+    /// Why the input is paused.
     Pause = "reason" {
         /// Enough pages are in flight.
         Backpressure = "backpressure",

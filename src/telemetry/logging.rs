@@ -3,7 +3,7 @@
 //! The client library's own lines come through the same way, with the target `librdkafka`. As JSON, a warning or error
 //! that was written within the last ten seconds is left out; the next one says how many were (`suppressed`).
 //!
-//! `debug` is for dupgate's own events. What other libraries say stays at warnings whatever is configured: an HTML parser tells
+//! `debug` is for dupgate's own events. Other libraries stay at warnings whatever is configured: an HTML parser logs
 //! every piece of text that it reads.
 
 mod repeats;
@@ -54,7 +54,7 @@ pub fn set_level(levels: &Levels) -> Result<(), String> {
     SET_LEVEL.get().ok_or_else(|| "nothing is logged by this process".to_owned()).and_then(|set| set(levels))
 }
 
-/// Says whether log lines are written as JSON; `false` before logging was begun.
+/// Returns whether log lines are written as JSON; `false` before logging was begun.
 #[must_use]
 pub fn is_json() -> bool {
     IS_JSON.get() == Some(&true)
@@ -74,7 +74,7 @@ type SetLevel = Box<dyn Fn(&Levels) -> Result<(), String> + Send + Sync>;
 
 static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
-/// Makes the subscriber that [`start`] installs, and what changes its level.
+/// Creates the subscriber that [`start`] installs, and what changes its level.
 fn subscriber<W>(
     settings: &Logging,
     is_terminal: bool,

@@ -110,7 +110,7 @@ impl Metrics {
         self.inner.handle.render()
     }
 
-    /// Moves samples into their buckets. Needed every few seconds: without it memory grows while nobody scrapes.
+    /// Moves samples into their buckets. Needed every few seconds: without it memory grows while metrics are not scraped.
     pub fn upkeep(&self) {
         self.inner.handle.run_upkeep();
     }
@@ -166,7 +166,7 @@ impl Metrics {
         self.inner.examples.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// So many records without a verdict are held back, by reason.
+    /// Records without a verdict that are held back, by reason.
     pub fn dead_letters_held(&self, held: &BTreeMap<Reject, u64>) {
         for (reason, gauge) in &self.series().dead_letters_held {
             gauge.set(float(held.get(reason).copied().unwrap_or(0)));
@@ -203,7 +203,7 @@ impl Metrics {
         self.series().stage_duration.of(step).record(elapsed);
     }
 
-    /// One step took so long for each of so many documents.
+    /// One step took so long for each of this many documents.
     pub fn stage_durations(&self, step: Step, each: Duration, documents: usize) {
         self.series().stage_duration.of(step).record_many(each, documents);
     }
@@ -214,7 +214,7 @@ impl Metrics {
         self.series().end_to_end_latency.record(Duration::from_millis(millis));
     }
 
-    /// A transaction held so many records.
+    /// A transaction held this many records.
     pub fn batch_size(&self, records: u64) {
         self.series().batch_size.record(float(records));
     }
@@ -236,7 +236,7 @@ impl Metrics {
         self.series().match_containment.record(share(per_mille));
     }
 
-    /// The largest cluster has so many documents.
+    /// The largest cluster has this many documents.
     pub fn largest_cluster(&self, documents: u64) {
         self.set(&catalog::LARGEST_CLUSTER, float(documents));
     }
@@ -256,7 +256,7 @@ impl Metrics {
         self.series().decoded.of(encoding).increment(1);
     }
 
-    /// A document had so many tokens after filtering.
+    /// A document had this many tokens after filtering.
     pub fn document_tokens(&self, segmenter: Segmenter, tokens: u64) {
         self.series().document_tokens.of(segmenter).record(float(tokens));
     }
@@ -326,7 +326,7 @@ impl Metrics {
         self.series().blocked.of(reason).set(float(partitions as u64));
     }
 
-    /// A rebalance moved so many partitions. One that moves none is not counted.
+    /// A rebalance moved this many partitions. One that moves none is not counted.
     pub fn rebalanced(&self, kind: Rebalance, partitions: usize) {
         if partitions > 0 {
             self.series().rebalances.of(kind).increment(1);
@@ -338,7 +338,7 @@ impl Metrics {
         self.series().rebalance_pause.record(elapsed);
     }
 
-    /// Consumption stands still for this reason, or no longer.
+    /// Consumption is paused for this reason, or no longer.
     pub fn paused(&self, reason: Pause, is_paused: bool) {
         self.series().paused.of(reason).set(flag(is_paused));
     }
@@ -368,12 +368,12 @@ impl Metrics {
         self.series().index_evictions.of(reason).increment(entries);
     }
 
-    /// Records were behind the tail when they were judged.
+    /// Records were before the expiry watermark when they were judged.
     pub fn late_records(&self, records: u64) {
         self.series().index_late_records.increment(records);
     }
 
-    /// Originals are not found by so many of their keys, which have enough others.
+    /// Originals are not found by this many of their keys, which have enough others.
     pub fn full_keys(&self, keys: u64) {
         self.series().index_full_keys.increment(keys);
     }
@@ -415,7 +415,7 @@ impl Metrics {
         self.set(&catalog::OLDEST_PENDING_VERDICT, age.as_secs_f64());
     }
 
-    /// So many entries of a log are not read yet.
+    /// This many entries of a log are not read yet.
     pub fn log_lag(&self, log: Log, entries: u64) {
         self.series().log_lag.of(log).set(float(entries));
     }
@@ -461,7 +461,7 @@ impl Metrics {
         self.series().snapshot_duration.of(operation).record(elapsed);
     }
 
-    /// A snapshot of so many bytes is complete.
+    /// A snapshot of this many bytes is complete.
     pub fn snapshot_written(&self, now: Timestamp, bytes: u64) {
         self.set(&catalog::SNAPSHOT_LAST_SUCCESS, seconds(now));
         self.set(&catalog::SNAPSHOT_SIZE, float(bytes));
@@ -487,7 +487,7 @@ impl Metrics {
         self.gauge(catalog::CONFIG_INFO.name, labels).set(1.0);
     }
 
-    /// So many threads do text work.
+    /// This many threads do text work.
     pub fn workers(&self, threads: u64) {
         self.set(&catalog::WORKERS, float(threads));
     }
@@ -499,12 +499,12 @@ impl Metrics {
         self.series().worker_busy.absolute(total / 1_000_000);
     }
 
-    /// A queue holds so many records.
+    /// A queue holds this many records.
     pub fn queue_records(&self, queue: Queue, records: u64) {
         self.series().queue_records.of(queue).set(float(records));
     }
 
-    /// A transaction takes so many records.
+    /// A transaction takes this many records.
     pub fn transaction_limit(&self, records: u64) {
         self.series().queue_limit.of(LimitedQueue::Commit).set(float(records));
     }

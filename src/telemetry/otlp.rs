@@ -26,7 +26,7 @@ use super::labels::{Component, ErrorKind};
 use super::spans::Span;
 use crate::config::Endpoint;
 
-/// Spans that wait at the most.
+/// Spans that wait at most.
 const MAX_WAITING: usize = 4096;
 
 /// Spans in one request.
@@ -86,7 +86,7 @@ impl Traces {
             .with_endpoint(endpoint.url())
             .with_protocol(Protocol::HttpJson)
             .with_timeout(REQUEST_TIMEOUT)
-            // A collector that is away costs the spans of the moment and not those that wait behind them.
+            // An unreachable collector costs the spans of the moment and not those that wait after them.
             .with_retry_policy(RetryPolicy::disabled())
             .build()
             .map_err(io::Error::other)?;

@@ -1,9 +1,9 @@
 //! Recent duplicates with what they were matched to, for people: a bounded sample, and how many each cluster absorbed.
 //!
-//! Whoever delivers duplicates offers each; at most [`STEADY`] a second are kept (and [`BURST`] more at once), the last
+//! Workers offer the duplicates they deliver; at most [`STEADY`] a second are kept (and [`BURST`] more at once), the last
 //! [`KEPT`] of them. Clusters are counted in [`CLUSTERS`] places: when these are full, the least one makes room and its
 //! count is inherited as the error of the one that takes its place (Metwally, Agrawal, El Abbadi: Efficient computation of
-//! frequent and top-k elements in data streams, 2005). Count minus error is what is shown: so many duplicates the cluster
+//! frequent and top-k elements in data streams, 2005). Count minus error is what is shown: this many duplicates the cluster
 //! has at least. Where clusters are small and many, every count is error, and none is shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -92,7 +92,7 @@ pub struct Pair {
     pub number: u64,
     /// The duplicate.
     pub seen: DeliveredDuplicate,
-    /// What a look at both pages told; absent until then.
+    /// What the comparison of both pages found; absent until then.
     pub looked: Option<PairDetails>,
 }
 
@@ -101,9 +101,9 @@ pub struct Pair {
 pub struct Filter {
     /// These verdicts; all when there are none.
     pub verdicts: Vec<String>,
-    /// At least so many bits apart.
+    /// At least this many bits apart.
     pub min_distance: Option<u32>,
-    /// At most so many bits apart.
+    /// At most this many bits apart.
     pub max_distance: Option<u32>,
     /// The site of either page contains this.
     pub site: Option<String>,
@@ -200,7 +200,7 @@ impl Pairs {
         Some(pair)
     }
 
-    /// Notes what a look at both pages told, and hands the pair to those who listen.
+    /// Notes what the comparison of both pages found, and passes the pair to listeners.
     pub fn looked_at(&self, number: u64, mut looked: PairDetails) {
         looked.original_id = looked.original_id.map(|id| one_line(&id));
         let mut state = self.lock();
@@ -210,7 +210,7 @@ impl Pairs {
         let pair = Arc::new(Pair { looked: Some(looked), ..Pair::clone(kept) });
         *kept = Arc::clone(&pair);
         state.learn_id(&pair);
-        // Nobody may listen.
+        // There may be no listener.
         let _ = self.fresh.send(pair);
     }
 
@@ -295,7 +295,7 @@ impl Page {
     }
 }
 
-/// Lets so many through a second, and a burst after a quiet time.
+/// Lets this many through a second, and a burst after a quiet time.
 #[derive(Debug)]
 struct Allowance {
     left: f64,
@@ -367,7 +367,7 @@ fn site(id: Option<&str>) -> Option<&str> {
 }
 
 impl Filter {
-    /// Says whether a pair is wanted; `limit` is not looked at.
+    /// Returns whether a pair is wanted; `limit` is not looked at.
     #[must_use]
     pub fn passes(&self, pair: &Pair) -> bool {
         self.is_in_range(pair) && self.matches(pair)
@@ -377,7 +377,7 @@ impl Filter {
         self.after.is_none_or(|after| pair.number > after) && self.before.is_none_or(|before| pair.number < before)
     }
 
-    /// Says whether a pair is wanted, whatever its number.
+    /// Returns whether a pair is wanted, whatever its number.
     fn matches(&self, pair: &Pair) -> bool {
         let looked = pair.looked.as_ref();
         let bits = pair.bits();
@@ -414,7 +414,7 @@ impl Pair {
         looked.or_else(|| (self.seen.stage != "minhash").then(|| u32::from(self.seen.distance)))
     }
 
-    /// Returns the pair as it stands in lists.
+    /// Returns the pair as shown in lists.
     #[must_use]
     pub fn json(&self) -> Value {
         let DeliveredDuplicate { source, original, cluster, verdict, stage, distance, contained, age_ms, id, at } =

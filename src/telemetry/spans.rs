@@ -34,7 +34,7 @@ impl Sampler {
         Self { below: (ratio.clamp(0.0, 1.0) * 2_f64.powi(64)) as u128 }
     }
 
-    /// Says whether a record is chosen.
+    /// Returns whether a record is chosen.
     #[must_use]
     pub fn takes(&self, source: &Source) -> bool {
         self.below > 0 && u128::from(xxh3_64(source.to_string().as_bytes())) < self.below

@@ -39,7 +39,7 @@ fn score_reads_back_what_the_demo_saw() {
     let score =
         dupgate(&[&["demo", "score", "-o", "jsonl", "--brokers", address, "-s", &named], settings.as_slice()].concat());
     let score: Value = serde_json::from_slice(&score.stdout).expect("one JSON object");
-    // The same table, from the same outputs: its rows are the same figures.
+    // The same table, from the same outputs: its rows are the same numbers.
     let row = |name: &str| {
         let line = seen.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_default();
         line.split_whitespace().filter_map(|word| word.parse().ok()).take(3).collect::<Vec<u64>>()

@@ -1,4 +1,4 @@
-//! What operators do before the first start: create topics, check, mend what is told.
+//! What operators do before the first start: create topics, check, mend what is reported.
 
 use std::process::Command;
 

@@ -17,7 +17,7 @@ use rdkafka::producer::{BaseRecord, Producer};
 use super::broker::{Broker, wait};
 use super::messages::{TransactionalProducer, transactional_producer};
 
-/// A record without verdicts, told from others by its place in the fingerprint log.
+/// A record without verdicts, distinguished from others by its place in the fingerprint log.
 fn record(next_request: i64) -> VerdictRecord {
     VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(7),

@@ -1,4 +1,4 @@
-//! `index verify`: what was ruled is judged anew from the kept log, and a verdict that was tampered with is named.
+//! `index verify`: what was judged is judged again from the kept log, and a verdict that was tampered with is named.
 #![expect(clippy::indexing_slicing, reason = "what is missing in JSON fails the test")]
 
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! What operators may rely on: figures that add up, and probes that say what is the matter.
+//! What operators may rely on: numbers that add up, and probes that say what is the matter.
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
@@ -182,7 +182,7 @@ fn it_is_not_alive_while_a_loop_stands_still() {
     let mut service = Service::start(&desk, broker, Stdio::piped(), talkative);
     let stderr = service.process.stderr.take().expect("a pipe");
     wait::within(Duration::from_mins(2), "a loop that stands still", || {
-        // Every change is told, until nobody can be told any more.
+        // Every change is reported, until nobody can be determined any more.
         for order in ["pause", "resume"] {
             ask(service.admin, "POST", &format!("/api/v1/{order}"));
         }

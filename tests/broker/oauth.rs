@@ -28,7 +28,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Begins to hand out tokens that live so many seconds.
+    /// Begins to hand out tokens that live this many seconds.
     fn start(seconds: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();

@@ -13,7 +13,7 @@ use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 
-/// Records that are put behind the log.
+/// Records that are put after the log.
 const LONG: usize = 4_000;
 
 #[test]

@@ -251,7 +251,7 @@ fn operators_look_into_a_running_instance_and_act_on_it() {
     let (first, copy) = (with_id("http://a/1", &text(1)), with_id("http://b/1", &format!("{} <script>", text(1))));
     produce(broker, &running.desk.input, 0, std::slice::from_ref(&first));
     committed(broker, &running.desk.outputs[0], 1);
-    // Whoever listens hears of pairs from now on: copies come until one was told.
+    // Whoever listens hears of pairs from now on: copies come until one was reported.
     let told = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| running.lines(&["tap", "--running", "--verdict", "near", "--limit", "1"]));
         wait::until("a pair", || {
@@ -289,7 +289,7 @@ fn operators_look_into_a_running_instance_and_act_on_it() {
     let (_, top) = operators(&running, "GET /api/v1/index/top?n=1", "");
     assert_eq!(top[0]["cluster"], format!("{}:0:0", running.desk.input));
 
-    // A held input stands still; what came meanwhile is judged when it goes on.
+    // A held input stands still; what came meanwhile is judged when it continues.
     assert_eq!(operators(&running, "POST /api/v1/pause", ""), (200, serde_json::json!({"paused": true})));
     wait::until("a pause", || running.lines(&["status"])[0]["paused"].to_string().contains("manual").then_some(()));
     produce(broker, &running.desk.input, 0, &[page_of(2)]);
@@ -306,7 +306,7 @@ fn operators_look_into_a_running_instance_and_act_on_it() {
     assert_eq!(operators(&running, "POST /api/v1/index/snapshot", "").0, 200);
     assert_eq!(operators(&running, "PUT /api/v1/log", "{\"level\": \"warn\"}").0, 200);
 
-    // Without the token nobody is told anything.
+    // Without the token nobody is reported anything.
     let strange = "http: {admin: {token: not the token of it}}\n";
     let address = format!("--running=127.0.0.1:{}", running.port + 1);
     let said = running.desk.ask_with(broker.address(), strange, &["index", "stats", &address]);

@@ -136,7 +136,7 @@ fn the_service_works_over_tls_and_scram() {
     let shown = get(port, "/config");
     drop(service);
     assert_eq!((unique.len(), duplicate.len()), (1, 1));
-    // The password is told nowhere: not where the settings are shown, and not in a log that leaves nothing out.
+    // The password is reported nowhere: not where the settings are shown, and not in a log that leaves nothing out.
     assert!(shown.contains("\"username\": \"alice\"") && shown.contains("[redacted]"), "{shown}");
     assert!(!shown.contains(SECRET), "{shown}");
     let log: String = readers.map(|reader| reader.join().expect("a reader")).concat();

@@ -1,5 +1,5 @@
-//! A partition that nobody owns, as a static member leaves it behind that was replaced between the two rounds of a
-//! cooperative rebalance: whoever takes its place is not told, and asks by itself.
+//! A partition that nobody owns, as a static member leaves it after that was replaced between the two rounds of a
+//! cooperative rebalance: whoever takes its place is not reported, and asks by itself.
 //!
 //! No client library leaves a partition out, so a member of this test speaks the protocol by hand.
 
@@ -30,7 +30,7 @@ fn array(elements: &[Vec<u8>]) -> Vec<u8> {
     [&i32::try_from(elements.len()).expect("few").to_be_bytes()[..], &elements.concat()].concat()
 }
 
-/// Reads so many bytes.
+/// Reads this many bytes.
 fn take<const N: usize>(from: &mut impl Read) -> [u8; N] {
     let mut bytes = [0; N];
     from.read_exact(&mut bytes).expect("as many bytes");
@@ -44,7 +44,7 @@ fn taken(from: &mut impl Read) -> String {
     String::from_utf8(bytes).expect("a name")
 }
 
-/// Sends a request; returns what stands behind the correlation id of its answer.
+/// Sends a request; returns what follows the correlation id of its answer.
 fn ask(stream: &mut TcpStream, key: i16, version: i16, body: &[u8]) -> Vec<u8> {
     let head = [&key.to_be_bytes()[..], &version.to_be_bytes(), &7_i32.to_be_bytes(), &string("by-hand")].concat();
     stream.write_all(&bytes(&[&head, body].concat())).expect("sent");

@@ -79,7 +79,7 @@ fn a_newcomer_gets_from_a_broken_file_to_a_running_service_by_doing_as_told() {
     assert_eq!(code, 0, "{told}");
     assert!(told.ends_with("\nthe configuration is valid (0 errors, 0 warnings)\n"), "{told}");
 
-    // What the cluster lacks is told with the command that makes it.
+    // What the cluster lacks is reported with the command that makes it.
     let (code, told) = newcomer.types("dupgate check -o table");
     assert_eq!(code, 69, "{told}");
     let fix = between(&told, "fix: ", "\n").expect("a remedy").replace("NUMBER", "2");

@@ -305,7 +305,7 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
     }
 }
 
-/// A page in which the story stands among three times as much of others.
+/// A page in which the story is among three times as much of others.
 const DIGEST: &str = "Snow fell in the mountains overnight, and most of the roads to the valley were closed until noon, \
     the police said. Trains ran late, and two schools sent their pupils home early because the heating had failed in both \
     of them. A bakery in the harbour quarter gave away whatever it could not sell, mostly rye loaves and plum cakes with \

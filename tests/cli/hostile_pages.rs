@@ -260,7 +260,7 @@ impl Running {
     /// Returns the processor time so far, so that other processes do not count; nothing where the system does not tell.
     fn work(&self) -> Duration {
         let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.child.id())) else { return Duration::ZERO };
-        // Behind the name: state is the third field, user and system time the 14th and 15th, in hundredths of a second.
+        // After the name: state is the third field, user and system time the 14th and 15th, in hundredths of a second.
         let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
         let ticks = |field: usize| fields.get(field - 3).unwrap().parse::<u64>().unwrap();
         Duration::from_millis((ticks(14) + ticks(15)) * 10)

@@ -1,4 +1,4 @@
-//! A password put where a password can stand is told to nobody.
+//! A password put where a password can be is told to nobody.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ const PASSWORD: &str = "hunter2hunter2hunter2";
 fn configuration(listen: SocketAddr, operators: SocketAddr, mechanism: &str) -> String {
     let oauth = format!("{{token_url: 'http://127.0.0.1:1/', client_id: c, client_secret: {PASSWORD}}}");
     let properties = format!("{{sasl.password: {PASSWORD}, ssl.keystore.password: {PASSWORD}, debug: all}}");
-    // Nobody listens at the brokers' address: the program goes on asking, and says so.
+    // Nobody listens at the brokers' address: the program continues asking, and says so.
     format!(
         "version: 1
 kafka:

@@ -295,7 +295,7 @@ fn packed_files_are_read_as_what_is_in_them() {
     };
     let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
     write("pages.jsonl", lines.concat().as_bytes());
-    // Two archives, one behind the other.
+    // Two archives, one after the other.
     write("pages.jsonl.gz", &lines.each_ref().map(|line| gzip(line)).concat());
     write("pages.jsonl.zst", &lines.each_ref().map(|line| zstd(line)).concat());
     let verdicts = |name: &str| {

@@ -171,7 +171,7 @@ fn range(path: &str, shape: &Value, default: &Value) -> String {
     }
 }
 
-/// A text as it may stand in a cell of a table.
+/// A text as it may be in a cell of a table.
 fn cell(text: &str) -> String {
     let mut joined = String::new();
     for line in text.lines() {

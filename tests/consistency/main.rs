@@ -27,7 +27,7 @@ const REQUIRED: [(&str, &str); 5] = [
     ("output.dead_letter.topic", "crawl.pages.dead"),
 ];
 
-/// Set to write the documents anew.
+/// Set to write the documents again.
 const REWRITE: &str = "DUPGATE_WRITE_DOCS";
 
 /// Holds a document that is made from the code against the file, or writes it.
@@ -117,7 +117,7 @@ fn the_annotated_sample_names_every_key_and_no_other() {
 fn every_choice_of_a_closed_list_is_written_in_the_sample() {
     let text = sample();
     let mut minimal = minimal();
-    // Each refusal lists what was expected instead: those words must stand in the sample.
+    // Each refusal lists what was expected instead: those words must be in the sample.
     for key in [
         "mode",
         "kafka.security.protocol",

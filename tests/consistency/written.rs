@@ -59,7 +59,7 @@ fn code<'t>(text: &'t str) -> Vec<Code<'t>> {
     for (number, part) in text.split("\n```").enumerate() {
         if number % 2 == 1 {
             let (language, block) = part.split_once('\n').unwrap_or_default();
-            // A session shows commands behind a prompt, and what they print.
+            // A session shows commands after a prompt, and what they print.
             let is_typed = |line: &'t str| if language == "console" { line.strip_prefix("$ ") } else { Some(line) };
             found.extend(block.lines().filter_map(is_typed).map(Code::Line));
         } else {
@@ -114,7 +114,7 @@ fn every_metric_that_is_named_exists() {
     }
 }
 
-/// Says whether a key is a map without entries by default.
+/// Returns whether a key is a map without entries by default.
 fn is_empty_map(key: &str) -> bool {
     let defaults = serde_json::to_value(Raw::default()).unwrap();
     let value = key.split('.').try_fold(&defaults, |value, level| value.get(level));

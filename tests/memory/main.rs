@@ -141,13 +141,13 @@ fn measure(case: Case) {
     let snapshots = Folder::open(folder.path(), NonZeroUsize::MIN).unwrap();
 
     let held = memory("VmRSS:");
-    // The high-water mark begins anew.
+    // The high-water mark starts over.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let (originals, shared_in) = timed(|| index.share(&ExpiryWatermarks::START));
     let state = checkpoint(case);
     let shared = SharedSnapshot { at: VerdictOffset(1), state, originals, latest_checkpoint: None, spans: Vec::new() };
     let writer = std::thread::spawn(move || snapshots.store_shared("0", &SchemeId("s".to_owned()), shared).unwrap());
-    // The judge goes on meanwhile: as many come as go, as in an index that is full.
+    // The judge continues meanwhile: as many come as go, as in an index that is full.
     let (mut next, mut longest_insert) = (case.originals, Duration::ZERO);
     while !writer.is_finished() && next < case.originals + case.originals / 50 {
         let original = of(next);

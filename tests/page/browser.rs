@@ -39,7 +39,7 @@ pub(super) struct Browser {
 pub(super) struct Seen {
     /// Addresses that were asked for.
     pub(super) requests: Vec<String>,
-    /// What stood in the console as an error, and what was thrown.
+    /// What was in the console as an error, and what was thrown.
     pub(super) complaints: Vec<String>,
 }
 
@@ -148,7 +148,7 @@ impl Tab<'_> {
         result["result"]["value"].take()
     }
 
-    /// Makes the window this large.
+    /// Creates the window this large.
     pub(super) fn resize(&mut self, width: u64, height: u64) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", &size);

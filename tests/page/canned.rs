@@ -108,7 +108,7 @@ fn after(answer: &Value, since: u64) -> Value {
     answer
 }
 
-/// The answer of an instance that was started at this time and is well, with so many samples.
+/// The answer of an instance that was started at this time and is well, with this many samples.
 pub(super) fn answer(started_ms: u64, samples: u64) -> Value {
     let numbers: Vec<u64> = (1..=samples).collect();
     let column = |value: &dyn Fn(u64) -> Value| -> Value { numbers.iter().map(|number| value(*number)).collect() };
@@ -151,7 +151,7 @@ pub(super) fn pairs(newest: u64, clusters: &Value) -> Value {
     json!({"newest": newest, "clusters": clusters})
 }
 
-/// A cluster of this many duplicates whose first page stands at this offset and has this id.
+/// A cluster of this many duplicates whose first page is at this offset and has this id.
 pub(super) fn cluster(offset: u64, duplicates: u64, id: &str) -> Value {
     json!({"cluster": format!("pages:0:{offset}"), "duplicates": duplicates, "id": id, "duplicate_id": null})
 }

@@ -82,7 +82,7 @@ fn a_judge_that_is_gone_is_seen_soon_and_its_return_too() {
     judge = cluster.start_with("judge", alone("judge", &of_judge));
     holds(&mut tab, "the judge again", &format!("{judges} && {}", state_is("Ready")));
 
-    // On the page of an instance that goes on: somebody is missing, and it is not this one.
+    // On the page of an instance that continues: somebody is missing, and it is not this one.
     let mut tab = browser.open(&format!("http://{of_worker}/ui/"));
     holds(&mut tab, "the worker", &state_is("Ready"));
     judge.stop();

@@ -187,7 +187,7 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
 
     // Forgetting asks first, and "keep it" keeps it.
     tab.run("document.getElementById('close').click()");
-    // The list is filled anew now and then: what was no button a moment ago is one soon.
+    // The list is filled again now and then: what was no button a moment ago is one soon.
     let asked = "document.getElementById('forget').open || \
                  (document.querySelector('#clusters button').click(), document.getElementById('forget').open)";
     holds(&mut tab, "the question", asked);

@@ -245,7 +245,7 @@ fn the_overview_suits_small_windows_dark_rooms_and_keyboards() {
                  getComputedStyle(one).animationName !== 'none')";
     assert_eq!(tab.run(moves), false);
 
-    // Nothing stands beyond the edge of a small telephone, and the charts stand in one column.
+    // Nothing is beyond the edge of a small telephone, and the charts are in one column.
     tab.resize(360, 740);
     holds(&mut tab, "the new size", "charts[0].plot.width < 360");
     let beyond = "[document.documentElement, document.body].filter((one) => one.scrollWidth > document.documentElement.clientWidth).length";

@@ -78,7 +78,7 @@ fn the_list_stands_still_where_somebody_reads() {
     tab.run("document.getElementById('newer-pairs').click()");
     holds(&mut tab, "the newer ones", &format!("{} && document.activeElement.id === 'list'", top_is(210)));
 
-    // Elsewhere the list goes on, and rows that stay are the same rows.
+    // Elsewhere the list continues, and rows that stay are the same rows.
     tab.run("document.getElementById('pause').focus()");
     tab.run("document.querySelectorAll('#pairs tbody tr')[0].dataset.mark = 'kept'");
     find(&canned, 213);
@@ -187,7 +187,7 @@ fn the_pairs_are_reached_by_the_keyboard() {
     holds(&mut tab, "the end", "!document.getElementById('pair').open");
     assert!(tab.run(FOCUSED).as_str().is_some_and(|focused| focused.contains("/199/")));
 
-    // Behind the list: its pages, then the clusters, each with its page.
+    // After the list: its pages, then the clusters, each with its page.
     tab.run("[...document.querySelectorAll('#pairs button.open')].pop().focus()");
     for expected in ["Newest", "Newer", "Older", "https://originals.example/7", "Forget https://originals.example/7"] {
         follows(&mut tab, expected);
@@ -234,7 +234,7 @@ fn the_pairs_suit_small_windows_and_dark_rooms() {
     let at = |cell: usize, side: usize| boxes[cell][side].as_f64().expect("a number");
     assert!((at(0, 0) - at(2, 0)).abs() < 2.0 && at(3, 0) >= at(0, 1) && at(3, 2) > 300.0, "{boxes}");
 
-    // The side part is folded, stands behind the list, and is one step away.
+    // The side part is folded, follows the list, and is one step away.
     assert_eq!(tab.run("document.getElementById('side').open"), false);
     tab.run("document.querySelector('.jump').focus()");
     tab.press("Enter");

@@ -15,7 +15,7 @@ pub(crate) enum OutputKind {
     Dead,
 }
 
-/// What became of one page.
+/// Outcome of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) output_kind: OutputKind,
@@ -32,7 +32,7 @@ impl Outcome {
     }
 }
 
-/// Everything that stands in the topics of a deployment.
+/// Everything that is in the topics of a deployment.
 pub(crate) struct Ledger {
     pub(crate) inputs: BTreeMap<Source, Record>,
     outputs: Vec<(OutputKind, Record)>,

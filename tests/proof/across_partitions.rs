@@ -1,4 +1,4 @@
-//! Near-duplicates meet, whichever partitions they stand in and whichever workers read them.
+//! Near-duplicates meet, whichever partitions they are in and whichever workers read them.
 
 use dupgate::record::PartitionId;
 use serde_json::json;

@@ -18,7 +18,7 @@ const WINDOW: i64 = HOUR;
 const BEGIN: i64 = 1_700_000_000_000;
 const STEP: i64 = 7 * WINDOW / 8_400;
 
-/// The slow worker stands still but for one look at the outputs out of so many.
+/// The slow worker stands still but for one look at the outputs out of this many.
 const PULSE: usize = 4;
 
 /// Numbers that are the same in every run (Knuth's multiplier).

@@ -13,7 +13,7 @@ use crate::accounting::Outcome;
 use crate::cluster::Cluster;
 use crate::cluster::records::{Record, Shelf};
 
-/// What stands in both logs, as far as they reach.
+/// What is in both logs, as far as they reach.
 pub(crate) struct Logs {
     /// The append time of each record of the fingerprint log, and its requests.
     pub(crate) asked: Vec<(Timestamp, Vec<Request>)>,

@@ -1,6 +1,6 @@
 //! The proof: the real program, as processes, on a real broker, with everything around it falling.
 //!
-//! Afterwards everything that stands in the topics is read back and held against the input record by record
+//! Afterwards everything that is in the topics is read back and held against the input record by record
 //! ([`accounting`]), and against a judge that works alone over a copy of the fingerprint log ([`judge_alone`]).
 #![expect(
     clippy::unwrap_used,

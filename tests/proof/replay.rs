@@ -295,7 +295,7 @@ fn shows_examples(cluster: &Cluster<'_>, differ: &Value, live: &BTreeMap<Source,
     assert!(!html.contains("does not hold this page"), "the input holds all of them");
 }
 
-/// What stands in the live logs.
+/// What is in the live logs.
 fn log_digest(cluster: &Cluster<'_>) -> usize {
     let topic = cluster.log_topic("verdicts");
     Shelf::open(cluster.broker(), &[&topic]).read_to_end().len()
@@ -517,7 +517,7 @@ fn a_range_that_was_compacted_is_judged_as_far_as_it_is_there() {
     team.join("one");
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES);
-    // What stands in the newest segment is not compacted: another one begins.
+    // What is in the newest segment is not compacted: another one begins.
     write(PAGES, KEYS);
     pen.flush();
     team.deliver(&mut out, PAGES + 1);

@@ -84,7 +84,7 @@ pub(crate) fn config() -> Value {
     })
 }
 
-/// Writes pages to the first topic until the verdict log was trimmed so many times.
+/// Writes pages to the first topic until the verdict log was trimmed this many times.
 pub(crate) fn write_until_trimmed(writer: &mut Writer<'_>, log: &str, times: usize) {
     let (before, first) = (writer.cluster.beginning(log), writer.written);
     let mut starts = BTreeSet::new();

@@ -16,7 +16,7 @@ const PAGES: usize = 1_500;
 fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
-    // Most verdicts stand before the latest checkpoint: a worker that starts must read them back.
+    // Most verdicts precede the latest checkpoint: a worker that starts must read them back.
     let config = json!({ "judge": { "checkpoint_interval_records": 200 } });
     let shape = Shape { topics: 1, partitions: 4, input_settings: &[], output_settings: &[], config };
     let cluster = Cluster::new(broker, shape);

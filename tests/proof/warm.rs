@@ -22,7 +22,7 @@ use crate::several_instances::Team;
 
 const PARTITIONS: i32 = 3;
 
-/// How many pages a copy stands behind its original at most.
+/// How many pages a copy follows its original at most.
 const REACH: u64 = 1_200;
 
 /// Pages that are there when the load begins.
@@ -130,7 +130,7 @@ impl Warm {
         std::fs::read_to_string(&self.said).unwrap()
     }
 
-    /// Waits until it says this once more than `times`.
+    /// Waits until it says this again than `times`.
     fn wait_for(&mut self, words: &str, times: usize) {
         wait::until(words, || {
             let ended = self.child.try_wait().unwrap();

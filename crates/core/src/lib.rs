@@ -6,7 +6,7 @@
 //! record -> text -> fingerprint -> protocol (a request) -> judge (index) -> protocol (a verdict) -> worker
 //! ```
 //!
-//! [`judge`] and [`worker`] are state machines that make no call themselves: the time and everything that they are told is
+//! [`judge`] and [`worker`] are state machines that make no call themselves: the time and all events are
 //! passed in, and what they want done comes out. [`deduplicator`] is the judge without any log: lines in, verdicts out.
 
 pub mod record;

@@ -8,10 +8,10 @@ const LARGE: usize = 1 << 15;
 /// Bytes that are given back to the system at once.
 const PIECE: usize = 32 << 20;
 
-/// A line in which nothing ever stood, for places that do not exist.
+/// An empty line, for places that do not exist.
 const NOWHERE: Line = [0; LINE];
 
-/// All lines of a table. The number is fixed; a table grows by being built anew.
+/// All lines of a table. The number is fixed; a table grows by being rebuilt.
 #[derive(Debug)]
 pub(crate) struct Buckets {
     bytes: Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) struct Buckets {
 pub(crate) struct Discarded(Vec<u8>);
 
 impl Discarded {
-    /// Gives a piece back; says whether that was all.
+    /// Gives a piece back; returns whether that was all.
     pub(crate) fn step(&mut self) -> bool {
         // From the end, where an allocator that maps large vectors lets go of pages without a copy.
         self.0.truncate(self.0.len().saturating_sub(PIECE));
@@ -34,13 +34,13 @@ impl Discarded {
     }
 }
 
-/// Says whether lines are so many that the system may take its time to make room for them.
+/// Returns whether the lines need so much memory that the system may be slow to provide it.
 pub(crate) const fn are_many(lines: u64) -> bool {
     lines >= LARGE as u64
 }
 
 impl Buckets {
-    /// Makes so many lines of zeros, at least one.
+    /// Makes this many lines of zeros, at least one.
     pub(crate) fn with_room(lines: u64) -> Self {
         let count = usize::try_from(lines.max(1)).unwrap_or(usize::MAX);
         let alignment = if count >= LARGE { LARGE_PAGE } else { LINE };
@@ -53,7 +53,7 @@ impl Buckets {
         Self { bytes, start, count: count as u64 }
     }
 
-    /// Touches the large page of this number, so that the system makes room for it now; says whether there is one.
+    /// Touches the large page of this number, so that the system allocates it now; returns whether there is one.
     ///
     /// Random lines of a fresh table lie in pages that were never touched: a few of them at once would be a pause.
     pub(crate) fn touch(&mut self, page: usize) -> bool {

@@ -36,7 +36,7 @@ impl<T: Copy> Chunks<T> {
         Self { full: self.full.clone(), newest: self.newest.clone(), first: self.first, spare: None }
     }
 
-    /// Returns the chunk that has room for one more position of this many values.
+    /// Returns the chunk that has space for one more position of this many values.
     #[inline]
     fn room(&mut self, values: usize) -> &mut Vec<T> {
         if self.newest.len() >= values * CHUNK {
@@ -45,7 +45,7 @@ impl<T: Copy> Chunks<T> {
         &mut self.newest
     }
 
-    /// Puts the newest chunk to the full ones and begins another.
+    /// Moves the newest chunk to the full ones and begins another.
     fn start_chunk(&mut self, values: usize) {
         let mut spare = self.spare.take();
         let chunk = match spare.as_mut().and_then(Arc::get_mut).filter(|spare| spare.len() == self.newest.len()) {
@@ -53,7 +53,7 @@ impl<T: Copy> Chunks<T> {
                 free.copy_from_slice(&self.newest);
                 spare
             }
-            // None is there, or somebody shares it still.
+            // None is there, or it is still shared.
             None => None,
         };
         self.full.push_back(chunk.unwrap_or_else(|| Arc::from(self.newest.as_slice())));
@@ -120,7 +120,7 @@ impl<T: Copy> Chunks<T> {
 pub struct Column<T>(Chunks<T>);
 
 impl<T: Copy> Column<T> {
-    /// Makes an empty column whose first value will have this position.
+    /// Creates an empty column whose first value will have this position.
     #[must_use]
     pub const fn starting_at(position: u64) -> Self {
         Self(Chunks::starting_at(position))
@@ -138,7 +138,7 @@ impl<T: Copy> Column<T> {
         self.0.room(1).push(value);
     }
 
-    /// Asks the memory for the value at a position.
+    /// Prefetches the value at a position.
     #[inline]
     pub fn prefetch(&self, position: u64) {
         let held = self.0.place(position).and_then(|(chunk, at)| self.0.chunk(chunk)?.get(at));
@@ -153,7 +153,7 @@ impl<T: Copy> Column<T> {
         self.0.chunk(chunk)?.get(at).copied()
     }
 
-    /// Gives access to the value at a position. Its chunk is copied first while somebody shares it.
+    /// Gives access to the value at a position. Its chunk is copied first while it is shared.
     pub fn get_mut(&mut self, position: u64) -> Option<&mut T> {
         let (chunk, at) = self.0.place(position)?;
         self.0.chunk_mut(chunk)?.get_mut(at)
@@ -176,7 +176,7 @@ impl<T: Copy> Column<T> {
         })
     }
 
-    /// Drops what stands before a position, chunk by chunk.
+    /// Drops what precedes a position, chunk by chunk.
     pub fn drop_before(&mut self, position: u64) {
         self.0.drop_before(position);
     }
@@ -196,7 +196,7 @@ pub struct BitColumn {
 }
 
 impl BitColumn {
-    /// Makes an empty column whose first mark will have this position.
+    /// Creates an empty column whose first mark will have this position.
     #[must_use]
     pub fn starting_at(position: u64) -> Self {
         Self { words: Column::starting_at(position / 64), head: position }
@@ -248,7 +248,7 @@ impl BitColumn {
         count
     }
 
-    /// Drops what stands before a position, chunk by chunk.
+    /// Drops what precedes a position, chunk by chunk.
     pub fn drop_before(&mut self, position: u64) {
         self.words.drop_before(position / 64);
     }
@@ -268,7 +268,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Makes empty rows of so many bytes; the first will have this position. Of no bytes nothing is held at all.
+    /// Creates empty rows of this many bytes; the first will have this position. Of no bytes nothing is held at all.
     #[must_use]
     pub const fn starting_at(width: usize, position: u64) -> Self {
         Self { width, bytes: Chunks::starting_at(position) }
@@ -297,7 +297,7 @@ impl Rows {
         chunk.resize(end, 0);
     }
 
-    /// Asks the memory for the row at a position.
+    /// Prefetches the row at a position.
     #[inline]
     pub fn prefetch(&self, position: u64) {
         let lines = self.get(position).into_iter().flat_map(|row| row.chunks(LINE));
@@ -313,7 +313,7 @@ impl Rows {
         self.bytes.chunk(chunk)?.get(start..start + self.width)
     }
 
-    /// Drops what stands before a position, chunk by chunk.
+    /// Drops what precedes a position, chunk by chunk.
     pub fn drop_before(&mut self, position: u64) {
         self.bytes.drop_before(position);
     }

@@ -1,7 +1,7 @@
 //! The proof that a set of tables finds every pair within a distance.
 //!
 //! A table finds a pair when the difference of both codes has at most `radius` ones under its mask. That depends only
-//! on how many ones stand in each *atom*: bits that belong to the same masks. Tables whose masks overlap, directly or by
+//! on the number of ones in each *atom*: bits that belong to the same masks. Tables whose masks overlap, directly or by
 //! way of others, form a group; no two groups share a bit. For each group every way to spread ones over its atoms is
 //! tried, and the fewest ones that escape all its tables are found. A difference escapes all tables when it escapes
 //! every group, so the fewest ones that do are the sum over the groups: with more than k, nothing within k bits is

@@ -68,7 +68,7 @@ impl<W: Codeword> SharedCodes<W> {
     }
 }
 
-/// What one look found, to be settled later: see [`HammingIndex::look`].
+/// What one lookup found, to be settled later: see [`HammingIndex::look`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
     /// Position of the first entry that it has not seen.
@@ -220,7 +220,7 @@ impl<W: Codeword, V: FnMut(u64, u8)> Job for Sweep<'_, W, V> {
 }
 
 impl<W: Codeword> HammingIndex<W> {
-    /// Makes an empty window that finds every pair within `max_distance` bits, with the fastest plan for so many
+    /// Creates an empty window that finds every pair within `max_distance` bits, with the fastest plan for this many
     /// entries, whatever memory it takes.
     #[must_use]
     pub fn new(max_distance: u8, expected: u64) -> Self {
@@ -229,13 +229,13 @@ impl<W: Codeword> HammingIndex<W> {
         Self::with_plan(Plan::choose(&needs), expected)
     }
 
-    /// Makes an empty window with this plan, whose tables grow towards so many entries.
+    /// Creates an empty window with this plan, whose tables grow towards this many entries.
     #[must_use]
     pub fn with_plan(plan: Plan, expected: u64) -> Self {
         Self::starting_at(plan, expected, Backend::detect(), 0)
     }
 
-    /// Makes an empty window whose first entry will have this position. All else being equal, neither position nor
+    /// Creates an empty window whose first entry will have this position. All else being equal, neither position nor
     /// engine change an answer.
     #[must_use]
     pub fn starting_at(plan: Plan, expected: u64, engine: Backend, position: u64) -> Self {
@@ -312,7 +312,7 @@ impl<W: Codeword> HammingIndex<W> {
         self.tables.engine().run(Probe(self, code, reach_bits, visit))
     }
 
-    /// Says whether the lines of a code lead to more entries than there are: then all are compared, each once.
+    /// Returns whether the lines of a code lead to more entries than there are: then all are compared, each once.
     fn is_crowded(&self, code: W) -> bool {
         let most = self.ring.held.max(FEW);
         self.tables.most_met() > most
@@ -338,7 +338,7 @@ impl<W: Codeword> HammingIndex<W> {
         best
     }
 
-    /// Asks the memory for what a probe of this code will read first. Changes nothing.
+    /// Prefetches what a probe of this code will read first. Changes nothing.
     #[inline]
     pub fn prefetch(&self, code: W) {
         for (table, word) in self.with_words(code) {
@@ -346,7 +346,7 @@ impl<W: Codeword> HammingIndex<W> {
         }
     }
 
-    /// Asks the memory for what a probe will read next, when what [`HammingIndex::prefetch`] asked for has come.
+    /// Prefetches what a probe will read next, when what [`HammingIndex::prefetch`] asked for has come.
     #[inline]
     pub fn prefetch_runs(&self, code: W) {
         if !self.tables.lead_to_runs() {
@@ -412,7 +412,7 @@ impl<W: Codeword> HammingIndex<W> {
         run_sequential(self.build_tasks(plan));
     }
 
-    /// Returns at most so many of the codes, evenly spread over the window.
+    /// Returns at most this many of the codes, evenly spread over the window.
     pub fn sample(&self, most: u64) -> Vec<u128> {
         let Range { start, end } = self.ring.positions();
         let step = usize::try_from((end - start).div_ceil(most.max(1))).unwrap_or(usize::MAX);
@@ -429,7 +429,7 @@ impl<W: Codeword> HammingIndex<W> {
         self.tables.maintenance(hand_over);
     }
 
-    /// Lets the tables grow towards so many entries from now on.
+    /// Lets the tables grow towards this many entries from now on.
     pub const fn expect(&mut self, entries: u64) {
         self.tables.expect(entries);
     }
@@ -452,7 +452,7 @@ impl<W: Codeword> HammingIndex<W> {
         self.tables.build_tasks(Words(&self.ring, &self.plan), &self.ring.positions(), self.ring.held)
     }
 
-    /// Makes the tables small at once when next to nothing is held.
+    /// Shrinks the tables at once when almost nothing is held.
     pub fn shrink_if_idle(&mut self) {
         let keys = Words(&self.ring, &self.plan);
         self.tables.shrink_if_idle(&keys, &self.ring.positions(), self.ring.held);
@@ -464,7 +464,7 @@ impl<W: Codeword> HammingIndex<W> {
         &self.plan
     }
 
-    /// Returns figures for those who watch.
+    /// Returns statistics for monitoring.
     #[must_use]
     pub fn stats(&self) -> HammingStats {
         HammingStats {

@@ -1,6 +1,6 @@
-//! The keys of entries, which belong to whoever holds the entries.
+//! The keys of entries, which belong to the owner of the entries.
 
-/// Where the keys of entries stand.
+/// Source of the keys of entries.
 pub trait Keys {
     /// Returns the key that the entry at a position has in a table, if it is in that table. Asked only about positions
     /// of the ring or a few beyond, which have none.

@@ -1,14 +1,14 @@
-//! What stands in a line: ids with something of their codes, and where the overflow is.
+//! The contents of a line: ids with part of their codes, and the place of the overflow run.
 //!
-//! Two layouts. [`FuzzyTags`] finds tags that differ in some bits, for codes. [`ExactTags`] finds equal tags only and has room for
-//! fifteen entries, for keys that are equal or nothing to each other.
+//! Two layouts. [`FuzzyTags`] finds tags that differ in some bits, for codes. [`ExactTags`] finds equal tags only and holds
+//! fifteen entries, for keys that are either equal or unrelated.
 
 use std::fmt::Debug;
 
 use crate::live_window::LiveWindow;
 use crate::simd::{Compare, Line, set_word, word_at};
 
-/// Where the overflow of a line stands.
+/// The place of a line's overflow run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverflowPlace {
     /// First block.
@@ -17,9 +17,9 @@ pub struct OverflowPlace {
     pub class: u8,
 }
 
-/// How entries stand in a line. Ids are counted from the table's base, so that a line of zeros holds nothing alive.
+/// How entries are stored in a line. Ids are counted from the table's base, so that a line of zeros holds nothing alive.
 pub trait Layout: Copy + Debug + Send + Sync {
-    /// Entries to a line in the mean, in a table that is as large as it gets.
+    /// Entries to a line on average, in a table that is as large as it gets.
     const LOAD: f64;
 
     /// The same, in a table that is probed under flips: one that is to take little memory.
@@ -28,19 +28,19 @@ pub trait Layout: Copy + Debug + Send + Sync {
     /// Slots of a line that has a run.
     const BESIDE_RUN: u32;
 
-    /// Whether the codes of entries stand in runs, so that they are compared there.
+    /// Whether the codes of entries are stored in runs, so that they are compared there.
     const CODES: bool;
 
-    /// Makes one that tells so many consecutive positions apart, and several times as many for good measure.
+    /// Creates one that distinguishes this many consecutive positions, with some margin.
     fn telling(positions: u64) -> Self;
 
     /// Returns how many positions may be alive at a time.
     fn most_positions(self) -> u64;
 
-    /// Returns how far behind the tail an id may be before the sweep has to come by.
+    /// Returns how far before the tail an id may be before the line has to be swept.
     fn old(self) -> u32;
 
-    /// Returns the word of an entry: what stands in runs, and for the most part in lines.
+    /// Returns the word of an entry: as stored in runs, and for the most part in lines.
     fn word(self, tag: u32, id: u32) -> u32;
 
     /// Returns the bits of a word that are equal where tags are equal.
@@ -53,7 +53,7 @@ pub trait Layout: Copy + Debug + Send + Sync {
     /// of a run counts as a slot. A layout may show a few more, of other tags.
     fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32;
 
-    /// Returns how many positions behind the window's tail an entry that lives stands.
+    /// Returns how many positions after the window's tail a live entry is.
     fn age(self, word: u32, window: LiveWindow) -> u32;
 
     /// Returns one bit for each slot that the line has.
@@ -62,7 +62,7 @@ pub trait Layout: Copy + Debug + Send + Sync {
     /// Writes an entry into a slot.
     fn set<C: Compare>(self, line: &mut Line, slot: u32, tag: u32, word: u32);
 
-    /// Says where the run of a line stands, if it has one.
+    /// Returns the place of the run of a line, if it has one.
     fn run(self, line: &Line) -> Option<OverflowPlace>;
 
     /// Gives a line a run, or takes it away; a slot that comes back has this word.
@@ -163,7 +163,7 @@ impl Layout for FuzzyTags {
 /// Fifteen slots of one word each: the lower bits are a tag, and the more positions an id has to tell apart, the fewer
 /// they are. The last word is 0 or the place of the run.
 ///
-/// The bits of a run's place leave room for 16 GiB of runs a table.
+/// The bits of a run's place address 16 GiB of runs a table.
 #[derive(Clone, Copy, Debug)]
 pub struct ExactTags {
     pub(crate) tag_bits: u32,

@@ -2,7 +2,7 @@
 //!
 //! [`HammingIndex`] holds codes of 64 or 128 bits in the order they came, and finds all of those within k bits of another
 //! code: recall within the bound is exactly 1. [`Tables`] does the same for keys that are equal. Neither deletes anything:
-//! an entry's id is its position, a tail moves over the positions, and what is behind it is no longer found.
+//! an entry's id is its position, a tail moves over the positions, and what is before it is no longer found.
 //!
 //! ```
 //! use dupgate_index::HammingIndex;
@@ -18,8 +18,8 @@
 //! How it works: a plan (`plan`) chooses tables whose keys are parts of the code, so that any two codes within k bits share a
 //! key in one of them: the pigeonhole principle, as in Manku, Jain and Das Sarma, "Detecting near-duplicates for web crawling"
 //! (WWW 2007), with blocks that a table may also search under flipped bits. That the tables of a plan cover every difference is
-//! proved before they are used (`coverage`). A table is an array of lines of one cache line each (`table`, `buckets`, `layout`); what finds no room there is
-//! in an overflow run (`overflow`). Whether an entry is alive is told by its id alone (`live_window`). Tables grow a few entries
+//! proved before they are used (`coverage`). A table is an array of lines of one cache line each (`table`, `buckets`, `layout`); entries that do not fit are
+//! in an overflow run (`overflow`). An entry's id alone shows whether it is alive (`live_window`). Tables grow a few entries
 //! with each insert (`resize`), in memory that another thread may make ready ([`HammingIndex::maintenance`]).
 //! All `unsafe` is in `simd`.
 //!

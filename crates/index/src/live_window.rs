@@ -1,6 +1,6 @@
 //! The window of live ids: those of the newest positions.
 
-/// A window of ids. Ids are positions cut to 32 bits, so they wrap; what is at most 2^31 old is told apart.
+/// A window of ids. Ids are positions cut to 32 bits, so they wrap; ids at most 2^31 old are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveWindow {
     /// Id of the oldest that lives.
@@ -10,12 +10,12 @@ pub struct LiveWindow {
 }
 
 impl LiveWindow {
-    /// Makes the window of the positions from `tail` up to `head`.
+    /// Creates the window of the positions from `tail` up to `head`.
     pub fn between(tail: u64, head: u64) -> Self {
         Self { tail: id_of(tail), live: u32::try_from(head.saturating_sub(tail)).unwrap_or(u32::MAX) }
     }
 
-    /// Says whether an id lives.
+    /// Returns whether an id lives.
     #[inline]
     pub const fn has(self, id: u32) -> bool {
         id.wrapping_sub(self.tail) < self.live
@@ -35,7 +35,7 @@ pub(crate) const fn id_of(position: u64) -> u32 {
     position as u32
 }
 
-/// Returns the position of an id that lives behind `tail`.
+/// Returns the position of an id that lives after `tail`.
 #[inline]
 pub(crate) fn position_of(id: u32, tail: u64) -> u64 {
     tail + u64::from(id.wrapping_sub(id_of(tail)))

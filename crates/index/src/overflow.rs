@@ -59,7 +59,7 @@ struct Slab {
 }
 
 impl Slab {
-    /// Makes a slab of zeros. The system makes room for it when it is first touched: for a small page at a time, or for all
+    /// Allocates a slab of zeros. The system provides the memory when it is first touched: a small page at a time, or all
     /// of it.
     fn new(is_large: bool) -> Self {
         let align = if is_large { LARGE_PAGE / size_of::<u64>() } else { UNIT };
@@ -71,7 +71,7 @@ impl Slab {
         Self { words, start }
     }
 
-    /// Makes a large one that the system has made room for.
+    /// Takes a large slab whose memory was touched already.
     fn touched() -> Self {
         let mut slab = Self::new(true);
         slab.words.get_mut(slab.start).into_iter().for_each(|word| *word = std::hint::black_box(0));
@@ -151,7 +151,7 @@ impl<'a> Iterator for Blocks<'a> {
 }
 
 impl OverflowRuns {
-    /// Makes an empty storage, for codes or not.
+    /// Creates an empty storage, for codes or not.
     pub(crate) const fn new(with_codes: bool) -> Self {
         Self { with_codes, slabs: Vec::new(), spare: None, fresh: 0, free: [NONE; CLASSES], blocks_bytes: 0 }
     }
@@ -254,7 +254,7 @@ impl OverflowRuns {
         block
     }
 
-    /// Returns the making of the next slab, when it is needed soon and nobody makes it yet.
+    /// Returns the task that allocates the next slab, when it is needed soon and not under way.
     pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
         if self.slabs.is_empty() || self.fresh < SLAB_SOON || self.spare.is_some() {
             return None;
@@ -300,7 +300,7 @@ impl OverflowRuns {
         self.set_word(block, class, place, word);
     }
 
-    /// Makes a run of one entry.
+    /// Creates a run of one entry.
     pub(crate) fn begin(&mut self, code: u64, id: u32) -> OverflowPlace {
         let head = self.take(0);
         self.write(head, 0, 0, code, id);
@@ -309,7 +309,7 @@ impl OverflowRuns {
         OverflowPlace { head, class: 0 }
     }
 
-    /// Appends an entry; returns where the run stands now.
+    /// Appends an entry; returns where the run is now.
     pub(crate) fn append(&mut self, run: OverflowPlace, code: u64, id: u32) -> OverflowPlace {
         let OverflowPlace { head, class } = run;
         let (tail, count) = halves(self.word(head, class, 1));
@@ -448,7 +448,7 @@ impl OverflowRuns {
         Some(run)
     }
 
-    /// Returns where in a block the first entry stands that lives, or its end: those that have expired are before it.
+    /// Returns where in a block the first entry is that lives, or its end: those that have expired are before it.
     fn first_alive(&self, block: u32, class: u8, head: Head, alive: LiveWindow) -> u16 {
         let is_dead = |at: u16| !alive.has(self.id(block, class, usize::from(at)));
         let Head { mut first, mut end, .. } = head;
@@ -467,7 +467,7 @@ impl OverflowRuns {
         first
     }
 
-    /// Empties a run of at most so many entries, oldest first; says whether it was so short.
+    /// Empties a run of at most this many entries, oldest first; returns false for a longer one.
     pub(crate) fn take_all(&mut self, run: OverflowPlace, most: u32, mut put: impl FnMut(u64, u32)) -> bool {
         let OverflowPlace { head, class } = run;
         let block = self.head(head, class);
@@ -496,7 +496,7 @@ impl OverflowRuns {
         halves(self.word(run.head, run.class, 1)).1
     }
 
-    /// Asks the memory for the beginning of a run.
+    /// Prefetches the beginning of a run.
     #[inline]
     pub(crate) fn prefetch_head(&self, run: OverflowPlace) {
         if let Some(word) = self.block(run.head, run.class).first() {
@@ -504,7 +504,7 @@ impl OverflowRuns {
         }
     }
 
-    /// Asks the memory for the first lines of a run.
+    /// Prefetches the first lines of a run.
     #[inline]
     pub(crate) fn prefetch(&self, run: OverflowPlace) {
         for line in self.block(run.head, run.class).chunks(UNIT).take(8) {
@@ -533,7 +533,7 @@ impl OverflowRuns {
         visit: &mut impl FnMut(u32),
     ) {
         for (_, head, block) in self.blocks(run) {
-            // Two ids in a word, eight words at a time; what stands outside of the entries is left out.
+            // Two ids in a word, eight words at a time; what lies outside of the entries is left out.
             let (from, to) = (usize::from(head.first), usize::from(head.end));
             let words = block.get(BEFORE + from / 2..BEFORE + to.div_ceil(2)).unwrap_or(&[]);
             let (eights, rest) = words.as_chunks::<8>();
@@ -590,7 +590,7 @@ impl OverflowRuns {
         }
     }
 
-    /// Gives a slab back, whatever stands there; says whether it was the last. All at once would be a pause.
+    /// Frees a slab, whatever it holds; returns whether it was the last. All at once would be a pause.
     pub(crate) fn discard_one(&mut self) -> bool {
         self.slabs.pop();
         self.slabs.is_empty()

@@ -37,9 +37,9 @@ const CODE_NS: f64 = 0.5;
 /// How a part of the code is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
-    /// One table, probed with every difference of so many bits.
+    /// One table, probed with every difference of this many bits.
     Flips(u32),
-    /// So many tables, each without one of as many blocks.
+    /// One table for each of this many blocks, keyed by all blocks but that one.
     Keep(u32),
 }
 
@@ -57,7 +57,7 @@ impl Keyed {
     pub(crate) const WHOLE: Self =
         Self { stretches: [Bits { from: 0, width: 64 }, Bits { from: 0, width: 0 }], radius: 0, word: 64 };
 
-    /// Returns the shape of a table with so many lines. A key that is flipped is no longer than it takes to choose one.
+    /// Returns the shape of a table with this many lines. A key that is flipped is no longer than it takes to choose one.
     pub(crate) fn shape(&self, lines: u64) -> Shape {
         let [mut one, two] = self.stretches;
         if self.radius > 0 {
@@ -67,12 +67,12 @@ impl Keyed {
         Shape::new(self.word, [one, two], self.radius)
     }
 
-    /// Returns how many entries come to a line in the mean, in a table that is as large as it gets.
+    /// Returns the mean number of entries in a line, in a table that is as large as it gets.
     pub(crate) fn load<L: Layout>(&self) -> f64 {
         if self.radius == 0 { L::LOAD } else { L::LOAD_WITH_FLIPS }
     }
 
-    /// Returns the lines of a table for so many entries.
+    /// Returns the lines of a table for this many entries.
     pub(crate) fn lines_for<L: Layout>(&self, entries: u64) -> u64 {
         lines_for(entries, self.load::<L>(), self.most_lines().ilog2())
     }
@@ -111,14 +111,14 @@ pub struct PlanRequirements<'a> {
     pub sample: &'a [u128],
 }
 
-/// One plan with its expected figures.
+/// One plan with its expected numbers.
 #[derive(Clone, Debug)]
 pub struct PlanCandidate {
     /// The plan.
     pub plan: Plan,
     /// Cache lines read by one probe, runs included.
     pub lines_per_probe: f64,
-    /// Entries compared by one probe that stand in runs.
+    /// Entries compared by one probe that are in runs.
     pub compared_in_runs: f64,
     /// Memory of the tables for each entry, in bytes.
     pub bytes_per_entry: f64,
@@ -169,7 +169,7 @@ fn radii(sum: u32, widest: u32) -> Vec<u32> {
 }
 
 impl Plan {
-    /// Makes the tables that search both words of the codes by these parts; codes of one word have no upper one.
+    /// Creates the tables that search both words of the codes by these parts; codes of one word have no upper one.
     fn new(width: Width, max_distance: u8, lower: Vec<Search>, upper: &[Search]) -> Self {
         let word = width.bits().min(64);
         let mut tables = cut(word, &lower);
@@ -223,7 +223,7 @@ impl Plan {
             .unwrap_or_else(|| Self::new(needs.width, needs.max_distance.min(MAX_DISTANCE), vec![], &[]))
     }
 
-    /// Returns all plans with their figures, fewest tables first.
+    /// Returns all plans with their numbers, fewest tables first.
     #[must_use]
     pub fn offers(needs: &PlanRequirements<'_>) -> Vec<PlanCandidate> {
         Self::all(needs.width, needs.max_distance).into_iter().map(|plan| plan.offer(needs)).collect()
@@ -238,7 +238,7 @@ impl Plan {
             let shape = keyed.shape(count);
             let load = entries as f64 / count as f64;
             let probes = shape.flips().len() as f64;
-            // Entries beyond a line's slots: those of a full line in the mean, and those that collide as the sample says.
+            // Entries beyond a line's slots: those of a full line on average, and those that collide as the sample says.
             let spilled = (load - 8.0).max(0.0);
             let crowd = collisions(&shape, needs.sample, self.word_of(number)) * entries as f64;
             let in_runs = probes * spilled + (crowd - spilled - 9.0).max(0.0);
@@ -284,7 +284,7 @@ impl Plan {
         self.tables.len()
     }
 
-    /// Returns how many home lines a probe reads among so many entries.
+    /// Returns how many home lines a probe reads among this many entries.
     #[must_use]
     pub fn home_lines(&self, entries: u64) -> usize {
         let shape = |keyed: &Keyed| keyed.shape(keyed.lines_for::<FuzzyTags>(entries));
@@ -300,7 +300,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`Gap`] with a difference that would be missed. No plan of this room has one.
+    /// [`Gap`] with a difference that would be missed. No plan of this module has one.
     pub fn prove(&self) -> Result<Proof, Gap> {
         let place =
             |(number, keyed): (usize, &Keyed)| Placed { shape: keyed.shape(u64::MAX >> 1), word: self.word_of(number) };
@@ -333,7 +333,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Chance that a line has more entries than slots, when so many come to a line in the mean (Poisson).
+/// Chance that a line has more entries than slots, when this many come to a line on average (Poisson).
 fn beyond_nine(load: f64) -> f64 {
     let (mut term, mut within) = ((-load).exp(), 0.0);
     for count in 1..=10 {

@@ -30,7 +30,7 @@ impl Ranks {
         Self { first: 0, words: VecDeque::new(), added: 0 }
     }
 
-    /// Adds a position behind all that were added before.
+    /// Adds a position after all that were added before.
     pub fn push(&mut self, position: u64) {
         let number = position / BITS;
         if self.words.is_empty() {

@@ -1,10 +1,10 @@
 //! Resizes a table without a pause: the new table is filled a few entries at a time and then replaces the old one.
 //!
-//! The old table goes on to be probed and inserted into until then. The new one is filled from the ring, oldest first,
+//! The old table is probed and inserted into until then. The new one is filled from the ring, oldest first,
 //! so that it meets the entries in their order. What is left of the old one is given back piece by piece.
 //!
-//! The system makes room for a large page when it is first touched, and on a virtual machine that may take it
-//! milliseconds. So somebody else makes the lines and touches them ([`TableResize::maintenance_task`]), and gives the old ones back
+//! The system allocates a large page when it is first touched, and on a virtual machine that may take
+//! milliseconds. So a helper thread allocates the lines and touches them ([`TableResize::maintenance_task`]), and frees the old ones
 //! ([`DeferredFree::maintenance_task`]); without such a helper one page is touched a message.
 
 use std::ops::Range;
@@ -45,7 +45,7 @@ enum Allocation {
     Wanted,
     /// A helper makes the lines.
     Promised(Deferred<Buckets>),
-    /// So many of its large pages were touched without a helper.
+    /// This many of its large pages were touched without a helper.
     Touched(usize),
     Ready,
 }
@@ -99,7 +99,7 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
 }
 
 impl<L: Layout> TableResize<L> {
-    /// Begins to fill a table of so many lines, one of `tables`, from position `tail` on. `table_of` makes it of empty lines.
+    /// Begins to fill a table of this many lines, one of `tables`, from position `tail` on. `table_of` makes it of empty lines.
     /// With a helper it waits for [`TableResize::maintenance_task`] where they are many.
     pub(crate) fn new(
         table_of: impl FnOnce(Buckets) -> Table<L>,
@@ -117,7 +117,7 @@ impl<L: Layout> TableResize<L> {
         Self { table: table_of(Buckets::with_room(here)), number, lines, ground, next: tail, at_once }
     }
 
-    /// Returns the making of its memory, if that is what is to be done.
+    /// Returns the task that allocates its memory, if that is the next step.
     pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
         if !matches!(self.ground, Allocation::Wanted) {
             return self.table.maintenance_task();
@@ -128,7 +128,7 @@ impl<L: Layout> TableResize<L> {
         Some(task)
     }
 
-    /// Says whether the lines are there and their memory, too; does a little for it.
+    /// Returns whether the lines are there and their memory, too; does a little for it.
     fn is_ready(&mut self) -> bool {
         self.ground = match std::mem::replace(&mut self.ground, Allocation::Ready) {
             Allocation::Wanted => Allocation::Wanted,
@@ -139,7 +139,7 @@ impl<L: Layout> TableResize<L> {
                     self.table.put_lines(lines);
                     return true;
                 }
-                // Nobody does it: then it is done here.
+                // No helper does it: then it is done here.
                 Ok(None) => {
                     self.table.put_lines(Buckets::with_room(self.lines));
                     Allocation::Touched(0)
@@ -150,7 +150,7 @@ impl<L: Layout> TableResize<L> {
         false
     }
 
-    /// Moves a few entries; says whether the table has all of them now.
+    /// Moves a few entries; returns whether the table has all of them now.
     pub(crate) fn step(&mut self, engine: Backend, keys: &impl Keys, positions: &Range<u64>) -> bool {
         if !self.is_ready() {
             return false;

@@ -18,7 +18,7 @@ pub(crate) struct Shape {
     radius: u32,
     /// Those differences, the empty one first, each with the difference of the places.
     flips: Vec<Flip>,
-    /// Turns the code so that the tag stands in its lowest bits.
+    /// Rotates the code so that the tag is in its lowest bits.
     tag_turn: u32,
 }
 
@@ -54,7 +54,7 @@ impl Bits {
 }
 
 impl Shape {
-    /// Makes the shape whose key is two stretches of bits, of which `radius` may differ. `word` says how many bits a code
+    /// Creates the shape whose key is two stretches of bits, of which `radius` may differ. `word` says how many bits a code
     /// has; those above it are zeros, of which a tag would tell nothing.
     pub(crate) fn new(word: u32, stretches: [Bits; 2], radius: u32) -> Self {
         let mut pieces = [Piece::default(); 2];
@@ -113,7 +113,7 @@ impl Shape {
         self.mask
     }
 
-    /// Says whether two codes with this difference find each other here.
+    /// Returns whether two codes with this difference find each other here.
     #[inline]
     pub(crate) const fn covers(&self, difference: u64) -> bool {
         (difference & self.mask).count_ones() <= self.radius

@@ -14,7 +14,7 @@ use crate::live_window::LiveWindow;
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// One cache line of a table: see `buckets` for what stands in it.
+/// One cache line of a table: see `buckets` for what is in it.
 pub(crate) type Line = [u8; LINE];
 
 /// Bytes of a large page.
@@ -81,7 +81,7 @@ impl Backend {
     }
 }
 
-/// Work that is compiled once for each way to compare. `run` must be `#[inline(always)]`, as all that it calls in its
+/// Work that is compiled once for each backend. `run` must be `#[inline(always)]`, as all that it calls in its
 /// inner loops.
 pub(crate) trait Job {
     /// What it gives.
@@ -140,7 +140,7 @@ fn words(line: &Line) -> impl Iterator<Item = u32> {
     line.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
-/// Takes the tags out of a line, where the bytes of each stand nine bytes apart.
+/// Takes the tags out of a line, where the bytes of each are nine bytes apart.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
 pub(crate) fn tags(line: &Line) -> [u32; SLOTS] {
@@ -209,7 +209,7 @@ impl Compare for Portable {
     }
 }
 
-/// Asks the memory for the line that holds this value. Reads nothing.
+/// Prefetches the line that holds this value. Reads nothing.
 #[inline]
 pub fn prefetch<T>(value: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -222,7 +222,7 @@ pub fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Asks for large pages behind these values: a random read then misses the cache, but not the page table as well.
+/// Asks for large pages for these values: a random read then misses the cache, but not the page table as well.
 pub(crate) fn use_large_pages<T>(values: &mut [T]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {

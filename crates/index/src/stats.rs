@@ -2,12 +2,12 @@
 
 pub use crate::table::TableStats;
 
-/// Figures of a [`crate::HammingIndex`].
+/// Statistics of a [`crate::HammingIndex`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HammingStats {
     /// Codes held.
     pub entries: u64,
-    /// Figures of each table.
+    /// Statistics of each table.
     pub tables: Vec<TableStats>,
     /// Whether a table of another size is being filled.
     pub is_growing: bool,
@@ -24,7 +24,7 @@ impl HammingStats {
         self.log_bytes + self.table_bytes
     }
 
-    /// Returns the most entries that were seen in one bucket lately.
+    /// Returns the most entries that were seen in one bucket recently.
     #[must_use]
     pub fn largest_bucket(&self) -> u32 {
         self.tables.iter().map(|table| table.largest).max().unwrap_or(0)

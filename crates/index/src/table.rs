@@ -1,6 +1,6 @@
 //! One table: finds the entries whose key a probe shares.
 //!
-//! An entry stands in the line of its key, or in the run of that line. Whether it lives is told by its id alone, so
+//! An entry is in the line of its key, or in the run of that line. Whether it lives is shown by its id alone, so
 //! expiry touches nothing here; a slot that is not alive is free, and a line is tidied when the sweep comes by.
 
 use crate::buckets::{Buckets, Discarded};
@@ -17,7 +17,7 @@ const SWEEP_EVERY: u64 = 32;
 pub(crate) const SWEEP_MANY_EVERY: u64 = 8;
 const MANY_LINES: u64 = 1 << 26;
 
-/// One position in so many whose insert meets a run is often.
+/// An insert in this many that meets a run counts as often.
 const WORTH_ASKING: u64 = 80;
 
 /// Blocks of a run that one insert may drop.
@@ -34,38 +34,38 @@ pub(crate) struct Table<L> {
     base: u32,
     swept: u64,
     with_run: u64,
-    /// Inserts that met a run lately, and whether they were so many that runs are worth asking for.
+    /// Inserts that met a run recently, and whether that is often enough to prefetch runs.
     met_run: u64,
     leads_to_runs: bool,
     largest: u32,
-    /// Largest since the sweep began anew.
+    /// Largest since the sweep started over.
     largest_lately: u32,
 }
 
-/// Figures of one table.
+/// Statistics of one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableStats {
     /// Home lines.
     pub lines: u64,
     /// Lines that have an overflow run.
     pub overflowed: u64,
-    /// Most entries that were seen in one line and its run lately.
+    /// Most entries that were seen in one line and its run recently.
     pub largest: u32,
     /// Memory of lines and runs, in bytes.
     pub memory_bytes: usize,
 }
 
-/// Something found in a table: where it stands, and the code where the table holds it.
+/// Something found in a table: where it is, and the code where the table holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// How many positions behind the tail, from 0.
+    /// Number of positions after the tail, from 0.
     pub(crate) age: u32,
     /// Its code, which is near. Without one only the tag is known to be near, or equal.
     pub(crate) code: Option<u64>,
 }
 
 impl<L: Layout> Table<L> {
-    /// Makes an empty table of empty lines, for entries from position `tail` on.
+    /// Creates an empty table of empty lines, for entries from position `tail` on.
     pub(crate) fn new(layout: L, shape: Shape, lines: Buckets, tail: u64) -> Self {
         Self {
             layout,
@@ -113,7 +113,7 @@ impl<L: Layout> Table<L> {
         self.number_at(self.shape.place(code))
     }
 
-    /// Asks the memory for the lines of a code.
+    /// Prefetches the lines of a code.
     #[inline]
     pub(crate) fn prefetch(&self, code: u64) {
         let place = self.shape.place(code);
@@ -122,13 +122,13 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Asks the memory for the line in which a code would stand.
+    /// Prefetches the line of a code.
     #[inline]
     pub(crate) fn prefetch_home(&self, code: u64) {
         simd::prefetch(self.lines.line(self.number_of(code)));
     }
 
-    /// Asks the memory for the runs of a code, whose lines have come by now.
+    /// Prefetches the runs of a code, whose lines have come by now.
     #[inline]
     pub(crate) fn prefetch_runs(&self, code: u64) {
         if self.leads_to_runs {
@@ -192,17 +192,17 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Says whether a line is to be swept at the position of this number.
+    /// Returns whether a line is to be swept at the position of this number.
     pub(crate) const fn is_swept_at(&self, position: u64) -> bool {
         position.is_multiple_of(if self.lines.count() > MANY_LINES { SWEEP_MANY_EVERY } else { SWEEP_EVERY })
     }
 
-    /// Judges by so many positions whether runs are met so often that they are worth asking for.
+    /// Decides, every this many positions, whether runs are met often enough to prefetch them.
     pub(crate) fn judge(&mut self, positions: u64) {
         self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > positions;
     }
 
-    /// Says whether runs are worth asking for.
+    /// Returns whether runs are worth asking for.
     pub(crate) const fn leads_to_runs(&self) -> bool {
         self.leads_to_runs
     }
@@ -243,7 +243,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Returns how many entries stand in runs where a probe looks.
+    /// Returns how many entries are in runs where a probe looks.
     pub(crate) fn in_runs(&self, code: u64) -> u64 {
         let runs = self.shape.flips().iter().filter_map(|flip| {
             self.layout.run(self.lines.line(self.number_of(code ^ flip.bits))).map(|run| u64::from(self.runs.len(run)))
@@ -292,7 +292,7 @@ impl<L: Layout> Table<L> {
         self.lines = lines;
     }
 
-    /// Returns the making of memory for runs, when it is needed soon.
+    /// Returns the task that allocates memory for runs, when it is needed soon.
     pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
         self.runs.maintenance_task()
     }
@@ -307,7 +307,7 @@ impl<L: Layout> Table<L> {
         (self.runs, self.lines.discard())
     }
 
-    /// Returns its figures.
+    /// Returns its statistics.
     pub(crate) fn stats(&self) -> TableStats {
         TableStats {
             lines: self.lines.count(),
@@ -329,7 +329,7 @@ struct Overflow {
     entries: u32,
 }
 
-/// Takes the run of a line back into its slots where all of it finds room; says whether it did.
+/// Moves the run of a line back into its slots if everything fits; returns whether it did.
 #[cold]
 #[inline(never)]
 fn fold<L: Layout>(
@@ -376,7 +376,7 @@ fn overflow<L: Layout>(
     Overflow { is_new: held.is_none(), entries: runs.len(run) + L::BESIDE_RUN }
 }
 
-/// Lines for so many entries, `load` to a line in the mean; never more than there are keys.
+/// Lines for this many entries, `load` to a line on average; never more than there are keys.
 pub(crate) fn lines_for(entries: u64, load: f64, key_bits: u32) -> u64 {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "neither negative nor beyond 2^64")]

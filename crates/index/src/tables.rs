@@ -1,6 +1,6 @@
 //! Tables over one ring: each leads from a key to the entries that have it.
 //!
-//! The ring belongs to the caller, who knows the entries' keys by position ([`Keys`]); here stand ids and tags only.
+//! The ring belongs to the caller, who knows the entries' keys by position ([`Keys`]); the tables hold ids and tags only.
 //! A table holds what lives between the ring's tail and head, and grows and shrinks with it, a few entries at a time.
 
 use std::ops::Range;
@@ -48,7 +48,7 @@ pub struct Tables<L> {
     most_met: u64,
     /// Whether any table leads to runs so often that they are worth asking for.
     lead_to_runs: bool,
-    /// Whether somebody asks for maintenance.
+    /// Whether maintenance is requested.
     is_helped: bool,
 }
 
@@ -103,7 +103,7 @@ impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
 }
 
 impl<L: Layout> Tables<L> {
-    /// Makes so many empty tables, each for keys of 64 bits, that grow towards so many entries.
+    /// Creates this many empty tables, each for keys of 64 bits, that grow towards this many entries.
     #[must_use]
     pub fn new(tables: usize, expected: u64) -> Self {
         Self::starting_at(tables, expected, 0)
@@ -115,7 +115,7 @@ impl<L: Layout> Tables<L> {
         Self::of_plan(vec![Keyed::WHOLE; tables], expected, Backend::detect(), position)
     }
 
-    /// Makes the empty tables of a plan over a ring that begins at a position.
+    /// Creates the empty tables of a plan over a ring that begins at a position.
     pub(crate) fn of_plan(keyed: Vec<Keyed>, expected: u64, engine: Backend, position: u64) -> Self {
         let fewest = |keyed: &Keyed| FEWEST_LINES.min(keyed.most_lines());
         let all = keyed.iter().map(|keyed| empty(keyed, fewest(keyed), &(position..position))).collect();
@@ -215,7 +215,7 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Asks the memory for the lines of these keys, one a table.
+    /// Prefetches the lines of these keys, one a table.
     #[inline]
     pub fn prefetch(&self, keys: impl IntoIterator<Item = u64>) {
         for (table, key) in self.all.iter().zip(keys) {
@@ -229,19 +229,19 @@ impl<L: Layout> Tables<L> {
         &self.all
     }
 
-    /// Returns a bound on the entries that one probe meets, as of late.
+    /// Returns a bound on the entries that one probe meets, as of recently.
     #[inline]
     pub(crate) const fn most_met(&self) -> u64 {
         self.most_met
     }
 
-    /// Says whether runs are worth asking for ahead of time.
+    /// Returns whether runs are worth asking for ahead of time.
     #[inline]
     pub(crate) const fn lead_to_runs(&self) -> bool {
         self.lead_to_runs
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`crate::HammingIndex::maintenance`].
+    /// Passes deferred maintenance tasks to `hand_over`: see [`crate::HammingIndex::maintenance`].
     pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.is_helped = true;
         let growing = self.growing.as_mut().and_then(TableResize::maintenance_task);
@@ -259,7 +259,7 @@ impl<L: Layout> Tables<L> {
         self.engine
     }
 
-    /// Lets the tables grow towards so many entries from now on.
+    /// Lets the tables grow towards this many entries from now on.
     pub const fn expect(&mut self, entries: u64) {
         self.expected = entries;
     }
@@ -269,12 +269,12 @@ impl<L: Layout> Tables<L> {
         self.keyed = plan.keyed().to_vec();
     }
 
-    /// Makes all tables anew, as large as `held` entries ask for, and fills them at once.
+    /// Recreates all tables, as large as `held` entries ask for, and fills them at once.
     pub fn build(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
         run_sequential(self.build_tasks(keys, positions, held));
     }
 
-    /// Makes all tables anew, and returns a task for each that fills it: they are whole when all are done.
+    /// Recreates all tables, and returns a task for each that fills it: they are whole when all are done.
     pub fn build_tasks<'a>(
         &'a mut self,
         keys: impl Keys + Copy + Send + 'a,
@@ -302,7 +302,7 @@ impl<L: Layout> Tables<L> {
         Some(TableResize::new(table, lines, (number, self.keyed.len()), positions.start, self.is_helped))
     }
 
-    /// Returns how many lines a table should have for so many entries and somewhat more.
+    /// Returns how many lines a table should have for this many entries and somewhat more.
     fn lines_of(&self, number: usize, held: u64) -> u64 {
         let Some(keyed) = self.keyed.get(number) else { return 1 };
         let soon_there = self.expected / 5 * 2 <= held && held <= self.expected;
@@ -310,7 +310,7 @@ impl<L: Layout> Tables<L> {
         keyed.lines_for::<L>(target).max(FEWEST_LINES.min(keyed.most_lines()))
     }
 
-    /// Does a little of what has to be done now and then.
+    /// Does a little of the pending maintenance.
     #[inline]
     fn tend(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
         self.passed += 1;
@@ -348,11 +348,11 @@ impl<L: Layout> Tables<L> {
             let is_outlived = table.most_positions() < positions.end - positions.start;
             (is_full || is_outlived || wanted * 8 <= lines).then_some((lines, number, wanted))
         });
-        // The smallest first: it is the fullest, and nobody waits for ever.
+        // The smallest first: it is the fullest, and every table gets its turn.
         self.growing = misfits.min().and_then(|(_, number, lines)| self.grown(number, lines, positions));
     }
 
-    /// Makes the tables small at once when next to nothing is held.
+    /// Shrinks the tables at once when almost nothing is held.
     pub fn shrink_if_idle(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
         let lines: u64 = self.all.iter().map(Table::lines).max().unwrap_or(0);
         if held < LOOK_EVERY && lines > 1024 {
@@ -360,12 +360,12 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Returns the figures of each table.
+    /// Returns the statistics of each table.
     pub fn stats(&self) -> Vec<TableStats> {
         self.all.iter().map(Table::stats).collect()
     }
 
-    /// Says whether a table of another size is being filled.
+    /// Returns whether a table of another size is being filled.
     pub const fn is_growing(&self) -> bool {
         self.growing.is_some()
     }
@@ -377,12 +377,12 @@ impl<L: Layout> Tables<L> {
     }
 }
 
-/// Makes an empty table for these positions and all that fit into so many lines.
+/// Creates an empty table for these positions and all that fit into this many lines.
 fn empty<L: Layout>(keyed: &Keyed, lines: u64, positions: &Range<u64>) -> Table<L> {
     made_of(keyed, lines, Buckets::with_room(lines), positions)
 }
 
-/// Makes [`empty`] of other lines, where those are still to be made.
+/// Creates [`empty`] from lines that are still to be allocated.
 fn made_of<L: Layout>(keyed: &Keyed, lines: u64, memory: Buckets, positions: &Range<u64>) -> Table<L> {
     #[expect(
         clippy::cast_precision_loss,

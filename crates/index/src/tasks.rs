@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 /// A piece of work that needs nothing of the others it comes with.
 pub type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// Does all tasks, one after the other. Those who have more than one core bring something better.
+/// Runs all tasks, one after the other. Callers with more than one core can do better.
 pub fn run_sequential(tasks: Vec<Task<'_>>) {
     tasks.into_iter().for_each(|task| task());
 }

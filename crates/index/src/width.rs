@@ -35,7 +35,7 @@ impl Width {
         }
     }
 
-    /// Returns the width of so many bits, if there is one.
+    /// Returns the width of this many bits, if there is one.
     #[must_use]
     pub fn of_bits(bits: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|width| width.bits() == bits)

@@ -8,7 +8,7 @@ use crate::config::settings::{Index, Settings};
 use crate::kafka::inspector::Ends;
 use crate::record::Format;
 
-/// What the process needs beside index and pages in flight: dictionaries, client buffers, code.
+/// What the process needs besides index and pages in flight: dictionaries, client buffers, code.
 const BESIDE: u64 = 512 << 20;
 
 /// What work on the text of pages takes, in times of `processing.max_in_flight_bytes`; with the trees of HTML.
@@ -22,7 +22,7 @@ const BESIDE_INDEX_PERCENT: u64 = 20;
 const ENOUGH_RECORDS: u64 = 1000;
 const ENOUGH_MILLIS: i64 = 60_000;
 
-/// Snapshots that stand on the disk at once while a new one is written, beside those that are kept.
+/// Snapshots that are on disk at once while a new one is written, besides those that are kept.
 const BEING_WRITTEN: u64 = 1;
 
 /// Whether the folder of the snapshots can be written, and has room.
@@ -41,7 +41,7 @@ pub(super) fn disk(index: &Index) -> Vec<Row> {
         return vec![Row::fail("disk", text, Some(fix))];
     }
     let Ok(space) = rustix::fs::statvfs(existing) else {
-        return vec![Row::warn("disk", format!("{shown} does not tell its free space"), None)];
+        return vec![Row::warn("disk", format!("the free space of {shown} is unknown"), None)];
     };
     vec![room(&shown.to_string(), space.f_bavail.saturating_mul(space.f_frsize), need(index))]
 }
@@ -67,7 +67,7 @@ pub(super) fn memory(settings: &Settings) -> Vec<Row> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let limit = limit(&read("/sys/fs/cgroup/memory.max"), &read("/proc/meminfo"));
     let Some(limit) = limit else {
-        return vec![Row::warn("memory", "this machine does not tell its memory".to_owned(), None)];
+        return vec![Row::warn("memory", "the memory of this machine is unknown".to_owned(), None)];
     };
     let index = if settings.roles.judge { settings.index.max_memory } else { 0 };
     let in_flight = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
@@ -226,7 +226,7 @@ mod tests {
         assert!((rate(&ends(180_000, 600)) - 300.0).abs() < 0.001);
         assert!(rate(&ends(999, 600)) <= 0.0 && rate(&ends(180_000, 59)) <= 0.0, "too little to tell");
         assert!(window(0.0, &settings).is_none());
-        // 4 GiB hold 6.7 million originals at the most.
+        // 4 GiB hold 6.7 million originals at most.
         let row = window(300.0, &settings).unwrap();
         assert_eq!(row.state, State::Warn);
         assert!(

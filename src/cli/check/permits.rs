@@ -27,7 +27,7 @@ pub(super) fn new_log(inspector: &ClusterInspector, plan: &TopicPlan, create: &s
     let refused = inspector.may_create(plan).err();
     let row = |cluster_error: &ClusterError| {
         let row = Row::cluster_error(&plan.name, cluster_error);
-        let fix = row.fix.as_ref().map(|fix| format!("{fix}, or have somebody run `{create}` who may"));
+        let fix = row.fix.as_ref().map(|fix| format!("{fix}, or let an authorized user run `{create}`"));
         Row { fix, ..row }
     };
     refused.iter().map(row).collect()

@@ -33,7 +33,7 @@ impl Report {
     pub(super) fn asks(&self, what: &str) {
         if self.is_watched {
             // Standard error may be closed.
-            let _ = write!(std::io::stderr(), "\r\x1b[Kasking {what} ...");
+            let _ = write!(std::io::stderr(), "\r\x1b[Kchecking {what} ...");
         }
     }
 
@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// How it stands.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// As it should be.
@@ -104,7 +104,7 @@ impl State {
 pub(super) struct Row {
     /// What was looked at.
     pub(super) subject: String,
-    /// How it stands.
+    /// Its severity.
     pub(super) state: State,
     /// What was seen.
     pub(super) text: String,

@@ -34,7 +34,7 @@ pub(super) fn input(
     if let Err(cluster_error) = &view.settings {
         rows.push(Row::warn(
             &view.name,
-            format!("its settings cannot be seen: {cluster_error}"),
+            format!("failed to read its settings: {cluster_error}"),
             remedy(cluster_error),
         ));
     }
@@ -44,7 +44,11 @@ pub(super) fn input(
         let limit = human::span(limit);
         let text =
             format!("its newest record is {ahead} ahead of this machine's clock (window.max_future_skew {limit})");
-        rows.push(Row::warn("clock", text, Some("set the clock here, or that of whoever writes the input".to_owned())));
+        rows.push(Row::warn(
+            "clock",
+            text,
+            Some("set the clock of this machine, or of the writer of the input".to_owned()),
+        ));
     } else if let Some(newest) = ends.newest {
         let text = format!(
             "newest record of {} is {} old",
@@ -66,7 +70,7 @@ pub(super) fn output(
 ) -> Vec<Row> {
     let name = view.name.as_str();
     if let Err(cluster_error) = &view.settings {
-        return vec![Row::warn(name, format!("its settings cannot be seen: {cluster_error}"), remedy(cluster_error))];
+        return vec![Row::warn(name, format!("failed to read its settings: {cluster_error}"), remedy(cluster_error))];
     }
     let mut rows = Vec::new();
     let mut set = |text: String, name_value: String| {
@@ -149,7 +153,7 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
         rows.push(Row::fail(name, text, Some(format!("set judge.partitions: {}", view.partitions))));
     }
     if let Err(cluster_error) = &view.settings {
-        rows.push(Row::warn(name, format!("its settings cannot be seen: {cluster_error}"), remedy(cluster_error)));
+        rows.push(Row::warn(name, format!("failed to read its settings: {cluster_error}"), remedy(cluster_error)));
         return rows;
     }
     for (key, wanted) in &plan.settings {

@@ -5,7 +5,7 @@ use crate::text::Analyzer;
 
 /// Changes closer together than this many characters are one.
 const NEAR: usize = 6;
-/// Characters shown before and behind a change.
+/// Characters shown before and after a change.
 const AROUND: usize = 20;
 
 /// What differs.
@@ -24,11 +24,11 @@ pub(in crate::cli) struct Diff {
 pub(in crate::cli) struct Change {
     /// The equal text before it, cut.
     pub(in crate::cli) before: String,
-    /// What stands in the first text alone.
+    /// What is in the first text alone.
     pub(in crate::cli) gone: String,
-    /// What stands in the second text alone.
+    /// What is in the second text alone.
     pub(in crate::cli) come: String,
-    /// The equal text behind it, cut.
+    /// The equal text after it, cut.
     pub(in crate::cli) after: String,
 }
 
@@ -73,10 +73,10 @@ fn stretches(runs: Vec<Run>) -> Vec<Stretch> {
     stretches
 }
 
-/// Joins changes that stand close together, and gives each its surroundings.
+/// Joins changes that are close together, and gives each its surroundings.
 fn changes(stretches: &[Stretch]) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
-    // Equal text behind the last change, and whether there was a change at all.
+    // Equal text after the last change, and whether there was a change at all.
     let mut equal = String::new();
     let mut open = false;
     for stretch in stretches {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     proptest! {
-        /// Texts so short that nothing is cut from what stands around a change.
+        /// Texts so short that nothing is cut from what is around a change.
         #[test]
         fn what_is_gone_and_come_makes_up_the_difference(one in "[ab甲乙. ]{0,18}", other in "[ab甲乙. ]{0,18}") {
             let found = diff(&one, &other);

@@ -22,10 +22,10 @@ use crate::kafka::tail::Tail;
 use crate::runtime::random::draw;
 use crate::runtime::{service, service_context};
 
-/// Names of the input topics, behind the run's own name.
+/// Names of the input topics, after the run's own name.
 const INPUTS: [&str; 3] = ["news", "blogs", "forums"];
 const PARTITIONS: u8 = 2;
-/// Bytes fed and not delivered at the most. An in-process broker keeps no more than 5 MB of a partition.
+/// Bytes fed and not delivered at most. An in-process broker keeps no more than 5 MB of a partition.
 const AHEAD_IN_PROCESS: u64 = 2_000_000;
 /// So many that a slow machine still judges them while the demo waits for its last verdicts.
 const AHEAD: u64 = 8_000_000;

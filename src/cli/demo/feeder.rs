@@ -12,11 +12,11 @@ use crate::kafka::client::ClientSettings;
 use crate::kafka::feed::{Feed, Page};
 use crate::record::Source;
 
-/// What the feeder tells the watcher.
+/// A message from the feeder to the watcher.
 pub(super) enum Fed {
     /// A page is about to be written: its key and what it is.
     Planted(String, Truth),
-    /// A page came to stand here: its key, and its place.
+    /// A page was written: its key and its position.
     Stands(String, Source),
     /// A page could not be written.
     Failed(String),
@@ -32,7 +32,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Says whether the feeder is to stop.
+    /// Returns whether the feeder is to stop.
     pub(super) fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -81,7 +81,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     bar.iter().for_each(ProgressBar::finish_and_clear);
     feed.flush().map_err(|error| Reason::Unavailable.because(error))?;
     let failed = failed.load(Ordering::Relaxed);
-    tracing::info!(written, failed, "the crawl is written");
+    tracing::info!(written, failed, "crawl written");
     if failed > 0 {
         return Err(Reason::Failure.because(anyhow::anyhow!("{failed} of {written} pages could not be written")));
     }

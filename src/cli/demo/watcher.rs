@@ -1,4 +1,4 @@
-//! Reads what the service of the demo delivers, compares it with the truth, and shows how it stands.
+//! Reads what the service of the demo delivers, compares it with the truth, and shows the results.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{IsTerminal, Write};
@@ -58,7 +58,7 @@ struct Known {
 }
 
 impl Watcher {
-    /// Watches until everything fed has come out, or the service has ended. Returns how it stood at last.
+    /// Watches until everything fed has come out, or the service has ended. Returns the final results.
     pub(super) fn watch(mut self) -> Result<Summary, Fatal> {
         // The service listens to signals before it hands out its metrics; one that never came up ends by itself.
         let Ok(metrics) = self.metrics.recv() else { return Ok(Summary::default()) };
@@ -135,7 +135,7 @@ impl Known {
             }
             Fed::Failed(message) => {
                 self.failed += 1;
-                tracing::warn!(message, "a page could not be fed");
+                tracing::warn!(message, "failed to produce a page");
             }
         }
     }
@@ -144,7 +144,7 @@ impl Known {
         self.judged += 1;
         self.bytes += u64::try_from(written.value_bytes).unwrap_or(0);
         let Some(Told { key, truth, found, matched }) = told(written, prefix) else {
-            tracing::warn!(place = %written.partition, "an output without key, truth or verdict");
+            tracing::warn!(place = %written.partition, "skipping an output without key, truth or verdict");
             return;
         };
         *self.verdicts.entry(found).or_default() += 1;
@@ -203,7 +203,7 @@ impl Screen {
             self.clear();
             let lines = summary.live();
             self.lines = lines.len();
-            // A line that is longer than the terminal is cut: two rows for one line would leave one behind.
+            // A line that is longer than the terminal is cut: if it took two rows, one would be left on screen.
             text.push_str(NO_WRAP);
             for line in lines {
                 text.push_str(&line);

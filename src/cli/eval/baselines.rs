@@ -13,7 +13,7 @@ use crate::fingerprint::{Fingerprinter, share};
 use crate::quality::{Baseline, Edit, Half, MAX_PAGES, PairwiseReader, Planted, Report, scored};
 use crate::runtime::clock::Clock;
 
-/// Figures of one judge.
+/// Results of one judge.
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) name: String,
@@ -75,7 +75,7 @@ pub(super) fn baselines(
     Ok(Baseline::ALL.into_iter().map(judge).collect())
 }
 
-/// Writes two tables: all figures, one judge a row; and the edits, one judge a column.
+/// Writes two tables: all results, one judge a row; and the edits, one judge a column.
 pub(super) fn table(judged: &[Judged]) -> String {
     let head = ["judge", "setting", "precision", "recall", "F1", "removed", "lost", "strayed", "Rand", "largest", "s"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];

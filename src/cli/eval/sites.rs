@@ -1,4 +1,4 @@
-//! Streams of sites, judged as the service would: with addresses, so that pages of one site are told by them, and without.
+//! Streams of sites, judged as the service would: with addresses, which reveal the site, and without.
 
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
@@ -17,7 +17,7 @@ use crate::quality::sites::{
 };
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 
-/// A row and what became of its pages.
+/// A row and the counts of its pages.
 type Counted = (Row, SiteCounts);
 
 /// Judges all streams, each by a judge of its own; prints tables that mark what misses its goal, or JSON.
@@ -31,7 +31,7 @@ pub(super) fn sites(
     settings: &Settings,
     format: OutputFormat,
 ) -> Result<(), Fatal> {
-    // What stands in a record is known here; only the fields of an address are those of the service.
+    // The fields of a record are known here; only the fields of an address are those of the service.
     let input = InputSettings {
         format: Format::Json,
         fields: Fields { fetched_at: None, scope: None, ..Fields::default() },

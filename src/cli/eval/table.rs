@@ -1,4 +1,4 @@
-//! The figures for people and for programs.
+//! The results for people and for programs.
 
 use std::fmt::Write as _;
 
@@ -46,7 +46,7 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<
     out
 }
 
-/// Returns the same figures as one JSON object, and how alike the texts are (`BackgroundSimilarity::histogram`).
+/// Returns the same results as one JSON object, and how alike the texts are (`BackgroundSimilarity::histogram`).
 pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>, likeness: Option<&[u32]>) -> Value {
     let by_edit = |counts: &[(Edit, Count)]| {
         let members = counts.iter().map(|(edit, count)| (edit.name().to_owned(), json!(count)));

@@ -118,7 +118,7 @@ impl Seen {
         })
     }
 
-    /// Says what the bound cuts, in sentences.
+    /// Returns what the bound cuts, in sentences.
     fn bounded(&self) -> String {
         let [members, crowded] = [self.members.values().sum(), self.crowded].map(human::count);
         let text = format!(

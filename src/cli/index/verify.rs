@@ -27,7 +27,7 @@ struct Found {
     at_snapshot: Option<(u64, usize)>,
 }
 
-/// Judges the kept requests of the fingerprint log anew under the rules that the verdict log names, and compares the
+/// Judges the kept requests of the fingerprint log again under the rules that the verdict log names, and compares the
 /// verdicts, and the newest snapshot of this instance, with what is written (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;

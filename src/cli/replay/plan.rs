@@ -18,7 +18,7 @@ use crate::runtime::random::draw;
 use crate::runtime::replay::{Draft, Sample, Store, Wanted, estimate, make};
 use crate::telemetry::Metrics;
 
-/// Makes a plan, prints it, and writes it to a file.
+/// Creates a plan, prints it, and writes it to a file.
 pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
     let both = settings::read(global)?;
     let store = Store::open(&both.live)?;
@@ -33,7 +33,7 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
     Ok(())
 }
 
-/// Makes a plan of what the command line asks for.
+/// Creates a plan of what the command line asks for.
 pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draft, Fatal> {
     let now = wall_time();
     let ranges = args.offsets_file.as_deref().map(read_ranges).transpose()?.unwrap_or_default();

@@ -61,7 +61,7 @@ impl Progress {
         Self { plan: plan.clone(), bar, ticks: tick(LOG_INTERVAL), before: None, clock: Clock::start() }
     }
 
-    /// Shows the newest figures.
+    /// Shows the latest numbers.
     pub(super) fn show(&mut self, report: &Report<'_>) {
         let (done, total) = self.plan.done(report.counts, report.place.as_ref());
         let before = *self.before.get_or_insert(done);

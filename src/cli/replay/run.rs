@@ -39,7 +39,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         if store.is_begun(&plan.id)? {
             let id = &plan.id;
             let why = anyhow::anyhow!(
-                "replay `{id}` was begun already: `dupgate replay resume {id}` goes on, `dupgate replay clean {id} --execute` removes it"
+                "replay `{id}` was begun already: `dupgate replay resume {id}` continues it, `dupgate replay clean {id} --execute` removes it"
             );
             return Err(Reason::Config.because(why));
         }
@@ -53,7 +53,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     go(&store, stored, lock, &both, &args.pace, global)
 }
 
-/// Goes on with a replay.
+/// Continues with a replay.
 pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
     let base = settings::read(global)?;
     let store = Store::open(&base.live)?;
@@ -128,7 +128,7 @@ fn confirm(plan: &Plan, given: Option<&str>) -> Result<(), Fatal> {
             // Whoever cannot see the question cannot answer it.
             let _ = write!(
                 err,
-                "pages go to the live topic {topic}, where consumers get them a second time. Its name, to go on: "
+                "pages go to the live topic {topic}, where consumers get them a second time. Type its name to continue: "
             );
             let mut line = String::new();
             let _ = std::io::stdin().lock().read_line(&mut line);

@@ -12,7 +12,7 @@ use crate::runtime::replay::Extent;
 pub enum When {
     /// The oldest record.
     Start,
-    /// Behind the newest record.
+    /// After the newest record.
     End,
     /// This time.
     At(Timestamp),

@@ -15,7 +15,7 @@ use crate::runtime::lines::Line;
 
 /// Time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Dead letters that are told one by one when no verdict line tells them.
+/// Dead letters that are logged one by one when no verdict line names them.
 const TOLD: u64 = 20;
 
 /// What was counted so far, and how it is shown.
@@ -31,7 +31,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins to count towards `size` bytes, if that is known. Dead letters are told here when nothing else tells
+    /// Begins to count towards `size` bytes, if that is known. Dead letters are logged here when nothing else names
     /// them.
     pub(super) fn new(size: Option<u64>, tells_dead_letters: bool) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| bar(size));
@@ -80,7 +80,7 @@ impl Progress {
         }
     }
 
-    /// Says what came out.
+    /// Returns what came out.
     pub(super) fn finish(self) {
         let is_terminal = self.bar.is_some();
         if let Some(bar) = &self.bar {

@@ -45,7 +45,7 @@ pub(super) struct Output {
 /// Whether anybody still reads what is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
-    /// Go on.
+    /// Continue.
     Listen,
     /// The reader of a pipe has gone: enough was said.
     Gone,

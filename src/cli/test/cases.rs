@@ -12,7 +12,7 @@ use crate::protocol::Stage;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Case {
-    /// Says what is tried.
+    /// Returns what is tried.
     pub(super) name: String,
     /// The page that comes first.
     pub(super) one: Page,
@@ -25,7 +25,7 @@ pub(super) struct Case {
     pub(super) stage: Option<StageName>,
 }
 
-/// Where a page stands.
+/// A page of a case.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Page {
@@ -49,7 +49,7 @@ pub(super) enum Expected {
     Exact,
     /// Near text.
     Near,
-    /// Near text with other figures.
+    /// Near text with other numbers.
     Template,
     /// Equal or near text.
     Duplicate,

@@ -19,7 +19,7 @@ const SECONDS_A_DAY: f64 = 86_400.0;
 /// What is to be said of a recommendation.
 pub(super) struct Caution {
     pages: usize,
-    /// Pairs that the referee takes for duplicates.
+    /// Pairs that the reference takes for duplicates.
     duplicates: u64,
     /// Keys whose recommended value is the first or last one of those tried.
     at_limit: Vec<&'static str>,

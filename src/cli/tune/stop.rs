@@ -1,4 +1,4 @@
-//! `tune stop-shingles`: shingles that stand in page after page, as a list for `match.minhash.stop_shingles`.
+//! `tune stop-shingles`: shingles that are in page after page, as a list for `match.minhash.stop_shingles`.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -44,7 +44,7 @@ pub struct StopArgs {
     pub write: PathBuf,
 }
 
-/// Counts in how many pages of a sample each shingle stands, copies of a page left out, and writes the frequent ones.
+/// Counts in how many pages of a sample each shingle is, copies of a page left out, and writes the frequent ones.
 ///
 /// # Errors
 ///

@@ -33,7 +33,7 @@ impl Strangers {
     pub(super) fn line(&self) -> String {
         format!(
             "simhash: two texts match when at most {} of {} bits differ; by chance a page matches {} of {} originals\n\
-             (if codes were random; those of real texts are closer)",
+             (assuming random codes; codes of real texts are closer)",
             self.max_distance,
             self.width.bits(),
             expected(self.by_chance()),

@@ -271,7 +271,7 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
     if agree == 0 || usize::from(agree) > bands {
         found.refuse(
             "match.minhash.min_shared_bands",
-            format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"),
+            format!("{agree} of {bands} bands cannot be shared (expected 1 to {bands})"),
         );
     }
     let banding = Banding::new(bands, rows, form);
@@ -342,7 +342,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         simhash: own(Stage::SimHash, window.stages.simhash),
         minhash: own(Stage::MinHash, window.stages.minhash),
     };
-    // Where the form is refused, bands are looked at all the same: everything is told at once.
+    // Where the form is refused, bands are checked all the same: everything is reported at once.
     let any_form = || SketchForm::new(matching.minhash.permutations, SlotBits::B8).ok();
     let minhash = form.or_else(any_form).and_then(|form| minhash_rules(&matching.minhash, form, found));
     let minhash = minhash.filter(|_| form.is_some());

@@ -5,7 +5,7 @@ use super::{Findings, Purpose};
 use crate::protocol::Stage;
 use crate::quality::chances;
 
-/// The longest that a judge may look for one page by chance, in nanoseconds: 1,000 pages a second at the least.
+/// The longest that a judge may look for one page by chance, in nanoseconds: 1,000 pages a second at least.
 const MAX_NANOSECONDS: f64 = 1e6;
 
 /// Refuses bands whose chance candidates, with the index full, would keep the judge busy for too long. Files that are
@@ -46,7 +46,7 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
     }
 }
 
-/// Strangers that may be near a page before it is worth a word: as many pages are lost as the whole program may lose.
+/// Expected chance matches of a page above which a warning is due: as many pages are lost as the whole program may lose.
 const MAX_STRANGERS: f64 = 0.002;
 
 /// Warns of codes so narrow, or a distance so far, that pages find originals they have nothing to do with.

@@ -120,7 +120,10 @@ fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl
         let oauth = &raw.oauth;
         let authority = oauth.token_url.as_deref().and_then(|url| url.split_once("://")?.1.split('/').next());
         if authority.is_some_and(|authority| authority.contains('@')) {
-            found.refuse("kafka.security.sasl.oauth.token_url", "names a user: client_id and client_secret do that");
+            found.refuse(
+                "kafka.security.sasl.oauth.token_url",
+                "is not used: client_id and client_secret identify the client",
+            );
         }
         let mut needed = |path: &str, missing: bool| need(raw.mechanism, path, missing, found);
         needed("kafka.security.sasl.oauth.token_url", oauth.token_url.is_none());
@@ -149,7 +152,7 @@ fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl
     })
 }
 
-/// A secret that is given and cannot be fetched was told already.
+/// A secret that is given and cannot be fetched was reported already.
 fn need(mechanism: Mechanism, path: &str, missing: bool, found: &mut Findings) {
     if missing {
         found.refuse(path, format!("is missing: the mechanism {} needs it", mechanism_name(mechanism)));

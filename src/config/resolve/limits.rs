@@ -9,10 +9,10 @@ use super::routes::{check_own_name, is_read};
 use super::{Findings, core_settings};
 use crate::worker;
 
-/// Shorter times cannot be told apart in Kafka's timestamps.
+/// Shorter times cannot be distinguished in Kafka's timestamps.
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Longest session of a judge: a client refuses one that is longer than its polling thread may stand still.
+/// Longest session of a judge: a client refuses one that is longer than its polling thread may stall.
 const LONGEST_SESSION: Duration = Duration::from_mins(5);
 
 /// Most partitions that each log may have.
@@ -36,7 +36,7 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
         let name = format!("{prefix}.{log}.");
         // The scheme ends the name; any will do for a look at the pattern.
         if is_read(raw, &format!("{name}sh{}-000000", raw.r#match.simhash.bits)) {
-            found.refuse("input.topics", format!("takes in the program's own log `{name}…`"));
+            found.refuse("input.topics", format!("matches the program's own log `{name}…`"));
         }
     }
     if logs.replication_factor.is_some_and(|copies| copies < 1) {

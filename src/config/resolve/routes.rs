@@ -94,7 +94,7 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
     if prefix.is_empty() || prefix.chars().any(|c| !c.is_ascii_graphic() || c.is_ascii_uppercase()) {
         found.refuse(
             "output.headers.prefix",
-            format!("`{prefix}` is no prefix: expected lower-case ASCII without spaces"),
+            format!("`{prefix}` is not a valid prefix: expected lower-case ASCII without spaces"),
         );
     }
     if output.headers.drop.iter().any(String::is_empty) {
@@ -119,7 +119,7 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
     }
 }
 
-/// Says whether the input takes in a topic of this name.
+/// Returns whether the input takes in a topic of this name.
 pub(super) fn is_read(raw: &Raw, name: &str) -> bool {
     raw.input.topics.iter().any(|topic| {
         if topic.starts_with('^') {

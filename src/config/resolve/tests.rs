@@ -593,7 +593,7 @@ fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
     }
     settings(&[&dear[..], &["match.stages=exact"]].concat());
     settings(&[&dear[..], &["roles=worker"]].concat());
-    // Files that are sieved are no such burden, and the other problems are told in the same breath.
+    // Files that are sieved are no such burden, and the other problems are reported in the same breath.
     let mut layers = Layers::default();
     dear.iter().for_each(|set| layers.set(set));
     assert!(layers.resolve(&ExternalInputs::default(), Purpose::Sieve).is_ok());

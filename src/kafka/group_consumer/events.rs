@@ -33,7 +33,7 @@ pub enum ConsumerEvent {
         /// The first offset that may come.
         offset: i64,
     },
-    /// The partition does not hold the offset that comes next: nothing comes until it is sought anew.
+    /// The partition does not hold the offset that comes next: nothing comes until it is sought again.
     OutOfRange {
         /// Which partition.
         partition: PartitionId,
@@ -43,7 +43,7 @@ pub enum ConsumerEvent {
         offset: i64,
         /// First offset that it holds.
         first: i64,
-        /// Behind the last one.
+        /// After the last one.
         end: i64,
     },
     /// The partition holds nothing more for now.
@@ -63,7 +63,7 @@ pub enum ConsumerEvent {
     Lost(BTreeSet<PartitionId>),
     /// The place in the group that offsets are sent under from now on.
     Renewed(Membership),
-    /// [`Command::Pause`] was carried out: of its partitions no record comes behind this.
+    /// [`Command::Pause`] was carried out: of its partitions no record comes after this.
     Paused,
     /// The group is left and the thread at its end.
     Left,
@@ -82,9 +82,9 @@ pub enum Start {
     NotBefore(i64),
     /// At the oldest record.
     Earliest,
-    /// Behind the newest record.
+    /// After the newest record.
     Latest,
-    /// At the first record with this timestamp or a later one; behind the newest when there is none.
+    /// At the first record with this timestamp or a later one; after the newest when there is none.
     At(Timestamp),
 }
 
@@ -97,11 +97,11 @@ pub enum Command {
     Close(PartitionId),
     /// Hand over nothing of these until they are resumed.
     Pause(BTreeSet<PartitionId>),
-    /// Go on with these.
+    /// Continue with these.
     Resume(BTreeSet<PartitionId>),
     /// What was revoked last may go.
     RevokeDone,
-    /// Leave the group and join it again, so that it divides the partitions anew.
+    /// Leave the group and join it again, so that it divides the partitions again.
     Rejoin,
     /// Leave the group and end the thread.
     Leave,

@@ -20,7 +20,7 @@ pub(super) struct FetchState {
     pub(super) paused: bool,
     /// A seek that has not succeeded yet.
     pub(super) wanted: Option<(Start, u64)>,
-    /// Behind the last record handed over.
+    /// After the last record handed over.
     pub(super) next: i64,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct FetchStates {
     pub(super) member: Option<Box<str>>,
     /// Whether the group is to be left and joined again.
     pub(super) rejoins: bool,
-    /// How often partitions were lost: offsets may be sent only by an owner who knows of all of these.
+    /// How often partitions were lost: offsets may be sent only by an owner that knows of all of these.
     pub(super) loss_epoch: u64,
 }
 
@@ -60,7 +60,7 @@ impl FetchStates {
                     fetch_state.next = offset;
                     started.push((partition.clone(), serial, offset));
                 }
-                Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
+                Err(error) => tracing::debug!(%partition, %error, "seek failed, retrying"),
             }
         }
         started
@@ -111,7 +111,7 @@ fn seek(
         consumer.incremental_assign(&list)?;
         fetch_state.started = true;
     }
-    // A pause survives being assigned anew.
+    // A pause survives being assigned again.
     if fetch_state.paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
     Ok(offset)
 }

@@ -1,4 +1,4 @@
-//! Who we are in the group.
+//! Our member id in the group.
 
 #![expect(unsafe_code, reason = "the client library's binding has no safe form of this question")]
 
@@ -17,7 +17,7 @@ pub(super) fn member_id<C: ClientContext>(client: &Client<C>) -> Option<Box<str>
     }
     // SAFETY: it is not null, so it is a string that ends with a zero and is ours until it is freed below.
     let id: Box<str> = unsafe { CStr::from_ptr(given) }.to_string_lossy().into();
-    // SAFETY: the client made it for us, and nobody looks at it any more.
+    // SAFETY: the client made it for us, and it is not used any more.
     unsafe { rd_kafka_mem_free(native, given.cast()) };
     Some(id).filter(|id| !id.is_empty())
 }

@@ -12,15 +12,15 @@ use crate::kafka::client::LoggingContext;
 
 /// A member's place in its group, as sent with offsets.
 ///
-/// Brokers check member and generation, not who owns the partition. So a place is good only for an owner who has heard
+/// Brokers check member and generation, not the owner of the partition. So a place is good only for an owner that has heard
 /// of every loss up to now: after a loss the member has a new generation, under which the offsets of partitions that
-/// went to somebody else would be taken. The new place arrives behind the news of the loss. And it is good only while the
-/// group knows us by the id that the partitions were given to: another id is a loss that nobody has told us of yet.
+/// went to another member would be taken. The new place arrives after the event of the loss. And it is good only while the
+/// group knows us by the id that the partitions were given to: another id is a loss that was not reported yet.
 #[derive(Clone, Default)]
 pub struct Membership {
     pub(super) consumer: Weak<BaseConsumer<Context>>,
     pub(super) loss_epoch: u64,
-    /// Names the group of whoever reads what no group shares out.
+    /// The group of a reader that belongs to no group.
     pub(super) outside: Option<Arc<BaseConsumer<LoggingContext>>>,
 }
 
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
-    /// Makes the place of a process that belongs to no group and commits offsets under the name of one. Brokers take them
+    /// Creates the place of a process that belongs to no group and commits offsets under the name of one. Brokers take them
     /// while the group has no members.
     ///
     /// # Errors
@@ -49,12 +49,12 @@ impl Membership {
         }
         let consumer = self.consumer.upgrade()?;
         let metadata = consumer.group_metadata();
-        // Looked at after the generation was taken: a loss from here on leaves it behind.
+        // Checked after the generation was taken: a loss from here on outdates it.
         let known = !consumer.context().is_retired() && self.is_known_to(&consumer);
         metadata.filter(|_| known)
     }
 
-    /// Says whether nothing was lost since.
+    /// Returns whether nothing was lost since.
     fn is_known_to(&self, consumer: &BaseConsumer<Context>) -> bool {
         // No id comes twice, so it is the one of the generation, too.
         let id = member_id(consumer.client());

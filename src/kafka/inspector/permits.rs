@@ -24,13 +24,13 @@ use crate::kafka::errors::denied_by_code;
 /// Acknowledgements that no broker knows: `0`, `1` and `all` are the only ones.
 const NO_SUCH_ACKS: &str = "2";
 
-/// A session that is longer than brokers allow unless told otherwise (half an hour), in milliseconds.
+/// A session that is longer than brokers allow by default (half an hour), in milliseconds.
 const TOO_LONG_SESSION: &str = "3600000";
 
 /// A protocol that no member of our groups speaks.
 const OTHER_PROTOCOL: &str = "roundrobin";
 
-/// Hands on what became of the only record.
+/// Passes on the delivery report of the only record.
 struct Receipt {
     errors: ErrorCapture,
     became: Sender<Option<KafkaError>>,
@@ -127,7 +127,7 @@ impl ClusterInspector {
         }
         let heard = errors.0.lock().unwrap_or_else(PoisonError::into_inner);
         let denied = heard.iter().find_map(|(code, _)| of_group((*code)?));
-        let why = || last.map_or_else(|| "no coordinator answers".to_owned(), |error| error.to_string());
+        let why = || last.map_or_else(|| "no group coordinator responds".to_owned(), |error| error.to_string());
         Err(denied.map_or_else(|| ClusterError::Unavailable(why()), ClusterError::Denied))
     }
 
@@ -158,7 +158,7 @@ impl ClusterInspector {
         self.make(plan, true)
     }
 
-    /// Makes a topic.
+    /// Creates a topic.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ impl ClusterInspector {
     }
 }
 
-/// Says whether a coordinator refuses how we come, and not that we come.
+/// Returns whether a coordinator refuses how we come, and not that we come.
 fn is_refusal_of_the_manner(code: RDKafkaErrorCode) -> bool {
     [RDKafkaErrorCode::InvalidSessionTimeout, RDKafkaErrorCode::InconsistentGroupProtocol].contains(&code)
 }

@@ -100,7 +100,7 @@ impl ClusterInspector {
         Ok(())
     }
 
-    /// Returns the offset and time of the first record at this offset or behind it; `None` when none comes in time.
+    /// Returns the offset and time of the first record at this offset or after it; `None` when none comes in time.
     ///
     /// # Errors
     ///

@@ -76,7 +76,7 @@ impl ProducerContext for LoggingContext<ReportSink> {
     }
 }
 
-/// What became of the records of one `Produce`.
+/// The outcome of the records of one `Produce`.
 pub(super) struct BatchOutcome {
     pub(super) batch: u64,
     pub(super) sent: usize,
@@ -93,7 +93,7 @@ impl BatchOutcome {
         Self { batch, sent: 0, reported: 0, offsets: vec![None; items], refused: None, failed: None }
     }
 
-    /// Says whether every record sent has its report.
+    /// Returns whether every record sent has its report.
     pub(super) const fn is_complete(&self) -> bool {
         self.reported >= self.sent
     }
@@ -128,7 +128,7 @@ impl BatchOutcome {
         }
     }
 
-    /// Returns what became of the batch. A fence or a fatal error outranks a refusal, and a refusal any other error.
+    /// Returns the outcome of the batch. A fence or a fatal error outranks a refusal, and a refusal any other error.
     pub(super) fn into_answer(self) -> Answer {
         match (self.failed, self.refused) {
             (Some(error @ (CallError::Fenced(_) | CallError::Fatal(_))), _)

@@ -45,7 +45,7 @@ pub trait RecordSource: Send {
     /// Number of items that the owner handed over. One may become any number of records, or none.
     fn len(&self) -> usize;
 
-    /// Says whether nothing was handed over.
+    /// Returns whether nothing was handed over.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -19,10 +19,10 @@ use crate::kafka::group_consumer::Membership;
 use crate::kafka::watchdog::has_brokers;
 use crate::transaction::{Call, CallError};
 
-/// How long to wait for room in the client's queue before looking again.
+/// How long to wait for space in the client's queue before trying again.
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(50);
 
-/// One client and the delivery reports of what it sent. A new session replaces it when only a new client can go on.
+/// One client and the delivery reports of what it sent. A new session replaces it when only a new client can continue.
 pub(super) struct ProducerSession {
     producer: ThreadedProducer<LoggingContext<ReportSink>>,
     backlog: Arc<Backlog>,
@@ -93,8 +93,8 @@ impl ProducerSession {
         done.map(|()| Vec::new()).map_err(|error| self.classify(errors::of_call(call, &error)))
     }
 
-    /// Says what an error means for this client. One that knows no broker any more does not finish a call, however often
-    /// it is made: then only a new one, made by [`Call::Init`], learns what became of the transaction.
+    /// Returns what an error means for this client. One that knows no broker any more does not finish a call, however often
+    /// it is made: then only a new one, made by [`Call::Init`], learns the outcome of the transaction.
     fn classify(&self, error: CallError) -> CallError {
         match error {
             CallError::Retriable(why) if !has_brokers(self.producer.client(), None) => {

@@ -63,7 +63,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             if let Some(end) = end {
                 kept.drop_before(end);
             }
-            // Nothing is written of it: what was ruled is counted, and that is all.
+            // Nothing is written: judged pages are counted, and that is all.
             walk.order.judges().iter_mut().for_each(|judge| drop(judge.records()));
             if self.is_full() {
                 self.flush(Vec::new())?;
@@ -136,7 +136,7 @@ impl Kept {
                 let to = end.min(RequestOffset(next.0 + PORTION));
                 let read = requests.between(next, to);
                 let is_over = read.is_err();
-                // Nobody takes them any more when the replay is over.
+                // The receiver is gone when the replay is over.
                 if sender.send(read).is_err() || is_over {
                     return;
                 }
@@ -147,7 +147,7 @@ impl Kept {
         Ok(Self { portions, pages: VecDeque::new(), next: first, end })
     }
 
-    /// Takes in all requests below this offset, and perhaps some behind it.
+    /// Takes in all requests below this offset, and perhaps some after it.
     fn read_up_to(&mut self, offset: RequestOffset) -> Result<(), Fatal> {
         while self.next < offset.min(self.end) {
             let Ok(read) = self.portions.recv() else { return Ok(()) };
@@ -164,8 +164,8 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the page of a request, if the log still has it. Verdicts stand in the order of their requests: what stands
-    /// before it is not asked for any more.
+    /// Returns the page of a request, if the log still has it. Verdicts are in the order of their requests: what precedes
+    /// it is not asked for any more.
     fn take(&mut self, request: RequestId) -> Option<PageRequest> {
         let at = self.pages.iter().position(|(_, found, _)| *found == request)?;
         self.pages.drain(..=at).next_back().map(|(_, _, page)| page)

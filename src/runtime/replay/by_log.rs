@@ -122,7 +122,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let request = match log.pages.get(&source).map(|page| &page.action) {
             Some(PageAction::Ask(_, request)) if request.digest != ruled.digest => {
                 let why = anyhow::anyhow!(
-                    "{source}: the input holds another page than the one that was judged: the topic was made anew"
+                    "{source}: the input holds another page than the one that was judged: the topic was recreated"
                 );
                 return Err(Reason::State.because(why));
             }
@@ -221,7 +221,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         }
     }
 
-    /// Reads what stands behind the last page that the log has. A page without a verdict is judged last.
+    /// Reads what follows the last page that the log has. A page without a verdict is judged last.
     fn read_the_rest(&mut self, walks: &mut [Walk], log: &mut InLog) -> Result<(), Fatal> {
         let bound = Timestamp::from_millis(self.plan.created_ms);
         for range in self.plan.input.clone() {

@@ -42,7 +42,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.flush_judges(&mut judges)
     }
 
-    /// Begins to commit what the judges have ruled, by the first settings of each.
+    /// Begins to commit what the judges have judged, by the first settings of each.
     pub(super) fn flush_judges(&mut self, judges: &mut [Vec<Rejudge>]) -> Result<(), Fatal> {
         let firsts = judges.iter_mut().filter_map(|variants| variants.first_mut());
         let records = firsts.enumerate().map(|(log, judge)| (LogPartition::at(log), judge.records())).collect();

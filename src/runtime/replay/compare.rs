@@ -41,7 +41,7 @@ pub fn compare(
     let mut logs = Sides { before: open(&topics.before)?, after: open(&topics.after)? };
     let mut read = 0;
     loop {
-        // The log that is behind is read, so that little is held of positions that it has not come to.
+        // The log that is behind is read, so that few positions are held that it has not reached.
         let behind = changes.behind();
         let side = if logs.of(behind).is_over() { behind.other() } else { behind };
         if logs.of(side).is_over() {
@@ -125,7 +125,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Makes the clients.
+    /// Creates the clients.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Texts {
         self.pages.fetch(&there).map_err(|error| Reason::Unavailable.because(error))
     }
 
-    /// Says whether the input holds this offset, so that nothing is waited for that is gone.
+    /// Returns whether the input holds this offset, so that nothing is waited for that is gone.
     fn is_kept(&mut self, source: &Source) -> bool {
         let partition = &source.partition;
         if !self.kept.contains_key(partition) {

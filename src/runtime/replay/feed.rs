@@ -2,7 +2,7 @@
 //! handed over in the order of each partition. The lines of a file are a partition.
 //!
 //! Every partition of a topic has its own share of the memory for pages in flight and is paused beyond it, so that a page
-//! which is waited for never stands behind pages of other partitions. Files are read one after the other, and all lines
+//! that is waited for is never blocked by pages of other partitions. Files are read one after the other, and all lines
 //! count together until they are taken: the next one that is taken is the first one that was read.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,10 +35,10 @@ const STEP: Duration = Duration::from_millis(100);
 /// Least share of one partition, in bytes.
 const MIN_SHARE: usize = 256 << 10;
 
-/// Where each partition is read: its first offset, and behind its last.
+/// The range of each partition: its first offset, and the offset after its last.
 pub(super) type Extents = BTreeMap<PartitionId, (i64, i64)>;
 
-/// What happened while somebody waited.
+/// What happened during a wait.
 pub(super) enum FeedEvent {
     /// The next page of a partition was read; its event time.
     Page(PartitionId, Timestamp),
@@ -64,7 +64,7 @@ pub(super) struct Feed {
     clock: Clock,
     /// Bytes of one partition that may wait.
     share: usize,
-    /// What was found out and not told yet.
+    /// Events that were not returned yet.
     news: VecDeque<FeedEvent>,
 }
 
@@ -76,7 +76,7 @@ struct PartitionFeed {
     is_paused: bool,
     /// The reader has handed over the last record.
     is_read: bool,
-    /// Pages at the front that were told of.
+    /// Pages at the front that were reported.
     told: usize,
     has_ended: bool,
     /// Place of the last page that was taken, in files.
@@ -118,7 +118,7 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Starts reading files behind a place.
+    /// Starts reading files after a place.
     pub(super) fn of_files(
         files: &[ArchiveFile],
         from: FilePlace,
@@ -169,7 +169,7 @@ impl Feed {
         }
         let Ok(event) = self.events.recv_timeout(STEP.min(LOOK_INTERVAL)) else { return Ok(FeedEvent::Nothing) };
         self.take_in(event)?;
-        // What has come meanwhile is taken in at once: whoever waits for one page needs the others soon.
+        // Everything that has arrived is taken in at once: the other pages are needed soon.
         while let Ok(event) = self.events.try_recv() {
             self.take_in(event)?;
         }
@@ -197,7 +197,7 @@ impl Feed {
         self.lanes.get(partition).map_or_else(FilePlace::default, |lane| lane.taken)
     }
 
-    /// Says whether every page of a partition was taken.
+    /// Returns whether every page of a partition was taken.
     pub(super) fn is_over(&self, partition: &PartitionId) -> bool {
         self.lanes.get(partition).is_none_or(|lane| lane.is_read && lane.pages.is_empty())
     }
@@ -262,7 +262,7 @@ impl Feed {
         let place = lane.first + lane.pages.len() as u64;
         lane.pages.push_back(Slot { page: None, place: place_after, _permit: permit });
         lane.bytes += bytes;
-        // The order of time needs so many pages of each partition, however large they are.
+        // The order of time needs this many pages of each partition, however large they are.
         if !lane.is_paused && lane.bytes > self.share && lane.pages.len() >= LOOKAHEAD {
             lane.is_paused = true;
             if let Some(reader) = self.readers.get(&partition.topic) {

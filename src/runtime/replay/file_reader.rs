@@ -12,10 +12,10 @@ use crate::kafka::group_consumer::ConsumedRecord;
 use crate::record::{PartitionId, Source};
 use crate::replay::{ArchiveFile, FilePlace};
 
-/// How long to wait for room before looking again.
+/// How long to wait for space before trying again.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// What a line costs beside its bytes, at the least.
+/// What a line costs beside its bytes, at least.
 const LINE_OVERHEAD: usize = 256;
 
 /// What the reader reports.
@@ -37,7 +37,7 @@ pub(super) enum FileEvent {
     Failed(String),
 }
 
-/// Starts reading behind a place. No line is read while `budget` has no room. The thread ends when `sink` takes no more.
+/// Starts reading after a place. No line is read while `budget` is full. The thread ends when `sink` takes no more.
 pub(super) fn start(
     files: &[ArchiveFile],
     from: FilePlace,
@@ -67,7 +67,7 @@ fn read(files: &[ArchiveFile], from: FilePlace, budget: &Arc<ByteBudget>, sink: 
     }
 }
 
-/// Reads one file; says whether anybody wants more.
+/// Reads one file; returns whether more lines are wanted.
 fn read_one(
     file: &ArchiveFile,
     from: FilePlace,
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads files behind a place; yields lines as `file:line text`, ends, and why it failed.
+    /// Reads files after a place; yields lines as `file:line text`, ends, and why it failed.
     fn lines_of(files: &[ArchiveFile], from: FilePlace) -> (Vec<String>, Vec<FilePlace>) {
         let said = Mutex::new((Vec::new(), Vec::new()));
         read(files, from, &ByteBudget::new(1 << 20), &|event| {

@@ -19,7 +19,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of records that are read ahead.
 const AHEAD: usize = 8 << 20;
 
-/// One record, and the offset behind it.
+/// One record, and the offset after it.
 pub(in crate::runtime) struct Request {
     pub(in crate::runtime) next: i64,
     pub(in crate::runtime) record: VerdictRecord,

@@ -76,7 +76,7 @@ impl Pace {
         due.saturating_sub(now)
     }
 
-    /// Begins to count anew: time that somebody else has used is not caught up with.
+    /// Restarts the count: time spent waiting for other reasons is not caught up with.
     pub(in crate::runtime) fn restart(&mut self, now: Duration) {
         *self = Self::new(self.rate, now);
     }

@@ -28,7 +28,7 @@ use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shado
 pub enum Extent {
     /// The oldest record.
     Start,
-    /// Behind the newest record that is committed now.
+    /// The end of what is committed now.
     End,
     /// The first record of this time or a later one.
     At(Timestamp),
@@ -43,7 +43,7 @@ pub struct Wanted {
     pub id: String,
     /// Where the range begins.
     pub from: Extent,
-    /// Behind the range.
+    /// End of the range (exclusive).
     pub to: Extent,
     /// Partitions of every input topic; all when empty.
     pub partitions: BTreeSet<i32>,
@@ -74,7 +74,7 @@ pub struct Draft {
     pub begins: Option<Timestamp>,
 }
 
-/// Makes a plan.
+/// Creates a plan.
 ///
 /// # Errors
 ///
@@ -190,7 +190,7 @@ fn names(partitions: &BTreeSet<PartitionId>) -> String {
     topics.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Shortens the ranges evenly, so that they hold so many records.
+/// Shortens the ranges evenly, so that they hold this many records.
 fn cut(ranges: &mut BTreeMap<PartitionId, (i64, i64)>, max_records: Option<u64>) {
     let Some(limit) = max_records else { return };
     let total: u64 = ranges.values().map(|(from, to)| u64::try_from(to - from).unwrap_or(0)).sum();
@@ -398,7 +398,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Looks whether the live verdict log holds a verdict of every page of the range. Pages behind what the service has
+    /// Looks whether the live verdict log holds a verdict of every page of the range. Pages after what the service has
     /// committed are left out: they have none yet.
     fn log(
         &mut self,

@@ -1,4 +1,4 @@
-//! One run of a plan: from where it stands to its end, a signal, or a failure.
+//! One run of a plan: from its current state to its end, a signal, or a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -40,10 +40,10 @@ const BATCH_BYTES: usize = 16 << 20;
 /// Longest time between the beginnings of two transactions, while there is something to commit.
 const COMMIT: Duration = Duration::from_millis(500);
 
-/// From one call of whoever watches to the next.
+/// Interval between two progress reports.
 const SHOW: Duration = Duration::from_millis(200);
 
-/// Time that a transaction may take before somebody looks whether the input is still there.
+/// Time that a transaction may take before the existence of the input is checked.
 const SLOW_COMMIT: Duration = Duration::from_secs(10);
 
 /// From one look at the lag of the live service to the next.
@@ -69,13 +69,13 @@ pub struct Options {
 /// What a replay is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Following what it has committed before it was interrupted, or what stands before the range.
+    /// Following what it has committed before it was interrupted, or what precedes the range.
     Following,
     /// Judging pages before the range.
     WarmUp,
     /// Judging the range.
     Range,
-    /// Waiting for the live service, which lags by so many records.
+    /// Waiting for the live service, which lags by this many records.
     Yielding(u64),
 }
 
@@ -101,7 +101,7 @@ pub struct Outcome {
     pub elapsed_ms: u64,
 }
 
-/// Runs a plan to its end. `settings` holds one set of settings for each variant; `from` is where the replay stands.
+/// Runs a plan to its end. `settings` holds one set of settings for each variant; `from` is the state of the replay.
 ///
 /// # Errors
 ///
@@ -158,7 +158,7 @@ pub(super) struct Run<'a, S> {
     pub(super) phase: Phase,
     /// Where it is in the files, if files are read.
     pub(super) place: Option<FilePlace>,
-    /// Where the replay stood when this run began.
+    /// The state of the replay when this run began.
     pub(super) marks: BTreeMap<PartitionId, (i64, i64)>,
     pub(super) withdrawn: Vec<(Source, Reject)>,
 }
@@ -458,7 +458,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     fn rest(&mut self, wait: Duration) -> Result<(), Fatal> {
         let over = crossbeam_channel::after(wait);
-        // Nobody sends on it; it is over when its time is.
+        // A channel without a sender: receiving from it is a wait.
         let _ = over.recv();
         self.housekeeping()
     }

@@ -20,7 +20,7 @@ pub(super) fn start_of(plan: &Plan, partition: &PartitionId) -> (i64, i64) {
     range.map_or((0, 0), |range| (range.warm_from, range.warm_from))
 }
 
-/// Where each partition is read: behind what is committed. No page is read where fingerprints are.
+/// Where each partition is read: after what is committed. No page is read where fingerprints are.
 pub(super) fn extents(plan: &Plan, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Extents {
     if plan.reads == Reads::Fingerprints {
         return Extents::new();
@@ -41,7 +41,7 @@ pub(super) fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fa
         let (first, end) = offsets.range(partition).map_err(|error| Reason::Unavailable.because(error))?;
         if end < *to {
             let why = anyhow::anyhow!(
-                "{partition} ends at offset {end}, before the end of the range ({to}): the topic was made anew since the plan"
+                "{partition} ends at offset {end}, before the end of the range ({to}): the topic was recreated after the plan was made"
             );
             return Err(Reason::State.because(why));
         }

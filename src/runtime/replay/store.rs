@@ -151,8 +151,8 @@ impl Store {
         Ok(names.iter().filter_map(id).collect())
     }
 
-    /// Tells how far a replay is, to whoever goes on with it. A transaction that it left open when it was killed is ended first:
-    /// until its timeout nobody would be told. A run on another machine is fenced.
+    /// Returns the state of a replay for the process that resumes it. A transaction that was left open when it was killed is ended first:
+    /// until its timeout the offsets could not be read. A run on another machine is fenced.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl Store {
         Ok(value.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
 
-    /// Says whether a replay of this id was begun: its plan is written.
+    /// Reports whether a replay of this id was begun: its plan is written.
     ///
     /// # Errors
     ///
@@ -342,7 +342,7 @@ impl Store {
     }
 
     /// Writes the plan of a replay down and creates its topics. The plan comes first: whatever happens afterwards, it tells
-    /// what to go on with, and what to remove.
+    /// what to continue with, and what to remove.
     ///
     /// # Errors
     ///

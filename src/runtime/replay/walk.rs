@@ -1,6 +1,6 @@
 //! The live verdict log as the order of a replay: its partitions record by record, the earliest first.
 //!
-//! A run that was interrupted walks the part that it has committed once more, without a page: its own verdict log has the
+//! A run that was interrupted walks the part that it has committed again, without a page: its own verdict log has the
 //! verdicts, in the same order.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub(super) struct Walk {
     head: Option<(i64, VerdictRecord)>,
     /// When the head was judged, in event time.
     key: Timestamp,
-    /// Offset behind the last record that was taken.
+    /// Offset after the last record that was taken.
     pub(super) next: i64,
 }
 
@@ -38,12 +38,12 @@ struct Own {
 pub(super) enum Step {
     /// To be done: a page, or a page that was withdrawn.
     Do(Next),
-    /// Done before the interruption, and what was ruled on it.
+    /// Done before the interruption, and what was judged on it.
     Done(Next, Box<Verdict>),
 }
 
 impl Walk {
-    /// Begins at the beginning of the log; what stands before `committed` was done, and its verdicts stand in `own`.
+    /// Begins at the beginning of the log; what precedes `committed` was done, and its verdicts are in `own`.
     pub(super) fn new(
         partition: PartitionId,
         order: LogOrder,
@@ -63,12 +63,12 @@ impl Walk {
         self.head.as_ref().map(|_| self.key)
     }
 
-    /// Says whether the next record was done before the interruption.
+    /// Returns whether the next record was done before the interruption.
     pub(super) fn is_done(&self) -> bool {
         self.head.as_ref().is_some_and(|(next, _)| *next <= self.committed)
     }
 
-    /// Returns the offset in the fingerprint log behind the requests that the next record answers, if it answers any.
+    /// Returns the offset in the fingerprint log after the requests that the next record answers, if it answers any.
     pub(super) fn requests_end(&self) -> Option<RequestOffset> {
         match &self.head {
             Some((_, VerdictRecord::Verdicts(batch))) => Some(batch.next_request),
@@ -115,7 +115,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes on to the next page of the record that was taken; `None` behind the last.
+    /// Continues to the next page of the record that was taken; `None` after the last.
     pub(super) fn step(&mut self) -> Result<Option<Step>, Fatal> {
         loop {
             let Some(next) = self.order.advance().map_err(diverged)? else { return Ok(None) };
@@ -136,7 +136,7 @@ impl Walk {
 }
 
 impl Own {
-    /// Takes the own verdict on a page, if it is the next one. Withdrawals of pages that the brokers refused stand between.
+    /// Takes the own verdict on a page, if it is the next one. Withdrawals of pages that the brokers refused are between.
     fn of(&mut self, source: &Source, order: &mut LogOrder) -> Result<Option<Verdict>, Fatal> {
         loop {
             let Some(verdict) = self.peek()? else { return Ok(None) };

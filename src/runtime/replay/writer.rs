@@ -27,7 +27,7 @@ use crate::replay::{Digest, Progress, Total, VerdictName, name_of};
 use crate::transaction::{Call, CallError, Delivery, TransactionMachine, TxnStep};
 use crate::worker::{Output, OutputKind, PageOutcome};
 
-/// How long one call may go unanswered before somebody looks around.
+/// How long one call may go unanswered before other work is done.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Transactions that may fail one after the other.
@@ -102,7 +102,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Takes the transactional id over. Goes on behind what `digest` is the digest of.
+    /// Takes the transactional id over. Continues after what `digest` is the digest of.
     pub(super) fn start(line: Line, digest: Digest) -> Result<Self, Fatal> {
         let (sender, answers) = unbounded();
         let sink = move |call, answer| drop(sender.send((call, answer)));
@@ -135,7 +135,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Says whether a batch is on its way.
+    /// Returns whether a batch is on its way.
     pub(super) const fn is_busy(&self) -> bool {
         self.current.is_some()
     }
@@ -147,7 +147,7 @@ impl Writer {
         self.call(call);
     }
 
-    /// Goes on with what is on its way, waiting a moment if told to; returns what was committed.
+    /// Continues with what is on its way, waiting a moment if told to; returns what was committed.
     pub(super) fn step(&mut self, wait: bool) -> Result<Option<Committed>, Fatal> {
         let timeout = if wait { STEP } else { Duration::ZERO };
         let Ok((call, answer)) = self.answers.recv_timeout(timeout) else { return Ok(None) };
@@ -182,7 +182,7 @@ impl Writer {
                 return Err(Reason::Config.because(why));
             }
             TxnStep::Fatal(why) => {
-                // Which of them may not be written is not told.
+                // The error does not say which of them may not be written.
                 let is_topic = denied_in(&why).is_some_and(|denied| denied.resource == "topic");
                 let to =
                     if is_topic { format!("; it writes to {}", self.line.topics.join(", ")) } else { String::new() };
@@ -215,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// Asks whether the batch on its way was committed before the producer was made anew.
+    /// Asks whether the batch on its way was committed before the producer was recreated.
     fn was_committed(&self) -> Result<bool, Fatal> {
         let Some(batch) = &self.current else { return Ok(false) };
         let at = &self.line.total_at;

@@ -109,11 +109,11 @@ impl Parts {
                     let Ok((name, result)) = end else { break };
                     self.running -= 1;
                     self.handles.retain(|(known, _)| *known != name);
-                    tracing::info!(name, "ended");
+                    tracing::info!(name, "component stopped");
                     let early = stop_by.is_none();
                     if outcome.is_ok() {
                         outcome = match result {
-                            Ok(()) if early => Err(Reason::Failure.because(anyhow::anyhow!("{name} ended by itself"))),
+                            Ok(()) if early => Err(Reason::Failure.because(anyhow::anyhow!("{name} stopped unexpectedly"))),
                             Ok(()) => Ok(()),
                             Err(fatal) => Err(fatal.in_part(&name)),
                         };

@@ -22,7 +22,7 @@ pub(super) struct Asks {
     requests: RequestLog,
     topic: Arc<str>,
     followers: Vec<Follower>,
-    /// Asked, and not known to stand in the log.
+    /// Asked, but not known to be written to the log.
     unsure: BTreeMap<RequestId, (LogPartition, RequestBody)>,
     logs: Vec<Asked>,
     total: u64,
@@ -76,14 +76,14 @@ impl Asks {
         Ok(Self { requests, topic, followers, unsure: BTreeMap::new(), logs: asked, total: 0 })
     }
 
-    /// Says how many partitions the logs have.
+    /// Returns how many partitions the logs have.
     pub(super) fn logs(&self) -> usize {
         self.followers.len()
     }
 
     /// Asks the judge of one partition. It leaves with the next [`Asks::send`].
     pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: RequestBody) {
-        // One partition's requests are told apart from another's.
+        // One partition's requests are distinguished from another's.
         let request = RequestId(request.0 ^ u64::from(log.0).rotate_right(16));
         self.unsure.insert(request, (log, body.clone()));
         self.total += 1;
@@ -106,7 +106,7 @@ impl Asks {
         self.unsure.len() + self.logs.iter().map(Asked::pending).sum::<usize>()
     }
 
-    /// Notes where a request came to stand.
+    /// Notes the offset of a request.
     pub(super) fn appended(&mut self, appended: Appended) -> Result<(), Fatal> {
         let Appended { request, offset } = appended;
         match offset {
@@ -119,7 +119,7 @@ impl Asks {
                 Ok(())
             }
             Err(NotAppended::Denied) => Err(fatal::append_denied(&self.topic)),
-            // A request is applied once, however often it stands in the log.
+            // A request is applied once, however often the log holds it.
             Err(NotAppended::Uncertain) => {
                 if let Some((log, body)) = self.unsure.get(&request) {
                     self.requests.append(*log, Request { id: request, body: body.clone() });
@@ -130,7 +130,7 @@ impl Asks {
         }
     }
 
-    /// Follows a record of the new verdict log; says whether it is at its end.
+    /// Follows a record of the new verdict log; returns whether it is at its end.
     pub(super) fn followed(&mut self, log: LogPartition, news: &FollowEventKind) -> Result<bool, Fatal> {
         match news {
             FollowEventKind::Record { record: VerdictRecord::Verdicts(batch), .. } => {

@@ -54,7 +54,7 @@ impl Draft {
     }
 }
 
-/// Says why the logs of one configuration cannot be filled beside the other one.
+/// Returns why the logs of one configuration cannot be filled beside the other one.
 ///
 /// # Errors
 ///

@@ -37,7 +37,7 @@ const AHEAD: usize = 8 << 20;
 /// How long a look waits for something to come.
 const STEP: Duration = Duration::from_millis(50);
 
-/// From one call of whoever watches to the next.
+/// Interval between two progress reports.
 const SHOW: Duration = Duration::from_millis(200);
 
 /// From one question for the end of the running scheme's log to the next.
@@ -99,7 +99,7 @@ pub(super) struct Fill<'a, S> {
     /// Requests that had been handed over when those verdicts were dealt with.
     last_asked: Option<u64>,
     caught_up: bool,
-    /// The most requests without a verdict, and since when there are that many or more.
+    /// The most requests without a verdict, and since when there are this many or more.
     waits: (usize, Duration),
     /// Partitions of the new verdict log that were read to their ends.
     known: BTreeSet<LogPartition>,
@@ -185,7 +185,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         })
     }
 
-    /// Breaks when it was stopped, goes on when it has caught up and that was all.
+    /// Breaks when it was stopped, continues when it has caught up and that was all.
     fn work(&mut self, pages: &mut Pages) -> Result<ControlFlow<()>, Fatal> {
         // What the new scheme has judged is not asked again.
         while self.known.len() < self.asks.logs() {
@@ -274,7 +274,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             Some(Read::Page(_, request, _)) if request.digest != ruled.digest => {
                 let source = &ruled.source;
                 let why = anyhow::anyhow!(
-                    "{source}: the input holds another page than the one that was judged: the topic was made anew"
+                    "{source}: the input holds another page than the one that was judged: the topic was recreated"
                 );
                 return Err(Reason::State.because(why));
             }
@@ -303,7 +303,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         }
     }
 
-    /// Says whether the running service lags by more than it may.
+    /// Reports whether the running service lags by more than it may.
     fn yields(&mut self) -> Result<bool, Fatal> {
         let Some(limit) = self.options.yield_to_lag.filter(|_| !self.caught_up) else { return Ok(false) };
         let now = self.clock.now();
@@ -330,7 +330,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         Ok(ends.iter().filter_map(lag).sum())
     }
 
-    /// Takes what has come, and sees to what time brings. Breaks when it is to stop.
+    /// Takes what has come, and does periodic work. Breaks when it is to stop.
     fn housekeeping(&mut self, wait: Duration) -> Result<ControlFlow<()>, Fatal> {
         let mut next = if wait.is_zero() { None } else { self.messages.recv_timeout(wait).ok() };
         let enough = after(STEP);
@@ -431,7 +431,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         if pending < self.waits.0.max(1) {
             self.waits = (pending, now);
         } else if now.saturating_sub(self.waits.1) >= SILENCE {
-            tracing::warn!(pending, "requests wait and no judge of the new scheme answers");
+            tracing::warn!(pending, "requests are waiting and no judge of the new scheme responds");
             self.waits.1 = now;
         }
         self.waits.0 = pending;

@@ -2,7 +2,7 @@
 //!
 //! The verdict log of the running scheme says which pages go to the unique topic, and in which order they were judged
 //! ([`WarmUp`](crate::replay::WarmUp)). Those pages are read from the input, fingerprinted by the new scheme, and asked
-//! about in the new fingerprint log as a worker asks. An ordinary judge of the new scheme rules on them: in this process,
+//! about in the new fingerprint log as a worker asks. An ordinary judge of the new scheme decides: in this process,
 //! or in instances that run already.
 
 mod asks;
@@ -43,7 +43,7 @@ pub use draft::{Draft, draft, fits};
 /// How long the judges may take to commit and leave their groups.
 const CLOSE: Duration = Duration::from_secs(15);
 
-/// Who judges the new scheme meanwhile.
+/// The judges of the new scheme meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judging {
     /// This process.
@@ -70,7 +70,7 @@ pub struct Options {
     pub rate: Option<Rate>,
     /// Lag of the running service above which it waits.
     pub yield_to_lag: Option<u64>,
-    /// Who judges.
+    /// The judges.
     pub judging: Judging,
     /// When it ends.
     pub until: Until,
@@ -145,7 +145,7 @@ enum Message {
 ///
 /// # Errors
 ///
-/// Configurations that do not fit each other; what the cluster refuses; an input that was made anew.
+/// Configurations that do not fit each other; what the cluster refuses; an input that was recreated.
 pub fn run(
     running: &Settings,
     new: Settings,
@@ -197,7 +197,7 @@ pub fn run(
     let judges = Judges::start(&plan, options.judging)?;
     let outcome = fill::Fill::new(running, &plan, options, draft, signals, &judges, see)
         .and_then(|mut fill| fill.run(&mut pages));
-    // Whoever judges next is not to wait for our session's end.
+    // The next judge must not have to wait for our session's end.
     judges.stop(clock);
     outcome
 }
@@ -209,7 +209,7 @@ struct Judges {
 }
 
 impl Judges {
-    /// Seats a judge for each partition of the logs. It keeps no snapshots: the folder is that of the service.
+    /// Starts a judge for each partition of the logs. It keeps no snapshots: the folder is that of the service.
     fn start(plan: &Arc<ServiceContext>, judging: Judging) -> Result<Self, Fatal> {
         let (ended, ends) = unbounded();
         let logs = if judging == Judging::Here { plan.settings.log_partitions().get() } else { 0 };
@@ -229,12 +229,12 @@ impl Judges {
     fn look(&self) -> Result<(), Fatal> {
         match self.ends.try_recv() {
             Ok((log, Err(fatal))) => Err(fatal.in_part(&format!("judge-{log}"))),
-            Ok((log, Ok(()))) => Err(Reason::Failure.because(anyhow::anyhow!("judge-{log} ended by itself"))),
+            Ok((log, Ok(()))) => Err(Reason::Failure.because(anyhow::anyhow!("judge-{log} stopped unexpectedly"))),
             Err(_) => Ok(()),
         }
     }
 
-    /// Has them commit what is judged and leave their groups.
+    /// Lets them commit what is judged and leave their groups.
     fn stop(&self, clock: Clock) {
         self.handles.iter().for_each(JudgeHandle::stop);
         let until = clock.now() + CLOSE;

@@ -26,7 +26,7 @@ const TEXT_LIMIT: Duration = Duration::from_secs(20);
 /// How long nothing may come while something is wanted.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What became of a position.
+/// Outcome of a position.
 pub(super) enum Read {
     /// It is to be asked of the judge of this partition of the logs; the bytes of its record.
     Page(LogPartition, Box<PageRequest>, usize),
@@ -110,7 +110,7 @@ impl Pages {
             PositionResult::Gone(source) => drop(read.insert(source, Read::Gone)),
             PositionResult::Beyond(source) => {
                 let why =
-                    anyhow::anyhow!("{source} was judged, and its partition ends before it: the topic was made anew");
+                    anyhow::anyhow!("{source} was judged, but its partition ends before it: the topic was recreated");
                 return Err(Reason::State.because(why));
             }
             PositionResult::Nothing => {}

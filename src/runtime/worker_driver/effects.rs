@@ -164,13 +164,13 @@ impl WorkerDriver {
         self.member.command(Command::Seek(partition, start, self.serials));
     }
 
-    /// Has the input stand still for an operator, or go on where the machine lets it.
+    /// Pauses the input for an operator, or resumes it where the machine allows.
     pub(super) fn hold(&mut self, is_held: bool) {
         if self.held != is_held {
-            tracing::warn!(is_held, "the input was stopped or set going by an operator");
+            tracing::warn!(is_held, "input paused or resumed by an operator");
         }
         self.held = is_held;
-        // Told to stand still, it is said to when it does.
+        // The pause is reported once it is in effect.
         self.report.metrics().paused(Pause::Manual, is_held && self.member.consumer().is_none());
         let lanes = self.lanes.keys();
         if is_held {

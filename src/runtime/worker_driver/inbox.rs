@@ -57,7 +57,7 @@ impl WorkerDriver {
                 Ok(())
             }
             Message::Stop => {
-                tracing::info!("worker: stopping");
+                tracing::info!("worker stopping");
                 self.handle(Event::Stop)
             }
         }
@@ -72,7 +72,7 @@ impl WorkerDriver {
         }
     }
 
-    /// Joins the group anew when there are partitions that nobody owns.
+    /// Rejoins the group when there are unassigned partitions.
     fn group(&mut self, all: &BTreeSet<PartitionId>, shares: Option<&[BTreeSet<PartitionId>]>) {
         self.asks_group = false;
         let own = self.lanes.keys().cloned().collect();
@@ -117,19 +117,19 @@ impl WorkerDriver {
                 self.hand_over(&partition)
             }
             ConsumerEvent::Assigned(partitions) => {
-                tracing::info!(partitions = %names(&partitions), "assigned");
+                tracing::info!(partitions = %names(&partitions), "partitions assigned");
                 self.report.metrics().rebalanced(Rebalance::Assign, partitions.len());
                 self.handle(Event::Assigned(partitions))
             }
             ConsumerEvent::Revoked(partitions) => {
-                tracing::info!(partitions = %names(&partitions), "revoked");
+                tracing::info!(partitions = %names(&partitions), "partitions revoked");
                 self.report.metrics().rebalanced(Rebalance::Revoke, partitions.len());
                 self.forget(&partitions);
                 self.revoked_at = Some(self.clock.now());
                 self.handle(Event::Revoked(partitions))
             }
             ConsumerEvent::Lost(partitions) => {
-                tracing::warn!(partitions = %names(&partitions), "lost");
+                tracing::warn!(partitions = %names(&partitions), "partitions lost");
                 self.report.metrics().rebalanced(Rebalance::Lost, partitions.len());
                 self.forget(&partitions);
                 self.handle(Event::Lost(partitions))
@@ -247,7 +247,7 @@ impl WorkerDriver {
                 self.handle(Event::RecalledToEnd(log))
             }
             FollowEventKind::Moved(why) => {
-                tracing::warn!(log = log.0, why, "old verdicts cannot be read back");
+                tracing::warn!(log = log.0, why, "failed to read old verdicts back");
                 self.handle(Event::RecallMoved(log))
             }
         }

@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use subtle::ConstantTimeEq;
 
-/// What every answer carries: nothing is loaded from elsewhere, nothing is kept, nobody frames it.
+/// Headers of every answer: nothing is loaded from elsewhere, stored, or framed.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -33,7 +33,7 @@ pub(super) async fn guard(State(has_token): State<bool>, request: Request, next:
     response
 }
 
-/// Says why a request cannot have been meant by somebody at this machine.
+/// Returns why a request cannot come from this machine.
 fn stranger(headers: &HeaderMap, has_token: bool) -> Option<&'static str> {
     // Without a token only the address protects: a name that leads here may be anybody's.
     page_of_another_site(headers).or_else(|| {
@@ -94,12 +94,10 @@ pub(super) async fn token(State(token): State<Option<SecretString>>, request: Re
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
     let (challenge, why) = match given.map(|given| is_token(given, &token)) {
         Some(true) => return next.run(request).await,
-        Some(false) => {
-            ("Bearer realm=\"dupgate\", error=\"invalid_token\"", "this is not the token of http.admin.token")
-        }
+        Some(false) => ("Bearer realm=\"dupgate\", error=\"invalid_token\"", "wrong token (http.admin.token)"),
         None => (
             "Bearer realm=\"dupgate\"",
-            "this needs the token of http.admin.token, as the header `Authorization: Bearer TOKEN`",
+            "requires the token of http.admin.token as the header `Authorization: Bearer TOKEN`",
         ),
     };
     let mut response = super::answer(StatusCode::UNAUTHORIZED, &json!({"error": why})).into_response();

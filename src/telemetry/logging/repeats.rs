@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Lines that are remembered; when there are more, those that are old enough go first, then all.
 const MOST: usize = 1024;
 
-/// Remembers which lines were written lately.
+/// Remembers which lines were written recently.
 pub(super) struct Repeats {
     now: fn() -> Duration,
     /// When the line was written, and how many like it were left out since.
@@ -26,7 +26,7 @@ impl Repeats {
         Self { now, written: Mutex::default() }
     }
 
-    /// Says whether a line is to be written, and how many like it were left out before; `None` when this one is.
+    /// Reports whether a line is to be written, and how many like it were left out before; `None` when this one is.
     pub(super) fn pass(&self, line: u64) -> Option<u64> {
         let now = (self.now)();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ impl Repeats {
 }
 
 /// Names a line by what it says. Numbers do not count: times, ports and counts differ where nothing else does. What
-/// stands in a field of text does: another partition is another line.
+/// is in a field of text does: another partition is another line.
 pub(super) fn name(target: &str, message: &str, fields: &Map<String, Value>) -> u64 {
     let mut hash = Xxh3::new();
     let words: String = message.chars().filter(|c| !c.is_ascii_digit()).collect();

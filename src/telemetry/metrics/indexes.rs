@@ -49,7 +49,7 @@ impl Metrics {
         self.series().log_lag.of(Log::Fingerprints).set(sum(|index| index.waiting));
     }
 
-    /// A page was looked up: so many originals were compared, the nearest was so far.
+    /// A page was looked up: this many originals were compared, the nearest was so far.
     pub fn lookup(&self, compared: u32, nearest: Option<u8>) {
         self.series().lookup_candidates.record(f64::from(compared));
         if let Some(bits) = nearest {

@@ -37,7 +37,7 @@ struct Sample {
     window_reached: Option<f64>,
 }
 
-/// The newest samples, [`KEPT`] at the most.
+/// The newest samples, [`KEPT`] at most.
 #[derive(Debug)]
 pub(super) struct History {
     samples: VecDeque<Sample>,

@@ -1,4 +1,4 @@
-//! Who judges each partition of the logs, as far as this instance knows, and since when it is so.
+//! Which instance judges each partition of the logs, as far as this one knows, and since when.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ enum JudgePresence {
     NotReady,
     /// By another instance.
     Elsewhere,
-    /// Requests wait, and nobody judges.
+    /// Requests wait, and no instance judges.
     NoJudge,
 }
 
@@ -59,7 +59,7 @@ struct Judged {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Judges {
     by_partition: BTreeMap<u32, Judged>,
-    /// Since when nobody judges some partition, and how that was noticed.
+    /// Since when some partition has no judge, and how that was noticed.
     silence: Option<(Timestamp, String)>,
 }
 
@@ -117,7 +117,7 @@ impl Judges {
         self.by_partition.iter().map(one).collect()
     }
 
-    /// Says since when nobody judges, and how that was noticed; null while somebody does.
+    /// Returns since when there is no judge, and how that was noticed; null while there is one.
     pub(super) fn silence(&self) -> Value {
         self.silence.as_ref().map_or(Value::Null, |(since, why)| json!({"since_ms": since.millis(), "why": why}))
     }

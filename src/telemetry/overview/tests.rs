@@ -8,7 +8,7 @@ use crate::config::settings;
 use crate::record::{PartitionId, Reject};
 use crate::telemetry::labels::{Blocked, Eviction, VerdictLabel};
 
-/// An overview whose clock goes on by five seconds each time it is read.
+/// An overview whose clock continues by five seconds each time it is read.
 fn overview() -> (Overview, Metrics, Health) {
     let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
     let health = Health::new(Duration::from_secs(10));

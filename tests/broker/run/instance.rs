@@ -20,7 +20,7 @@ pub(in super::super) struct Site {
 }
 
 impl Site {
-    /// Makes the topics, each with so many partitions.
+    /// Creates the topics, each with this many partitions.
     pub(in super::super) fn new(broker: &'static Broker, partitions: i32) -> Self {
         Self {
             input: broker.topic("pages", partitions),

@@ -74,7 +74,7 @@ pub(in super::super) fn produce(broker: &Broker, topic: &str, partition: i32, re
     producer.flush(wait::LIMIT).expect("flush");
 }
 
-/// Waits until at least so many records are committed in a topic, and returns all of them, by partition in order.
+/// Waits until at least this many records are committed in a topic, and returns all of them, by partition in order.
 pub(in super::super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Got> {
     let consumer: BaseConsumer = broker
         .client()

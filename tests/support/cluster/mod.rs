@@ -1,6 +1,6 @@
 //! A deployment of the real program on a real broker: topics, group, configuration, processes.
 //!
-//! Every name is unique, so that deployments share a broker. What stands in the topics is read by [`records`].
+//! Every name is unique, so that deployments share a broker. What is in the topics is read by [`records`].
 #![expect(
     clippy::expect_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! Records as they stand in topics: produced, and read back as `read_committed` shows them.
+//! Records as they are in topics: produced, and read back as `read_committed` shows them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! Before: two pages that were matched, in the form in which they are compared ([`crate::text::Analyzer::normalize`]).
 //! After: the pair page. Nothing of this decides a verdict.
 //!
-//! Texts are cut into pieces by the words of the analyzer, Chinese ones by the segmenter, and what stands between two
+//! Texts are cut into pieces by the words of the analyzer, Chinese ones by the segmenter, and what is between two
 //! words is a piece, too; so the pieces of a text put together are the text. Cost: the time and memory of Myers'
 //! algorithm over at most [`MAX_PIECES`] pieces a side.
 
@@ -11,10 +11,10 @@ use similar::{Algorithm, DiffOp};
 
 use crate::text::Analyzer;
 
-/// Pieces of each text that are compared. What stands behind them is left out, and said to be.
+/// Pieces of each text that are compared. The rest is left out and reported as such.
 pub const MAX_PIECES: usize = 6000;
 
-/// Whose text it is.
+/// The text a run belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Of both.
@@ -40,7 +40,7 @@ impl Side {
 /// A piece of text that belongs to one side or to both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Whose it is.
+    /// The text it belongs to.
     pub side: Side,
     /// The text.
     pub text: String,
@@ -136,7 +136,7 @@ impl Comparison {
         self.runs.push(Run { side, text });
     }
 
-    /// Says whether nothing differs.
+    /// Returns whether nothing differs.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.runs.iter().all(|run| run.side == Side::Both)

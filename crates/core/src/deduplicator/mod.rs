@@ -1,6 +1,6 @@
 //! The judge without Kafka: reads lines, returns one verdict per line.
 //!
-//! Before: somebody reads lines and hands over what was read in each, in the order of the input. After: a
+//! Before: the caller reads lines and hands over what was read in each, in the order of the input. After: a
 //! [`PageResult`] for each, to be shown as a verdict line or to be routed. It is the judge of the service, with the
 //! same rules and the same memory: [`decide`], then [`State::follow`], page by page.
 //!
@@ -63,10 +63,10 @@ struct ScopeJudge {
     order: VecDeque<(Source, Timestamp)>,
 }
 
-/// What became of one page.
+/// Outcome of one page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageResult {
-    /// Where it stood: the input's name, its number among the inputs, and the line, from 1.
+    /// Position of the page: the input's name, its number among the inputs, and the line, from 1.
     pub source: Source,
     /// Its own name, if it has one.
     pub id: Option<String>,
@@ -81,7 +81,7 @@ pub enum LineVerdict {
     Unique,
     /// A known page with changed text.
     Update(Original),
-    /// Near text with other figures: delivered.
+    /// Near text with other numbers: delivered.
     Template(Original),
     /// Equal text.
     Exact(Original),
@@ -102,7 +102,7 @@ pub struct Original {
     pub similarity: Option<u16>,
     /// Share of the smaller page in the other, in thousandths, when that is why both match.
     pub contained: Option<u16>,
-    /// Where the original stood.
+    /// Position of the original.
     pub source: Source,
     /// Its id, if it had one.
     pub id: Option<String>,
@@ -111,7 +111,7 @@ pub struct Original {
 /// Where a page goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Route {
-    /// Delivered: unique and updated pages, and templates with other figures.
+    /// Delivered: unique and updated pages, and templates with other numbers.
     Unique,
     /// Kept out: duplicates.
     Duplicate,
@@ -139,7 +139,7 @@ pub enum DeduplicatorError {
 }
 
 impl LineVerdict {
-    /// Returns the name that stands in verdict lines.
+    /// Returns the name used in verdict lines.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -188,7 +188,7 @@ impl Deduplicator {
         Self { settings, judges, times }
     }
 
-    /// Judges what was read at `source`, behind everything judged before.
+    /// Judges what was read at `source`, after everything judged before.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl Deduplicator {
     pub fn refusal(&self, reading: &FingerprintedPage) -> Option<Refusal> {
         let state = &self.judges.get(reading.partition)?.state;
         let oldest = state.index().live(&state.watermarks()).next()?;
-        // Times do not count: it comes right behind the original.
+        // Times do not count: the page comes right after the original.
         let page = PageRequest::of(reading.clone(), oldest.source.clone(), oldest.event_time);
         refusal(state, &page, self.settings.clock, oldest.sequence)
     }
@@ -272,7 +272,7 @@ impl ScopeJudge {
             self.ids.insert(page.source.clone(), id.to_owned());
             self.order.push_back((page.source.clone(), page.event_time));
         }
-        // Whoever stands in front is the oldest: forgotten by time, or evicted because more are remembered than fit.
+        // The front is the oldest original: forgotten by time, or evicted because more are remembered than fit.
         let tail = self.state.watermarks().times.min();
         let capacity = self.state.rules().map_or(u64::MAX, |rules| rules.max_entries);
         while let Some((oldest, time)) = self.order.front() {

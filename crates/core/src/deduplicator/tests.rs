@@ -126,7 +126,7 @@ fn verdict_lines_say_what_was_matched() {
             Route::Unique,
             r#"{"source":"pages.jsonl:8","verdict":"template","stage":"simhash","match":"pages.jsonl:7","distance":1}"#,
         ),
-        // Of the two that are near, the one with a figure in common: a template is an original of its own.
+        // Of the two that are near, the one with a number in common: a template is an original of its own.
         (
             Route::Duplicate,
             r#"{"source":"pages.jsonl:9","verdict":"near","stage":"simhash","match":"pages.jsonl:8","distance":1}"#,

@@ -27,7 +27,7 @@ impl LineTimes {
         Self { source, pages, latest }
     }
 
-    /// Goes on to the next page.
+    /// Continues to the next page.
     pub const fn page(&mut self) {
         self.pages += 1;
     }

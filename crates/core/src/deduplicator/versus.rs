@@ -35,7 +35,7 @@ pub struct StageResult {
 }
 
 impl PairVerdict {
-    /// Has the judge decide on `other` right behind `one`: with these rules, then stage by stage, then with the loosest
+    /// Lets the judge decide on `other` right after `one`: with these rules, then stage by stage, then with the loosest
     /// threshold of each stage. Both are read by the same reader; their times do not count.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ fn ask(rules: Rules, one: &FingerprintedPage, other: &FingerprintedPage) -> Resu
 
 /// Returns a judge that remembers one page.
 fn of_one(rules: Rules, one: &FingerprintedPage) -> Result<Deduplicator, DeduplicatorError> {
-    // Room for a few: tables for millions would be made for two pages.
+    // Sized for a few originals: tables for millions would be allocated for two pages.
     let rules = Rules { max_entries: rules.max_entries.clamp(1, 16), ..rules };
     let clock = Timestamp::from_millis(i64::MAX / 2);
     let event_time = EventTime::Record;

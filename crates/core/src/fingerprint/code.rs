@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn differences_are_counted_as_pascal_has_it() {
-        // Row by row: how many numbers of so many bits have so many ones.
+        // Row by row: how many numbers of this many bits have this many ones.
         let mut row = vec![1_u64];
         for bits in 1..=128_u32 {
             row = (0..=9)

@@ -56,14 +56,14 @@ fn is_year(part: &str) -> bool {
     part.len() == 4 && part.parse::<u32>().is_ok_and(|year| (1900..2200).contains(&year))
 }
 
-/// Says whether a time of day follows a place, with blanks between them at the most.
+/// Returns whether a time of day follows a place, with blanks between them at most.
 pub(super) fn time_behind(text: &str, place: usize) -> bool {
     let rest = text.get(place..).unwrap_or_default().trim_start();
     let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b':').count();
     rest.get(..length).is_some_and(is_time)
 }
 
-/// Finds the date whose first number begins at `at`; what stands before it is looked at from `from` on.
+/// Finds the date whose first number begins at `at`; what precedes it is looked at from `from` on.
 pub(super) fn written_date(text: &str, from: usize, at: usize) -> Option<Range<usize>> {
     let rest = text.get(at..)?;
     let before = text.get(from..at)?;
@@ -84,7 +84,7 @@ pub(super) fn written_date(text: &str, from: usize, at: usize) -> Option<Range<u
 
 /// Reads `[2026年]3月5日`, `2026年3月`, `3月5至8日`, `5日`. Returns its length.
 fn chinese(text: &str) -> Option<usize> {
-    // A number that fits, and one of the marks behind it.
+    // A number that fits, and one of the marks after it.
     let unit = |text: &str, fits: &dyn Fn(&str) -> bool, marks: &[char]| {
         let (digits, rest) = number(text)?;
         let blanks = rest.len() - rest.trim_start().len();
@@ -136,7 +136,7 @@ fn begins_word(text: &str) -> bool {
     text.chars().next().is_some_and(char::is_alphanumeric)
 }
 
-/// Finds a month at the end of a text, blanks behind it. Returns its offset.
+/// Finds a month at the end of a text, blanks after it. Returns its offset.
 fn month_before(text: &str) -> Option<usize> {
     let word_end = text.trim_end_matches(' ');
     if word_end.len() == text.len() {

@@ -1,4 +1,4 @@
-//! The hash that turns a word into bits: ours, and those of two programs that people come from.
+//! The hash that turns a word into bits: our own, and those of two other SimHash programs.
 
 use md5::{Digest, Md5};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -16,7 +16,7 @@ impl FeatureHash {
     }
 
     /// Hashes a word for a `SimHash` of this width, to 128 bits or to 64. `xxh3` is its XXH3 (64 bits, no seed), which
-    /// the text room has made already.
+    /// the `text` module has computed already.
     #[must_use]
     pub fn of(self, width: Width, word: &str, xxh3: u64) -> u128 {
         match (self, width) {
@@ -28,7 +28,7 @@ impl FeatureHash {
         }
     }
 
-    /// Hashes a word of which nothing is known yet.
+    /// Hashes a word whose XXH3 is not known yet.
     #[must_use]
     pub fn of_word(self, width: Width, word: &str) -> u128 {
         self.of(width, word, xxh3_64(word.as_bytes()))

@@ -1,4 +1,4 @@
-//! The pure rooms 1 to 3 as one call: bytes of a record -> what is asked about it.
+//! The modules `record`, `text` and `fingerprint` in one call: the bytes of a record -> a request about its page.
 
 use super::identity::{Identity, id_of_address};
 use super::scheme::{partition_of, scheme_id};
@@ -63,7 +63,7 @@ pub enum Step {
     Fingerprint,
 }
 
-/// What is known of one page: everything an entry of the fingerprint log holds, and some figures.
+/// What is known of one page: everything a request holds, and some statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FingerprintedPage {
     /// Hash of the page's canonical address; of its id where it names none.
@@ -244,7 +244,7 @@ impl Fingerprinter {
         Ok(reading)
     }
 
-    /// Returns a page's text in the form that is compared, for those who show it.
+    /// Returns a page's text in the form that is compared, for display.
     ///
     /// # Errors
     ///
@@ -272,7 +272,7 @@ impl Fingerprinter {
         self.decoder.decode(record).ok()?.fetched_at
     }
 
-    /// Makes the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle that
+    /// Creates the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle that
     /// repeats counts once.
     fn sketch(&self, normal: &str, letters: &mut Letters, scratch: &mut SketchScratch) -> Option<Sketch> {
         let SketchScratch { shingles, different, minima } = scratch;
@@ -319,7 +319,7 @@ impl Fingerprinter {
     }
 }
 
-/// Returns the weight of a word that stands in a page so often and is so rare. The count is logarithmic: else a word of
+/// Returns the weight of a word by its frequency in the page and its rarity. The count is logarithmic: else a word of
 /// more than half the weight of a list would decide every bit of its fingerprint.
 fn damped(count: u32, idf: u32) -> u32 {
     let weight = u64::from(log_weight(count)) * u64::from(idf) / u64::from(text::ONE);

@@ -20,8 +20,8 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Reads it from a document. A canonical address on another site is not believed: whoever may write a page could
-    /// claim any page by it. Nor is the front page of a site: it stands in all pages of careless ones.
+    /// Reads it from a document. A canonical address on another site is not believed: the author of a page could
+    /// claim any page by it. Nor is the front page of a site: careless sites name it in all their pages.
     pub(super) fn of(document: &Document<'_>) -> Self {
         let address = address_of(document);
         let own = |address: &Address| {

@@ -11,14 +11,14 @@ use super::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
 use crate::text::{HtmlText, WordMap};
 
-/// What was read in one page, and on what its fingerprints stand. Far dearer to make than a [`FingerprintedPage`].
+/// What was read in one page, and what its fingerprints are computed from. Far more expensive than a [`FingerprintedPage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// What the service would know of it.
     pub reading: FingerprintedPage,
     /// The site that the page belongs to, where its address is known.
     pub site: Option<String>,
-    /// Where the text stood.
+    /// Where the text was found.
     pub from: ReadFrom,
     /// Length of all that a reader of the page sees, normalised, in characters.
     pub visible: usize,
@@ -30,11 +30,11 @@ pub struct Inspection {
     pub shingles: Vec<String>,
     /// How many different ones do not count (`match.minhash.stop_shingles`).
     pub stopped: usize,
-    /// The different figures that the number guard looks at, in the order of the text.
+    /// The different numbers that the number guard looks at, in the order of the text.
     pub figures: Vec<String>,
 }
 
-/// Where the text of a page stood.
+/// Where the text of a page was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadFrom {
     /// It came as text.
@@ -48,7 +48,7 @@ pub enum ReadFrom {
 pub struct WeighedWord {
     /// The word.
     pub text: String,
-    /// How often it stands in the page.
+    /// How often it occurs in the page.
     pub count: u32,
     /// Its weight in the `SimHash`, in 256ths.
     pub weight: u32,
@@ -57,7 +57,7 @@ pub struct WeighedWord {
 }
 
 impl Fingerprinter {
-    /// Reads one record as [`Fingerprinter::read`] does, and tells all of it.
+    /// Reads one record as [`Fingerprinter::read`] does, and returns everything extracted.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ pub struct Fingerprints {
     pub simhash: Option<SimHash>,
     /// Absent when the scheme makes none, or when the page has too few shingles (`match.minhash.min_shingles`).
     pub sketch: Option<Sketch>,
-    /// Summary of its figures: near texts with other figures are not the same page (`match.number_guard`).
+    /// Summary of its numbers: near texts with other numbers are not the same page (`match.number_guard`).
     pub numbers: Numbers,
 }
 

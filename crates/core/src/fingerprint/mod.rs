@@ -1,8 +1,8 @@
-//! Room 3: words -> fingerprints.
+//! Words -> fingerprints.
 //!
-//! Before: `text` gives the normalised text and its words. After: `log` carries the fingerprints to the judge. A
+//! Before: `text` gives the normalised text and its words. After: `protocol` carries the fingerprints to the judge. A
 //! fingerprint is a function of the page and the scheme alone: no order, no machine and no float changes a bit.
-//! [`Fingerprinter`] is the way through the rooms `record`, `text` and `fingerprint` in one call.
+//! [`Fingerprinter`] runs the modules `record`, `text` and `fingerprint` in one call.
 //!
 //! Cost: one hash of the text, one of each word, and one addition a bit for each of the strongest words.
 

@@ -7,20 +7,20 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::dates::{is_numeric_date, is_time, time_behind, written_date};
 use crate::text::is_han;
 
-/// Stands where no hash is: none has this value.
+/// Marks an empty place: no hash has this value.
 const NONE: u16 = u16::MAX;
 
-/// A summary of the figures of a text: the eight smallest of their 16-bit hashes, ascending; a single figure has one.
+/// A summary of the numbers of a text: the eight smallest of their 16-bit hashes, ascending; a single number has one.
 ///
-/// A figure is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more figure, so that
-/// a copy without punctuation still has the figures of the page. A Chinese character behind it, its unit, belongs to
+/// A number is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more number, so that
+/// a copy without punctuation still has the numbers of the page. A Chinese character after it, its unit, belongs to
 /// it: `3月` and `3人` have little to do with each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are
-/// none: they say when a copy was made, and a report of another day has other figures, too. Only where a page has at
-/// least four different written dates, and more of them than of other figures, are they what it is about (the holidays of
-/// a year, a timetable): then each is a figure, unless a time of day stands behind it.
+/// none: they say when a copy was made, and a report of another day has other numbers, too. Only where a page has at
+/// least four different written dates, and more of them than of other numbers, are they what it is about (the holidays of
+/// a year, a timetable): then each is a number, unless a time of day follows it.
 ///
 /// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
-/// bounds tells how much of the smaller set is in the other one. Up to eight figures nothing is lost but a pair of
+/// bounds tells how much of the smaller set is in the other one. Up to eight numbers nothing is lost but a pair of
 /// equal hashes in 65,535.
 ///
 /// ```
@@ -39,10 +39,10 @@ impl Numbers {
     /// Fewer different dates than this are not what a page is about.
     const MANY_DATES: usize = 4;
 
-    /// Of a text without figures.
+    /// Of a text without numbers.
     pub const EMPTY: Self = Self([NONE; Self::KEPT]);
 
-    /// Sums up the figures of a normalised text.
+    /// Sums up the numbers of a normalised text.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let mut kept = Self::EMPTY;
@@ -101,16 +101,16 @@ impl Numbers {
         self.0.get(..held).unwrap_or_default()
     }
 
-    /// Says whether nothing is kept.
+    /// Returns whether nothing is kept.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         let [first, ..] = self.0;
         first == NONE
     }
 
-    /// Returns how much of the smaller set of figures is in the other one, in thousandths, as far as the summaries
+    /// Returns how much of the smaller set of numbers is in the other one, in thousandths, as far as the summaries
     /// tell. `None` when one of both has fewer than two that can be compared, unless it has no more than that one: a
-    /// single figure and another single figure say nothing, but one and several others do.
+    /// single number and another single number say nothing, but one and several others do.
     #[must_use]
     pub fn overlap(&self, other: &Self) -> Option<u16> {
         let bound = self.bound().min(other.bound());
@@ -130,7 +130,7 @@ impl Numbers {
         u16::try_from(shared * 1000 / least).ok()
     }
 
-    /// Says whether two pages have other figures: less than `least` thousandths of the smaller set are in the other.
+    /// Returns whether two pages have other numbers: less than `least` thousandths of the smaller set are in the other.
     #[must_use]
     pub fn differ(&self, other: &Self, least: u16) -> bool {
         !self.is_empty() && self.overlap(other).is_some_and(|shared| shared < least)
@@ -167,7 +167,7 @@ fn hash_of(figure: &str) -> u16 {
     u16::from_be_bytes([high, low]).min(NONE - 1)
 }
 
-/// Returns the Chinese character that follows a figure, marks and blanks between them left out.
+/// Returns the Chinese character that follows a number, marks and blanks between them left out.
 fn unit_behind(text: &str, figure: &str) -> Option<char> {
     let end = (figure.as_ptr() as usize + figure.len()).checked_sub(text.as_ptr() as usize)?;
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
@@ -176,7 +176,7 @@ fn unit_behind(text: &str, figure: &str) -> Option<char> {
 /// What digits of a text are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A figure.
+    /// A number.
     Number,
     /// A date in words: `3月5日`, `march 5, 2026`.
     Date,
@@ -186,7 +186,7 @@ pub(super) enum Kind {
     Time,
 }
 
-/// Hands out all that is written in digits, in order, repeats included.
+/// Visits all that is written in digits, in order, repeats included.
 pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
     let mut at = 0;
     while let Some(range) = next_figure(text, at) {
@@ -205,7 +205,7 @@ pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
     }
 }
 
-/// Hands out every figure of a text; dates and times left out.
+/// Visits every number of a text; dates and times left out.
 pub(super) fn each_figure<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
     each_kind(text, |kind, range| {
         if kind == Kind::Number {
@@ -214,7 +214,7 @@ pub(super) fn each_figure<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
     });
 }
 
-/// Returns where dates stand in a text, in order.
+/// Returns where dates are in a text, in order.
 #[must_use]
 pub fn dates(text: &str) -> Vec<Range<usize>> {
     let mut dates = Vec::new();
@@ -226,7 +226,7 @@ pub fn dates(text: &str) -> Vec<Range<usize>> {
     dates
 }
 
-/// Finds the first figure from a place on: runs of digits, with one mark between each two.
+/// Finds the first number from a place on: runs of digits, with one mark between each two.
 fn next_figure(text: &str, from: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -369,7 +369,7 @@ mod tests {
             prop_assert_eq!(kept.is_empty(), smallest.is_empty());
         }
 
-        /// Up to eight figures a summary is the set itself.
+        /// Up to eight numbers a summary is the set itself.
         #[test]
         fn of_few_figures_the_overlap_is_exact(one in prop::collection::btree_set(0..20_u16, 0..8),
                                                other in prop::collection::btree_set(0..20_u16, 0..8)) {

@@ -6,22 +6,22 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::split_mix::draw;
 
-/// Mixed into the hash of every word and shingle: without knowing it nobody can write a page whose fingerprints are those
+/// Mixed into the hash of every word and shingle: without knowing it an attacker cannot write a page whose fingerprints are those
 /// of a given text. Part of the scheme; pages that were read with different seeds cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// Hashes are those of the words: anybody can work them out.
+    /// Hashes are those of the words: anyone can compute them.
     pub const NONE: Self = Self(0);
 
-    /// Makes a seed of a secret text.
+    /// Creates a seed of a secret text.
     #[must_use]
     pub fn of(secret: &str) -> Self {
         Self(draw(xxh3_64(secret.as_bytes())).max(1))
     }
 
-    /// Returns a number that tells two seeds apart and does not tell the seed.
+    /// Returns a number that differs between seeds and does not reveal the seed.
     #[must_use]
     pub fn digest(self) -> Option<u64> {
         (self.0 != 0).then(|| draw(draw(self.0) ^ 0x64_75_70_67_61_74_65))
@@ -54,7 +54,7 @@ impl Seed {
     }
 }
 
-/// Never shows it.
+/// Never prints it.
 impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0 == 0 { "Seed(none)" } else { "Seed([redacted])" })

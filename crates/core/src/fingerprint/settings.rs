@@ -65,7 +65,7 @@ impl SimHashSettings {
     ///
     /// # Errors
     ///
-    /// [`WrongWidth`] when it is near no page: a slip of whoever gave it.
+    /// [`WrongWidth`] when the code cannot be near any page: the caller gave a wrong code.
     pub fn check(&self, code: SimHash) -> Result<(), WrongWidth> {
         let (found, expected) = (code.width(), self.bits);
         if found == expected { Ok(()) } else { Err(WrongWidth { found, expected }) }
@@ -75,10 +75,10 @@ impl SimHashSettings {
 /// How much a word counts (`match.simhash.weights`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Weights {
-    /// How often it stands in the page, logarithmic, times how rare it is in the language.
+    /// How often it occurs in the page, logarithmic, times how rare it is in the language.
     #[default]
     TfIdf,
-    /// How often it stands in the page, logarithmic.
+    /// How often it occurs in the page, logarithmic.
     Tf,
     /// Every word counts the same.
     Uniform,

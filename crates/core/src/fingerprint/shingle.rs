@@ -9,7 +9,7 @@ pub enum ShingleUnit {
     /// Letters and digits.
     #[default]
     Characters,
-    /// Words as the text room cuts them, stop words left out.
+    /// Words as the `text` module cuts them, without stop words.
     Words,
 }
 
@@ -34,19 +34,19 @@ pub struct Shingling {
 }
 
 impl Shingling {
-    /// Cuts by so many characters.
+    /// Cuts by characters: this many for Han and for other text.
     #[must_use]
     pub const fn of_characters(han: usize, other: usize) -> Self {
         Self { unit: ShingleUnit::Characters, lengths: ShingleLengths { han, other } }
     }
 
-    /// Cuts by so many words.
+    /// Cuts by words: this many for Han and for other text.
     #[must_use]
     pub const fn of_words(han: usize, other: usize) -> Self {
         Self { unit: ShingleUnit::Words, lengths: ShingleLengths { han, other } }
     }
 
-    /// Hands out each shingle of a normalised text, in order, repeats included. Words stand in it with a blank between
+    /// Visits each shingle of a normalised text, in order, repeats included. Words are in it with a blank between
     /// them; the first one decides how many.
     pub fn each(self, analyzer: &Analyzer, text: &str, letters: &mut Letters, each: impl FnMut(&str)) {
         letters.clear();
@@ -98,7 +98,7 @@ pub fn shingle_hashes(text: &str, lengths: ShingleLengths, letters: &mut Letters
     each_shingle(text, lengths, letters, |shingle| hashes.push(hash_of(shingle)));
 }
 
-/// Hands out each shingle of characters of a text, in order, repeats included.
+/// Visits each shingle of characters of a text, in order, repeats included.
 ///
 /// Letters and digits count, blanks and punctuation do not: they are left out before shingles are cut, in `letters`.
 /// A shingle begins at each letter from which enough letters follow; its first one decides how many.
@@ -118,7 +118,7 @@ pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, 
     each_run(stripped, starts, 0, each);
 }
 
-/// Hands out the runs that begin at each start; `gap` bytes stand between two of their parts.
+/// Visits the runs that begin at each start; `gap` bytes separate two of their parts.
 #[inline]
 fn each_run(text: &str, starts: &[(usize, usize)], gap: usize, mut each: impl FnMut(&str)) {
     for (at, &(start, length)) in starts.iter().enumerate() {
@@ -140,7 +140,7 @@ pub fn hash_of(shingle: &str) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The letters of a text without what stands between them, or its words: a buffer that is used again and again.
+/// The letters of a text without what is between them, or its words: a buffer that is used again and again.
 #[derive(Clone, Debug, Default)]
 pub struct Letters {
     text: String,
@@ -165,13 +165,13 @@ impl Letters {
         self.text.push_str(word);
     }
 
-    /// Hands out each shingle of the words taken.
+    /// Visits each shingle of the words taken.
     pub(super) fn each_of_words(&self, each: impl FnMut(&str)) {
         each_run(&self.text, &self.starts, 1, each);
     }
 }
 
-/// Hands out every run of `length` consecutive characters of a text, in order, repeats included. A shorter text has
+/// Visits every run of `length` consecutive characters of a text, in order, repeats included. A shorter text has
 /// none.
 pub fn shingles<'t>(text: &'t str, length: usize, mut each: impl FnMut(&'t str)) {
     if length == 0 {

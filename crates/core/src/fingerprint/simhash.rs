@@ -13,7 +13,7 @@ pub struct Feature {
     pub weight: u32,
 }
 
-/// Makes the `SimHash` of weighted features (Charikar, STOC 2002).
+/// Creates the `SimHash` of weighted features (Charikar, STOC 2002).
 ///
 /// For each feature every bit of its hash votes with the feature's weight, for 1 or against it; a bit of the result
 /// is 1 when the votes for it are more than half. Integers only: no order of features and no machine changes a bit.
@@ -41,7 +41,7 @@ pub fn simhash(features: &[Feature], width: Width) -> SimHash {
 
 /// Returns which of the lowest bits of a part of the hashes have more than half of the votes.
 fn won<const BITS: usize>(features: &[Feature], part: impl Fn(u128) -> u64) -> u64 {
-    // The same integers whatever lanes the processor has: only the time differs.
+    // Integer operations only: the vector width changes the time, not the result.
     Arch::new().dispatch(Won::<BITS, _>(features, part))
 }
 

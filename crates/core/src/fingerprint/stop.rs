@@ -45,7 +45,7 @@ pub enum BadStopShingles {
     Length {
         /// Its number, from 1.
         line: usize,
-        /// What stands there.
+        /// What is there.
         shingle: String,
         /// How long it is.
         found: usize,
@@ -59,7 +59,7 @@ pub enum BadStopShingles {
     Mark {
         /// Its number, from 1.
         line: usize,
-        /// What stands there.
+        /// What is there.
         shingle: String,
         /// The first such character.
         mark: char,
@@ -108,13 +108,13 @@ impl StopShingles {
         self.hashes.len()
     }
 
-    /// Says whether there is none: every shingle counts.
+    /// Returns whether there is none: every shingle counts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// Says whether the shingle with this hash is one of them. Of two shingles with one hash both are or none, for
+    /// Returns whether the shingle with this hash is one of them. Of two shingles with one hash both are or none, for
     /// sketches know hashes only.
     #[inline]
     #[must_use]

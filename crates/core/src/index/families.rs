@@ -2,11 +2,11 @@
 //!
 //! Ten thousand pages of one template, or of one site, share nearly every key: each would be a candidate of each. So only
 //! the first of them, the head, is found by the keys that all of them share; the others, its members, are found through
-//! the head, by what differs from it. What differs is a few slots of the sketch and the figures of the page. The keys are
+//! the head, by what differs from it. What differs is a few slots of the sketch and the numbers of the page. The keys are
 //! pairs of neighbouring differences, so that a difference more or less, as edits of a copy bring them, spoils two of
 //! them and not all. Each pair falls into one of [`KEYS`] tables by its hash, where the smallest counts.
 //!
-//! A member is reachable while its head is held, and comes behind it in the log: whoever holds the member and can still
+//! A member is reachable while its head is held, and comes after it in the log: a state that holds the member and can still
 //! reach it holds the head, too (law L5). A head takes members for the first eighth of its time in the window only (the judge
 //! sees to that), so that they are found for the other seven eighths. Keys are worked out from both when the member is
 //! inserted, and are not written down.
@@ -28,9 +28,9 @@ use dupgate_index::{Task, run_sequential};
 /// Tables, and so most keys of a member.
 pub(super) const KEYS: usize = 16;
 
-/// Tells pairs of figures from pairs of slots.
+/// Tells pairs of numbers from pairs of slots.
 const FIGURES: u64 = 1 << 62;
-/// Tells pairs of slots from pairs of figures.
+/// Tells pairs of slots from pairs of numbers.
 const SLOTS: u64 = 1 << 63;
 
 /// The keys of a page in a family, by table; 0 where it has none.
@@ -43,7 +43,7 @@ pub(super) struct Difference<'a> {
     pub(super) head: u64,
     /// Form of both sketches, and the sketches, where both have one.
     pub(super) sketches: Option<(SketchForm, &'a [u8], &'a [u8])>,
-    /// The page's figures.
+    /// The page's numbers.
     pub(super) numbers: Numbers,
 }
 
@@ -112,7 +112,7 @@ impl Members {
         self.ranks.push(position);
     }
 
-    /// Asks the memory for the keys of the member at a position.
+    /// Prefetches the keys of the member at a position.
     fn prefetch(&self, position: u64) {
         self.keys(position).into_iter().for_each(dupgate_index::prefetch);
     }
@@ -307,7 +307,7 @@ impl Families {
         keys.iter().zip(held).filter(|(key, held)| key == held && **key != 0).count()
     }
 
-    /// Returns which of the keys have so many members that `is_live` that no more are to be found by them.
+    /// Returns which of the keys already have the maximum number of live members; no more members are found by them.
     pub(super) fn full(
         &self,
         keys: &FamilyKeys,
@@ -341,7 +341,7 @@ impl Families {
         }
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`dupgate_index::HammingIndex::maintenance`].
+    /// Passes deferred maintenance tasks to `hand_over`: see [`dupgate_index::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.tables.iter_mut().for_each(|tables| tables.maintenance(hand_over));
     }

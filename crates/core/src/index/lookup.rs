@@ -7,7 +7,7 @@ use crate::protocol::ExpiryWatermarks;
 use crate::record::Source;
 
 impl Index {
-    /// Returns the original that this position made, unless it is forgotten or behind the watermarks.
+    /// Returns the original that this position made, unless it is forgotten or expired.
     #[must_use]
     pub fn of_source(&self, source: &Source, watermarks: &ExpiryWatermarks) -> Vec<Original> {
         let found = self.positions_of_source(source);
@@ -18,7 +18,7 @@ impl Index {
             .collect()
     }
 
-    /// Returns every original with this id that is not behind the watermarks.
+    /// Returns every original with this id that is not expired.
     #[must_use]
     pub fn of_id(&self, id: IdHash, watermarks: &ExpiryWatermarks) -> Vec<Original> {
         self.positions_of_id(id, watermarks).into_iter().filter_map(|position| self.original(position)).collect()
@@ -50,7 +50,7 @@ impl Index {
             .collect()
     }
 
-    /// Returns every original within so many bits of a code, whatever its scope, with its distance; none when theirs
+    /// Returns every original within this many bits of a code, whatever its scope, with its distance; none when theirs
     /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all codes, and
     /// so does any where originals have scopes, of each of which the tables hold other codes.
     #[must_use]

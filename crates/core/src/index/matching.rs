@@ -149,8 +149,8 @@ impl Index {
             if let Some(keys) =
                 self.family_keys(head, &probe.fingerprints.numbers, probe.fingerprints.sketch.as_deref())
             {
-                // Keys are equal by chance now and then. What merely happens to be in memory still must take nobody's place
-                // among the most: whoever restored the state does not have it (law L5).
+                // Keys are equal by chance now and then. What merely happens to be in memory still must not take a place
+                // among the most: a restored state does not have it (law L5).
                 let is_of_family = |position| self.ring.placement(position).family == Some(head);
                 let is_wanted = |position| is_of_family(position) && self.is_live(position, &probe.watermarks);
                 let (of_head, others) = self.families.sharing(&keys, &self.ring.positions(), most, is_wanted);
@@ -228,7 +228,7 @@ impl Index {
         Some(keys)
     }
 
-    /// Works out the keys of all members anew.
+    /// Recomputes the keys of all members.
     pub(super) fn build_families(&mut self) {
         let mut families = std::mem::replace(&mut self.families, Families::new());
         families.build(&self.ring.positions(), |position| self.family_keys_of(position));

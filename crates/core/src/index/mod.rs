@@ -1,11 +1,11 @@
-//! Room 5: finds the originals within the window that are near a page.
+//! Finds the originals within the window that are near a page.
 //!
 //! Before: `judge` asks about the fingerprints of one entry. After: it chooses among the candidates.
 //!
 //! An original matches as its stage, scope, event time and the watermarks say, and what happens to be in memory never
 //! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
-//! The originals stand in a ring in log order (`ring`): positions count them, a tail moves over them, and that is all that
+//! The originals are held in a ring in log order (`ring`): positions count them, a tail moves over them, and that is all that
 //! expiry does. What is forgotten by name, or replaced, is taken out of the tables at once. Tables of [`dupgate_index`] lead from keys to positions: one from each exact hash, id and source, those that
 //! find every `SimHash` code within a distance (`simhash_index`), and one for each band of the sketches (`sketches`). Pages of
 //! one template or site are found through the head of their family (`families`).
@@ -49,7 +49,7 @@ use variants::OldestOfIds;
 /// How many originals are scanned in the time of one look-up by source, or more.
 const SCANNED_IN_A_LOOK_UP: usize = 16;
 
-/// Most originals that a plan is made for: ids are told apart up to here.
+/// Most originals that a plan is made for: ids are distinguished up to here.
 const MAX_ENTRIES: u64 = 1 << 31;
 
 /// Says whether a range of so many offsets is faster looked up than all that is held is scanned.
@@ -75,13 +75,13 @@ pub struct Index {
 }
 
 impl Index {
-    /// Makes an empty index whose tables find every pair within `max_distance` bits, 0 to 8.
+    /// Creates an empty index whose tables find every pair within `max_distance` bits, 0 to 8.
     #[must_use]
     pub fn new(max_distance: u8) -> Self {
         Self::sized(max_distance, 0)
     }
 
-    /// Makes an empty index for so many originals, with the plan that suits so many. It holds more as well.
+    /// Creates an empty index for this many originals, with the plan that suits them. It can hold more as well.
     #[must_use]
     pub fn sized(max_distance: u8, entries: u64) -> Self {
         let entries = entries.min(MAX_ENTRIES);
@@ -100,20 +100,20 @@ impl Index {
         }
     }
 
-    /// Lets the tables find every pair within `max_distance` bits. Builds them anew when they did not; the originals
+    /// Lets the tables find every pair within `max_distance` bits. Rebuilds them when they did not; the originals
     /// stay.
     pub fn set_max_distance(&mut self, max_distance: u8) {
         self.codes.set_max_distance(max_distance);
     }
 
-    /// Compares sketches by these rules from now on, or not at all. Builds their tables anew when that is a change; the
+    /// Compares sketches by these rules from now on, or not at all. Rebuilds their tables when that is a change; the
     /// originals stay.
     pub fn set_minhash(&mut self, rules: Option<MinHashRules>) {
         self.sketches.set_rules(&self.ring, rules);
         self.build_families();
     }
 
-    /// Lets the tables grow towards so many originals.
+    /// Lets the tables grow towards this many originals.
     pub fn expect(&mut self, entries: u64) {
         let entries = entries.min(MAX_ENTRIES);
         self.sketches.expect(entries);
@@ -183,7 +183,7 @@ impl Index {
         self.last_sequence = originals.iter().map(|original| original.sequence).max().max(self.last_sequence);
     }
 
-    /// Builds all tables anew over what is held, by the plan that suits codes like those; `run` does the tasks, as in
+    /// Rebuilds all tables over what is held, by the plan that suits codes like those; `run` does the tasks, as in
     /// [`Index::fill`].
     pub fn build(&mut self, mut run: impl FnMut(Vec<Task<'_>>)) {
         self.build_families();
@@ -202,7 +202,7 @@ impl Index {
         run(tasks);
     }
 
-    /// Asks the memory for what a probe with these fingerprints will read. Changes nothing; worth while some pages
+    /// Prefetches what a probe with these fingerprints will read. Changes nothing; worth while some pages
     /// ahead of the probe.
     #[inline]
     pub fn prefetch(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
@@ -224,7 +224,7 @@ impl Index {
     }
 
     /// Returns the original with this sequence number, unless it was forgotten or has left the memory. It may be
-    /// behind the watermarks.
+    /// before the watermarks.
     #[must_use]
     pub fn get(&self, sequence: u64) -> Option<Original> {
         self.original(self.position_of(sequence)?)
@@ -285,8 +285,8 @@ impl Index {
         self.ring.forget(position)
     }
 
-    /// Drops from the memory what no probe with these watermarks can match any more, as far as it stands at the front.
-    /// What stands behind a live original is ignored by every probe and leaves when its turn comes.
+    /// Drops from memory what no probe with these watermarks can match any more, up to the first original that can match.
+    /// Expired originals after a live one are ignored by every probe and are dropped later.
     pub fn advance(&mut self, watermarks: &ExpiryWatermarks) -> Removed {
         let mut gone = Removed::default();
         let (first, head) = (self.ring.positions().start, self.ring.positions().end);
@@ -353,12 +353,12 @@ impl Index {
             .filter_map(|position| self.original(position))
     }
 
-    /// Says whether [`Index::live`] has the original at a position.
+    /// Returns whether [`Index::live`] has the original at a position.
     fn is_live(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
         self.ring.is_live(position, watermarks.first_sequence, watermarks.times.min())
     }
 
-    /// Says whether no stage can match the original at a position any more.
+    /// Returns whether no stage can match the original at a position any more.
     fn is_behind(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
         self.ring.is_behind(position, watermarks)
     }
@@ -377,7 +377,7 @@ impl Index {
         usize::try_from(positions.end - positions.start).unwrap_or(usize::MAX)
     }
 
-    /// Says whether no original is in memory.
+    /// Returns whether no original is in memory.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ring.positions().is_empty()
@@ -389,7 +389,7 @@ impl Index {
         self.stats().memory_bytes()
     }
 
-    /// Returns figures for those who watch. Costs a few hundred nanoseconds.
+    /// Returns statistics for monitoring. Costs a few hundred nanoseconds.
     #[must_use]
     pub fn stats(&self) -> IndexStats {
         IndexStats {
@@ -412,7 +412,7 @@ impl Index {
     }
 }
 
-/// Says whether an original comes after the last, and takes it for the last if so.
+/// Returns whether an original comes after the last, and takes it for the last if so.
 fn is_next(last: &mut Option<u64>, original: &Original) -> bool {
     let is_next = last.is_none_or(|last| last < original.sequence);
     if is_next {

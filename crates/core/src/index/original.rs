@@ -51,7 +51,7 @@ pub struct Probe<'a> {
     pub is_variant: bool,
     /// Its event time as judged.
     pub event_time: Timestamp,
-    /// Where forgetting stands for this page, moved on by the page's own time.
+    /// The expiry watermarks for this page, moved on by the page's own time.
     pub watermarks: ExpiryWatermarks,
     /// How far page and original may lie apart in event time, inclusive, in whole milliseconds.
     pub windows: Windows<Duration>,
@@ -59,7 +59,7 @@ pub struct Probe<'a> {
     pub stages: &'a [Stage],
     /// Largest Hamming distance of a `SimHash` match, inclusive.
     pub max_distance: u8,
-    /// Least share of figures that a near original has in common with the page, in thousandths; no matter when absent.
+    /// Least share of numbers that a near original has in common with the page, in thousandths; no matter when absent.
     pub number_guard: Option<u16>,
     /// Least estimated Jaccard index of a `SimHash` match where both have a sketch, in thousandths; no matter when absent.
     pub simhash_similarity: Option<u16>,
@@ -81,21 +81,21 @@ impl Probe<'_> {
         self.in_time(Stage::SimHash, original.event_time).then_some(MatchedBy::SimHash { bits })
     }
 
-    /// Says whether an original with these figures is a near one with others.
+    /// Reports whether an original with these numbers is a near one with others.
     pub(super) fn are_other_numbers(&self, by: MatchedBy, original: impl FnOnce() -> Option<Numbers>) -> bool {
         let own = &self.fingerprints.numbers;
         let Some(least) = self.number_guard.filter(|_| by != MatchedBy::Exact && !own.is_empty()) else { return false };
         original().is_some_and(|numbers| own.differ(&numbers, least))
     }
 
-    /// Says whether an original may be matched by its sketch: scope, age and watermarks.
+    /// Returns whether an original may be matched by its sketch: scope, age and watermarks.
     pub(super) fn may_match_by_sketch(&self, original: &MatchFields) -> bool {
         original.scope == self.scope
             && original.sequence >= self.watermarks.first_sequence
             && self.in_time(Stage::MinHash, original.event_time)
     }
 
-    /// Says whether the stage is in use, remembers that time, and reaches so far.
+    /// Returns whether the stage is in use, remembers that time, and reaches so far.
     fn in_time(&self, stage: Stage, event_time: Timestamp) -> bool {
         self.stages.contains(&stage)
             && event_time >= self.watermarks.times.of(stage)
@@ -129,7 +129,7 @@ pub struct Candidate {
     pub same_id: bool,
     /// Whether both, besides, were fetched from one address, as far as that is known.
     pub same_address: bool,
-    /// Whether its figures are others than those of the page; never in the exact stage.
+    /// Whether its numbers are others than those of the page; never in the exact stage.
     pub other_numbers: bool,
     /// Why it is not to be taken for the same page although it is near: of the same site and not enough alike, or near by
     /// its `SimHash` alone. Never in the exact stage.
@@ -139,19 +139,19 @@ pub struct Candidate {
 /// How many originals left the memory, by reason. Those that were forgotten by name count as neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Behind the tail of every stage.
+    /// Before the expiry watermark of every stage.
     pub expired: u64,
     /// Not expired, but too old to be held by number.
     pub evicted: u64,
 }
 
-/// What a probe came to, for those who watch.
+/// Statistics of one probe, for monitoring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeStats {
     /// Originals that were compared one by one, in all stages.
     pub compared: u32,
     /// Members of families that share a key with the page and were not compared, because enough others share more keys:
-    /// about so many, because tables show a few that share none.
+    /// an approximate number, because tables may show a few that share none.
     pub left_out: u32,
     /// Smallest `SimHash` distance among the originals that a stage found, whether they match in scope and time or
     /// not. One that was found by its sketch may be farther than the `SimHash` stage reaches.

@@ -34,11 +34,11 @@ pub enum Refusal {
         /// Keys that both have.
         shared: u8,
     },
-    /// Similar enough by a low estimate, for which neither witness speaks.
+    /// Similar enough by a low estimate, without further evidence.
     LowConfidence {
         /// Estimated Jaccard index.
         similarity: u16,
-        /// The estimate that would have needed no witness, for this pair.
+        /// The estimate that would have needed no further evidence, for this pair.
         least: u16,
         /// Whether it is the one of short pages and of pages of two sites.
         is_short: bool,
@@ -46,7 +46,7 @@ pub enum Refusal {
         contained: Option<u16>,
         /// Differing bits of the `SimHash`es.
         bits: Option<u8>,
-        /// The bits that would have been a witness, for this pair.
+        /// The bits that would have been evidence enough, for this pair.
         max_distance: u8,
     },
     /// Held by differences from the first page of its family, or by the keys that had room; the page shares none of them.
@@ -175,7 +175,7 @@ impl Refusal {
 
 impl Index {
     /// Returns why an original that [`Index::candidates`] and [`Index::members`] do not show is not among them; `None`
-    /// when it is not held. Costs a probe: for people who ask, not for the judge.
+    /// when it is not held. Costs a probe: for explanations, not for the judge.
     #[must_use]
     pub fn why_not(&self, probe: &Probe<'_>, sequence: u64) -> Option<Refusal> {
         let position = self.position_of(sequence)?;

@@ -190,7 +190,7 @@ const fn key_of_source(place: u32, offset: i64) -> u64 {
 }
 
 impl Ring {
-    /// Makes an empty ring.
+    /// Creates an empty ring.
     pub(super) fn new() -> Self {
         Self {
             front: 0,
@@ -246,7 +246,7 @@ impl Ring {
         self.front..self.head
     }
 
-    /// Says whether any original that is held has an id.
+    /// Returns whether any original that is held has an id.
     pub(super) fn has_ids(&self) -> bool {
         self.marks.pieces(self.front).any(|(_, marks)| marks.iter().any(|marks| marks & HAS_ID != 0))
     }
@@ -309,7 +309,7 @@ impl Ring {
         number
     }
 
-    /// Returns the key under which a source stands, if its partition was ever met.
+    /// Returns the key of a source, if its partition was ever met.
     pub(super) fn key_of(&self, source: &Source) -> Option<u64> {
         Some(key_of_source(*self.number_of.get(&source.partition)?, source.offset))
     }
@@ -318,7 +318,7 @@ impl Ring {
         Some(self.partitions.get(place as usize)?.at(offset))
     }
 
-    /// Says whether an original was not forgotten, and is neither of an earlier sequence number nor of an earlier time.
+    /// Returns whether an original was not forgotten, and is neither of an earlier sequence number nor of an earlier time.
     #[inline]
     pub(super) fn is_live(&self, position: u64, first_sequence: u64, from: Timestamp) -> bool {
         self.marks.get(position).is_some_and(|marks| marks & FORGOTTEN == 0)
@@ -326,7 +326,7 @@ impl Ring {
             && self.event_time(position).is_some_and(|time| time >= from)
     }
 
-    /// Asks the memory for what [`Ring::facts`] reads.
+    /// Prefetches what [`Ring::facts`] reads.
     #[inline]
     pub(super) fn prefetch(&self, position: u64) {
         self.marks.prefetch(position);
@@ -380,7 +380,7 @@ impl Ring {
         Some(Original { sequence, source, event_time, fingerprints, id, scope, site, address, placement, cluster })
     }
 
-    /// Says whether an original is found through the head of its family.
+    /// Returns whether an original is found through the head of its family.
     #[inline]
     pub(super) fn is_member(&self, position: u64) -> bool {
         self.placement(position).family.is_some()
@@ -396,7 +396,7 @@ impl Ring {
         }
     }
 
-    /// Says whether any original ever had a scope.
+    /// Returns whether any original ever had a scope.
     pub(super) const fn has_scopes(&self) -> bool {
         self.has_scopes
     }
@@ -437,7 +437,7 @@ impl Ring {
         if self.marks.get(position)? & HAS_SCOPE == 0 { None } else { self.scopes.get(position).map(ScopeHash) }
     }
 
-    /// Returns the summary of an original's figures.
+    /// Returns the summary of an original's numbers.
     #[inline]
     pub(super) fn numbers(&self, position: u64) -> Option<Numbers> {
         self.numbers.get(position)
@@ -455,7 +455,7 @@ impl Ring {
         self.times.get(position).map(Timestamp::from_millis)
     }
 
-    /// Says whether an original was forgotten.
+    /// Returns whether an original was forgotten.
     #[inline]
     pub(super) fn is_forgotten(&self, position: u64) -> bool {
         self.marks.get(position).is_none_or(|marks| marks & FORGOTTEN != 0)
@@ -467,7 +467,7 @@ impl Ring {
         self.marks.get(position).is_some_and(|marks| marks & FORGOTTEN != 0)
     }
 
-    /// Says whether the original at a position stands in a range of a partition.
+    /// Returns whether the original at a position is in a range of a partition.
     pub(super) fn is_from(&self, position: u64, partition: &PartitionId, offsets: &Range<i64>) -> bool {
         self.offsets.get(position).is_some_and(|offset| offsets.contains(&offset))
             && self.number_of.get(partition).copied() == self.places.get(position)
@@ -505,7 +505,7 @@ impl Ring {
         low
     }
 
-    /// Says whether no stage can match the original at a position any more.
+    /// Returns whether no stage can match the original at a position any more.
     pub(super) fn is_behind(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
         self.sequence(position).is_none_or(|sequence| sequence < watermarks.first_sequence)
             || self.event_time(position).is_none_or(|time| time < watermarks.times.min())

@@ -1,6 +1,6 @@
 //! The `SimHash` codes of the originals, of whatever width they are.
 //!
-//! A log is of one scheme and so of one width, which the first code tells: whoever follows the log needs no setting for
+//! A log has one scheme and so one width, which the first code reveals: a follower of the log needs no setting for
 //! it. Which width it is is asked once for a probe or an insert, never for an entry.
 
 use std::ops::Range;
@@ -97,13 +97,13 @@ fn plan_for(width: Width, max_distance: u8, entries: u64, sample: &[u128]) -> Pl
 }
 
 impl SimHashIndex {
-    /// Begins empty, with the plan that suits so many codes of the usual width.
+    /// Creates it empty, with the plan that suits this many codes of the usual width.
     pub(super) fn sized(max_distance: u8, expected: u64) -> Self {
         let plan = plan_for(Width::default(), max_distance, expected, &[]);
         Self { expected, window: Window::starting_at(plan, expected, 0) }
     }
 
-    /// Lets the tables find every pair within `max_distance` bits; builds them anew when they did not.
+    /// Lets the tables find every pair within `max_distance` bits; rebuilds them when they did not.
     pub(super) fn set_max_distance(&mut self, max_distance: u8) {
         if max_distance > self.plan().max_distance() {
             let plan = self.plan_within(max_distance);
@@ -111,7 +111,7 @@ impl SimHashIndex {
         }
     }
 
-    /// Lets the tables grow towards so many codes.
+    /// Lets the tables grow towards this many codes.
     pub(super) const fn expect(&mut self, entries: u64) {
         self.expected = entries;
         either!(&mut self.window, near => near.expect(entries));
@@ -198,7 +198,7 @@ impl SimHashIndex {
         }
     }
 
-    /// Asks the memory for what a probe of this code will read first.
+    /// Prefetches what a probe of this code will read first.
     #[inline]
     pub(super) fn prefetch(&self, code: SimHash) {
         match &self.window {
@@ -207,7 +207,7 @@ impl SimHashIndex {
         }
     }
 
-    /// Asks the memory for what a probe will read next.
+    /// Prefetches what a probe will read next.
     #[inline]
     pub(super) fn prefetch_runs(&self, code: SimHash) {
         match &self.window {
@@ -221,12 +221,12 @@ impl SimHashIndex {
         either!(&mut self.window, near => near.expire_keeping(position, keep_from));
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`dupgate_index::HammingIndex::maintenance`].
+    /// Passes deferred maintenance tasks to `hand_over`: see [`dupgate_index::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         either!(&mut self.window, near => near.maintenance(hand_over));
     }
 
-    /// Makes the tables small at once when next to nothing is held.
+    /// Shrinks the tables at once when almost nothing is held.
     pub(super) fn shrink_if_idle(&mut self) {
         either!(&mut self.window, near => near.shrink_if_idle());
     }
@@ -241,7 +241,7 @@ impl SimHashIndex {
         either!(&self.window, near => near.plan())
     }
 
-    /// Returns figures for those who watch.
+    /// Returns statistics for monitoring.
     pub(super) fn stats(&self) -> HammingStats {
         either!(&self.window, near => near.stats())
     }

@@ -4,7 +4,7 @@
 //! have find no more than `max_bucket` originals, and members of families are found through their heads ([`super::families`]):
 //! law L7 is that of the `SimHash` stage. Keys are cut from the held sketches, so that neither entries nor the ring carry them.
 //!
-//! Cost of a probe: one line for each band, what stands in runs of keys that many share, and one comparison of two
+//! Cost of a probe: one line for each band, the entries in the runs of popular keys, and one comparison of two
 //! sketches for each original that shares enough keys.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(super) struct Sketches {
 struct Column {
     front: u64,
     head: u64,
-    /// Those of one form, one behind the other. An entry without such a sketch has an empty row.
+    /// Those of one form, one after the other. An entry without such a sketch has an empty row.
     rows: Rows,
     /// Which rows are sketches.
     present: BitColumn,
@@ -84,12 +84,12 @@ impl Keys for BandKeys<'_> {
 
 /// A sketch that is looked for, with what decides whether a sketch that is held is a candidate.
 pub(super) struct Wanted<'a, M, D> {
-    /// Where the originals' sites stand.
+    /// The originals' sites.
     pub(super) ring: &'a Ring,
     pub(super) site: Option<SiteHash>,
     pub(super) sketch: &'a Sketch,
     pub(super) scope: Option<ScopeHash>,
-    /// Says whether the original at a position may match at all: scope, age, watermarks.
+    /// Reports whether the original at a position may match at all: scope, age, watermarks.
     pub(super) may_match: M,
     /// Returns the differing bits of the codes.
     pub(super) bits_to: D,
@@ -113,7 +113,7 @@ pub(super) struct Measured {
     pub(super) shared: u8,
 }
 
-/// Pages of the same site have a rule of their own: they say nothing of those of others.
+/// Pages of the same site have a rule of their own, independent of that for other pages.
 fn is_rival<M, D>(wanted: &Wanted<'_, M, D>, one: &Compared) -> bool {
     one.is_rival && (wanted.site.is_none() || wanted.ring.site(one.position) != wanted.site)
 }
@@ -127,13 +127,13 @@ fn keys_in_tables(held: impl Iterator<Item = u64>, own: &[u64], placement: Place
     held.zip(own).enumerate().filter(|(band, (held, own))| held == *own && placement.holds(*band)).count()
 }
 
-/// Says whether page and original are known to be of two sites.
+/// Returns whether page and original are known to be of two sites.
 fn is_of_other_site<M, D>(wanted: &Wanted<'_, M, D>, position: u64) -> bool {
     wanted.site.and(wanted.ring.site(position)).is_some_and(|site| Some(site) != wanted.site)
 }
 
 impl Column {
-    /// Begins empty, with rows for sketches of so many bytes.
+    /// Creates it empty, with rows for sketches of this many bytes.
     fn starting_at(width: usize, position: u64) -> Self {
         Self {
             front: position,
@@ -182,7 +182,7 @@ impl Column {
         }
     }
 
-    /// Makes room in the rows for sketches of so many bytes instead.
+    /// Makes room in the rows for sketches of this many bytes instead.
     fn lay_out(&mut self, width: usize) {
         let mut anew = Self::starting_at(width, self.front);
         (self.front..self.head).for_each(|position| anew.push(self.sketch(position).as_ref()));
@@ -201,7 +201,7 @@ impl Sketches {
         Self { column: Column::starting_at(0, 0), tail: 0, expected, finder: None }
     }
 
-    /// Looks for sketches by these rules from now on, or not at all. Builds the tables anew when that is a change.
+    /// Looks for sketches by these rules from now on, or not at all. Rebuilds the tables when that is a change.
     pub(super) fn set_rules(&mut self, ring: &Ring, rules: Option<MinHashRules>) {
         if self.finder.as_ref().map(|finder| finder.rules) != rules {
             if let Some(width) =
@@ -219,7 +219,7 @@ impl Sketches {
         }
     }
 
-    /// Lets the tables grow towards so many originals when they are made next.
+    /// Lets the tables grow towards this many originals when they are made next.
     pub(super) fn expect(&mut self, entries: u64) {
         self.expected = entries;
     }
@@ -254,7 +254,7 @@ impl Sketches {
         tables.build_tasks(BandKeys(&self.column, ring, *rules), &positions, held)
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`dupgate_index::HammingIndex::maintenance`].
+    /// Passes deferred maintenance tasks to `hand_over`: see [`dupgate_index::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         if let Some(BandTables { tables, .. }) = &mut self.finder {
             tables.maintenance(hand_over);
@@ -300,7 +300,7 @@ impl Sketches {
         compared
     }
 
-    /// Asks the memory for what is going to be read of these originals: they lie anywhere in it, and what is asked for at
+    /// Prefetches what is going to be read of these originals: they lie anywhere in it, and what is asked for at
     /// once comes as soon as a single one would.
     pub(super) fn ask_for(&self, ring: &Ring, positions: &[u64]) {
         for &position in positions {
@@ -389,7 +389,7 @@ impl Sketches {
         self.column.row(position)
     }
 
-    /// Returns which bands of a sketch have keys that so many live originals are found by already that no more are to be.
+    /// Returns which bands of a sketch have keys that find the maximum number of live originals already.
     pub(super) fn full_bands(
         &self,
         ring: &Ring,
@@ -422,7 +422,7 @@ impl Sketches {
         placement
     }
 
-    /// Asks the memory for what a probe will read.
+    /// Prefetches what a probe will read.
     pub(super) fn prefetch(&self, sketch: &Sketch, scope: Option<ScopeHash>) {
         if let Some(BandTables { rules, tables, .. }) = &self.finder {
             tables.prefetch(rules.banding.keys(rules.form, sketch).map(|key| in_scope(key, scope)));
@@ -444,7 +444,7 @@ impl Sketches {
         self.tail.max(self.column.front)..self.column.head
     }
 
-    /// Looks no more for positions before `tail`, and drops what stands before `front`.
+    /// Ignores positions before `tail` from now on, and drops what precedes `front`.
     pub(super) fn expire(&mut self, ring: &Ring, tail: u64, front: u64) {
         self.tail = self.tail.max(tail);
         self.column.drop_before(front);
@@ -455,7 +455,7 @@ impl Sketches {
         }
     }
 
-    /// Returns the figures of each band's table.
+    /// Returns the statistics of each band's table.
     pub(super) fn stats(&self) -> Vec<TableStats> {
         self.finder.as_ref().map(|finder| finder.tables.stats()).unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 
 use dupgate_index::{HammingStats, TableStats};
 
-/// Figures of a [`super::Index`].
+/// Statistics of a [`super::Index`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexStats {
     /// Originals in memory.
@@ -42,7 +42,7 @@ impl IndexStats {
         self.bands.iter().map(|table| table.memory_bytes).sum()
     }
 
-    /// Returns the most entries that were seen in one bucket of any table lately.
+    /// Returns the most entries that were seen in one bucket of any table recently.
     #[must_use]
     pub fn largest_bucket(&self) -> u32 {
         let bands = self.bands.iter().chain([&self.exact]).map(|table| table.largest);

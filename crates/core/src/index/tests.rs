@@ -44,7 +44,7 @@ const fn spread(sequence: u64) -> u64 {
     sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Equal texts have equal figures; 0 and 1 have none in common, 2 and 3 half, 4 has one and 5 none.
+/// Equal texts have equal numbers; 0 and 1 have none in common, 2 and 3 half, 4 has one and 5 none.
 fn prints(exact: u128, simhash: Option<u64>) -> Fingerprints {
     prints_of(exact, simhash.map(SimHash::B64))
 }
@@ -81,7 +81,7 @@ fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> 
     }
 }
 
-/// Sequence, stage, distance, whether the id is the same, whether the figures are others.
+/// Sequence, stage, distance, whether the id is the same, whether the numbers are others.
 type Shown = (u64, Stage, u8, bool, bool);
 
 fn found(index: &Index, probe: &Probe<'_>) -> Vec<Shown> {
@@ -594,7 +594,7 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
     // Whatever their scope, and farther than the tables reach.
     assert_eq!(near(&index, 2, &watermarks(0)), [(0, 1), (2, 2)]);
     assert_eq!(near(&index, 64, &watermarks(0)), [(0, 1), (2, 2), (64, 3)]);
-    // Behind the watermarks is not there.
+    // After the watermarks is not there.
     assert!(index.of_source(&held[0].source, &watermarks(11)).is_empty());
     assert_eq!(sequences(index.of_id(IdHash(7), &watermarks(11))), [2]);
     assert_eq!(near(&index, 2, &watermarks(11)), [(2, 2)]);

@@ -1,9 +1,9 @@
 //! The oldest originals of an id, remembered where many have it.
 //!
-//! A page that names a canonical address is compared with the oldest originals of that id. Whoever puts one address on every page
-//! of a site would have all of them looked through for each page. So the oldest positions of such an id are kept, many more than
-//! are compared: all are looked through only when most of those have left the window. What is kept decides nothing: it tells
-//! what looking through all of them would tell.
+//! A page that names a canonical address is compared with the oldest originals of that id. One address on every page
+//! of a site would mean searching all of them for each page. So the oldest positions of such an id are kept, many more than
+//! are compared: all are searched only when most of those have left the window. The cache decides nothing: it returns
+//! what a search of all of them would return.
 
 use std::collections::VecDeque;
 

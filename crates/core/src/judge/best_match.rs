@@ -67,7 +67,7 @@ pub(super) struct MembersFrom {
     pub(super) sequence: u64,
 }
 
-/// Keeps the nearest candidates that are near without being the same page: the heads of the families that the page may
+/// Keeps the nearest candidates that are similar without matching: the heads of the families that the page may
 /// belong to.
 #[derive(Debug)]
 pub(super) struct Heads<'a> {
@@ -127,7 +127,7 @@ impl<'a> Heads<'a> {
 mod tests {
     use super::*;
 
-    /// From 20 on they have other figures.
+    /// From 20 on they have other numbers.
     fn best_of(candidates: &[(bool, MatchedBy, u64)]) -> u64 {
         let mut choice = BestMatch::default();
         for &(same_id, by, sequence) in candidates {

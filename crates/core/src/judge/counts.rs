@@ -9,9 +9,9 @@ pub struct Counts {
     pub late: u64,
     /// Event times that ran ahead of the brokers' clock, bounded.
     pub clamped: u64,
-    /// Originals that the window left behind.
+    /// Originals that expired.
     pub expired: u64,
-    /// Originals that had to go because there were too many.
+    /// Originals that were evicted because there were too many.
     pub evicted: u64,
     /// Keys by which a new original is not found, because as many others are found by them as may be.
     pub full_keys: u64,

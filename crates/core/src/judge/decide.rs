@@ -18,7 +18,7 @@ pub fn decide(state: &State, request: &Request, append_time: Timestamp) -> Optio
     decide_watched(state, request, append_time, |_| {})
 }
 
-/// [`decide()`] that also shows what looking a page up came to: for those who watch.
+/// [`decide()`] that also returns the statistics of its lookup, for monitoring.
 #[must_use]
 pub fn decide_watched(
     state: &State,
@@ -118,7 +118,7 @@ fn judge_page(
     PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision }
 }
 
-/// Finds why a page is no duplicate of one original that is held, by the rules in force: for people who ask. `None` when no
+/// Finds why a page is no duplicate of one original that is held, by the rules in force: for explanations. `None` when no
 /// rule speaks against it, or when it is not held; a better original may have been chosen all the same.
 #[must_use]
 pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, original: u64) -> Option<Refusal> {
@@ -161,8 +161,8 @@ fn is_update(rules: &Rules, page: &PageRequest, candidate: Candidate) -> bool {
     is_changed && rules.same_id == SameId::Update && (candidate.same_address || !page.is_variant)
 }
 
-/// The page says itself that it is another rendering of that one, and other figures stand in what surrounds the text of
-/// either. Where nearly all of both is the same, the figures are what they are about: pages of one template, under one
+/// The page says itself that it is another rendering of that one, and other numbers are in what surrounds the text of
+/// either. Where nearly all of both is the same, the numbers are what they are about: pages of one template, under one
 /// careless canonical address.
 fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> bool {
     page.is_variant && candidate.same_id && !candidate.same_address && !is_of_family(rules, candidate)

@@ -8,16 +8,16 @@ use crate::transaction::{Call, CallError};
 
 use super::{InputOffsets, Restored};
 
-/// What the edge tells the judge. Each call of [`super::Judge::handle`] takes one, with the time that passed.
+/// An event from the driver. Each call of [`super::Judge::handle`] takes one, with the current time.
 #[derive(Debug)]
 pub enum Event {
     /// Answers [`Effect::Restore`]: what the newest usable snapshot gave, if there is one.
     Restored(Option<Box<Restored>>),
     /// A committed record of the verdict log, in order.
     Followed {
-        /// Its offset (of its first part, when it stands in several).
+        /// Its offset (of its first part, when it is in several).
         offset: VerdictOffset,
-        /// The offset behind its last part.
+        /// The offset after its last part.
         next: VerdictOffset,
         /// The record.
         record: VerdictRecord,
@@ -63,7 +63,7 @@ pub enum Event {
     Stop,
 }
 
-/// What the judge wants done. Answered by an [`Event`] where the text says so.
+/// An effect that the judge asks for. Answered by an [`Event`] where the text says so.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Look for a snapshot. Answered by [`Event::Restored`].
@@ -81,12 +81,12 @@ pub enum Effect {
         question: u64,
     },
     /// Like [`Effect::FollowToEnd`], after every other writer was fenced: also wait until no transaction is open in the
-    /// log. What an open one holds is decided, and would appear behind what is judged without it.
+    /// log. What an open one holds is decided, and would appear after what is judged without it.
     FollowToLast {
         /// Number of the question: no two have the same.
         question: u64,
     },
-    /// Hand over nothing of the verdict log any more: from now on we write it, or begin anew.
+    /// Hand over nothing of the verdict log any more: from now on we write it, or start over.
     Unfollow,
     /// Join the group of this partition of the fingerprint log.
     Join,
@@ -150,7 +150,7 @@ pub enum Failure {
         /// What is wrong.
         why: String,
     },
-    /// The log was cut off or replaced, and `index.cold_start: stop` forbids to begin anew.
+    /// The log was cut off or replaced, and `index.cold_start: stop` forbids to start over.
     #[error(
         "the verdict log does not start with a checkpoint: verdicts were deleted (index.cold_start: proceed starts with an empty index)"
     )]

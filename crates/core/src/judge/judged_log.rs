@@ -49,7 +49,7 @@ impl JudgedLog {
         self.latest_checkpoint
     }
 
-    /// Says whether there is a log.
+    /// Returns whether there is a log.
     pub(super) fn has_begun(&self) -> bool {
         self.state.log().is_some()
     }
@@ -122,7 +122,7 @@ impl JudgedLog {
         self.state.pass_requests(next);
     }
 
-    /// Makes a record of verdicts, as of now.
+    /// Creates a record of verdicts, as of now.
     pub(super) fn batch(&self, verdicts: Vec<Verdict>) -> Option<VerdictRecord> {
         Some(VerdictRecord::Verdicts(VerdictBatch {
             log: self.state.log()?,
@@ -133,7 +133,7 @@ impl JudgedLog {
         }))
     }
 
-    /// Makes a checkpoint behind everything judged so far, and says where the logs may be cut off once it is committed.
+    /// Creates a checkpoint after everything judged so far, and says where the logs may be cut off once it is committed.
     /// Verdicts are kept for `keep`, in event time; `delivered` says how far each partition was.
     pub(super) fn checkpoint(
         &mut self,

@@ -1,4 +1,4 @@
-//! What the kept log still serves: how far it may be trimmed, and where the low watermarks may stand.
+//! What the kept log still serves: how far it may be trimmed, and where the low watermarks may be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,9 +12,9 @@ pub struct LogSpan {
     pub checkpoint: Option<VerdictOffset>,
     /// The originals that its verdicts made have smaller sequence numbers than this.
     pub end_sequence: u64,
-    /// Largest event time ruled in it.
+    /// Largest event time judged in it.
     pub newest: Timestamp,
-    /// First and last offset ruled in it, by input partition.
+    /// First and last offset judged in it, by input partition.
     pub ruled: BTreeMap<PartitionId, (i64, i64)>,
 }
 
@@ -51,7 +51,7 @@ impl LogRetention {
         self.spans.iter()
     }
 
-    /// Notes a followed record at `offset`; `next_sequence` is the state's behind it.
+    /// Notes a followed record at `offset`; `next_sequence` is the state's after it.
     pub fn follow(&mut self, offset: VerdictOffset, record: &VerdictRecord, next_sequence: u64) {
         match record {
             VerdictRecord::Checkpoint(_) => self.open(Some(offset), next_sequence),
@@ -79,7 +79,7 @@ impl LogRetention {
         }
     }
 
-    /// Notes a verdict in the newest span. Verdicts of a range that is reopened are read by nobody any more: its pages are
+    /// Notes a verdict in the newest span. Verdicts of a reopened range are not read any more: its pages are
     /// judged again.
     pub fn note(&mut self, verdict: &Verdict, next_sequence: u64) {
         if let Answer::Reopened { partition, from, to } = &verdict.answer {
@@ -107,7 +107,7 @@ impl LogRetention {
         }
     }
 
-    /// Returns where the low watermark of a partition may stand: below every verdict that can still be read back, and never
+    /// Returns where the low watermark of a partition may be: below every verdict that can still be read back, and never
     /// above what the input group has committed: now, or, of a partition that is not in the input any more, ever
     /// (`delivered`).
     #[must_use]
@@ -121,9 +121,9 @@ impl LogRetention {
             .fold(committed, i64::min)
     }
 
-    /// Returns the offset of the checkpoint up to which the log serves nobody any more: before the oldest original
+    /// Returns the offset of the checkpoint up to which the log is not needed any more: before the oldest original
     /// held, before every answer at or beyond what the input group has committed, and before `keep_from`. Answers about
-    /// a partition that is not in the input any more wait for no commit: nobody will ask for them.
+    /// a partition that is not in the input any more wait for no commit: they will not be asked for.
     #[must_use]
     pub fn trim_point(
         &self,

@@ -13,7 +13,7 @@ use super::{Counts, Diverged, InputOffsets, Restored, SharedSnapshot, State};
 use crate::index::{ProbeStats, Task};
 use crate::protocol::{VerdictOffset, VerdictRecord};
 
-/// Where in its life a judge is.
+/// The role of a judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Reads snapshot and log.
@@ -65,7 +65,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Makes a judge that begins by restoring its state.
+    /// Creates a judge that begins by restoring its state.
     #[must_use]
     pub fn new(settings: JudgeSettings) -> Self {
         let mut judge = Self {
@@ -92,7 +92,7 @@ impl Judge {
         judge
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next effect.
     pub fn poll(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
@@ -135,30 +135,30 @@ impl Judge {
             && self.pending.has_room(self.now, &self.settings)
     }
 
-    /// Says whether a record of requests is at hand that can be judged on: then [`Event::Continue`] is wanted.
+    /// Returns whether a record of requests is at hand that can be judged on: then [`Event::Continue`] is wanted.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         let is_wanted = |record: &RequestRecord| !record.waits() && (self.role == Role::Active || record.is_begun());
         self.record.as_ref().is_some_and(is_wanted)
     }
 
-    /// Says whether a record of requests is judged in part: then no batch can end.
+    /// Returns whether a record of requests is judged in part: then no batch can end.
     pub(super) fn is_within_record(&self) -> bool {
         self.record.as_ref().is_some_and(RequestRecord::is_begun)
     }
 
-    /// Says whether everything judged is committed.
+    /// Returns whether everything judged is committed.
     fn is_settled(&self) -> bool {
         self.pending.is_empty() && !self.is_unfinished()
     }
 
-    /// Hands over what somebody else may do meanwhile, so that no request has to wait for it: see
+    /// Passes deferred maintenance tasks to `hand_over`, so that no request has to wait for them: see
     /// [`Index::maintenance`](crate::index::Index::maintenance). Whether and when it is done changes no verdict.
     pub fn maintenance(&mut self, mut hand_over: impl FnMut(Task<'static>)) {
         self.log.maintenance(&mut hand_over);
     }
 
-    /// Returns where in its life the judge is.
+    /// Returns the judge's role.
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role
@@ -176,7 +176,7 @@ impl Judge {
         self.cold_starts
     }
 
-    /// Returns what was seen, for those who watch.
+    /// Returns the counters, for metrics.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         Counts { repeats: self.repeats, clamped: self.clamped, ..self.state().counts() }

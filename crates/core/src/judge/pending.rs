@@ -89,12 +89,12 @@ impl Pending {
         self.checkpoint.input = None;
     }
 
-    /// Says whether everything judged is committed.
+    /// Returns whether everything judged is committed.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && !self.passed && self.closed.is_empty() && self.sent.is_none()
     }
 
-    /// Says whether more may be judged before something is committed.
+    /// Returns whether more may be judged before something is committed.
     pub(super) fn has_room(&self, now: Duration, settings: &JudgeSettings) -> bool {
         let is_old = self.oldest.is_some_and(|oldest| now >= oldest + settings.pending_time);
         self.open.len() + self.closed_verdicts < settings.pending_verdicts && !is_old
@@ -134,7 +134,7 @@ impl Pending {
 
     // ---- checkpoints
 
-    /// Says whether it is time for a checkpoint.
+    /// Returns whether it is time for a checkpoint.
     pub(super) fn wants_checkpoint(&self, interval: u64) -> bool {
         self.checkpoint.verdicts_before >= interval
     }
@@ -165,13 +165,13 @@ impl Pending {
         self.checkpoint.input.take()
     }
 
-    /// Says whether a checkpoint is written and not committed.
+    /// Returns whether a checkpoint is written and not committed.
     pub(super) fn has_checkpoint(&self) -> bool {
         let sent = self.sent.iter().flat_map(|sent| sent.records.iter());
         sent.chain(&self.closed).any(is_checkpoint)
     }
 
-    /// Adds the checkpoint that `write` makes behind everything judged so far.
+    /// Adds the checkpoint that `write` makes after everything judged so far.
     pub(super) fn push_checkpoint(
         &mut self,
         log: &mut JudgedLog,
@@ -202,7 +202,7 @@ impl Pending {
         self.txn.abort().map(ProducerCall::Plain)
     }
 
-    /// Says whether it is time to commit.
+    /// Returns whether it is time to commit.
     pub(super) fn is_due(&self, now: Duration, settings: &JudgeSettings) -> bool {
         now >= self.begun_at + settings.commit_interval || self.closed_verdicts >= settings.batch_verdicts
     }
@@ -255,7 +255,7 @@ impl Pending {
         self.txn.answered(outcome)
     }
 
-    /// Makes a call with what it carries.
+    /// Returns a call with what it carries.
     pub(super) fn call(&self, call: Call, log: &JudgedLog) -> ProducerCall {
         match (call, &self.sent) {
             (Call::Produce, Some(sent)) => ProducerCall::Produce(Arc::clone(&sent.records)),

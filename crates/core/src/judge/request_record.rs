@@ -41,12 +41,12 @@ impl RequestRecord {
         Some(request)
     }
 
-    /// Says whether some of its requests are judged.
+    /// Returns whether some of its requests are judged.
     pub(super) fn is_begun(&self) -> bool {
         self.judged > 0
     }
 
-    /// Says whether all of its requests are judged.
+    /// Returns whether all of its requests are judged.
     pub(super) fn is_done(&self) -> bool {
         self.judged >= self.requests.len()
     }
@@ -80,7 +80,7 @@ impl RequestRecord {
 
     // ---- memory
 
-    /// Asks the memory for what the requests after the next one will read.
+    /// Prefetches what the requests after the next one will read.
     pub(super) fn fetch_ahead(&self, index: &Index) {
         if let Some(RequestBody::Page(page)) = self.body(LINES_AHEAD) {
             index.prefetch(&page.fingerprints, page.scope);

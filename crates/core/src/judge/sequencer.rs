@@ -64,7 +64,7 @@ impl Judge {
         }
     }
 
-    /// Says whether the record reopens more than the log says was delivered: the input group may have committed more since.
+    /// Returns whether the record reopens more than the log says was delivered: the input group may have committed more since.
     fn reopens_beyond_delivered(&self, record: &RequestRecord) -> bool {
         let state = self.log.state();
         record
@@ -95,7 +95,7 @@ impl Judge {
         self.effects.extend(question.map(|question| Effect::FetchInputCommitted { question }));
     }
 
-    /// Writes a checkpoint behind everything judged so far.
+    /// Writes a checkpoint after everything judged so far.
     pub(super) fn write_checkpoint(&mut self, input: &InputOffsets) {
         if self.role != Role::Active || self.pending.has_checkpoint() {
             return;
@@ -105,8 +105,8 @@ impl Judge {
     }
 
     /// Returns how far each partition was delivered, as far as the input group says. A group has no offset of a topic that was
-    /// made anew, because brokers delete offsets with their topic: where a range of such a partition is to be reopened, all
-    /// that was judged of it counts as delivered, because nobody goes on there before.
+    /// recreated, because brokers delete offsets with their topic: where a range of such a partition is to be reopened, all
+    /// that was judged of it counts as delivered, because no worker continues there before.
     fn delivered(&self, input: &InputOffsets) -> BTreeMap<PartitionId, i64> {
         let mut delivered = input.committed.clone();
         let waiting = self.record.as_ref().filter(|record| record.waits());
@@ -147,7 +147,7 @@ impl Judge {
                 let call = self.pending.resend(self.now, &self.log);
                 self.effects.extend(call.map(Effect::Call));
             }
-            // What a former life had in flight has ended.
+            // What was in flight before the state was dropped has ended.
             TxnStep::Aborted if self.role == Role::TakingOver => {
                 self.role = Role::Standby;
                 self.try_take_over();
@@ -174,7 +174,7 @@ impl Judge {
     }
 }
 
-/// Says whether the page's clock ran too far ahead of the brokers'.
+/// Returns whether the page's clock ran too far ahead of the brokers'.
 fn is_clamped(request: &Request, verdict: &Verdict) -> bool {
     match (&request.body, &verdict.answer) {
         (RequestBody::Page(asked), Answer::Page(ruled)) => ruled.event_time < asked.event_time,

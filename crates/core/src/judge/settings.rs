@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::protocol::{LogIdentity, Rules};
 
-/// What a judge needs to know.
+/// Settings of a judge.
 #[derive(Clone, Debug)]
 pub struct JudgeSettings {
     /// The rules to judge by. Written to the log when they are not in force.
@@ -37,7 +37,7 @@ pub struct JudgeSettings {
 /// What to do when verdicts needed for the index are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColdStart {
-    /// Begin at the first checkpoint there is, or anew: duplicates of older pages are missed.
+    /// Begin at the first checkpoint there is, or with an empty log: duplicates of older pages are missed.
     Proceed,
     /// Stop with [`super::Failure::FactsGone`].
     Stop,

@@ -70,7 +70,7 @@ pub(super) struct Made {
     /// What is its own; edits of a copy change some slots more.
     pub(super) text: u64,
     pub(super) edits: u64,
-    /// Seed of its figures; 0: none.
+    /// Seed of its numbers; 0: none.
     pub(super) figures: u64,
     pub(super) site: Option<u32>,
     pub(super) scope: Option<u64>,
@@ -335,7 +335,7 @@ fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
     assert!(is_duplicate(&court.judge(amp)));
     // Without the name it is another page of the site.
     assert!(!is_duplicate(&court.judge(Made { id: None, is_variant: false, edits: 9, ..amp })));
-    // Pages of one template with other figures are not one page, whatever they name.
+    // Pages of one template with other numbers are not one page, whatever they name.
     let listed = Made { block: 90, own: 20, figures: 1, ..page };
     court.judge(listed);
     for number in 2..20 {
@@ -358,7 +358,7 @@ fn a_variant_is_compared_with_the_text_that_an_id_has_now() {
     let (mut judge, mut new) = (TestJudge::of(rules()), TestJudge::of(rules()));
     judge.judge(Made { block: 9, text: 9, ..Made::default() });
     judge.judge(page);
-    // Each text replaces the one before; all of them are still in memory, behind a page that is remembered.
+    // Each text replaces the one before; all of them are still in memory, after a page that is remembered.
     for edits in 1..100 {
         assert!(matches!(judge.judge(Made { edits, ..page }), Decision::Update { .. }), "{edits}");
     }

@@ -4,7 +4,7 @@ use super::{LogRetention, LogSpan, State};
 use crate::index::{Original, SharedOriginals, Task};
 use crate::protocol::{Checkpoint, VerdictOffset};
 
-/// A judge's state at one committed offset of the verdict log: what the `snapshot` room keeps in files.
+/// A judge's state at one committed offset of the verdict log: what the `snapshot` module keeps in files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Offset of the next record of the verdict log to follow.

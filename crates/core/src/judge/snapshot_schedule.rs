@@ -23,7 +23,7 @@ impl SnapshotSchedule {
         Self { interval, last: Duration::ZERO, due: false, wanted: false, at: None }
     }
 
-    /// The interval begins anew.
+    /// Restarts the interval.
     pub(super) fn begin(&mut self, now: Duration) {
         self.last = now;
     }
@@ -43,7 +43,7 @@ impl SnapshotSchedule {
         self.due = self.wanted || self.interval.is_some_and(|interval| now >= self.last + interval);
     }
 
-    /// Says whether one is due: nothing more is judged before it is taken.
+    /// Returns whether one is due: nothing more is judged before it is taken.
     pub(super) fn is_due(&self) -> bool {
         self.due
     }

@@ -14,7 +14,7 @@ use crate::protocol::{
 use crate::record::{PartitionId, Source, Timestamp};
 
 /// How many applied requests are remembered. A request is repeated within seconds; this many withdrawals, takedowns
-/// and reopened ranges lie far behind it.
+/// and reopened ranges covers far more than that.
 const APPLIED_REMEMBERED: usize = 65_536;
 
 /// Everything that decides the next verdict. Two states that followed the same verdict log are equal (law L5).
@@ -127,7 +127,7 @@ impl State {
         self.index.build(run);
     }
 
-    /// Takes over what a checkpoint says. The originals come with the verdicts behind it, or are brought.
+    /// Takes over what a checkpoint says. The originals come with the verdicts after it, or are brought.
     pub(super) fn without_originals(checkpoint: &Checkpoint) -> Self {
         let partitions = checkpoint
             .partitions
@@ -198,8 +198,8 @@ impl State {
     ///
     /// # Errors
     ///
-    /// [`Diverged`] when the record cannot have been written behind what this state followed. The state is then of
-    /// no more use.
+    /// [`Diverged`] when the record cannot follow what this state has followed. The state is unusable
+    /// then.
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
         match (self.log, record) {
             (None, VerdictRecord::Checkpoint(checkpoint)) => {
@@ -343,7 +343,7 @@ impl State {
         }
     }
 
-    /// Returns where the watermarks stand once a page of this event time is judged. They never move back.
+    /// Returns the watermarks after a page of this event time is judged. They never move back.
     #[must_use]
     pub fn tails_with(&self, event_time: Timestamp) -> ExpiryWatermarks {
         let Some(rules) = &self.rules else { return self.watermarks };
@@ -357,7 +357,7 @@ impl State {
         self.next_request = next_request;
     }
 
-    /// Raises the low watermarks as this checkpoint says: for everybody who follows, at the same place in the log.
+    /// Raises the low watermarks as this checkpoint says: for every follower at the same place in the log.
     pub fn raise_floors(&mut self, checkpoint: &Checkpoint) {
         for (partition, said) in &checkpoint.partitions {
             let seen = self.seen(partition);
@@ -377,7 +377,7 @@ impl State {
         self.partitions.entry(partition.clone()).or_default()
     }
 
-    /// Says whether the position was judged and not reopened since.
+    /// Returns whether the position was judged and not reopened since.
     #[must_use]
     pub fn is_judged(&self, source: &Source) -> bool {
         self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.contains(source.offset))
@@ -389,13 +389,13 @@ impl State {
         self.partitions.get(partition).map_or(0, |seen| seen.delivered)
     }
 
-    /// Returns the offset behind the last one of a partition that was judged.
+    /// Returns the offset after the last one of a partition that was judged.
     #[must_use]
     pub fn judged_end(&self, partition: &PartitionId) -> i64 {
         self.partitions.get(partition).map_or(0, |seen| seen.judged.end())
     }
 
-    /// Says whether a request other than a page was applied.
+    /// Returns whether a request other than a page was applied.
     #[must_use]
     pub fn is_applied(&self, request: RequestId) -> bool {
         self.applied.known.contains(&request)
@@ -425,7 +425,7 @@ impl State {
         self.stream_time
     }
 
-    /// Returns where forgetting stands.
+    /// Returns the expiry watermarks.
     #[must_use]
     pub const fn watermarks(&self) -> ExpiryWatermarks {
         self.watermarks
@@ -443,7 +443,7 @@ impl State {
         &self.index
     }
 
-    /// Hands over what somebody else may do for the index meanwhile: see [`Index::maintenance`]. Not part of the state.
+    /// Passes deferred maintenance tasks of the index to `hand_over`: see [`Index::maintenance`]. Not part of the state.
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.index.maintenance(hand_over);
     }
@@ -466,7 +466,7 @@ impl State {
         self.next_sequence
     }
 
-    /// Returns a hash over all that decides the next verdict: equal for everybody at the same place of the log.
+    /// Returns a hash over all that decides the next verdict: equal for all followers at the same place of the log.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hash = Xxh3::new();
@@ -494,7 +494,7 @@ impl State {
     }
 }
 
-/// Makes an empty index with the tables that these rules need.
+/// Creates an empty index with the tables that these rules need.
 fn index_for(rules: &Rules) -> Index {
     let mut index = Index::sized(rules.max_distance, rules.max_entries);
     index.set_minhash(minhash_of(rules));

@@ -38,7 +38,7 @@ pub(super) fn rules(max_entries: u64) -> Rules {
     }
 }
 
-/// The texts of three in a row have the same figures, then come three with others; every third has none.
+/// The texts of three in a row have the same numbers, then come three with others; every third has none.
 fn figures(value: u32) -> &'static [u16] {
     match (value % 3, value / 3 % 2) {
         (2, _) => &[],
@@ -102,7 +102,7 @@ fn requests_of(width: Width) -> impl Strategy<Value = Vec<(Request, Timestamp)>>
     })
 }
 
-/// Other figures, another id, stage, distance, place.
+/// Other numbers, another id, stage, distance, place.
 type Rank = (bool, bool, u8, u32, usize);
 
 /// Too simple to be wrong.
@@ -145,7 +145,7 @@ impl Oracle {
                 let in_window = (held_time - time).abs() <= window && *held_time >= stream_time - LATENESS - window;
                 if *alive && at >= kept_from && matches && in_window && held.scope == page.scope {
                     let same_id = held.id.is_some() && held.id == page.id;
-                    // Of two figures and four, one is common: 20.
+                    // Of two numbers and four, one is common: 20.
                     let (ours, theirs) = (figures(page.digest.0), figures(held.digest.0));
                     let others = stage == 1 && !same_id && !ours.is_empty() && !theirs.is_empty() && ours != theirs;
                     let rank = (others, !same_id, stage, if stage == 0 { 0 } else { distance }, at);
@@ -267,7 +267,7 @@ proptest! {
             from_checkpoint.follow(verdict).unwrap();
         }
         prop_assert_eq!(from_snapshot.digest(), state.digest());
-        // The log is trimmed to a checkpoint only when it stands before the oldest original.
+        // The log is trimmed to a checkpoint only when it precedes the oldest original.
         if state.first_live_sequence() >= checkpoint.next_sequence {
             prop_assert_eq!(from_checkpoint.digest(), state.digest());
         }
@@ -316,7 +316,7 @@ fn verdicts_of_a_reopened_range_hold_nothing_back() {
         spans.open(Some(VerdictOffset(i64::try_from(number).unwrap() * 100)), 0);
         spans.note(&ruled(offset), 0);
     }
-    // The topic was made anew: the group has committed little of it.
+    // The topic was recreated: the group has committed little of it.
     let input = InputOffsets { committed: [(partition.clone(), 5)].into(), partitions: [partition.clone()].into() };
     let trim = |spans: &LogRetention| spans.trim_point(0, &input, Timestamp::MIN.plus(millis(1)));
     assert_eq!(trim(&spans), Some(VerdictOffset(100)), "the answer at 700 is not delivered");

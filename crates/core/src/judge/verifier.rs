@@ -21,32 +21,32 @@ pub struct Asked {
     pub requests: Vec<Request>,
 }
 
-/// Where what is written is not what comes out.
+/// A difference between what is written and what judging again gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// One verdict.
     Verdict {
         /// Offset of the request in the fingerprint log, if there is one.
         request: Option<RequestOffset>,
-        /// What stands in the verdict log, if anything.
+        /// What the verdict log says, if anything.
         written: Option<Box<Verdict>>,
         /// What comes out, if anything.
         anew: Option<Box<Verdict>>,
     },
-    /// The watermarks behind a batch: where forgetting stands.
+    /// The expiry watermarks after a batch.
     ExpiryWatermarks,
     /// What a checkpoint says of clock, watermarks, rules, or the place in the log.
     Checkpoint,
 }
 
-/// What judging anew came to.
+/// The result of judging again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyCounts {
-    /// Verdicts that were judged anew.
+    /// Verdicts that were judged again.
     pub judged: u64,
     /// Those of them that came out as they are written.
     pub same: u64,
-    /// Those of them that name an original which is older than the kept log: nobody can tell.
+    /// Those of them that name an original which is older than the kept log: they cannot be checked.
     pub unknown: u64,
     /// Verdicts whose requests the fingerprint log does not hold any more.
     pub unasked: u64,
@@ -54,7 +54,7 @@ pub struct VerifyCounts {
     pub differences: u64,
 }
 
-/// Follows the verdict log and judges the requests that belong to it anew.
+/// Follows the verdict log and judges the requests that belong to it again.
 #[derive(Debug, Default)]
 pub struct LogVerifier {
     state: State,
@@ -129,7 +129,7 @@ impl LogVerifier {
             for request in &asked.requests {
                 let Some(anew) = decide(&self.state, request, asked.append_time) else { continue };
                 self.counts.judged += 1;
-                // Verdicts stand in the order of their requests. What stands before this one was never asked.
+                // Verdicts are in the order of their requests. Requests before this one were not answered.
                 let Some(at) = written.iter().position(|verdict| verdict.request == anew.request) else {
                     let anew = Some(Box::new(anew));
                     found.push(Difference::Verdict { request: Some(asked.offset), written: None, anew });
@@ -170,7 +170,7 @@ impl LogVerifier {
         Ok(())
     }
 
-    /// Says whether a verdict names an original that stood in the part of the verdict log that is gone.
+    /// Returns whether a verdict names an original that was in the part of the verdict log that is gone.
     fn is_older_than_the_log(&self, written: &Verdict) -> bool {
         let Answer::Page(page) = &written.answer else { return false };
         let Some(of) = page.decision.matched().filter(|_| !self.is_complete) else { return false };

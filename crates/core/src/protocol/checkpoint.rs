@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, Rules, RulesNumber, VerdictOffset};
 use crate::record::{PartitionId, Timestamp};
 
-/// The state as it stands in the log at this place, but for the originals: a reader that begins here and follows
-/// on holds every original that is still alive, because the log is trimmed only to a checkpoint that stands
+/// The state as it is in the log at this place, but for the originals: a reader that begins here and follows
+/// on holds every original that is still alive, because the log is trimmed only to a checkpoint
 /// before the oldest of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {

@@ -21,13 +21,13 @@ impl Judged {
         judged
     }
 
-    /// Says whether the offset was judged.
+    /// Returns whether the offset was judged.
     #[must_use]
     pub fn contains(&self, offset: i64) -> bool {
         u64::try_from(offset).is_ok_and(|offset| offset < self.low_watermark || self.above.contains(offset))
     }
 
-    /// Says whether any offset of `from <= offset < to` was judged.
+    /// Returns whether any offset of `from <= offset < to` was judged.
     #[must_use]
     pub fn contains_any(&self, from: i64, to: i64) -> bool {
         let (from, to) = (u64::try_from(from).unwrap_or(0), u64::try_from(to).unwrap_or(0));
@@ -72,7 +72,7 @@ impl Judged {
             return;
         }
         if from < self.low_watermark {
-            // What the low watermark stood for is spelled out, so that only the range opens.
+            // The offsets below the low watermark are spelled out, so that only the range opens.
             self.above.insert_range(from..self.low_watermark);
             self.low_watermark = from;
         }
@@ -102,21 +102,21 @@ impl Judged {
         &self.reopened
     }
 
-    /// Returns the offset behind the last one that was judged.
+    /// Returns the offset after the last one that was judged.
     #[must_use]
     pub fn end(&self) -> i64 {
         let behind = self.above.max().map_or(0, |last| last.saturating_add(1));
         i64::try_from(self.low_watermark.max(behind)).unwrap_or(i64::MAX)
     }
 
-    /// Says whether nothing at all was judged.
+    /// Returns whether nothing at all was judged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.low_watermark == 0 && self.above.is_empty() && self.reopened.is_empty()
     }
 }
 
-/// Two sets are equal when they hold the same offsets, and wait for the same ones, wherever their low watermarks stand.
+/// Two sets are equal when they hold the same offsets, and wait for the same ones, wherever their low watermarks are.
 impl PartialEq for Judged {
     fn eq(&self, other: &Self) -> bool {
         let (low, high) = if self.low_watermark <= other.low_watermark { (self, other) } else { (other, self) };

@@ -1,4 +1,4 @@
-//! Room 4: the protocol between workers and judges: requests in one log, verdicts in the other.
+//! The protocol between workers and judges: requests in one log, verdicts in the other.
 //!
 //! Two logs carry the protocol. The *fingerprint log* holds requests ([`Request`]): a worker asks about a page, an
 //! operator asks to forget or to reopen. The *verdict log* holds the answers ([`VerdictRecord`]): verdicts, the

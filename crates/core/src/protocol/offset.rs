@@ -1,4 +1,4 @@
-//! Places in the two logs. Offsets of the input stay plain numbers beside the name of their partition.
+//! Positions in the two logs. Offsets of the input stay plain numbers beside the name of their partition.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl LogPartition {
         (0..u32::try_from(count).unwrap_or(u32::MAX)).map(Self)
     }
 
-    /// Returns the one that stands there in a list of all partitions.
+    /// Returns the partition at this index of a list of all partitions.
     #[must_use]
     pub fn at(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
@@ -33,7 +33,7 @@ impl LogPartition {
         u32::try_from(number).ok().map(Self)
     }
 
-    /// Returns where it stands in a list of all partitions.
+    /// Returns its index in a list of all partitions.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -47,7 +47,7 @@ impl LogPartition {
 }
 
 impl RequestOffset {
-    /// Returns the offset behind this one.
+    /// Returns the offset after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -55,7 +55,7 @@ impl RequestOffset {
 }
 
 impl VerdictOffset {
-    /// Returns the offset behind this one.
+    /// Returns the offset after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -1,9 +1,9 @@
 //! Which tables of the index hold an original.
 
-/// Which tables hold an original: decided once, by the judge, and written down with the verdict, so that whoever follows
+/// Which tables hold an original: decided once, by the judge, and written down with the verdict, so that every follower
 /// holds the same (law L5).
 ///
-/// An original is found by the key of each of its bands, unless so many hold that key already that a page would have too
+/// An original is found by the key of each of its bands, except keys that hold too many originals already: a page would have too
 /// many candidates ([`MinHashRules::bucket`](super::MinHashRules)). One that is nearly the same as an original before it,
 /// without being a duplicate of it (another page of the same template, or of the same site), is found through that one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +19,7 @@ impl Placement {
     /// In the table of every band.
     pub const EVERYWHERE: Self = Self { skipped: 0, family: None };
 
-    /// Says whether the table of this band, from 0, holds it.
+    /// Returns whether the table of this band, from 0, holds it.
     #[must_use]
     pub const fn holds(self, band: usize) -> bool {
         self.skipped >> (band % 128) & 1 == 0

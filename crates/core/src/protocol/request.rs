@@ -30,13 +30,13 @@ pub enum RequestBody {
     },
     /// An operator: these originals must not be matched any more. Positions stay judged.
     Forget(ForgetTarget),
-    /// An operator: judge the offsets `from <= offset < to` of a partition anew and forget their originals.
+    /// An operator: judge the offsets `from <= offset < to` of a partition again and forget their originals.
     Reopen {
         /// The input partition.
         partition: PartitionId,
         /// First offset of the range.
         from: i64,
-        /// First offset behind the range.
+        /// First offset after the range.
         to: i64,
     },
 }

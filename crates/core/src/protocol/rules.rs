@@ -58,7 +58,7 @@ impl<T: Copy> Windows<T> {
         }
     }
 
-    /// Makes a value of each stage's value.
+    /// Returns one value for each stage, computed from the stage's value.
     pub fn map<U>(&self, mut make: impl FnMut(T) -> U) -> Windows<U> {
         Windows { exact: make(self.exact), simhash: make(self.simhash), minhash: make(self.minhash) }
     }
@@ -103,8 +103,8 @@ pub struct Rules {
     pub max_entries: u64,
     /// What a changed page with a known id is.
     pub same_id: SameId,
-    /// Least share of the smaller page's figures that a near page has in common, in thousandths, inclusive; with fewer
-    /// it is a template. Without it figures do not count.
+    /// Least share of the smaller page's numbers that a near page has in common, in thousandths, inclusive; with fewer
+    /// it is a template. Without it numbers do not count.
     pub number_guard: Option<u16>,
     /// How sketches are compared; without it the `MinHash` stage finds nothing.
     pub minhash: Option<MinHashRules>,
@@ -116,7 +116,7 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// Returns the rules of a service whose configuration sets none, with room for a million originals.
+    /// Returns the rules of a service whose configuration sets none, for at most a million originals.
     fn default() -> Self {
         Self {
             stages: Stage::ALL.to_vec(),
@@ -185,14 +185,14 @@ impl MinHashRules {
         one.contained(other, self.form, self.banding.rows())
     }
 
-    /// Says whether the likeness of a pair of sketches that share a key is to be believed.
+    /// Returns whether the estimated similarity of a pair of sketches that share a key is to be believed.
     #[must_use]
     pub fn is_sure(&self, evidence: Evidence) -> bool {
         self.unsure.is_sure(self.form, evidence)
     }
 
     /// Returns what is known of a pair of sketches at this distance: `bits` differ in the pages' `SimHash`es, they are known to
-    /// be of two sites or not, and so many `rivals` are nearly as alike. Sketches without counts have one witness less.
+    /// be of two sites or not, and `rivals` others are nearly as alike. Sketches without counts lack one kind of evidence.
     #[must_use]
     pub fn evidence(
         &self,
@@ -208,7 +208,7 @@ impl MinHashRules {
         Evidence { estimate, contained, distance: bits, shingles, of_two_sites, rivals }
     }
 
-    /// Says whether a pair of sketches at this distance may be taken for a match by chance.
+    /// Returns whether a pair of sketches at this distance may be taken for a match by chance.
     #[must_use]
     pub fn is_rival(&self, distance: u8) -> bool {
         LowConfidence::is_rival(self.form, self.form.similarity(distance), self.min_similarity)

@@ -6,7 +6,7 @@ use super::{
 use crate::fingerprint::{AddressHash, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
-/// Drawn once when a verdict log is begun; tells a log from another one under the same name.
+/// Drawn once when a verdict log is created; distinguishes it from another log under the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogIdentity(pub u64);
 
@@ -17,7 +17,7 @@ pub enum VerdictRecord {
     Verdicts(VerdictBatch),
     /// From here on these rules are in force.
     Rules(RulesRecord),
-    /// The state, but for the originals, as it stands here.
+    /// The state, but for the originals, as it is here.
     Checkpoint(Box<Checkpoint>),
 }
 
@@ -46,7 +46,7 @@ pub struct VerdictBatch {
     pub log: LogIdentity,
     /// The rules all its verdicts were made under.
     pub rules: RulesNumber,
-    /// The watermarks behind the last verdict, absolute.
+    /// The watermarks after the last verdict, absolute.
     pub watermarks: ExpiryWatermarks,
     /// Offset of the next request to judge.
     pub next_request: RequestOffset,
@@ -89,13 +89,13 @@ pub enum Answer {
     },
     /// Originals are matched no more.
     Forgotten(ForgetTarget),
-    /// A range may be asked about anew; verdicts before this one are void for it.
+    /// A range may be asked about again; verdicts before this one are void for it.
     Reopened {
         /// The input partition.
         partition: PartitionId,
         /// First offset of the range.
         from: i64,
-        /// First offset behind the range.
+        /// First offset after the range.
         to: i64,
     },
 }
@@ -157,7 +157,7 @@ pub enum Decision {
         /// Present when the new text replaces the original (it is not older).
         original: Option<NewOriginal>,
     },
-    /// Near an original, with other figures: the same template, not the same page. Delivered like a unique page.
+    /// Near an original, with other numbers: the same template, not the same page. Delivered like a unique page.
     Template {
         /// The original that it is near to.
         of: Match,
@@ -209,7 +209,7 @@ impl Decision {
 pub enum MatchedBy {
     /// Their normalised texts are equal.
     Exact,
-    /// So many bits of their `SimHash`es differ.
+    /// Their `SimHash`es are near.
     SimHash {
         /// Differing bits.
         bits: u8,

@@ -24,7 +24,7 @@ impl Address {
         Self::of(Url::parse(text).ok()?)
     }
 
-    /// Resolves a reference that stands in this page.
+    /// Resolves a reference that is in this page.
     #[must_use]
     pub fn join(&self, reference: &str) -> Option<Self> {
         Self::of(self.0.join(reference.trim()).ok()?)
@@ -44,13 +44,13 @@ impl Address {
         self.0.as_str()
     }
 
-    /// Says whether it is the front page of its host.
+    /// Returns whether it is the front page of its host.
     #[must_use]
     pub fn is_front_page(&self) -> bool {
         self.0.path() == "/" && self.0.query().is_none()
     }
 
-    /// Returns the site: the domain that somebody has registered, in lower case; an IP address as it is.
+    /// Returns the site: the registered domain, in lower case; an IP address as it is.
     ///
     /// Only the suffixes that registries sell names under count (the ICANN part of the Public Suffix List). The pages of
     /// a platform that gives each of its users a subdomain (`alice.github.io`, `bob.blogspot.com`) are therefore pages of
@@ -72,7 +72,7 @@ fn registered(host: &str) -> &str {
     let mut parent = host;
     let length = loop {
         match suffix(parent) {
-            // Above the suffix of a platform stands the one that its own name is registered under.
+            // Above the suffix of a platform comes the one that its own name is registered under.
             Some((length, Some(Type::Private))) => {
                 let private = parent.get(parent.len() - length..).unwrap_or_default();
                 let Some((_, above)) = private.split_once('.') else { break length };

@@ -182,7 +182,7 @@ impl Decoder {
             let message = format!("JSON is nested deeper than {} levels", self.max_nesting);
             return Err(Rejection::new(Reject::TooDeep, message));
         }
-        // The library's own words may quote the document: only the place is told.
+        // The library's own words may quote the document: only the place is reported.
         wanted.find(value).map_err(|error| {
             let what = if error.is_eof() { "truncated" } else { "malformed" };
             let message = format!("{what} JSON at line {} column {}", error.line(), error.column());
@@ -214,7 +214,7 @@ enum Content<'r> {
 }
 
 impl<'r> Values<'_, 'r> {
-    /// Returns what stands at a field's path, if anything does. JSON's null counts as nothing.
+    /// Returns the value at a field's path, if there is one. JSON's null counts as nothing.
     fn get<'v>(&self, field: usize, path: Option<&'v FieldPath>) -> Result<Option<Value<'v, 'r>>, Rejection> {
         let Some(path) = path else { return Ok(None) };
         let record: &RawRecord<'r> = self.record;

@@ -167,7 +167,7 @@ fn of_content_type(value: &str, of_label: ReadLabel) -> Option<&'static coding::
     of_label(label_behind(value.as_bytes(), b"charset")?)
 }
 
-/// Reads `<meta charset>`, `<meta http-equiv content>` or the XML declaration, whichever stands first.
+/// Reads `<meta charset>`, `<meta http-equiv content>` or the XML declaration, whichever comes first.
 fn of_page(bytes: &[u8], of_label: ReadLabel) -> Option<&'static coding::Encoding> {
     let mut rest = bytes.get(..DECLARED_WITHIN).unwrap_or(bytes);
     if let Some(declaration) = rest.strip_prefix(b"<?xml") {
@@ -196,7 +196,7 @@ fn of_label(label: &[u8]) -> Option<&'static coding::Encoding> {
     (found != coding::UTF_8 && found != coding::UTF_16LE && found != coding::UTF_16BE).then_some(found)
 }
 
-/// Returns what stands behind a name and `=`, without quotes.
+/// Returns the value that follows a name and `=`, without quotes.
 fn label_behind<'b>(bytes: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
     let mut rest = bytes;
     loop {

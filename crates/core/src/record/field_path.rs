@@ -1,4 +1,4 @@
-//! Where in a record a field stands.
+//! Where a field is in a record.
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,7 +66,7 @@ pub enum NotAFieldPath {
     #[error("`{0}` names no field: expected a JSON pointer as in /url, header:<name>, or key")]
     Form(String),
     /// A header without a name.
-    #[error("`{0}` names no header: expected header:<name>")]
+    #[error("`{0}` is not a header path: expected header:<name>")]
     NamelessHeader(String),
     /// RFC 6901 knows `~0` and `~1` only.
     #[error("`{0}` is no JSON pointer: a ~ must be followed by 0 (for ~) or 1 (for /)")]

@@ -9,7 +9,7 @@ use std::fmt;
 /// The fields of a page, in the order of [`Found`].
 pub(super) const FIELDS: usize = 7;
 
-/// What stood at each wanted place, still as JSON text; the last one when a name stands twice.
+/// What was at each wanted place, still as JSON text; the last one when a name occurs twice.
 pub(super) type Found<'r> = [Option<&'r RawValue>; FIELDS];
 
 /// The wanted places, as a tree of names.
@@ -36,7 +36,7 @@ impl Wanted {
         node.fields.push(field);
     }
 
-    /// Says whether nothing in the value is wanted.
+    /// Returns whether nothing in the value is wanted.
     pub(super) fn is_empty(&self) -> bool {
         self.children.is_empty()
     }
@@ -69,7 +69,7 @@ struct Walk<'w, 'f, 'r> {
     found: &'f mut Found<'r>,
 }
 
-/// Reads the member that `child` stands for.
+/// Reads the member that `child` represents.
 fn enter<'r, E, F>(child: &Wanted, found: &mut Found<'r>, next: F) -> Result<(), E>
 where
     E: serde::de::Error,

@@ -1,6 +1,6 @@
-//! Room 1: what arrived, and where it stood.
+//! What arrived, and its position.
 //!
-//! Before: `kafka::input` (or a file) hands over the bytes of one record. After: `text` reads the [`Document`]
+//! Before: `kafka::group_consumer` (or a file) hands over the bytes of one record. After: `text` reads the [`Document`]
 //! that a [`Decoder`] found in them. Pure: bytes in, a document or a [`Rejection`] out.
 //!
 //! Laws: a rejection is a function of the page and the settings alone; no input makes it panic or grow the stack

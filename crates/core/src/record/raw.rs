@@ -1,11 +1,11 @@
 //! One record as it came off the wire.
 
-/// One record, borrowed from wherever its bytes stand.
+/// One record, borrowed from its owner.
 #[derive(Clone, Copy)]
 pub struct RawRecord<'r> {
     /// The record's key.
     pub key: Option<&'r [u8]>,
-    /// The record's value. Tombstones are handled before this room; one that comes here has no text.
+    /// The record's value. Tombstones are handled before this module; one that comes here has no text.
     pub value: Option<&'r [u8]>,
     /// The record's headers.
     pub headers: &'r (dyn Headers + 'r),

@@ -51,7 +51,7 @@ impl Reject {
         Self::Gone,
     ];
 
-    /// Returns the number that stands in the verdict log.
+    /// Returns the number used in the verdict log.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
@@ -92,7 +92,7 @@ impl Reject {
         }
     }
 
-    /// Says whether page and scheme alone decide: every worker, at any time, finds the same reason.
+    /// Returns whether page and scheme alone decide: every worker, at any time, finds the same reason.
     #[must_use]
     pub const fn is_of_the_page(self) -> bool {
         match self {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 pub struct InputSettings {
     /// What the values are.
     pub format: Format,
-    /// Where the parts of a page stand.
+    /// The fields of a page.
     pub fields: Fields,
     /// Whether event time comes from Kafka's record timestamp or from [`Fields::fetched_at`] (`window.timestamp_source`).
     pub event_time: EventTime,
@@ -39,7 +39,7 @@ pub enum EventTime {
     Field,
 }
 
-/// Where the parts of a page stand (`input.fields`). An absent path is never looked for.
+/// The fields of a page (`input.fields`). An absent path is never looked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fields {
     /// The page's own name, for instance its URL: decides what a re-crawl is.

@@ -4,7 +4,7 @@
 //! examples that are chosen by a hash of their position, so that they are the same whenever the same logs are compared.
 //! The last verdict of a position counts.
 //!
-//! Cost: one byte for each offset of the ranges, and the match of each position that only one run has ruled so far.
+//! Cost: one byte for each offset of the ranges, and the match of each position that only one run has judged so far.
 //! Past [`MAX_HELD`] of them positions are counted all the same, but do not become examples.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +16,7 @@ use super::plan::Ranges;
 use crate::protocol::{Answer, Decision, Match, Rules, Stage, Verdict};
 use crate::record::{PartitionId, Reject, Source};
 
-/// Most positions whose match is held until the other run has ruled them.
+/// Most positions whose match is held until the other run has judged them.
 pub const MAX_HELD: usize = 1 << 20;
 
 /// Bits of a position's byte that hold the verdict of one run.
@@ -80,7 +80,7 @@ pub enum VerdictKind {
     Unique = 1,
     /// A known page with changed text.
     Update = 2,
-    /// Near an original, with other figures.
+    /// Near an original, with other numbers.
     Template = 3,
     /// The text of an original.
     Exact = 4,
@@ -125,7 +125,7 @@ impl VerdictKind {
         }
     }
 
-    /// Says whether the page is no original.
+    /// Returns whether the page is no original.
     #[must_use]
     pub const fn is_duplicate(self) -> bool {
         matches!(self, Self::Exact | Self::Near)
@@ -136,11 +136,11 @@ impl VerdictKind {
     }
 }
 
-/// What both runs say of a page; `None` where a run has no verdict of it.
+/// The verdicts of both runs on a page; `None` where a run has none.
 pub type Kind = Sides<Option<VerdictKind>>;
 
 impl Kind {
-    /// Says whether both say the same.
+    /// Returns whether both runs agree.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.before == self.after
@@ -167,7 +167,7 @@ impl Kind {
     }
 }
 
-/// What one run says of a page.
+/// The verdict of one run on a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ruled {
     /// The verdict.
@@ -191,12 +191,12 @@ impl Ruled {
     }
 }
 
-/// A page that both runs do not say the same of.
+/// A page on which both runs differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Example {
     /// Its position.
     pub source: Source,
-    /// What each run says of it.
+    /// The verdict of each run.
     pub ruled: Sides<Option<Ruled>>,
 }
 
@@ -218,7 +218,7 @@ struct Offsets {
     from: i64,
     /// Offsets of the range.
     length: usize,
-    /// One byte for each offset up to the largest that was ruled.
+    /// One byte for each offset up to the largest that was judged.
     bytes: Vec<u8>,
 }
 
@@ -245,22 +245,22 @@ impl Offsets {
 #[derive(Debug)]
 pub struct Changes {
     offsets: BTreeMap<PartitionId, Offsets>,
-    /// Counted positions that only this run has ruled so far.
+    /// Counted positions that only this run has judged so far.
     waiting: Sides<u64>,
-    /// What is known of positions that only one run has ruled so far.
+    /// What is known of positions that only one run has judged so far.
     held: HashMap<Source, Ruled>,
     most_held: usize,
     examples: Examples,
 }
 
-/// At most so many pages of each kind, those with the smallest hashes.
+/// The pages of each kind with the smallest hashes, up to a maximum.
 #[derive(Debug)]
 struct Examples {
     most: usize,
     of: BTreeMap<Kind, BTreeMap<(u64, Source), Both>>,
 }
 
-/// What each run says of a page.
+/// The verdict of each run on a page.
 type Both = Sides<Option<Ruled>>;
 
 impl Examples {
@@ -354,7 +354,7 @@ impl Changes {
         if self.waiting.before > self.waiting.after { Side::After } else { Side::Before }
     }
 
-    /// Ends the comparison: what only one run has ruled by now, the other one does not have.
+    /// Ends the comparison: what only one run has judged by now, the other one does not have.
     #[must_use]
     pub fn finish(self) -> Compared {
         let Self { offsets, held, mut examples, .. } = self;
@@ -382,10 +382,10 @@ fn kind(offsets: &Offsets, source: &Source) -> Option<Kind> {
     offsets.bytes.get(offsets.place(source.offset)?).copied().map(Kind::of_byte)
 }
 
-/// What comparing two runs came to.
+/// The result of comparing two runs.
 #[derive(Debug)]
 pub struct Compared {
-    /// Positions by what both runs say of them, those of which both say the same included.
+    /// Numbers of positions by both runs' verdicts, equal ones included.
     pub counts: BTreeMap<Kind, u64>,
     /// Pages whose verdicts differ, by kind and position.
     pub examples: Vec<Example>,
@@ -393,19 +393,19 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Returns what a run says of a page of the range or the warm-up.
+    /// Returns the verdict of a run on a page of the range or the warm-up.
     #[must_use]
     pub fn verdict(&self, side: Side, source: &Source) -> Option<VerdictKind> {
         *kind(self.offsets.get(&source.partition)?, source)?.of(side)
     }
 
-    /// Returns how many positions a run has ruled, or both.
+    /// Returns how many positions at least one run has judged.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// Returns of how many positions both say the same.
+    /// Returns on how many positions both runs agree.
     #[must_use]
     pub fn same(&self) -> u64 {
         self.counts.iter().filter(|(kind, _)| kind.is_same()).map(|(_, count)| count).sum()

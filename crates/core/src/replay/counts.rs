@@ -1,4 +1,4 @@
-//! What a replay has come to so far.
+//! The totals of a replay so far.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl Counts {
         *self.changed.entry(format!("{live} -> {replayed}")).or_default() += 1;
     }
 
-    /// Returns how many pages came to this end.
+    /// Returns how many pages had this outcome.
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
         self.verdicts.get(name).copied().unwrap_or(0)
@@ -77,7 +77,7 @@ impl Counts {
     }
 }
 
-/// Returns the name of a page's end.
+/// Returns the name of a page's outcome.
 #[must_use]
 pub fn name_of(outcome: &PageOutcome) -> VerdictName {
     match outcome {

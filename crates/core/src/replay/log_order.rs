@@ -2,11 +2,11 @@
 //!
 //! With the live rules the state before the range is followed, never judged, and so is what the log says of other pages:
 //! the state is the live one at every verdict, and so are the verdicts (law L5). A page whose live verdict names an original
-//! that is older than the kept log keeps that verdict: nobody can judge it anew. With other settings ([`LogOrder::what_if`])
-//! pages outside of the range are nobody's, and those of the warm-up are judged like all others.
+//! that is older than the kept log keeps that verdict: it cannot be judged again. With other settings ([`LogOrder::what_if`])
+//! pages outside of the range belong to no part, and those of the warm-up are judged like all others.
 //!
-//! What operators and workers asked for (originals forgotten, pages withdrawn, ranges reopened) is followed where it
-//! stands. A page that was ruled twice, because its range was reopened, is delivered with its first verdict.
+//! What operators and workers asked for (originals forgotten, pages withdrawn, ranges reopened) is followed in log
+//! order. A page that was judged twice, because its range was reopened, is delivered with its first verdict.
 
 use std::collections::VecDeque;
 
@@ -58,13 +58,13 @@ impl LogOrder {
         &mut self.judges
     }
 
-    /// Says whether this position was judged.
+    /// Returns whether this position was judged.
     #[must_use]
     pub fn has_judged(&self, source: &Source) -> bool {
         self.judges.first().is_some_and(|judge| judge.state().is_judged(source))
     }
 
-    /// Says whether nothing was followed yet: the log is trimmed, and its first checkpoint is still to come.
+    /// Returns whether nothing was followed yet: the log is trimmed, and its first checkpoint is still to come.
     fn is_without_facts(&self) -> bool {
         !self.is_what_if && self.judges.iter().any(|judge| judge.state().log().is_none())
     }
@@ -102,7 +102,7 @@ impl LogOrder {
         }
     }
 
-    /// Goes on to the next page of the replay in this record; `None` behind the last.
+    /// Continues to the next page of the replay in this record; `None` after the last.
     ///
     /// # Errors
     ///
@@ -181,13 +181,13 @@ impl LogOrder {
         self.follow(verdict)
     }
 
-    /// Goes on writing where an interrupted run has stopped, after so many requests.
+    /// Continues writing where an interrupted run stopped, after `requests` requests.
     pub fn resume(&mut self, requests: u64) {
         self.judges.iter_mut().for_each(|judge| judge.go_on(requests));
     }
 }
 
-/// Says whether the live verdict names an original that stood in the part of the log that is gone.
+/// Returns whether the live verdict names an original that was in the part of the log that is gone.
 fn is_older_than_the_log(judge: &Rejudge, live: &PageVerdict, anew: &Verdict) -> bool {
     if page_of(anew).is_some_and(|anew| anew.decision.matched() == live.decision.matched()) {
         return false;

@@ -2,7 +2,7 @@
 //!
 //! Before: an edge reads the pages of the range and, for the order of the log, the live verdict log. After: verdicts, and
 //! pages with their end in a fixed order. It is the judge of the service ([`crate::judge::decide`], then
-//! [`crate::judge::State::follow`]) behind another sequencer:
+//! [`crate::judge::State::follow`]) with another sequencer:
 //!
 //! - [`TimeOrder`] merges the partitions by event time: the same pages in the same order, whenever it runs;
 //! - [`LogOrder`] takes the pages in the order of the live verdict log: the live verdicts, or with other settings what they
@@ -14,7 +14,7 @@
 //! [`Changes`] compares the verdicts of a replay with those of the service, or of another replay.
 //!
 //! [`Plan`] freezes what is judged. Laws: L3, L4, L5 (a function of plan, pages and log). Cost: that of judging, and of
-//! following what stands before the range.
+//! following what precedes the range.
 
 mod changes;
 mod counts;

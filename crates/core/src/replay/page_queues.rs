@@ -1,6 +1,6 @@
 //! Per-partition queues: pages leave in offset order once their outcome is known.
 //!
-//! In the order of the log a page may be judged before one that stands before it in its partition. Outputs keep the order
+//! In the order of the log a page may be judged before one that precedes it in its partition. Outputs keep the order
 //! of the input: a page leaves when it has an end, and all before it have left.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -50,13 +50,13 @@ pub enum Target {
 }
 
 impl Target {
-    /// Says whether anything is written to the cluster.
+    /// Returns whether anything is written to the cluster.
     #[must_use]
     pub fn writes(self) -> bool {
         self != Self::None
     }
 
-    /// Says whether pages are written.
+    /// Returns whether pages are written.
     #[must_use]
     pub fn has_pages(self) -> bool {
         matches!(self, Self::Shadow | Self::Live)
@@ -74,7 +74,7 @@ pub struct InputRange {
     pub warm_from: i64,
     /// First offset of the range.
     pub from: i64,
-    /// Behind the last offset of the range.
+    /// After the last offset of the range.
     pub to: i64,
 }
 
@@ -95,7 +95,7 @@ pub struct LogRange {
     pub partition: i32,
     /// First offset.
     pub first: i64,
-    /// Behind the last offset.
+    /// After the last offset.
     pub end: i64,
 }
 
@@ -155,7 +155,7 @@ pub struct Plan {
     pub verdict_log: Vec<LogRange>,
     /// What is written.
     pub output: Shadow,
-    /// Offsets of the range; 0 for files, whose lines nobody has counted.
+    /// Offsets of the range; 0 for files, whose lines are not counted.
     pub records: u64,
     /// Offsets of the warm-up.
     pub warm_up_records: u64,
@@ -260,7 +260,7 @@ impl Plan {
         format!("{}.verdicts.{}", self.own_logs(), self.scheme)
     }
 
-    /// Says whether settings differ from the live ones.
+    /// Returns whether settings differ from the live ones.
     #[must_use]
     pub fn is_what_if(&self) -> bool {
         !self.set.is_empty()
@@ -272,7 +272,7 @@ impl Plan {
         self.input.iter().cloned().chain(self.files.iter().enumerate().map(ArchiveFile::range)).collect()
     }
 
-    /// Says whether pages are read from files, not from the input topics.
+    /// Returns whether pages are read from files, not from the input topics.
     #[must_use]
     pub const fn is_of_files(&self) -> bool {
         matches!(self.order, Order::Files)
@@ -300,7 +300,7 @@ impl Plan {
         (counts.pages + counts.warm_up + counts.gone, self.records + self.warm_up_records)
     }
 
-    /// Returns the partition whose committed offset carries the totals. Files have no offsets to commit: their place stands
+    /// Returns the partition whose committed offset carries the totals. Files have no offsets to commit: their place is kept
     /// with the replay's own verdict log.
     #[must_use]
     pub fn total_at(&self) -> PartitionId {
@@ -337,7 +337,7 @@ pub fn plan_topic(logs: &str, id: &str) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Ranges(BTreeMap<PartitionId, InputRange>);
 
-/// Where a page stands with respect to a replay.
+/// The part of a replay that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// In no part of it.
@@ -349,7 +349,7 @@ pub enum Part {
 }
 
 impl Ranges {
-    /// Says where a page stands.
+    /// Returns the part that a page belongs to.
     #[must_use]
     pub fn part(&self, source: &Source) -> Part {
         match self.0.get(&source.partition) {

@@ -40,7 +40,7 @@ impl Rejudge {
         Self { state, log, has_begun: false, requests: 0, records: Vec::new(), verdicts: Vec::new() }
     }
 
-    /// Goes on writing behind so many requests that stand in the own log.
+    /// Continues writing after `requests` requests, which the own log holds already.
     pub const fn go_on(&mut self, requests: u64) {
         self.has_begun = requests > 0;
         self.requests = requests;
@@ -93,7 +93,7 @@ impl Rejudge {
         self.take(Verdict { request, answer: Answer::Withdrawn { source, reason } })
     }
 
-    /// Follows what stands in another log, without writing it down.
+    /// Follows a verdict of another log, without writing it down.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Rejudge {
         self.state.follow_record(record)
     }
 
-    /// Makes sure that a batch of another log was ruled under the rules in force.
+    /// Makes sure that a batch of another log was judged under the rules in force.
     ///
     /// # Errors
     ///
@@ -125,18 +125,18 @@ impl Rejudge {
         self.state.begin_batch(batch)
     }
 
-    /// Takes over what a batch of another log says behind its verdicts.
+    /// Takes over what a batch of another log says after its verdicts.
     pub fn end_batch(&mut self, batch: &VerdictBatch) {
         self.state.end_batch(batch);
     }
 
-    /// Says whether an original that this position made can still be matched.
+    /// Returns whether an original that this position made can still be matched.
     #[must_use]
     pub fn holds(&self, source: &Source) -> bool {
         !self.state.index().of_source(source, &self.state.watermarks()).is_empty()
     }
 
-    /// Says how many requests were answered.
+    /// Returns how many requests were answered.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.requests
@@ -148,7 +148,7 @@ impl Rejudge {
         std::mem::take(&mut self.records)
     }
 
-    /// The own log begins with the state as it stands before the first verdict.
+    /// The own log begins with the state before the first verdict.
     fn begin_log(&mut self) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;

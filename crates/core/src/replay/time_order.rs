@@ -1,23 +1,23 @@
 //! The order of time: partitions merged by event time, then partition, then offset.
 //!
-//! A clock that is wrong on one page must not hold a whole partition back, or let it run ahead: a partition stands where
-//! the earliest of its next [`LOOKAHEAD`] pages stands. So every page that is merged needs that many behind it, or the end
+//! A clock that is wrong on one page must not hold a whole partition back, or let it run ahead: the time of a partition is
+//! the earliest of its next [`LOOKAHEAD`] pages. So every page that is merged needs this many after it, or the end
 //! of its partition: what the order depends on is the pages alone, not when they come.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::record::{PartitionId, Timestamp};
 
-/// Pages of a partition that decide together where it stands.
+/// Pages of a partition that together decide its time.
 pub const LOOKAHEAD: usize = 8;
 
 /// Merges the partitions of a replay.
 #[derive(Debug, Default)]
 pub struct TimeOrder {
     lanes: BTreeMap<PartitionId, MergeInput>,
-    /// Lanes that can be merged, the next one first.
+    /// Partitions that can be merged, the next one first.
     ready: BTreeSet<(Timestamp, PartitionId)>,
-    /// Lanes whose next pages have to come first.
+    /// Partitions whose next pages have to come first.
     waiting: usize,
 }
 
@@ -25,7 +25,7 @@ pub struct TimeOrder {
 struct MergeInput {
     times: VecDeque<Timestamp>,
     has_ended: bool,
-    /// What stands in `ready`.
+    /// What is in `ready`.
     key: Option<Timestamp>,
     waits: bool,
 }
@@ -71,7 +71,7 @@ impl TimeOrder {
         Some(partition)
     }
 
-    /// Says whether every page was taken.
+    /// Returns whether every page was taken.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.waiting == 0 && self.ready.is_empty()

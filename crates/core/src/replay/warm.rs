@@ -2,7 +2,7 @@
 //!
 //! Only a page that goes to the unique topic may become an original of the new scheme (law L8), so duplicates of the
 //! running scheme are left out. Whatever removes an original from the running index removes it from the new one, too:
-//! withdrawals, takedowns and reopened ranges are asked for where they stand in the log.
+//! withdrawals, takedowns and reopened ranges are asked for at their place in the log.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
-/// Says which verdicts of the running scheme are passed on to the new one.
+/// Returns which verdicts of the running scheme are passed on to the new one.
 #[derive(Clone, Debug)]
 pub struct WarmUp {
     from: Timestamp,
@@ -148,7 +148,7 @@ impl WarmUp {
         self.asked.entry(partition.clone()).or_default()
     }
 
-    /// Says whether the new scheme had judged the position, even if it was reopened there.
+    /// Returns whether the new scheme had judged the position, even if it was reopened there.
     fn is_known(&self, source: &Source) -> bool {
         let is_open = |known: &Judged| u64::try_from(source.offset).is_ok_and(|at| known.reopened().contains(at));
         self.known.get(&source.partition).is_some_and(|known| known.contains(source.offset) || is_open(known))
@@ -165,7 +165,7 @@ impl WarmUp {
     }
 }
 
-/// The partitions of a verdict log as one sequence of batches: the earliest first, as far as that can be told.
+/// The partitions of a verdict log as one sequence of batches: the earliest first, as far as that can be determined.
 ///
 /// While a partition is read that has nothing at hand and has not come to its end, the others wait for it.
 #[derive(Debug, Default)]
@@ -202,7 +202,7 @@ impl LogMerge {
         }
     }
 
-    /// Says whether every partition was read to its end, and everything was taken.
+    /// Returns whether every partition was read to its end, and everything was taken.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.logs.iter().all(|log| log.is_at_end && log.batches.is_empty())
@@ -214,7 +214,7 @@ impl LogMerge {
         self.logs.iter().flat_map(|log| &log.batches).map(|batch| batch.verdicts.len()).sum()
     }
 
-    /// Takes the batch that was judged first, with the number of its partition; `None` while that cannot be told.
+    /// Takes the batch that was judged first, with the number of its partition; `None` while that is not known.
     pub fn take(&mut self) -> Option<(LogPartition, VerdictBatch)> {
         if self.logs.iter().any(|log| log.batches.is_empty() && !log.is_at_end) {
             return None;

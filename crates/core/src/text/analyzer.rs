@@ -21,12 +21,12 @@ pub enum SettingsError {
     /// Nothing would be read.
     #[error("text.max_bytes is 0 (at least 1)")]
     NoBytes,
-    /// A line of the user dictionary has no number where its frequency stands.
+    /// A line of the user dictionary has no number as its frequency.
     #[error("text.jieba.user_dict line {line}: `{frequency}` is no frequency (expected: word [frequency [tag]])")]
     UserDict {
         /// The line, from 1.
         line: usize,
-        /// What stands there.
+        /// What is there.
         frequency: String,
     },
     /// The tables of the conversion library cannot be read: a broken build.
@@ -57,7 +57,7 @@ pub struct NormalText<'s> {
 /// One word of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word<'s> {
-    /// As it stands in the normalised text.
+    /// As it is in the normalised text.
     pub text: &'s str,
     /// XXH3 (64 bits, no seed) of its UTF-8 bytes.
     pub hash: u64,

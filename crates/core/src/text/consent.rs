@@ -1,15 +1,15 @@
-//! Notices that ask for consent to cookies, told from articles by their language.
+//! Detects notices that ask for consent to cookies, by their language.
 //!
 //! Most sentences of a notice speak to the reader about cookies, data, partners and choices. An article about cookies has the
 //! same words, but seldom says "we" and "you"; a recipe for cookies says "you", but asks for no consent. English, German and
-//! Chinese are known. What was measured stands in `docs/QUALITY.md`, the cases in the tests.
+//! Chinese are known. Measurements are in `docs/QUALITY.md`, the cases in the tests.
 //!
 //! Cost: one search for "cookie" for most pages; for the others some tens of microseconds.
 
 /// A longer text is no notice, and if it is one, it is what the page is about.
 const MOST_SOLID: usize = 3000;
 
-/// Topics of which a notice names so many.
+/// Number of topics that a notice names at least.
 const LEAST_TOPICS: usize = 3;
 
 /// Asking for consent: the topic that a notice never lacks.
@@ -164,7 +164,7 @@ struct Language {
     topics: u8,
 }
 
-/// Says whether a whole text is a notice.
+/// Returns whether a whole text is a notice.
 pub(super) fn is_notice(text: &str) -> bool {
     if !names_cookies(text) || text.chars().filter(|c| !c.is_whitespace()).nth(MOST_SOLID).is_some() {
         return false;

@@ -5,7 +5,7 @@ use html5ever::data::{C1_REPLACEMENTS, NAMED_ENTITIES};
 /// The longest name of a reference, with its semicolon.
 const LONGEST_NAME: usize = 32;
 
-/// Where a text stands: an address such as `?a=1&copy=2` keeps its `&copy`.
+/// The context of a text: an address such as `?a=1&copy=2` keeps its `&copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Between tags.

@@ -16,7 +16,7 @@ const MIN_MAIN_TEXT: usize = 120;
 /// where it has found nothing better under its loosest rules.
 const SURE_MAIN_TEXT: usize = 500;
 
-/// Main text that may be a notice is not trusted unless one in this many characters of the page's running text stands in it.
+/// Main text that may be a notice is not trusted unless it has at least one in this many characters of the page's running text.
 const MIN_SHARE_OF_TEXT: usize = 4;
 
 /// Visible text of more bytes than this is not searched for the article beside a notice: reading stays bounded.
@@ -87,7 +87,7 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
         Shape::Attributes(most) if most > MAX_ATTRIBUTES => return stripped(),
         Shape::Attributes(_) => {}
     }
-    // Paragraphs, list items and cells stand between the elements that the scan counted.
+    // Paragraphs, list items and cells come between the elements that the scan counted.
     let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
     let page = match tree::build(html, max_depth) {
         Ok(page) => page,
@@ -145,7 +145,7 @@ fn main_text(page: Document) -> Option<String> {
     Some(String::from(article.text_content))
 }
 
-/// Says whether this is the article, and not the notice about cookies or the form for comments beside it.
+/// Returns whether this is the article, and not the notice about cookies or the form for comments beside it.
 fn is_trusted(main: &str, visible: &Visible) -> bool {
     let characters = solid(main);
     main.trim().len() >= MIN_MAIN_TEXT
@@ -166,9 +166,9 @@ struct Visible {
 
 /// One step through what is shown.
 enum Step<'a> {
-    /// A text node, and whether it stands in a link.
+    /// A text node, and whether it is inside a link.
     Text { node: NodeRef<'a>, is_link: bool },
-    /// A block begins or ends: no word goes on.
+    /// A block begins or ends: words do not span it.
     Break,
 }
 

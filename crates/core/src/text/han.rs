@@ -85,7 +85,7 @@ pub fn simplified(c: char) -> char {
     Simplifier::shared().map_or(c, |tables| tables.char(c))
 }
 
-/// Says whether the character is an ideograph: jieba cuts runs of them, and shingles of them are shorter.
+/// Returns whether the character is an ideograph: jieba cuts runs of them, and shingles of them are shorter.
 #[must_use]
 pub fn is_han(c: char) -> bool {
     matches!(u32::from(c), 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xf900..=0xfaff | 0x2_0000..=0x3_23af)

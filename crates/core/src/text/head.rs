@@ -4,7 +4,7 @@ use super::entities::{Place, decode_into};
 use super::markup::{Piece, Tag, pieces};
 use super::nesting::is_any;
 
-/// Elements of a head. The first other one begins the body, in which links name nothing: comments may stand there.
+/// Elements of a head. The first other one begins the body, in which links name nothing: comments may be there.
 const OF_HEAD: [&str; 10] =
     ["html", "head", "title", "meta", "link", "base", "script", "style", "noscript", "template"];
 

@@ -2,7 +2,7 @@
 
 use super::nesting::{end_of_raw, is_any, name_of, tag_end};
 
-/// Elements whose content is text up to their end tag, whatever stands in it.
+/// Elements whose content is text up to their end tag, whatever is in it.
 pub(super) const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
 
 /// A piece of a page.
@@ -10,7 +10,7 @@ pub(super) const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp"
 pub(super) enum Piece<'h> {
     /// Text between tags, with its character references.
     Text(&'h str),
-    /// What stands in one of the elements of [`RAW`].
+    /// What is in one of the elements of [`RAW`].
     Raw(&'h str),
     /// A start tag.
     Start(Tag<'h>),
@@ -23,12 +23,12 @@ pub(super) enum Piece<'h> {
 pub(super) struct Tag<'h> {
     /// The name of the element, as it is written.
     pub(super) name: &'h str,
-    /// What stands between the name and the end of the tag.
+    /// What is between the name and the end of the tag.
     attributes: &'h str,
 }
 
 impl<'h> Tag<'h> {
-    /// Says whether it ends in `/>`, which means something in SVG and `MathML` only.
+    /// Returns whether it ends in `/>`, which means something in SVG and `MathML` only.
     pub(super) fn is_closed(&self) -> bool {
         self.attributes.trim_end().ends_with('/')
     }

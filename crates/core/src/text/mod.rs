@@ -1,4 +1,4 @@
-//! Room 2: text -> words.
+//! Text -> words.
 //!
 //! Before: `record` gives the body of a page, as plain text or HTML. After: `fingerprint` hashes the normalised text
 //! and weighs its words. In order: HTML to main text, Unicode NFKC, lower case, traditional to simplified Chinese,

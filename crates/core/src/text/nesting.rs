@@ -9,7 +9,7 @@ pub(super) enum Shape {
     TooDeep,
     /// Its tags cost too much, whatever comes of them.
     TooCostly,
-    /// This many attributes stand in the tag that has the most, counted too high where values hold slashes.
+    /// This many attributes are in the tag that has the most, counted too high where values hold slashes.
     Attributes(usize),
 }
 
@@ -121,7 +121,7 @@ pub(super) fn name_of(tag: &[u8]) -> &[u8] {
 /// Where a start tag ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TagEnd {
-    /// Its length behind the `<`.
+    /// Its length after the `<`.
     pub(super) length: usize,
     /// Whether it ends in `/>`.
     pub(super) closed: bool,
@@ -129,7 +129,7 @@ pub(super) struct TagEnd {
     pub(super) attributes: usize,
 }
 
-/// Finds the end of a start tag that begins behind its `<`.
+/// Finds the end of a start tag that begins after its `<`.
 pub(super) fn tag_end(tag: &[u8]) -> TagEnd {
     let (mut quote, mut attributes) = (None, 0);
     // The byte before, and the one before that is no blank.
@@ -138,7 +138,7 @@ pub(super) fn tag_end(tag: &[u8]) -> TagEnd {
         match (quote, byte) {
             (Some(open), byte) if open == *byte => quote = None,
             (None, b'>') => return TagEnd { length: at + 1, closed: solid == b'/', attributes },
-            // A quote opens a value only behind `=`.
+            // A quote opens a value only after `=`.
             (None, b'"' | b'\'') if solid == b'=' => quote = Some(*byte),
             (None, byte) if !byte.is_ascii_whitespace() => {
                 let separated = before.is_ascii_whitespace() || matches!(before, b'/' | b'"' | b'\'');

@@ -82,7 +82,7 @@ enum Before {
     Alphanumeric,
 }
 
-/// Returns the NFKC form of a character that is known not to combine with what stands before it, without a look
+/// Returns the NFKC form of a character that is known not to combine with what precedes it, without a look
 /// into the Unicode tables: most of what Chinese pages are made of.
 fn stable(c: char) -> Option<char> {
     match c {

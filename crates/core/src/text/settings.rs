@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// How a document becomes weighted words (config key `text`).
 ///
-/// Dictionaries and word lists are given as their *contents*: this room reads no files.
+/// Dictionaries and word lists are given as their *contents*: this module reads no files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// What is taken from an HTML page.

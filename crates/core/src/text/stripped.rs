@@ -37,7 +37,7 @@ pub(super) fn text_of(html: &str, most: usize) -> String {
                 end_word(tag.name, &mut text);
                 shows_raw = is_any(name, &["xmp", "noembed", "noframes"]);
                 let empty = is_any(name, &["svg"]) && tag.is_closed();
-                // The end of a head may be left out, and what stands in it is hidden by itself.
+                // The end tag of a head may be left out, and what it contains is hidden by itself.
                 if is_any(name, &HIDDEN) && !is_any(name, &["head"]) && !empty {
                     hidden = Some((tag.name, 1));
                 }

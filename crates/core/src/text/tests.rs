@@ -156,7 +156,7 @@ fn html_is_read_up_to_the_nesting_limit_and_refused_above_it() {
     }
     let long = format!("<article>{}<p>{}</article>", "<div>".repeat(500), "plain words, in a row. ".repeat(100));
     assert!(html(&analyzer, &long).unwrap().starts_with("plain words"));
-    // Ends that stand where a browser does not see them.
+    // Ends that are where a browser does not see them.
     let hidden = "<div><script><!--<script></script></div></script>".repeat(3_000);
     assert_eq!(html(&analyzer, &hidden), Err(Reject::TooDeep));
 }
@@ -174,7 +174,7 @@ fn pages_whose_tree_would_be_too_large_are_stripped_of_their_tags() {
     let many = |count: usize, one: fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>().concat();
     let attributes = many(2000, |number| format!(" a{number}=1"));
     let slashes = many(2000, |number| format!("/a{number}"));
-    // Each `<p>` opens all of these once more.
+    // Each `<p>` opens all of these again.
     let fonts = many(400, |size| format!("<font size={size}>"));
     let hidden = many(20_000, |number| format!(" a{number}"));
     for page in [

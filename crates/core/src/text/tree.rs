@@ -1,7 +1,7 @@
 //! HTML -> a tree of bounded size.
 //!
 //! A byte of HTML may cost a hundred bytes of tree, and a short page may grow without bound: a start tag creates each
-//! formatting element anew that is still open, so that hundreds of `<font>` before thousands of `<p>` make hundreds of
+//! formatting element that is still open again, so that hundreds of `<font>` before thousands of `<p>` make hundreds of
 //! elements of each. Therefore the page is given to the parser bit by bit, and what came of it is counted in between; where
 //! that is too late, elements come without attributes.
 
@@ -123,7 +123,7 @@ impl TreeSink for Sink {
         self.tree
     }
 
-    /// A page may hold an error in each of its bytes, and nobody reads them.
+    /// A page may hold an error in each of its bytes; errors are not used.
     fn parse_error(&self, _: Cow<'static, str>) {}
 
     fn get_document(&self) -> NodeId {

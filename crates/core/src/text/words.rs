@@ -60,7 +60,7 @@ impl Cutter {
         Self { segmenter, jieba, hmm }
     }
 
-    /// Hands out every word, in the order of the text, and says what found them. Punctuation is no word.
+    /// Visits every word, in the order of the text, and says what found them. Punctuation is no word.
     pub(super) fn words<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) -> CutBy {
         match (&self.jieba, self.segmenter) {
             (Some(jieba), Segmenter::Jieba) => {
@@ -88,7 +88,7 @@ impl Cutter {
     }
 }
 
-/// Cuts at Unicode word breaks (UAX 29). Breaks stand at every blank, so each piece between blanks is cut alone;
+/// Cuts at Unicode word breaks (UAX 29). Breaks are at every blank, so each piece between blanks is cut alone;
 /// letters and digits of ASCII are one word without a look into the tables.
 fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
     for piece in text.split(' ') {

@@ -23,7 +23,7 @@ impl Delivery {
     }
 }
 
-/// Where one transaction stands. Holds no records and no offsets: those are the owner's.
+/// The state of one transaction. Holds no records and no offsets: those are the owner's.
 #[derive(Debug, Default)]
 pub struct TransactionMachine {
     delivery: Delivery,
@@ -55,19 +55,19 @@ pub enum TxnStep {
 }
 
 impl TransactionMachine {
-    /// Makes a machine that delivers so.
+    /// Creates a machine with this delivery guarantee.
     #[must_use]
     pub fn new(delivery: Delivery) -> Self {
         Self { delivery, ..Self::default() }
     }
 
-    /// Says whether a call is out or a transaction is open.
+    /// Returns whether a call is out or a transaction is open.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         self.out.is_some() || self.open
     }
 
-    /// Says whether the outcome of the transaction is already out of our hands.
+    /// Returns whether the outcome of the transaction is already out of our hands.
     #[must_use]
     pub fn is_committing(&self) -> bool {
         self.out == Some(Call::Commit)

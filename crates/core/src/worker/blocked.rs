@@ -24,7 +24,7 @@ pub enum Blocked {
         offset: i64,
         /// First offset that the partition holds.
         first: i64,
-        /// Behind the last one.
+        /// After the last one.
         end: i64,
     },
 }
@@ -63,7 +63,7 @@ impl<P> Worker<P> {
         blocked.collect()
     }
 
-    /// A range is to be judged anew: a partition without an offset may have nothing judged any more.
+    /// A range is to be judged again: a partition without an offset may have nothing judged any more.
     pub(super) fn ask_for_offset_again(&mut self, partition: &PartitionId) {
         let has_no_offset = |queue: &PartitionQueue<P>| queue.blocked() == Some(&Blocked::NoOffset);
         if self.partitions.get(partition).is_some_and(has_no_offset) {
@@ -79,7 +79,7 @@ impl<P> Worker<P> {
         }
     }
 
-    /// The committed offset of a blocked partition is known. Where somebody has set it, reading begins there.
+    /// The committed offset of a blocked partition is known. If an operator has set it, reading begins there.
     pub(super) fn rechecked(&mut self, partition: &PartitionId, offset: Option<i64>) {
         let in_transaction = self.outgoing.moves(partition);
         if let Some(from) = self.partitions.rechecked(partition, offset, in_transaction) {

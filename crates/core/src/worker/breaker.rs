@@ -33,7 +33,7 @@ impl Breaker {
         self.tripped
     }
 
-    /// Says whether it has tripped, and with how many dead letters of the last 1000 records.
+    /// Reports whether it has tripped, and with how many dead letters of the last 1000 records.
     pub(super) fn tripped(&self) -> Option<usize> {
         self.tripped.then_some(self.bad)
     }

@@ -29,13 +29,13 @@ impl<P> Worker<P> {
         self.effects.push_back(Effect::Call(call));
     }
 
-    /// Takes the pages at the front of each queue whose end is known, and the positions behind them.
+    /// Takes the pages at the front of each queue whose end is known, and the positions after them.
     fn compose(&mut self) {
         let batch = self.outgoing.batch_mut();
         let mut room = self.settings.transaction_pages;
         for (partition, queue) in self.partitions.iter_mut() {
             if let Some(offset) = queue.start_to_commit() {
-                // The place where reading began comes first: whoever reads here next begins at the same page.
+                // The offset where reading began is committed first: the next owner of the partition begins at the same page.
                 batch.offset(partition.clone(), offset);
                 continue;
             }
@@ -83,7 +83,7 @@ impl<P> Worker<P> {
         self.call(call);
     }
 
-    /// Makes a call to the producer, if there is one to make.
+    /// Performs a call to the producer, if there is one.
     pub(super) fn call(&mut self, call: Option<ProducerCall<P>>) {
         self.effects.extend(call.map(Effect::Call));
     }

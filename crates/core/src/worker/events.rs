@@ -13,7 +13,7 @@ use crate::transaction::{Call, CallError};
 /// One page read from the input, its text work done. `P` is the record itself, which only the edge looks into.
 #[derive(Clone, Debug)]
 pub struct Page<P> {
-    /// Where it stood.
+    /// Its position.
     pub source: Source,
     /// What it costs to hold it, in bytes.
     pub bytes: usize,
@@ -39,10 +39,10 @@ pub enum PageAction {
     Withdraw(LogPartition, Reject),
 }
 
-/// How a page ends (law L1).
+/// The outcome of a page (law L1).
 #[derive(Clone, Debug, PartialEq)]
 pub enum PageOutcome {
-    /// As the judge ruled.
+    /// With the judge's verdict.
     Ruled(Arc<Verdict>),
     /// To the dead letter topic.
     DeadLetter(Reject),
@@ -59,7 +59,7 @@ pub struct Output<P> {
     pub outcome: PageOutcome,
 }
 
-/// What the edge tells the worker.
+/// An event from the driver.
 #[derive(Clone, Debug)]
 pub enum Event<P> {
     /// Answers [`Effect::FetchCheckpoint`]: the metadata of the judge's committed offset.
@@ -96,7 +96,7 @@ pub enum Event<P> {
     Page(Page<P>),
     /// The partition has nothing more for now; pages come again later without notice.
     AtEnd(PartitionId),
-    /// The partition does not hold the offset that comes next: nothing more comes until it is sought anew.
+    /// The partition does not hold the offset that comes next: nothing more comes until it is sought again.
     OutOfRange {
         /// Which partition.
         partition: PartitionId,
@@ -104,7 +104,7 @@ pub enum Event<P> {
         offset: i64,
         /// First offset that it holds.
         first: i64,
-        /// Behind the last one.
+        /// After the last one.
         end: i64,
     },
     /// Answers [`Effect::Append`]: the offset in the fingerprint log, or that delivery is not certain.
@@ -133,7 +133,7 @@ pub enum Event<P> {
     StopBehind(PartitionId),
 }
 
-/// What the worker wants done.
+/// An effect that the worker asks for.
 #[derive(Clone, Debug)]
 pub enum Effect<P> {
     /// Look up the latest checkpoint of this log. Answered by [`Event::Checkpoint`].
@@ -159,7 +159,7 @@ pub enum Effect<P> {
     /// Ask for the group's stable committed offsets: of these partitions alone, because the answer waits for every
     /// transaction that is about to move one of them. Each is answered by one [`Event::Committed`], in order.
     FetchCommitted(BTreeSet<PartitionId>),
-    /// What is left to read of all partitions of the input, as far as it can be told without waiting? For these, the times of
+    /// What is left to read of all partitions of the input, as far as it can be determined without waiting? For these, the times of
     /// the pages from this offset on are wanted, too. Answered by one [`Event::Backlog`].
     FetchBacklog(BTreeMap<PartitionId, i64>),
     /// Deliver pages from this offset on. Pages read before the seek are never delivered after it, even if their text work
@@ -172,7 +172,7 @@ pub enum Effect<P> {
     },
     /// Hand over no pages of these partitions until they are resumed. A page already on its way may still come.
     Pause(BTreeSet<PartitionId>),
-    /// Go on with these.
+    /// Continue with these.
     Resume(BTreeSet<PartitionId>),
     /// Append this request to the fingerprint log. Answered by [`Event::Appended`].
     Append(LogPartition, Request),

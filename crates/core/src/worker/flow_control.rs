@@ -7,7 +7,7 @@
 //!
 //! Times come with the records and may be wrong: one that is never moves a partition, because only what all of the next
 //! pages agree on counts. Nothing waits for a partition that has no pages left, or does not move, or is so far behind that
-//! waiting would be of no use.
+//! waiting would not help.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +25,7 @@ const CHECKS_PER_LEAD: u32 = 4;
 /// When a partition waits for another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacing {
-    /// How far, in event time, a partition may be ahead of the slowest one. It goes on when it leads by half of that.
+    /// How far, in event time, a partition may be ahead of the slowest one. It resumes when it leads by half of that.
     pub lead: Duration,
     /// How far behind the newest page judged a partition may be to be waited for: nothing that is found for its pages is
     /// remembered beyond.
@@ -41,13 +41,13 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Says whether a page of time `foremost` may be waiting for a partition at `time`: one that waits does so until half of
+    /// Returns whether a page of time `foremost` may be waiting for a partition at `time`: one that waits does so until half of
     /// the lead is left.
     pub(super) fn is_behind(&self, time: Timestamp, foremost: Option<Timestamp>) -> bool {
         foremost.is_some_and(|foremost| time.plus(self.lead / 2) < foremost)
     }
 
-    /// Says whether waiting for a partition at `time` keeps anything from being forgotten too early. A page without a
+    /// Returns whether waiting for a partition at `time` keeps anything from being forgotten too early. A page without a
     /// time of its own tells nothing.
     pub(super) fn is_of_use(&self, time: Timestamp, newest: Option<Timestamp>) -> bool {
         let is_known = time == Timestamp::MIN || time > Timestamp::default();
@@ -114,7 +114,7 @@ impl Pacer {
         self.progress.answered(now, backlogs);
     }
 
-    /// Says whether it is time to look for the slowest partition again.
+    /// Returns whether it is time to look for the slowest partition again.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         now >= self.looked_at + self.pacing.interval
     }
@@ -152,7 +152,7 @@ impl Pacer {
         is_later || is_earlier || has_to_wait
     }
 
-    /// Says whether pages of a partition that were dropped are to be read again, because they need not wait any longer.
+    /// Returns whether pages of a partition that were dropped are to be read again, because they need not wait any longer.
     pub(super) fn read_dropped_again<P>(&self, queue: &mut PartitionQueue<P>) -> bool {
         queue.read_dropped_again(self.slowest, self.pacing.lead) && !queue.is_blocked()
     }
@@ -174,7 +174,7 @@ impl<P> Worker<P> {
         }
         self.full = self.is_full();
         if self.full {
-            // The slowest partition must find room.
+            // The slowest partition must not be held up.
             self.partitions.iter_mut().for_each(|(_, queue)| queue.drop_held());
             self.full = self.is_full();
         }
@@ -194,7 +194,7 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Half empty before reading goes on, so that it does not flutter.
+    /// Resumes reading at half of the limit, to avoid flapping.
     fn is_full(&self) -> bool {
         let (bytes, limit) = (self.in_flight_bytes(), self.settings.in_flight_bytes);
         if self.full { bytes > limit / 2 } else { bytes > limit }

@@ -19,7 +19,7 @@ pub(super) struct FollowedLog {
     asked: BTreeMap<RequestOffset, Vec<RequestId>>,
 }
 
-/// How the reading of old verdicts goes on.
+/// The next step of a scan of old verdicts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ScanEnd {
     /// It has not found where to begin: from the beginning of the log.
@@ -46,7 +46,7 @@ impl FollowedLog {
         self.cache.learned();
     }
 
-    /// Says whether the end of the log was reached since it was begun.
+    /// Returns whether the end of the log was reached since it was begun.
     pub(super) fn is_learned(&self) -> bool {
         self.cache.is_learned()
     }
@@ -90,19 +90,19 @@ impl FollowedLog {
         self.cache.verdict(source).or_else(|| self.scan.as_ref()?.found(source))
     }
 
-    /// Says whether the position is judged.
+    /// Returns whether the position is judged.
     pub(super) fn is_judged(&self, source: &Source) -> bool {
         self.cache.is_judged(source)
     }
 
-    /// Says whether any position of the partition is judged.
+    /// Returns whether any position of the partition is judged.
     pub(super) fn has_judged(&self, partition: &PartitionId) -> bool {
         self.cache.has_judged(partition)
     }
 
     // ---- requests
 
-    /// A request stands at this offset. Returns whether the judge has yet to pass it.
+    /// A request has this offset. Returns whether the judge has yet to pass it.
     pub(super) fn asked(&mut self, request: RequestId, offset: RequestOffset) -> bool {
         let is_ahead = offset >= self.cache.next_request();
         if is_ahead {
@@ -129,12 +129,12 @@ impl FollowedLog {
         self.scan_wanted = true;
     }
 
-    /// Says whether a reading is to begin: pages wait for one, and none is under way.
+    /// Returns whether a reading is to begin: pages wait for one, and none is under way.
     pub(super) fn takes_scan(&mut self) -> bool {
         !self.is_scanning() && std::mem::take(&mut self.scan_wanted)
     }
 
-    /// Says whether old verdicts are being read back.
+    /// Returns whether old verdicts are being read back.
     pub(super) fn is_scanning(&self) -> bool {
         self.scan.as_ref().is_some_and(VerdictScan::is_reading)
     }
@@ -169,7 +169,7 @@ impl FollowedLog {
         Some(ScanEnd::Done)
     }
 
-    /// Says whether the last reading looked for this position. If it did not, another one will.
+    /// Returns whether the last reading looked for this position. If it did not, another one will.
     pub(super) fn was_scanned_for(&mut self, source: &Source) -> bool {
         let was_wanted = self.scan.as_ref().is_some_and(|scan| scan.wants(source));
         self.scan_wanted |= !was_wanted;

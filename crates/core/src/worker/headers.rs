@@ -31,7 +31,7 @@ impl Header {
 /// An output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OutputKind {
-    /// Pages to go on with.
+    /// Unique pages.
     Unique,
     /// Duplicates.
     Duplicate,
@@ -71,7 +71,7 @@ pub struct HeaderSettings {
     pub replay: Option<String>,
 }
 
-/// Bytes that our own headers take at the most.
+/// Bytes that our own headers take at most.
 pub const MAX_HEADER_BYTES: usize = 2048;
 
 impl HeaderSettings {
@@ -155,7 +155,7 @@ fn similarity(per_mille: u16) -> String {
     share(per_mille).to_string()
 }
 
-/// Returns the name of a verdict, as it stands in headers, metrics and verdict lines.
+/// Returns the name of a verdict, as used in headers, metrics and verdict lines.
 #[must_use]
 pub const fn verdict_name(page: &PageVerdict) -> &'static str {
     match &page.decision {

@@ -1,4 +1,4 @@
-//! The worker's life: learn what is judged, join, read, deliver, hand over, leave. A state machine without I/O.
+//! The worker's state machine (no I/O): learn what is judged, join, read, deliver, hand over, leave.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Worker<P> {
 }
 
 impl<P> Worker<P> {
-    /// Makes a worker that begins by taking over its transactional id and learning what is judged.
+    /// Creates a worker that begins by taking over its transactional id and learning what is judged.
     #[must_use]
     pub fn new(settings: WorkerSettings) -> Self {
         let log = || FollowedLog::new(settings.remembered_of_each_log());
@@ -64,7 +64,7 @@ impl<P> Worker<P> {
         worker
     }
 
-    /// Returns the next thing to do.
+    /// Returns the next effect.
     pub fn poll(&mut self) -> Option<Effect<P>> {
         self.effects.pop_front()
     }
@@ -104,7 +104,7 @@ impl<P> Worker<P> {
         self.go_on(now);
     }
 
-    /// Says what the worker is doing, for health and metrics.
+    /// Returns what the worker is doing, for health and metrics.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
@@ -123,7 +123,7 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Says whether a page waits for the answer to this request.
+    /// Returns whether a page waits for the answer to this request.
     #[must_use]
     pub fn waits_for(&self, request: RequestId) -> bool {
         self.partitions.waits_for(request)
@@ -187,7 +187,7 @@ impl<P> Worker<P> {
 
     fn assigned(&mut self, now: Duration, partitions: BTreeSet<PartitionId>) {
         self.partitions.assign(now, &partitions);
-        // A pause survives in the client; it is set anew where it is still wanted.
+        // A pause survives in the client; it is set again where it is still wanted.
         self.effects.push_back(Effect::Resume(partitions));
         self.fetch_committed();
     }
@@ -348,7 +348,7 @@ pub struct Status {
     pub blocked: BTreeMap<PartitionId, Blocked>,
     /// Requests that the judge passed without a verdict more than once: they are made again ever more rarely.
     pub unanswered: usize,
-    /// The breaker has tripped, with so many dead letters among the last 1000 records.
+    /// The breaker has tripped, with this many dead letters among the last 1000 records.
     pub tripped: Option<usize>,
     /// Pages that are in no transaction yet.
     pub waiting: usize,

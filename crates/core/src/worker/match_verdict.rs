@@ -75,7 +75,7 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Sets how far a page has come. If it held up its partition, reading goes on behind it.
+    /// Sets how far a page has come. If it held up its partition, reading continues after it.
     fn settle(&mut self, source: &Source, state: PageState) {
         let before = self.partitions.set_state(source, state);
         if matches!(before, Some(PageState::Blocked(_)))
@@ -181,7 +181,7 @@ impl<P> Worker<P> {
         self.unanswered.take_due(now).for_each(|request| self.ask_again(request));
     }
 
-    /// The request was lost, or passed without a verdict: the position was judged before, or it is asked once more,
+    /// The request was lost, or passed without a verdict: the position was judged before, or it is asked again,
     /// by the same id.
     fn ask_again(&mut self, request: RequestId) {
         let Some((source, log)) = self.partitions.asked_at(request, None) else { return };
@@ -249,7 +249,7 @@ impl<P> Worker<P> {
             self.partitions.set_state(&source, PageState::New);
             self.resolve(&source);
             if self.partitions.page(&source).is_some_and(|waiting| is_recalling(waiting.state())) {
-                // It is judged, and the log does not say how any more: nothing behind it can be delivered either.
+                // It is judged, and the log no longer says how: nothing after it can be delivered either.
                 self.partitions.block_at(&source, log, Blocked::VerdictLost);
             }
         }
@@ -277,7 +277,7 @@ fn match_verdict(action: &PageAction, verdict: &Arc<Verdict>) -> VerdictMatch {
     }
 }
 
-/// Says whether a page waits for something from this log.
+/// Returns whether a page waits for something from this log.
 fn is_open_on(stage: &PageState, log: LogPartition) -> bool {
     match stage {
         PageState::Asked { log: on, .. } | PageState::Recalling(on) => *on == log,

@@ -36,7 +36,7 @@ impl Membership {
         joins
     }
 
-    /// Says whether it is in the group.
+    /// Returns whether it is in the group.
     pub(super) fn is_joined(&self) -> bool {
         self.joined
     }
@@ -101,17 +101,17 @@ impl Membership {
         self.stop_behind = Some(partition);
     }
 
-    /// Says whether that is so now.
+    /// Reports whether that is so now.
     pub(super) fn takes_stop_behind(&mut self, is_taken_in: impl Fn(&PartitionId) -> bool) -> bool {
         self.stop_behind.take_if(|partition| is_taken_in(partition)).is_some()
     }
 
-    /// Says whether it is to leave.
+    /// Returns whether it is to leave.
     pub(super) fn is_stopping(&self) -> bool {
         self.stop_by.is_some()
     }
 
-    /// Says whether it is to leave, and if so, whether its time is over.
+    /// Reports whether it is to leave, and if so, whether its time is over.
     pub(super) fn stopping(&self, now: Duration) -> Option<bool> {
         self.stop_by.map(|by| now >= by)
     }
@@ -121,12 +121,12 @@ impl Membership {
         self.stopped = true;
     }
 
-    /// Says whether it has stopped for good.
+    /// Returns whether it has stopped for good.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Says whether what is complete goes out without waiting for its time.
+    /// Returns whether what is complete goes out without waiting for its time.
     pub(super) fn hurries(&self) -> bool {
         self.draining.is_some() || self.is_stopping()
     }

@@ -1,7 +1,7 @@
-//! Room 7: a page meets its verdict, and leaves with it.
+//! Matches pages with their verdicts and delivers them.
 //!
 //! Before: pages come in offset order, their text work done; verdicts come in the order of the verdict logs. After:
-//! routed pages and input offsets go out in one transaction. The worker asks the judge about a page nobody has asked
+//! routed pages and input offsets go out in one transaction. The worker asks the judge about a page that was not asked
 //! about, uses a verdict that is known, reads back one that is written but not remembered.
 //!
 //! Laws: L1 (one end for each page), L2 (offsets only with the outputs before them), L4 (a verdict that is written is

@@ -40,7 +40,7 @@ pub(super) enum Answered<P> {
     /// No transaction is open any more, and nothing of it is seen that was not committed: pages are read again from the
     /// committed offsets.
     Rewind,
-    /// The producer cannot go on.
+    /// The producer cannot continue.
     Failed(Failure),
 }
 
@@ -51,7 +51,7 @@ impl<P> Default for Batch<P> {
 }
 
 impl<P> Batch<P> {
-    /// Adds a page; the offset behind it goes with it.
+    /// Adds a page; the offset after it goes with it.
     pub(super) fn push(&mut self, page: Page<P>, outcome: PageOutcome) {
         self.bytes += page.bytes;
         self.offset(page.source.partition.clone(), page.source.offset.saturating_add(1));
@@ -63,7 +63,7 @@ impl<P> Batch<P> {
         self.offsets.insert(partition, offset);
     }
 
-    /// Says whether there is nothing to commit.
+    /// Returns whether there is nothing to commit.
     pub(super) fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
@@ -97,22 +97,22 @@ impl<P> Outgoing<P> {
         Some(self.call(call))
     }
 
-    /// Says whether the transactional id is ours.
+    /// Returns whether the transactional id is ours.
     pub(super) fn is_initialised(&self) -> bool {
         self.initialised
     }
 
-    /// Says whether a transaction is under way.
+    /// Returns whether a transaction is under way.
     pub(super) fn is_busy(&self) -> bool {
         self.txn.is_busy()
     }
 
-    /// Says whether the next transaction may begin.
+    /// Returns whether the next transaction may begin.
     pub(super) fn is_idle(&self) -> bool {
         self.initialised && !self.is_busy()
     }
 
-    /// Says whether so much time has passed since the last transaction began.
+    /// Returns whether so much time has passed since the last transaction began.
     pub(super) fn is_due(&self, now: Duration, interval: Duration) -> bool {
         now >= self.begun_at + interval
     }
@@ -178,12 +178,12 @@ impl<P> Outgoing<P> {
         self.refused.get(source).copied()
     }
 
-    /// Says whether the transaction under way moves the offset of any of these partitions.
+    /// Returns whether the transaction under way moves the offset of any of these partitions.
     pub(super) fn moves_any(&self, partitions: &BTreeSet<PartitionId>) -> bool {
         self.batch.offsets.keys().any(|partition| partitions.contains(partition))
     }
 
-    /// Says whether the transaction under way moves the offset of this partition.
+    /// Returns whether the transaction under way moves the offset of this partition.
     pub(super) fn moves(&self, partition: &PartitionId) -> bool {
         self.batch.offsets.contains_key(partition)
     }

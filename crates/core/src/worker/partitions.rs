@@ -93,7 +93,7 @@ impl<P> Partitions<P> {
         Some(before)
     }
 
-    /// Makes the request of a page, which waits for its answer from now on.
+    /// Creates the request of a page, which waits for its answer from now on.
     pub(super) fn ask(&mut self, source: &Source, log: LogPartition) -> RequestId {
         let request = RequestId(self.next_request);
         self.next_request = self.next_request.wrapping_add(1);
@@ -103,7 +103,7 @@ impl<P> Partitions<P> {
         request
     }
 
-    /// Notes where the request of a page stands in the log, or that it stands nowhere. Returns the page and the log, if one
+    /// Notes the offset of a page's request in the log, or that it was not written. Returns the page and the log, if one
     /// waits for the request.
     pub(super) fn asked_at(
         &mut self,
@@ -142,7 +142,7 @@ impl<P> Partitions<P> {
         }
     }
 
-    /// Says whether a page waits for the answer to this request.
+    /// Returns whether a page waits for the answer to this request.
     pub(super) fn waits_for(&self, request: RequestId) -> bool {
         self.requests.contains_key(&request)
     }

@@ -21,7 +21,7 @@ pub struct Backlog {
     /// The offset after the last record.
     pub end: i64,
     /// Times of the first pages from the offset that was asked for, at most [`Backlog::PAGES`]; none when no page follows. Absent when
-    /// nobody asked, or nobody knows.
+    /// it was not asked for, or is not known.
     pub head: Option<Vec<Timestamp>>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Progress {
     /// Times of the pages of ours that were asked about last, and the largest that they agree on.
     ours: RecentTimes,
     admitted: Option<Timestamp>,
-    /// Since when our next page wants to be much later than all that is judged, and nobody knows what others have to read.
+    /// Since when our next page is much later than all that is judged, while the backlog of other partitions is unknown.
     unsure_since: Option<Duration>,
     /// The question that is not answered yet: partitions whose next pages are wanted, and from which offset.
     asked: Option<BTreeMap<PartitionId, i64>>,
@@ -204,7 +204,7 @@ impl Progress {
         slowest
     }
 
-    /// Says whether the latest answer is old.
+    /// Returns whether the latest answer is old.
     fn is_outdated(&self, now: Duration, pacing: &Pacing) -> bool {
         self.answered_at.is_none_or(|at| now.saturating_sub(at) >= pacing.look_interval)
     }

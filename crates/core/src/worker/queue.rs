@@ -10,7 +10,7 @@ use super::progress::Backlog;
 use crate::protocol::{LogPartition, RequestId, RequestOffset};
 use crate::record::{Reject, Source, Timestamp};
 
-/// How often the committed offset of a blocked partition is asked for: somebody may have set it.
+/// How often the committed offset of a blocked partition is fetched: an operator may have set it.
 const RECHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// One input partition that is ours.
@@ -18,7 +18,7 @@ const RECHECK_INTERVAL: Duration = Duration::from_mins(1);
 pub(super) struct PartitionQueue<P> {
     /// Pages that are not in a transaction yet.
     waiting: VecDeque<Waiting<P>>,
-    /// Pages behind these: nothing is done about them while they are too far ahead of another partition.
+    /// Pages after these: nothing is done about them while they are too far ahead of another partition.
     held_back: VecDeque<Page<P>>,
     /// What they hold.
     bytes: usize,
@@ -87,9 +87,9 @@ impl<P> Waiting<P> {
 /// What the answer about the committed offset of a blocked partition means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recheck {
-    /// Nobody has set it: it stays blocked.
+    /// It was not set: the partition stays blocked.
     Same,
-    /// Somebody has set it: what was read is dropped, and reading begins there.
+    /// An operator has set it: what was read is dropped, and reading begins there.
     Rewound,
     /// Reading is tried again from here on: the broker may have been wrong about what it holds.
     Retry(ReadFrom),
@@ -139,7 +139,7 @@ impl<P> PartitionQueue<P> {
     /// Drops what was read; it will be read again from the committed offset.
     pub(super) fn rewind(&mut self) {
         let Self { leaving, paused, start, times, last_read, .. } = *self;
-        // What stands where lost records stood is no reason to read on.
+        // Records that took the offsets of lost ones are no reason to continue.
         let is_cut = |why: &Blocked| matches!(why, Blocked::OutOfRange { offset, end, .. } if offset > end);
         let blocked = self.blocked.take().filter(is_cut);
         *self = Self { start, leaving, times, blocked, paused, ..Self::new(last_read) };
@@ -147,7 +147,7 @@ impl<P> PartitionQueue<P> {
 
     // ---- offsets
 
-    /// Says whether the committed offset is wanted: to begin there, or to see whether somebody has set it.
+    /// Returns whether the committed offset is wanted: to begin there, or to see whether an operator has set it.
     pub(super) fn wants_committed(&self) -> bool {
         (self.seeking || self.checking) && !self.leaving
     }
@@ -183,7 +183,7 @@ impl<P> PartitionQueue<P> {
         Some(from)
     }
 
-    /// Reading begins here: the place is committed at once, so that whoever reads this partition next begins here, too,
+    /// Reading begins here: the offset is committed at once, so that the next owner of this partition begins here, too,
     /// although no page may come for a long time.
     pub(super) fn started(&mut self, offset: i64) {
         if self.initial_offset == InitialOffset::Missing {
@@ -209,7 +209,7 @@ impl<P> PartitionQueue<P> {
         is_first
     }
 
-    /// Says whether pages may be asked about.
+    /// Returns whether pages may be asked about.
     pub(super) fn may_ask(&self) -> bool {
         self.initial_offset == InitialOffset::Committed && !self.leaving
     }
@@ -219,7 +219,7 @@ impl<P> PartitionQueue<P> {
         self.leaving = true;
     }
 
-    /// Returns where reading goes on.
+    /// Returns where reading continues.
     pub(super) fn read_on(&self) -> ReadFrom {
         ReadFrom::Offset(self.next)
     }
@@ -231,7 +231,7 @@ impl<P> PartitionQueue<P> {
         self.blocked.as_ref()
     }
 
-    /// Says whether pages may not be read.
+    /// Returns whether pages may not be read.
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked.is_some() && !self.retrying
     }
@@ -242,7 +242,7 @@ impl<P> PartitionQueue<P> {
         self.retrying = false;
     }
 
-    /// The page at this offset has no verdict that is its own: everything behind it is dropped and will be read again when
+    /// The page at this offset has no verdict that is its own: everything after it is dropped and will be read again when
     /// it has. Returns how far the dropped pages had come.
     pub(super) fn block_at(&mut self, offset: i64, why: Blocked) -> Vec<PageState> {
         self.forget_held();
@@ -255,7 +255,7 @@ impl<P> PartitionQueue<P> {
         dropped.into_iter().map(|waiting| waiting.state).collect()
     }
 
-    /// The page that held it up has a verdict, or may be asked about. Returns where reading goes on.
+    /// The page that held it up has a verdict, or may be asked about. Returns where reading continues.
     pub(super) fn unblock(&mut self) -> ReadFrom {
         self.blocked = None;
         self.read_on()
@@ -275,7 +275,7 @@ impl<P> PartitionQueue<P> {
         }
     }
 
-    /// Says whether it is blocked and time to ask for its committed offset: somebody may have set it.
+    /// Returns whether it is blocked and its committed offset is to be fetched: an operator may have set it.
     pub(super) fn is_recheck_due(&mut self, now: Duration) -> bool {
         if self.blocked.is_none() {
             self.recheck_at = None;
@@ -298,7 +298,7 @@ impl<P> PartitionQueue<P> {
             self.rewind();
             return Recheck::Rewound;
         }
-        // Records that are gone do not come back, but a broker may have been wrong about them. Behind the end, others
+        // Records that are gone do not come back, but a broker may have been wrong about them. After the end, others
         // may have taken the place of those that the partition has lost: they are not what comes next.
         if let Some(Blocked::OutOfRange { offset, first, .. }) = self.blocked
             && offset < first
@@ -334,12 +334,12 @@ impl<P> PartitionQueue<P> {
         self.waiting.binary_search_by_key(&offset, |waiting| waiting.page.source.offset).ok()
     }
 
-    /// Says whether the first page has a known end.
+    /// Returns whether the first page has a known end.
     pub(super) fn is_ready(&self) -> bool {
         self.waiting.front().is_some_and(|waiting| matches!(waiting.state, PageState::Ready(_)))
     }
 
-    /// Says whether nothing waits but a page that has no verdict of its own.
+    /// Returns whether nothing waits but a page that has no verdict of its own.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.front().is_none_or(|waiting| matches!(waiting.state, PageState::Blocked(_)))
     }
@@ -404,7 +404,7 @@ impl<P> PartitionQueue<P> {
         slowest.is_some_and(|slowest| time > slowest.plus(lead))
     }
 
-    /// Says whether pages that were dropped are to be read again from the next offset on, because they need not wait any
+    /// Returns whether pages that were dropped are to be read again from the next offset on, because they need not wait any
     /// longer.
     pub(super) fn read_dropped_again(&mut self, slowest: Option<Timestamp>, lead: Duration) -> bool {
         if !self.dropped || self.ahead.is_some_and(|time| self.must_wait(time, slowest, lead)) {
@@ -434,17 +434,17 @@ impl<P> PartitionQueue<P> {
         self.held_back.iter().take(Backlog::PAGES).map(|page| page.paced_by)
     }
 
-    /// Says whether pages were read that nothing is done about yet.
+    /// Returns whether pages were read that nothing is done about yet.
     pub(super) fn holds_back(&self) -> bool {
         self.dropped || !self.held_back.is_empty()
     }
 
-    /// Says whether its next page is too far ahead of another partition.
+    /// Returns whether its next page is too far ahead of another partition.
     pub(super) fn is_ahead(&self) -> bool {
         self.ahead.is_some()
     }
 
-    /// Says whether others have to wait for it: it has pages, or may soon have some.
+    /// Returns whether others have to wait for it: it has pages, or may soon have some.
     pub(super) fn is_waited_for(&self, now: Duration, idle_after: Duration) -> bool {
         let is_silent = !self.paused && now.saturating_sub(self.last_read) > idle_after;
         let may_come = !(self.at_end || is_silent || self.seeking);
@@ -463,22 +463,22 @@ impl<P> PartitionQueue<P> {
         is_change
     }
 
-    /// Says whether it is paused in the client.
+    /// Returns whether it is paused in the client.
     pub(super) fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Says whether no more pages are wanted for now: enough are held back to know that they are too far ahead.
+    /// Returns whether no more pages are wanted for now: enough are held back to know that they are too far ahead.
     fn waits(&self) -> bool {
         self.dropped || self.ahead.is_some() && self.held_back.len() >= Backlog::PAGES
     }
 
-    /// Says whether a page may be read.
+    /// Returns whether a page may be read.
     pub(super) fn takes(&self, offset: i64) -> bool {
         !(self.seeking || self.leaving || self.dropped || self.is_blocked() || offset < self.next)
     }
 
-    /// Says whether enough is known of the partition by reading it.
+    /// Returns whether enough is known of the partition by reading it.
     pub(super) fn is_known(&self) -> bool {
         self.at_end || self.blocked.is_some() || self.holds_back() || self.times.at_most().is_some()
     }

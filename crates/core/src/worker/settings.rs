@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::flow_control::Pacing;
 use crate::transaction::Delivery;
 
-/// What a worker needs to know.
+/// Settings of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
     /// Partitions of the two logs.

@@ -1,4 +1,4 @@
-//! A worker with two partitions, for the tests of this room.
+//! A worker with two partitions, for the tests of this module.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -65,7 +65,7 @@ impl VerdictCache {
         self.learned = true;
     }
 
-    /// Says whether the end of the log was reached since it was begun.
+    /// Returns whether the end of the log was reached since it was begun.
     pub(super) fn is_learned(&self) -> bool {
         self.learned
     }
@@ -153,12 +153,12 @@ impl VerdictCache {
         self.remembered.get(source)
     }
 
-    /// Says whether the position is judged.
+    /// Returns whether the position is judged.
     pub(super) fn is_judged(&self, source: &Source) -> bool {
         self.judged.get(&source.partition).is_some_and(|judged| judged.contains(source.offset))
     }
 
-    /// Says whether any position of the partition is judged. One that was reopened is not.
+    /// Returns whether any position of the partition is judged. One that was reopened is not.
     pub(super) fn has_judged(&self, partition: &PartitionId) -> bool {
         self.judged.get(partition).is_some_and(|judged| judged.low_watermark() > 0 || !judged.above().is_empty())
     }
@@ -174,7 +174,7 @@ impl VerdictCache {
     }
 }
 
-/// Says whether a position lies in `from <= offset < to` of a partition.
+/// Returns whether a position lies in `from <= offset < to` of a partition.
 pub(super) fn is_within(source: &Source, partition: &PartitionId, from: i64, to: i64) -> bool {
     source.partition == *partition && (from..to).contains(&source.offset)
 }

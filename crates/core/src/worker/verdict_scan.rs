@@ -53,12 +53,12 @@ impl VerdictScan {
         Self { wanted, found: HashMap::new(), newer: HashMap::new(), phase }
     }
 
-    /// Says whether the reading goes on.
+    /// Returns whether the reading continues.
     pub(super) fn is_reading(&self) -> bool {
         self.phase != Phase::Done
     }
 
-    /// Says whether it has not found yet where to begin.
+    /// Returns whether it has not found yet where to begin.
     pub(super) fn is_walking(&self) -> bool {
         self.phase == Phase::SeekingCheckpoint
     }
@@ -116,7 +116,7 @@ impl VerdictScan {
         }
     }
 
-    /// Says whether the position is one of those wanted.
+    /// Returns whether the position is one of those wanted.
     pub(super) fn wants(&self, source: &Source) -> bool {
         self.wanted.get(&source.partition).is_some_and(|&(first, behind)| (first..behind).contains(&source.offset))
     }
@@ -133,7 +133,7 @@ impl VerdictScan {
         }
     }
 
-    /// Says whether the range holds a wanted position.
+    /// Returns whether the range holds a wanted position.
     pub(super) fn wants_any(&self, partition: &PartitionId, from: i64, to: i64) -> bool {
         self.wanted.get(partition).is_some_and(|&(first, behind)| first < to && from < behind)
     }
@@ -162,7 +162,7 @@ mod tests {
         PartitionId::new("pages", 0)
     }
 
-    /// A checkpoint behind another one at offset 3, in which these offsets are judged.
+    /// A checkpoint after another one at offset 3, in which these offsets are judged.
     fn checkpoint(judged_offsets: &[i64]) -> VerdictRecord {
         let mut judged = Judged::default();
         judged_offsets.iter().for_each(|&offset| assert!(judged.insert(offset)));

@@ -1,4 +1,4 @@
-//! Workers alone, on pages that need no judge: joining, beginning, going on beside a partition that cannot.
+//! Workers alone, on pages that need no judge: joining, beginning, continuing beside a partition that cannot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl Fleet {
         !worker.owned().is_empty() && worker.owned().iter().all(|partition| worker.reads(partition))
     }
 
-    /// Says whether everything is delivered that stands in these partitions.
+    /// Returns whether everything is delivered that is in these partitions.
     fn delivered(&self, partitions: &[PartitionId]) -> bool {
         partitions.iter().all(|partition| self.committed(partition) == Some(self.world.bus.end(partition)))
     }

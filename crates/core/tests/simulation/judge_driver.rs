@@ -21,7 +21,7 @@ pub(crate) struct JudgeDriver {
     client: Client,
     call: Option<Out<ProducerCall>>,
     todo: VecDeque<Todo>,
-    /// Where following stands, while it is wanted.
+    /// Where following is, while it is wanted.
     follow: Option<From>,
     reader: VerdictReader,
     end: Option<Question>,
@@ -94,7 +94,7 @@ impl JudgeDriver {
         self.call.as_ref().filter(|out| out.answer.is_none()).map(|out| call_of(&out.request))
     }
 
-    /// Makes one move; `disk` is the snapshot that outlives the process.
+    /// Creates one move; `disk` is the snapshot that outlives the process.
     pub(crate) fn step(&mut self, world: &mut World, disk: &mut Option<Snapshot>) -> Step {
         if let Some(over) = self.drain(world, disk) {
             return over;

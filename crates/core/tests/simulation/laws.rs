@@ -26,7 +26,7 @@ struct Log {
     reader: VerdictReader,
     /// Every committed record by the offset of its first part: the test's own copy.
     records: BTreeMap<i64, VerdictRecord>,
-    /// Digest of the reference behind each record, by the offset behind it.
+    /// Digest of the reference after each record, by the offset after it.
     digests: BTreeMap<i64, u64>,
     oracle: Oracle,
     /// Next request for the oracle: Kafka offset, and place within the record.
@@ -53,7 +53,7 @@ impl Log {
     }
 }
 
-/// What was ruled about one position, in order.
+/// What was judged about one position, in order.
 #[derive(Clone)]
 enum Said {
     Ruled { log: LogPartition, at: i64, verdict: Arc<Verdict> },
@@ -172,7 +172,7 @@ impl Laws {
                 own.reference.follow_record(&record).map_err(|why| at(format!("L5 cannot be followed: {why}")))?;
             }
         }
-        // The judge that wrote a record knows where its first part stands, the others where its last one does.
+        // The judge that wrote a record knows where its first part is, the others where its last one does.
         let digest = own.reference.digest();
         own.digests.extend([(offset + 1, digest), (next, digest)]);
         own.records.insert(offset, record);

@@ -1,4 +1,4 @@
-//! The judge once more, too simple to be wrong: a list, two loops, no index, no bitmap. Written from the design alone.
+//! The judge again, too simple to be wrong: a list, two loops, no index, no bitmap. Written from the design alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -255,7 +255,7 @@ impl Oracle {
         self.originals.iter().filter(lives).map(|held| held.source.clone()).collect()
     }
 
-    /// Expiry watermarks as they stand in the log: exact, simhash, first sequence.
+    /// Expiry watermarks as they are in the log: exact, simhash, first sequence.
     pub(crate) fn watermarks(&self) -> ([i64; 3], u64) {
         (self.watermarks.map(|tail| tail.unwrap_or(i64::MIN)), self.first_sequence)
     }
@@ -331,7 +331,7 @@ fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u3
     let agreeing = if is_named { usize::MAX } else { bands.filter(|(one, other)| one == other).count() };
     let distance = u32::try_from(one.iter().zip(other).filter(|(one, other)| one != other).count()).unwrap();
     let slots = f64::from(u32::try_from(one.len()).unwrap());
-    // Of a slot of 8 bits strangers agree in one of 256.
+    // Of a slot of 8 bits unrelated texts agree in one of 256.
     let jaccard = |slots: f64| ((slots - f64::from(distance)) / slots - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
     let estimate = jaccard(slots);
     // A row of slots agrees in whatever is found.
@@ -351,7 +351,7 @@ fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u3
     holds.then_some((distance, Some(share as u16)))
 }
 
-/// Says whether less than the demanded share of the fewer figures is in both; the pages of this world have few.
+/// Returns whether less than the demanded share of the fewer numbers is in both; the pages of this world have few.
 fn others(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> bool {
     let (one, other) = (held.numbers.hashes(), page.numbers.hashes());
     let shared = one.iter().filter(|figure| other.contains(figure)).count();

@@ -16,7 +16,7 @@ pub(crate) fn id_of(number: u64) -> IdHash {
     IdHash(number << 32 | number)
 }
 
-/// What stands in the input topic.
+/// What is in the input topic.
 #[derive(Clone, Debug)]
 pub(crate) struct WorldPage {
     width: Width,
@@ -85,7 +85,7 @@ impl WorldPage {
         }
     }
 
-    /// A page of a scenario: `copy_of`, told from other pages by its digest, with an id if it has one.
+    /// A page of a scenario: `copy_of`, distinguished from other pages by its digest, with an id if it has one.
     pub(crate) fn scripted(text: u64, id: Option<u64>, width: Width, time: i64) -> Self {
         Self { digest: u32::try_from(text).unwrap(), id, ..Self::copy_of(text, width, time) }
     }
@@ -114,7 +114,7 @@ impl WorldPage {
         LogPartition(u32::try_from(self.scope).unwrap() % u32::try_from(logs).unwrap())
     }
 
-    /// Figures as a function of the text: common ones, few, others, none.
+    /// Numbers as a function of the text: common ones, few, others, none.
     fn figures(&self) -> &'static [u16] {
         match (self.text % 4, self.variant) {
             (0, 0) | (1, _) => &[10, 20, 30],
@@ -151,7 +151,7 @@ impl WorldPage {
         let fingerprints = Fingerprints {
             exact: ExactHash(u128::from(self.text * 2 + self.variant)),
             simhash: (!self.too_short).then(simhash),
-            // Neighbouring texts differ in three of sixteen slots; behind them stands how long each is.
+            // Neighbouring texts differ in three of sixteen slots; after them is how long each is.
             sketch: (!self.too_short).then(|| {
                 let slot = |slot: u64| u8::try_from((self.text + slot * 3) / 5 % 251).unwrap();
                 let size = [0, u8::try_from(10 + self.text * self.text * 3).unwrap()];

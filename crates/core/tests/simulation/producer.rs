@@ -38,7 +38,7 @@ impl Client {
         self.epoch
     }
 
-    /// Makes a call, with all that can happen to it. `work` is what the broker does for `Produce` and `SendOffsets`,
+    /// Creates a call, with all that can happen to it. `work` is what the broker does for `Produce` and `SendOffsets`,
     /// as far as it is told to: `half` asks for a part of the records. `driver` is who makes it.
     pub(crate) fn make(
         &mut self,

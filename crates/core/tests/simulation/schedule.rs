@@ -339,7 +339,7 @@ impl Schedule {
         } else {
             let worker = process.worker.as_mut().unwrap();
             let step = worker.step(&mut self.world);
-            // No topic is created anew here, and no record of the input lost.
+            // No topic is created again here, and no record of the input lost.
             let wrong = worker.blocked().into_iter().find(|(_, why)| *why != Blocked::VerdictLost);
             if let Some((input, why)) = wrong {
                 self.world.violate(format!("{}: {input}: {why}", worker.name));
@@ -452,7 +452,7 @@ impl Schedule {
             }
             2 => self.reap(),
             3 => {
-                // Stands still long enough to be thrown out, then goes on as if nothing had happened.
+                // Stands still long enough to be thrown out, then continues as if nothing had happened.
                 let at = self.world.rng.below(self.processes.len());
                 self.processes[at].paused = 30 + self.world.rng.next() % 150;
                 let name = self.instances[self.processes[at].instance].name.clone();
@@ -465,7 +465,7 @@ impl Schedule {
                     }
                 }
                 if self.world.rng.chance(300) && self.processes.len() < self.instances.len() + 2 {
-                    // It was taken for dead, and its instance started anew beside it.
+                    // It was taken for dead, and its instance started again beside it.
                     let instance = self.processes[at].instance;
                     self.start(instance);
                 }
@@ -547,7 +547,7 @@ impl Schedule {
         self.laws.high.get(input).copied().unwrap_or(0)
     }
 
-    /// Has a range judged anew: goes to every partition of the log.
+    /// Has a range judged again: goes to every partition of the log.
     fn reopen(&mut self, input: &PartitionId, from: i64, to: i64) {
         let request = self.world.new_request();
         self.world.log(|| format!("OPERATOR: reopen {input} {from}..{to} (request {})", request.0));

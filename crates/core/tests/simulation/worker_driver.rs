@@ -148,7 +148,7 @@ impl WorkerDriver {
         &self.owned
     }
 
-    /// Says whether it reads this partition.
+    /// Returns whether it reads this partition.
     pub(crate) fn reads(&self, partition: &PartitionId) -> bool {
         self.reading.get(partition).is_some_and(|reading| reading.started)
     }
@@ -173,7 +173,7 @@ impl WorkerDriver {
         self.call.as_ref().filter(|out| out.answer.is_none()).map(|out| call_of(&out.request))
     }
 
-    /// Makes one move.
+    /// Creates one move.
     pub(crate) fn step(&mut self, world: &mut World) -> Step {
         if let Some(over) = self.drain(world) {
             return over;

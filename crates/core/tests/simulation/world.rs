@@ -69,7 +69,7 @@ pub(crate) struct Given {
     pub(crate) followed: Vec<i64>,
 }
 
-/// Where a reader of a log stands.
+/// Where a reader of a log is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum From {
     Start,
@@ -108,7 +108,7 @@ pub(crate) struct World {
     /// What the processes see of time.
     pub(crate) elapsed: Duration,
     pub(crate) inputs: Vec<PartitionId>,
-    /// A group without offsets begins behind what is there (`input.start: latest`).
+    /// A group without offsets begins after what is there (`input.start: latest`).
     pub(crate) starts_at_end: bool,
     pub(crate) logs: usize,
     /// Most bytes of one part of a checkpoint.
@@ -160,7 +160,7 @@ impl Plan {
         self.calls.push((driver.to_owned(), call, what));
     }
 
-    /// Says whether this call is held.
+    /// Returns whether this call is held.
     pub(crate) fn holds(&self, driver: &str, call: Call) -> bool {
         self.calls.iter().any(|(of, held, what)| of == driver && *held == call && *what == Planned::Hold)
     }
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Goes on in another mode. A group or log that has another name there has never been seen: the names of this world
+    /// Continues in another mode. A group or log that has another name there has never been seen: the names of this world
     /// are always those of the mode it is in.
     pub(crate) fn change_mode(&mut self, mode: Mode) -> bool {
         let is_new = mode.own_name(GROUP) != self.mode.own_name(GROUP);
@@ -327,7 +327,7 @@ impl World {
             return;
         }
         if self.harm(15) {
-            // The leader acknowledged it and died; what stands at its offset now is something else.
+            // The leader acknowledged it and died; what is at its offset now is something else.
             let end = self.bus.end(&log);
             if end > 0 {
                 let other = usize::try_from(end).unwrap();

@@ -19,12 +19,12 @@ impl Kind {
     }
 }
 
-/// A stream of codes. A tenth of those behind the window are planted: up to 3 flipped bits from one within it.
+/// A stream of codes. A tenth of those after the window are planted: up to 3 flipped bits from one within it.
 pub(crate) struct Data {
     pub(crate) kind: Kind,
     pub(crate) window: usize,
     pub(crate) codes: Vec<u64>,
-    /// Planted distance, by place behind the window.
+    /// Planted distance, by place after the window.
     pub(crate) planted: Vec<Option<u8>>,
 }
 

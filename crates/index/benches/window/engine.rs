@@ -9,13 +9,13 @@ use crate::REACH;
 use crate::data::{Data, Kind};
 use crate::machine::{Helper, RandomLines, fresh_page_ns, resident, timed};
 
-/// Operations in one batch: what stands in one record of the fingerprint log.
+/// Operations in one batch: what is in one record of the fingerprint log.
 const BATCH: usize = 512;
 
 /// Turns of a measurement, of which the middle one counts: the host of a virtual machine has other guests.
 const TURNS: usize = 9;
 
-/// Figures of one plan.
+/// Statistics of one plan.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Run {
     pub(crate) plan: String,
@@ -110,7 +110,7 @@ fn measure(data: &Data, plan: &Plan) -> Run {
     let stats = near.stats();
     let resident_bytes = (resident() - before) / window as f64;
 
-    // Turns over a piece of the operations each, and random lines before and behind each turn; the middle ones count.
+    // Turns over a piece of the operations each, and random lines before and after each turn; the middle ones count.
     let mut random_lines = RandomLines::in_bytes(stats.table_bytes as f64);
     let lines = plan.home_lines(window) as f64 * (1.0 + overflowed(&stats));
     let (mut turns, mut line_times, mut shares) = (Vec::new(), vec![random_lines.read_ns()], Vec::new());
@@ -131,7 +131,7 @@ fn measure(data: &Data, plan: &Plan) -> Run {
     drop(random_lines);
     let (ns, line_ns, share_of_bound) = (middle(turns), middle(line_times), middle(shares));
     check(&near, behind);
-    // Not the codes themselves, which stand in the window by now.
+    // Not the codes themselves, which are in the window by now.
     let beside = behind.iter().take(20_000).map(|code| code ^ 0x8000_0400_0020_0001);
     let compared = beside.map(|code| u64::from(near.probe(code, REACH, |_, _| {}))).sum::<u64>() as f64;
     let all_cores_ns = all_cores(&mut near, window, behind);

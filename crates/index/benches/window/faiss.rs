@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Data;
 
-/// Figures of one FAISS index.
+/// Statistics of one FAISS index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rival {
     /// Search and add, one thread.

@@ -89,7 +89,7 @@ fn use_large_pages<T>(aligned: &mut [T]) {
     }
 }
 
-/// So many bytes of large pages, to measure what one random cache line takes that nothing else waits for.
+/// This many bytes of large pages, to measure what one random cache line takes that nothing else waits for.
 pub(crate) struct RandomLines {
     words: Vec<u64>,
     start: usize,

@@ -4,7 +4,7 @@
 //! `small` is a window of a million codes, `large` of ten million, `huge` of a hundred million (asked for by name only);
 //! `lean` and `wide` are our plans. One operation is a probe
 //! for the nearest code within 3 bits, an insert, and the expiry of the oldest: a steady window. All is measured on one
-//! thread, in its CPU time, and nothing is asserted but recall: floors are printed beside the figures.
+//! thread, in its CPU time, and nothing is asserted but recall: floors are printed beside the numbers.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]
@@ -38,7 +38,7 @@ const SIZES: [Size; 3] = [
     Size { name: "huge", entries: 100_000_000, operations: 2_000_000 },
 ];
 
-/// A figure beside what it is to reach.
+/// A number beside what it is to reach.
 struct Floor {
     what: String,
     figure: f64,

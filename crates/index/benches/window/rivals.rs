@@ -1,6 +1,6 @@
 //! What others do, in this process: comparing all, lists by band, lists by bit, permuted tables.
 //!
-//! Measured where it is bearable; figures of a smaller window are named so, and never extrapolated without saying it.
+//! Measured where it is bearable; numbers of a smaller window are named so, and never extrapolated without saying it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -23,7 +23,7 @@ pub(crate) struct Rival {
     pub(crate) ns: f64,
     /// Entries of the window in which it was measured.
     pub(crate) measured_at: usize,
-    /// Whether the figure grows in proportion to the window from there.
+    /// Whether the number grows in proportion to the window from there.
     pub(crate) extrapolated: bool,
 }
 

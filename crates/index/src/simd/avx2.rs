@@ -18,7 +18,7 @@ use super::{Compare, Job, LINE, Line, LiveWindow, Portable, SLOTS, word_at};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2;
 
-/// Says whether the machine has the features of [`run`].
+/// Returns whether the machine has the features of [`run`].
 pub(crate) fn is_there() -> bool {
     !cfg!(miri) && std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("popcnt")
 }
@@ -108,17 +108,17 @@ unsafe fn far(codes: __m256i, code: u64, reach: u32) -> u32 {
 ///
 /// # Safety
 ///
-/// And so many stand there.
+/// And this many bytes can be read there.
 #[inline(always)]
 unsafe fn sixteen_bytes(line: &Line, at: usize) -> __m128i {
     // SAFETY: the caller's.
     unsafe { _mm_loadu_si128(line.as_ptr().add(at).cast()) }
 }
 
-/// Where the lower bytes of the tags stand in a line.
+/// Positions of the lower bytes of the tags in a line.
 const TAGS: usize = size_of::<u32>() * SLOTS;
 
-/// How many of the last sixteen bytes of a line stand before the upper bytes of the tags.
+/// How many of the last sixteen bytes of a line precede the upper bytes of the tags.
 const BEFORE_UPPER: i32 = 6;
 const _: () = assert!(TAGS + 2 * SLOTS == LINE - 16 + BEFORE_UPPER as usize);
 

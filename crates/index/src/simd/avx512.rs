@@ -15,7 +15,7 @@ use super::{Compare, Job, Line, LiveWindow};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512;
 
-/// Says whether the machine has the features of [`run`].
+/// Returns whether the machine has the features of [`run`].
 pub(crate) fn is_there() -> bool {
     !cfg!(miri)
         && std::arch::is_x86_feature_detected!("avx512f")
@@ -33,7 +33,7 @@ pub(crate) unsafe fn run<J: Job>(job: J) -> J::Output {
     job.run::<Avx512>()
 }
 
-/// Which byte of a line stands where when each tag has a word of its own.
+/// For each word, the bytes of a line that make up its tag.
 #[rustfmt::skip]
 const TAG_BYTES: [u8; 64] = [
     36, 45, 54, 0, 37, 46, 55, 0, 38, 47, 56, 0, 39, 48, 57, 0,
@@ -45,7 +45,7 @@ const TAG_BYTES: [u8; 64] = [
 /// The lower three bytes of nine words.
 const TAG_MASK: u64 = 0x0000_0007_7777_7777;
 
-/// Which byte of a tag stands at each place of a line, where the tags are.
+/// For each place of a line, the byte of a tag that belongs there.
 #[rustfmt::skip]
 const BYTE_OF_TAG: [u8; 64] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,

@@ -78,7 +78,7 @@ struct Step<'a>(&'a mut Table<ExactTags>, Option<u64>, u64, Range<u64>);
 impl Job for Step<'_> {
     type Output = Vec<u64>;
 
-    /// Looks for a key, and inserts it behind all others where there is one.
+    /// Looks for a key, and inserts it after all others where there is one.
     fn run<C: Compare>(self) -> Vec<u64> {
         let Self(table, key, asked, positions) = self;
         let mut found = Vec::new();

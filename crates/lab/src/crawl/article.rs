@@ -25,7 +25,7 @@ pub(super) struct Article {
     pub(super) time_line: String,
     /// Line of a re-publisher before everything.
     pub(super) head_line: Option<String>,
-    /// Line of a re-publisher behind everything.
+    /// Line of a re-publisher after everything.
     pub(super) foot_line: Option<String>,
     pub(super) paragraphs: Vec<Vec<String>>,
 }

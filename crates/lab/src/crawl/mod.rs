@@ -1,13 +1,13 @@
 //! Synthetic crawl with known ground truth.
 //!
-//! Demo, benches and quality figures need pages in any number, of which the truth is known. [`Crawl`] writes them:
+//! Demo, benches and quality measurements need any number of pages with known ground truth. [`Crawl`] writes them:
 //! Chinese and English articles whose words are as frequent as in the language, copies of them on other sites,
 //! edited copies of many kinds, and records in which no page can be read. [`score`] compares verdicts with the
 //! truth.
 //!
 //! Laws: page `n` is a function of the settings and `n` alone, byte for byte, on every machine and in every
-//! release. A copy names a page that is itself unique and stands at most [`CrawlSettings::reach`] pages before it.
-//! Cost: about 20 us of one core for a page of 2 KB; a copy costs its original once more. Nothing is remembered of pages
+//! release. A copy names a page that is itself unique and at most [`CrawlSettings::reach`] pages earlier.
+//! Cost: about 20 us of one core for a page of 2 KB; a copy costs its original again. Nothing is remembered of pages
 //! written.
 
 mod rng;

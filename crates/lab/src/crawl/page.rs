@@ -13,7 +13,7 @@ use dupgate_core::record::Timestamp;
 pub(super) struct Frame {
     pub(super) url: String,
     pub(super) site: String,
-    /// What the site puts behind a title: nothing, or a mark and its name.
+    /// What the site puts after a title: nothing, or a mark and its name.
     pub(super) suffix: String,
     pub(super) fetched: Timestamp,
 }

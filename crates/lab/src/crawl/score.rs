@@ -1,13 +1,13 @@
 //! What was found, against what was planted.
 //!
 //! Before: a page's [`Truth`] and the verdict that it got. After: a [`Report`] by kind of edit. Exact hashes and
-//! `SimHash` at a few bits are blind to most edits a re-publisher makes, so a missed kind is a figure here and not
+//! `SimHash` at a few bits are blind to most edits a re-publisher makes, so a missed kind is a number here and not
 //! a failure.
 //!
 //! A match is right when it lies in the page's own family (the original and all its copies): a copy that was judged
 //! unique because its edit hid it is an original too, and the next copy may be nearer to it. Pages of several topics
 //! may be judged in another order than they were written in, and their verdicts be seen in yet another: pages are
-//! [planted](Scorer::plant) first and [noted](Scorer::note) when their verdict comes. When an original is judged behind
+//! [planted](Scorer::plant) first and [noted](Scorer::note) when their verdict comes. When an original is judged after
 //! its copy it is the original that is found, and the pair counts as found once.
 //!
 //! Cost: one look-up a page; the families of the last pages planted are remembered, as many as [`Scorer::new`] says.
@@ -23,7 +23,7 @@ use dupgate_core::record::Reject;
 
 pub use report::{LEGEND, Report};
 
-/// What became of one page.
+/// Outcome of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Found {
     /// Delivered as unique.
@@ -39,7 +39,7 @@ pub enum Found {
 }
 
 impl Found {
-    /// Returns the name that stands in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl Kind {
         [Self::Exact].into_iter().chain(Edit::ALL.map(Self::Near))
     }
 
-    /// Returns the name that stands in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Kind {
     }
 }
 
-/// What became of the copies of one kind.
+/// Outcome of the copies of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
     /// How many were planted.
@@ -92,7 +92,7 @@ pub struct Copies {
     pub dead: u64,
 }
 
-/// What became of the pages that are like no other.
+/// Outcome of the pages that are like no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uniques {
     /// How many were planted.
@@ -107,7 +107,7 @@ pub struct Uniques {
     pub dead: u64,
 }
 
-/// What became of the broken records.
+/// Outcome of the broken records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Broken {
     /// How many were planted.
@@ -187,7 +187,7 @@ impl Scorer {
         }
     }
 
-    /// Notes what became of the page with this key; `matched` is the key of the page that it was called a duplicate
+    /// Records the verdict on the page with this key; `matched` is the key of the page that it was called a duplicate
     /// (or an update) of.
     pub fn note(&mut self, key: &str, truth: &Truth, found: Found, matched: Option<&str>) {
         let family = truth.original().unwrap_or(key);
@@ -254,7 +254,7 @@ impl Scorer {
         member.standing = Standing::Claimed;
     }
 
-    /// Returns the figures so far.
+    /// Returns the results so far.
     #[must_use]
     pub fn report(&self) -> Report {
         Report {

@@ -26,7 +26,7 @@ pub struct CrawlSettings {
     pub sites: u64,
     /// Least and most bytes of an article's text, inclusive, but for the end of its last sentence.
     pub bytes: RangeInclusive<usize>,
-    /// How many pages a copy stands behind its original at most: less than what the index holds.
+    /// Largest distance, in pages, of a copy from its original: less than what the index holds.
     pub reach: u64,
     /// Time of the first page.
     pub start: Timestamp,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::score::{LEGEND, Report};
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Time since the first page.

@@ -14,7 +14,7 @@ pub enum Edit {
     Typo,
     /// A line of the re-publisher put before the text.
     HeadLine,
-    /// A line of the re-publisher put behind the text.
+    /// A line of the re-publisher put after the text.
     FootLine,
     /// The line with the time of publication and the number of readers changed.
     TimeLine,
@@ -22,7 +22,7 @@ pub enum Edit {
     SentenceDeleted,
     /// One sentence added.
     SentenceInserted,
-    /// Cut off behind 60 to 85 % of the text.
+    /// Cut off after 60 to 85 % of the text.
     Truncated,
     /// Chinese in traditional characters, English in capitals.
     Script,
@@ -42,7 +42,7 @@ impl Edit {
         Self::Script,
     ];
 
-    /// Returns the name that stands in headers and tables.
+    /// Returns the name used in headers and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,7 +87,7 @@ impl Damage {
         Self::DeepNesting,
     ];
 
-    /// Returns the name that stands in headers and tables.
+    /// Returns the name used in headers and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -168,7 +168,7 @@ impl fmt::Display for Truth {
 
 /// A header that tells no truth.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no truth: expected unique, exact:URL, near:EDIT:URL or broken:DAMAGE")]
+#[error("`{0}` is not a ground truth: expected unique, exact:URL, near:EDIT:URL or broken:DAMAGE")]
 pub struct NoTruth(String);
 
 impl FromStr for Truth {

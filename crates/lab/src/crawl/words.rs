@@ -10,7 +10,7 @@ use super::Rng;
 pub(super) struct Vocabulary {
     words: Vec<&'static str>,
     aliases: Vec<Alias>,
-    /// The commonest words carry grammar, not a theme: a theme is drawn behind them.
+    /// The commonest words carry grammar, not a theme: a theme is drawn after them.
     common: usize,
 }
 

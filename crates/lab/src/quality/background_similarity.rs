@@ -12,7 +12,7 @@ pub struct BackgroundSimilarity {
     jaccards: Vec<(f64, f64)>,
 }
 
-/// Pairs of a histogram's unit: it counts among so many.
+/// The number of pairs that a histogram's counts refer to.
 const PAIRS: f64 = 1e9;
 
 /// The largest Jaccard index that a histogram tells apart.
@@ -45,7 +45,7 @@ impl BackgroundSimilarity {
         Self { jaccards: jaccards.into_iter().map(|jaccard| (jaccard, each)).collect() }
     }
 
-    /// Takes a crowd from its histogram ([`BackgroundSimilarity::histogram`]).
+    /// Reads the background similarity from its histogram ([`BackgroundSimilarity::histogram`]).
     #[must_use]
     pub fn from_histogram(bins: &[u32]) -> Self {
         let middle = |bin: i32| LARGEST * STEP.powi(bin) * STEP.sqrt();
@@ -77,7 +77,7 @@ impl BackgroundSimilarity {
     }
 }
 
-/// Says which texts are unlike all texts kept before them: of no pair the smaller one is contained in the other to a
+/// Returns which texts are unlike all texts kept before them: of no pair the smaller one is contained in the other to a
 /// share of `most` or more. Sets of shingles without repeats.
 #[must_use]
 pub fn clean(sets: &[Vec<u32>], most: f64) -> Vec<bool> {

@@ -69,7 +69,7 @@ impl Baseline {
     /// All of them, in the order of tables.
     pub const ALL: [Self; 4] = [Self::SimHash, Self::WordBands, Self::Jaccard, Self::Cosine];
 
-    /// Returns the name that stands in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,7 +80,7 @@ impl Baseline {
         }
     }
 
-    /// Says whether its threshold depends on the texts and is to be chosen, in thousandths; else it is part of the idea.
+    /// Returns whether its threshold depends on the texts and is to be chosen, in thousandths; else it is part of the idea.
     #[must_use]
     pub const fn is_tuned(self) -> bool {
         matches!(self, Self::Jaccard | Self::Cosine)
@@ -101,7 +101,7 @@ impl Baseline {
     ///
     /// A page is compared with those that were called unique, as in a filter of a stream, and the most alike one counts,
     /// the first of equals. Word bands join whatever shares one, as a batch does, with what comes later, too; what
-    /// stands apart joins nothing.
+    /// matches nothing joins nothing.
     #[must_use]
     pub fn verdicts(self, likes: &SimilarPairs, least: u16, stream: &[Planted]) -> Vec<Option<usize>> {
         match self {

@@ -8,14 +8,14 @@ use crate::crawl::{self, Rng};
 use dupgate_core::fingerprint::dates;
 use dupgate_core::text::{is_han, simplified};
 
-/// A kind of edit. The first eleven leave a duplicate, and so do other dates; other figures and a second article do not.
+/// A kind of edit. The first eleven leave a duplicate, and so do other dates; other numbers and a second article do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edit {
-    /// A line before the text and one behind it.
+    /// A line before the text and one after it.
     HeadAndFoot,
     /// A line with time, source and number of readers.
     TimeStamp,
-    /// Cut off behind 60 to 85 % of the text.
+    /// Cut off after 60 to 85 % of the text.
     Truncated,
     /// The second half first.
     HalvesSwapped,
@@ -33,14 +33,14 @@ pub enum Edit {
     SentencesInserted,
     /// The navigation of a site around the text.
     Navigation,
-    /// Every digit another one: the same template with other figures. No duplicate.
+    /// Every digit another one: the same template with other numbers. No duplicate.
     DigitsChanged,
-    /// Every date another one, as when a page is published once more. Not of a text with four different dates or more:
+    /// Every date another one, as when a page is published again. Not of a text with four different dates or more:
     /// that is a timetable, which other dates make another one.
     DatesChanged,
     /// Two articles in one page: both are contained in it, the page is more.
     Joined,
-    /// Whatever was done to a pair that somebody else found and labelled.
+    /// The unknown edit of a pair that was found and labelled by others.
     Found,
 }
 
@@ -60,7 +60,7 @@ impl Edit {
         Self::Navigation,
     ];
 
-    /// Returns the name that stands in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -157,7 +157,7 @@ fn pieces(text: &str) -> Vec<&str> {
     }
 }
 
-/// Cuts behind the marks; a point only where a blank follows.
+/// Cuts after the marks; a point only where a blank follows.
 fn cut<'t>(text: &'t str, marks: &[char]) -> Vec<&'t str> {
     let (mut pieces, mut from) = (Vec::new(), 0);
     let mut letters = text.char_indices().peekable();

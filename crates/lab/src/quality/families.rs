@@ -7,7 +7,7 @@ use crate::crawl::{Prose, Rng};
 /// A kind of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FamilyKind {
-    /// Pages of one template: the same words, other figures.
+    /// Pages of one template: the same words, other numbers.
     Template,
     /// One text, every time in another scope.
     Scopes,
@@ -77,7 +77,7 @@ impl FamilyKind {
         Self::Updates,
     ];
 
-    /// Returns the name that stands in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -106,7 +106,7 @@ impl FamilyKind {
 }
 
 impl Families {
-    /// Prepares pages of about so many characters.
+    /// Prepares pages of about this many characters.
     #[must_use]
     pub fn new(kind: FamilyKind, letters: usize) -> Self {
         let prose = Prose::new();
@@ -167,7 +167,7 @@ impl Families {
     }
 }
 
-/// Puts the figures of a page between the words of its template.
+/// Puts the numbers of a page between the words of its template.
 fn with_figures(template: &str, number: usize) -> String {
     let words: Vec<&str> = template.split(' ').collect();
     let mut rng = Rng::of(2, number as u64, FIGURE);

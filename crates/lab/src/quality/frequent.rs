@@ -1,11 +1,11 @@
-//! Shingles that stand in page after page: what a list of stop-shingles is made of.
+//! Shingles that are in page after page: what a list of stop-shingles is made of.
 
 use std::collections::{HashMap, HashSet};
 
 use dupgate_core::fingerprint::{Letters, Shingling, shingle_hash};
 use dupgate_core::text::{Analyzer, is_han};
 
-/// Cells that shingles are counted in first: two that share one are told apart later.
+/// Cells that shingles are counted in first: two that share one are distinguished later.
 const CELLS: usize = 1 << 22;
 
 /// What is frequent in a sample of pages.
@@ -15,7 +15,7 @@ pub struct Frequent {
     pub han_pages: usize,
     /// The others.
     pub other_pages: usize,
-    /// The shingles that stand in so many pages or more, each with how many, the most frequent first.
+    /// The shingles that are in this many pages or more, each with how many, the most frequent first.
     pub shingles: Vec<(String, u32)>,
     /// Shingles of the sample, repeats within a page not counted.
     pub all: u64,
@@ -32,7 +32,7 @@ pub struct Share {
     pub least: u32,
 }
 
-/// Finds the shingles that stand in a share of the pages of their script. The texts are normalised, and no two are near
+/// Finds the shingles that are in a share of the pages of their script. The texts are normalised, and no two are near
 /// each other: a page that came a thousand times would make its own shingles frequent, and hide itself.
 ///
 /// Two passes over the texts: cells of counters, then the shingles of full cells one by one.

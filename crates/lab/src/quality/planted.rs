@@ -17,7 +17,7 @@ pub struct PlantSettings {
 pub enum Half {
     /// Every second one, from the first: to choose settings by.
     Tune,
-    /// The others: to report figures of.
+    /// The others: to report results on.
     #[default]
     Report,
     /// All.
@@ -25,7 +25,7 @@ pub enum Half {
 }
 
 impl Half {
-    /// Says whether the text of this number, from 0, is in this half.
+    /// Returns whether the text of this number, from 0, is in this half.
     #[must_use]
     pub const fn has(self, number: usize) -> bool {
         match self {
@@ -43,7 +43,7 @@ pub enum Role {
     Original,
     /// A duplicate, made by this edit.
     Copy(Edit),
-    /// Made by an edit that does not leave a duplicate; at the end of the stream, and in no figure but its own.
+    /// Made by an edit that does not leave a duplicate; at the end of the stream, and counted on its own.
     Apart(Edit),
 }
 
@@ -54,13 +54,13 @@ pub struct Planted {
     pub family: usize,
     /// What it is.
     pub role: Role,
-    /// Number of the second text that stands in it, if there is one that is the text of an original, too.
+    /// Number of the second text in it, if it holds one that is the text of an original, too.
     pub also: Option<usize>,
     /// Its text.
     pub text: String,
 }
 
-/// Plants copies of all texts: originals and copies mixed, each copy somewhere behind its original.
+/// Plants copies of all texts: originals and copies mixed, each copy somewhere after its original.
 #[must_use]
 pub fn plant(texts: &[String], settings: PlantSettings) -> Vec<Planted> {
     let mut stream: Vec<(u64, Planted)> = Vec::new();
@@ -95,8 +95,8 @@ pub fn plant(texts: &[String], settings: PlantSettings) -> Vec<Planted> {
     stream.into_iter().map(|(_, page)| page).chain(apart).collect()
 }
 
-/// Plants pages that hold two texts of which only one was seen before: every second text as an original, and behind all
-/// of them one page for each, in which a text that is in no other stands before it or behind it.
+/// Plants pages that hold two texts of which only one was seen before: every second text as an original, and after all
+/// of them one page for each, in which a text that is in no other comes before it or after it.
 #[must_use]
 pub fn plant_joined(texts: &[String]) -> Vec<Planted> {
     let (pairs, _) = texts.as_chunks::<2>();

@@ -75,7 +75,7 @@ impl Pairs {
     }
 }
 
-/// All figures of a stream.
+/// All results of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// Pages, those apart left out.
@@ -111,7 +111,7 @@ impl Scorer {
         self.pages.push(Page { family, role, also, cluster });
     }
 
-    /// Returns the figures.
+    /// Returns the results.
     #[must_use]
     pub fn report(&self) -> Report {
         let mut report = Report::default();

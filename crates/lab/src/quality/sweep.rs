@@ -1,4 +1,4 @@
-//! Thresholds tried out on a sample of pages, with the exact Jaccard index as the referee.
+//! Thresholds tried out on a sample of pages, with the exact Jaccard index as the reference.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ const MIN_ESTIMATE: u16 = 100;
 /// Cells of the histogram in which the valley is sought, from 0 to 1.
 const CELLS: usize = 20;
 
-/// How far pairs must rise behind the valley: this many times what lies in it, and some more than chance would.
+/// How far pairs must rise after the valley: this many times what lies in it, and some more than chance would.
 const RISE: f64 = 1.5;
 const MIN_RISE: f64 = 4.0;
 
-/// The share of the pairs of one distance that the referee must confirm for it to be recommended.
+/// The share of the pairs of one distance that the reference must confirm for it to be recommended.
 const CONFIRMED: f64 = 0.95;
 
 /// One page of a sample.
@@ -42,7 +42,7 @@ pub struct Sketching {
     pub banding: Banding,
     /// Keys to be shared.
     pub agree: u8,
-    /// Where an estimate needs a witness.
+    /// Where an estimate needs further evidence.
     pub unsure: LowConfidence,
 }
 
@@ -67,7 +67,7 @@ pub struct Alike {
 pub struct Tried {
     /// Pages that are near an earlier one.
     pub near: usize,
-    /// Pairs of pages: those that the referee calls duplicates, those that the threshold does, and those of both.
+    /// Pairs of pages: those that the reference calls duplicates, those that the threshold does, and those of both.
     pub pairs: Pairs,
 }
 
@@ -124,7 +124,7 @@ impl Sweep {
         Self { alike }
     }
 
-    /// Finds the Jaccard index behind which there are no more strangers: where pairs become fewer no longer, and clearly
+    /// Finds the Jaccard index above which pairs are no longer unrelated: where pairs stop becoming fewer, and clearly
     /// more farther on. A multiple of 0.05 from 0.15 to 0.85; `None` when pairs become fewer all the way.
     #[must_use]
     pub fn valley(&self) -> Option<f64> {
@@ -178,7 +178,7 @@ impl Sweep {
         Tried { near, pairs }
     }
 
-    /// Recommends a distance of the `SimHash`: the largest that still brings in pairs which the referee confirms, up to
+    /// Recommends a distance of the `SimHash`: the largest that still brings in pairs which the reference confirms, up to
     /// the first whose own pairs are mostly none. `None` when the sample has no such pair.
     #[must_use]
     pub fn recommended_bits(&self, truth: f64) -> Option<u8> {
@@ -195,7 +195,7 @@ impl Sweep {
         recommended
     }
 
-    /// Chooses pairs worth a look, at most so many: those on which a stage and the referee disagree, and those on both
+    /// Chooses pairs to review, up to a maximum: those on which a stage and the reference disagree, and those on both
     /// sides of the border, the nearest to it first.
     #[must_use]
     pub fn doubtful(&self, truth: f64, most_bits: u8, least: u16, most: usize) -> Vec<Alike> {

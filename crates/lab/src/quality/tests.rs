@@ -313,7 +313,7 @@ fn the_valley_lies_between_the_strangers_and_the_copies() {
     let copies = [(0.52, 5), (0.67, 20), (0.82, 60), (0.97, 300)];
     let valley = of(&[strangers, copies].concat()).unwrap();
     assert!((0.34..0.46).contains(&valley), "{valley}");
-    // Copies of all degrees, close upon the strangers: the first rise counts, not the emptiest cell farther on.
+    // Copies of all degrees, close upon the unrelated texts: the first rise counts, not the emptiest cell farther on.
     let low = of(&[&strangers[..2], &[(0.22, 8), (0.32, 45), (0.42, 87), (0.52, 70), (0.97, 300)]].concat()).unwrap();
     assert!((0.19..0.3).contains(&low), "{low}");
     assert_eq!(of(&strangers), None, "strangers alone");
@@ -378,7 +378,7 @@ fn what_shares_a_band_is_joined_and_what_stands_apart_joins_nothing() {
 
 #[test]
 fn a_threshold_is_chosen_in_the_middle_of_the_best() {
-    // One copy at .62; strangers at .33: what is best lies above .33 and up to .62.
+    // One copy at .62; unrelated texts at .33: what is best lies above .33 and up to .62.
     let likes = SimilarPairs::of([&[][..], &[(0, 620)], &[(0, 330), (1, 330)]]);
     let mut stream = originals(&[""; 3]);
     (stream[1].family, stream[1].role) = (0, Role::Copy(Edit::Typos2));

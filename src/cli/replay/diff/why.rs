@@ -15,7 +15,7 @@ pub(super) fn form(ruled: &Ruled) -> Form {
     ruled.rules.as_ref()?.minhash.map(|minhash| minhash.form)
 }
 
-/// Says why both runs do not say the same. `verdict` is what a run says of another page.
+/// Returns why both runs do not say the same. `verdict` is what a run says of another page.
 pub(super) fn why(
     example: &Example,
     names: &Sides<String>,
@@ -77,7 +77,7 @@ fn of_one(
     }
 }
 
-/// Says which threshold of the other run the match does not pass.
+/// Returns which threshold of the other run the match does not pass.
 fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<String>) -> Option<String> {
     let stage = of.by.stage();
     let has = |rules: &Rules| rules.stages.contains(&stage) && (stage != Stage::MinHash || rules.minhash.is_some());

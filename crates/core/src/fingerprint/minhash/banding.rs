@@ -87,7 +87,7 @@ impl Banding {
     }
 
     /// Returns the chance that a pair of this Jaccard index shares at least `least` of the keys; for 1 it is
-    /// `1 - (1 - j^rows)^bands`. What strangers agree in by chance is left out.
+    /// `1 - (1 - j^rows)^bands`. What unrelated texts agree in by chance is left out.
     #[must_use]
     pub fn recall(self, jaccard: f64, least: u8) -> f64 {
         let one = jaccard.clamp(0.0, 1.0).powi(i32::from(self.rows));

@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 /// Bytes of an element.
 pub(super) const BYTES: usize = 4;
 
-/// Stands where a set has fewer than k elements: none is kept that has this value.
+/// Padding where a set has fewer than k elements: no kept element has this value.
 const NONE: u32 = u32::MAX;
 
-/// Appends the `k` smallest of some elements, ascending, padded to so many.
+/// Appends the `k` smallest of some elements, ascending, padded to `k`.
 pub(super) fn write(elements: &[u32], k: usize, out: &mut Vec<u8>) {
     let kept = BottomK::new(elements, k);
     let padding = std::iter::repeat(&NONE);
@@ -53,7 +53,7 @@ fn shared(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u32>, k: u
 
 /// The k smallest hashes of a set, ascending, each once (Broder's "bottom-k"). A smaller set is kept whole.
 ///
-/// One hash for each element instead of M; bands cannot be cut from it. In a sketch it stands behind the slots
+/// One hash for each element instead of M; bands cannot be cut from it. In a sketch it follows the slots
 /// ([`super::SketchForm::with_bottom`]).
 ///
 /// ```

@@ -1,14 +1,14 @@
-//! A second witness for low estimates.
+//! Further evidence required for low estimates.
 
 use super::SketchForm;
 
 /// Estimates that are so low that they may be wrong, and what is asked of them: how much of the smaller page is in the
-/// other one, or how far apart the `SimHash`es are. Strangers whose Jaccard index is taken for a third share half of the
+/// other one, or how far apart the `SimHash`es are. Unrelated texts whose Jaccard index is taken for a third share half of the
 /// smaller page; a page in another site's frame, or cut off, is in the other one as a whole, and a copy with wrong letters
 /// keeps most of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LowConfidence {
-    /// The least estimated Jaccard index that needs no witness, in thousandths.
+    /// The least estimated Jaccard index that needs no further evidence, in thousandths.
     pub below: u16,
     /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the text;
     /// and for pages of two sites, which have no menus in common.
@@ -17,7 +17,7 @@ pub struct LowConfidence {
     pub short: u16,
     /// Least share of the smaller page that has to be in the other one, in thousandths, inclusive.
     pub containment: u16,
-    /// Largest distance of the `SimHash`es that is a witness as well, in bits, inclusive.
+    /// Largest distance of the `SimHash`es that counts as evidence as well, in bits, inclusive.
     pub max_distance: u8,
     /// Whether both limits become stricter with the number of originals that come near to matching: the best of many noisy
     /// estimates is higher than each of them.
@@ -27,11 +27,11 @@ pub struct LowConfidence {
 /// What an estimate is compared with, for one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The least estimate that needs no witness, in thousandths, inclusive.
+    /// The least estimate that needs no further evidence, in thousandths, inclusive.
     pub least: u16,
     /// Whether it comes from [`LowConfidence::below_short`].
     pub is_short: bool,
-    /// Largest distance of the `SimHash`es that is a witness, in bits, inclusive; 0: none is.
+    /// Largest distance of the `SimHash`es that counts as evidence, in bits, inclusive; 0: none does.
     pub max_distance: u8,
 }
 
@@ -52,7 +52,7 @@ pub struct Evidence {
     pub rivals: u32,
 }
 
-/// Standard errors by which the largest of so many normal variables exceeds their mean, in tenths: `sqrt(2 ln n)` in the
+/// Standard errors by which the largest of this many normal variables exceeds their mean, in tenths: `sqrt(2 ln n)` in the
 /// middle of each power of two, from one on.
 const OF_MANY: [u16; 20] = [9, 14, 19, 22, 25, 28, 30, 32, 34, 36, 38, 40, 42, 43, 45, 46, 48, 49, 51, 52];
 
@@ -80,7 +80,7 @@ impl LowConfidence {
         }
     }
 
-    /// Says whether an estimate needs no witness, or has one.
+    /// Returns whether an estimate needs no further evidence, or has it.
     #[must_use]
     pub fn is_sure(self, form: SketchForm, evidence: Evidence) -> bool {
         let Evidence { estimate, contained, distance, .. } = evidence;
@@ -91,7 +91,7 @@ impl LowConfidence {
             || (max_distance > 0 && distance.is_some_and(|distance| distance <= max_distance))
     }
 
-    /// Says whether an original with this estimate could be taken for a match by chance: it is at most three standard
+    /// Returns whether an original with this estimate could be taken for a match by chance: it is at most three standard
     /// errors below the least similarity of one.
     #[must_use]
     pub fn is_rival(form: SketchForm, estimate: u16, min_similarity: u16) -> bool {
@@ -126,7 +126,7 @@ pub struct TwoPages {
 const MIN_CONTAINED: u16 = 800;
 
 impl SameSite {
-    /// Says whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated Jaccard
+    /// Returns whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated Jaccard
     /// index is at most two standard errors below the one of pages of these sizes of which
     /// [`containment`](Self::containment) of the smaller one is in the other.
     #[must_use]
@@ -226,7 +226,7 @@ mod tests {
         assert!(near(14, 0) && near(6, 8) && !near(14, 8) && !near(1, 100_000));
     }
 
-    /// A sketch of so many elements, the first slots of which differ from those of all zeros.
+    /// A sketch of this many elements, the first slots of which differ from those of all zeros.
     fn sketch(differing: usize, size: usize) -> Vec<u8> {
         let mut bytes = form().cut(&[1; 128], &[], size).to_vec();
         bytes.iter_mut().take(differing).for_each(|byte| *byte ^= 1);

@@ -1,9 +1,9 @@
-//! `MinHash`: a set becomes a few bytes from which its likeness to other sets can be told (Broder, 1997).
+//! `MinHash`: a set becomes a few bytes from which its likeness to other sets can be determined (Broder, 1997).
 //!
 //! Each of M functions puts all shingles of the world into an order of its own; a set keeps the first of its shingles
 //! under each. Two sets keep the same one with probability |A and B| / |A or B|, their Jaccard index: the share of
 //! slots in which two [`Sketch`]es agree estimates it, with standard error sqrt(J (1 - J) / M). A slot holds a few
-//! bits of the shingle's hash (Li and König, WWW 2010): strangers agree in one of 2^bits, which the estimate takes off.
+//! bits of the shingle's hash (Li and König, WWW 2010): unrelated texts agree in one of 2^bits, which is subtracted.
 //!
 //! [`Banding`] finds the pairs worth estimating: they agree in all slots of at least one band. [`BottomK`] is the other
 //! form of the idea: one function, the k first shingles.

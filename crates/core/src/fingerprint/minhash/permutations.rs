@@ -24,7 +24,7 @@ struct Block {
 }
 
 impl Permutations {
-    /// Makes the first `slots` of an endless list of permutations.
+    /// Creates the first `slots` of an endless list of permutations.
     #[must_use]
     pub fn new(slots: usize) -> Self {
         // SplitMix64 from a fixed start.
@@ -55,7 +55,7 @@ impl Permutations {
     /// `u32::MAX`. Elements may repeat.
     pub fn minima(&self, elements: &[u32], minima: &mut Vec<u32>) {
         minima.clear();
-        // The same integers whatever lanes the processor has: only the time differs.
+        // Integer operations only: the vector width changes the time, not the result.
         Arch::new().dispatch(Minima(&self.blocks, elements, minima));
         minima.truncate(self.slots);
     }

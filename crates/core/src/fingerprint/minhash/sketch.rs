@@ -20,12 +20,12 @@ pub struct SketchForm {
 /// Bits kept of the minimum in each slot (`match.minhash.bits_per_slot`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SlotBits {
-    /// 4: strangers agree in one slot of 16.
+    /// 4: unrelated texts agree in one slot of 16.
     B4,
-    /// 8: strangers agree in one slot of 256.
+    /// 8: unrelated texts agree in one slot of 256.
     #[default]
     B8,
-    /// 16: strangers hardly agree.
+    /// 16: unrelated texts hardly agree.
     B16,
 }
 
@@ -41,7 +41,7 @@ impl SlotBits {
     }
 }
 
-/// A set is not said to be contained in one of which it is less than one part of so many.
+/// Containment is not reported where the smaller set is less than this fraction of the larger one.
 const MIN_CONTAINED: u64 = 16;
 
 /// No sketch has this form.
@@ -73,14 +73,14 @@ impl SketchForm {
         }
     }
 
-    /// Returns the same form with the number of the set's elements behind the slots, in two bytes: with it sketches tell
+    /// Returns the same form with the number of the set's elements after the slots, in two bytes: with it sketches estimate
     /// how much of one set is in the other ([`SketchForm::contained`]).
     #[must_use]
     pub const fn with_count(self) -> Self {
         Self { counts: true, ..self }
     }
 
-    /// Returns the same form with the `k` smallest of the elements, 16 to 255, behind all else, in four bytes each: sketches
+    /// Returns the same form with the `k` smallest of the elements, 16 to 255, after all else, in four bytes each: sketches
     /// are compared by them ([`super::BottomK`]) and not by their slots, which serve the bands alone.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl SketchForm {
         if self.bottom == 0 { None } else { Some(self.bottom) }
     }
 
-    /// Says whether sketches hold the number of their set's elements.
+    /// Returns whether sketches hold the number of their set's elements.
     #[must_use]
     pub const fn has_count(self) -> bool {
         self.counts
@@ -188,7 +188,7 @@ impl SketchForm {
         (0..=farthest).rev().find(|distance| self.similarity(*distance) >= per_mille)
     }
 
-    /// Returns the Jaccard index estimated from a distance, in thousandths, rounded down, with what strangers would
+    /// Returns the Jaccard index estimated from a distance, in thousandths, rounded down, with what unrelated texts would
     /// agree in taken off; 0 when that is all.
     #[must_use]
     pub fn similarity(self, distance: u8) -> u16 {
@@ -205,11 +205,11 @@ impl SketchForm {
         u16::try_from((jaccard * (1000 - jaccard) / slots).isqrt()).unwrap_or(u16::MAX)
     }
 
-    /// Returns the Jaccard index estimated from a distance as a fraction. So many of the slots are left out that are
-    /// known to agree, because without them the pair would not have been looked at.
+    /// Returns the Jaccard index estimated from a distance as a fraction. `known` slots are left out: they are
+    /// known to agree, because without them the pair would not have been compared.
     fn jaccard(self, distance: u8, known: u8) -> (u64, u64) {
         if let Some(k) = self.bottom() {
-            // The smallest elements do not know by which slots a pair was found, and strangers share none of them.
+            // The smallest elements do not depend on the slots by which a pair was found, and unrelated texts share none of them.
             return (u64::from(k.saturating_sub(distance)), u64::from(k));
         }
         let values = 1_u64 << self.bits.count();

@@ -108,7 +108,7 @@ fn the_estimate_from_few_bits_is_corrected_for_what_strangers_agree_in() {
             let (agreeing, similar) = (agreeing / f64::from(pairs), similar / f64::from(pairs));
             let expected = jaccard + (1.0 - jaccard) * chance;
             assert!((agreeing - expected).abs() < 0.01, "{bits:?} J {jaccard}: {agreeing} agree, expected {expected}");
-            // Strangers are cut off at 0, which lifts their mean a little.
+            // Unrelated texts are cut off at 0, which lifts their mean a little.
             let slack = if shared == 0 { 0.03 } else { 0.01 };
             assert!((similar - jaccard).abs() < slack, "{bits:?} J {jaccard}: estimated {similar}");
         }
@@ -250,7 +250,7 @@ fn slots_that_are_known_to_agree_and_the_size_behind_them_count_for_nothing() {
     // 2 of 13 beside the known three: J = .1505, and .1505 * 80 / (1.1505 * 20).
     assert_eq!((contained(5, 3), contained(5, 0)), (Some(523), Some(946)));
     assert_eq!(contained(16, 3), Some(1000), "at most all of it");
-    // The known ones alone, and one more of 16, are what strangers have.
+    // The known ones alone, and one more of 16, are what unrelated texts have.
     assert_eq!((contained(3, 3), contained(1, 0), contained(2, 0)), (None, None, Some(433)));
     let plain = SketchForm::new(16, SlotBits::B8).unwrap();
     assert_eq!(plain.contained(&sketch(5, 20), &sketch(5, 60), 11, 0), None, "without sizes nobody knows");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::CodecError;
 use crate::record::Timestamp;
 
-/// Writes numbers behind one another.
+/// Writes numbers after one another.
 pub trait Write {
     /// Appends a varint: one byte for every seven bits.
     fn varint(&mut self, value: u64);

@@ -101,7 +101,7 @@ pub struct Present {
 }
 
 impl Present {
-    /// Says which are there.
+    /// Returns which are there.
     #[must_use]
     pub const fn of(fingerprints: &Fingerprints, id: Option<IdHash>, scope: Option<ScopeHash>) -> Self {
         Self {
@@ -209,7 +209,7 @@ pub fn read(
     Ok((Fingerprints { exact, simhash, sketch, numbers }, id, scope))
 }
 
-/// Versions 1 and 2 knew no figures.
+/// Versions 1 and 2 knew no numbers.
 fn read_numbers(from: &mut Reader<'_>) -> Result<Numbers, CodecError> {
     if from.version() < 3 {
         return Ok(Numbers::EMPTY);

@@ -14,7 +14,7 @@ pub const FORMAT_VERSION: u8 = 7;
 /// with them, and nothing newer.
 pub const SITES_VERSION: u8 = 6;
 
-/// The version that is written where rules need a second witness for low estimates and nothing newer.
+/// The version written where rules ask for further evidence of low estimates and nothing newer is needed.
 pub const WITNESS_VERSION: u8 = 5;
 
 /// The version that is written where a record holds what [`DEFAULT_VERSION`] cannot say: a `SimHash` of other than 64 bits,
@@ -47,7 +47,7 @@ pub enum Kind {
     Checkpoint = 5,
     /// Originals, in a snapshot.
     Originals = 6,
-    /// Where a snapshot stands in the verdict log, and what that serves.
+    /// The offset of the verdict log that a snapshot is true for, and what the kept log serves.
     Position = 7,
     /// The manifest of a snapshot.
     Manifest = 8,

@@ -59,12 +59,12 @@
 //! ```
 //!
 //! Numbers without a type are LEB128 varints, `i` zigzag ones; fixed ones are little-endian. In a record of many, a
-//! request of exact and `SimHash` takes at most 64 bytes (16 more with eight figures), 242 with a sketch of 130, and the
+//! request of exact and `SimHash` takes at most 64 bytes (16 more with eight numbers), 242 with a sketch of 130, and the
 //! verdict of a duplicate at most 56.
 //!
-//! Kinds from 5 on stand in snapshots, whose room uses the same frame and alphabet.
+//! Kinds from 5 on are used in snapshots, which share the frame and the encodings.
 //!
-//! Bytes are read as if they came from an enemy: nothing panics, and no length reserves more than the bytes that are
+//! Bytes are read as untrusted input: nothing panics, and no length reserves more than the bytes that are
 //! there can fill. A change of the layout takes a new [`FORMAT_VERSION`] and new golden files (`tests/golden`).
 
 // What snapshots are written with, too: every reader fails as `CodecError` says.
@@ -136,7 +136,7 @@ pub enum CodecError {
         /// What was expected.
         what: &'static str,
     },
-    /// The bytes go on behind the end.
+    /// Bytes are left after the end.
     #[error("{left} bytes follow where the record should end")]
     TrailingBytes {
         /// How many.

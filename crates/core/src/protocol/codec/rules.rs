@@ -109,7 +109,7 @@ fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecErr
     }
 }
 
-/// Versions 1 and 2 knew no figures.
+/// Versions 1 and 2 knew no numbers.
 fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<u16>, CodecError> {
     if from.version() < 3 {
         return Ok(None);

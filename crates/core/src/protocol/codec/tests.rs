@@ -30,7 +30,7 @@ fn encoded(requests: &[Request]) -> Vec<u8> {
     bytes
 }
 
-/// Equality of checkpoints does not see where the low watermarks of the judged sets stand; this does.
+/// Equality of checkpoints does not see where the low watermarks of the judged sets are; this does.
 fn own_floors(record: &VerdictRecord) -> Vec<i64> {
     match record {
         VerdictRecord::Checkpoint(checkpoint) => {
@@ -136,7 +136,7 @@ fn a_topic_name_stands_once_in_a_record() {
     assert_eq!(bytes.windows(13).filter(|window| window == b"crawler.pages").count(), 1);
 }
 
-/// Bytes of one verdict in a record of many; the originals stand up to a day back.
+/// Bytes of one verdict in a record of many; the originals are up to a day back.
 fn bytes_a_verdict(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
     let verdicts: Vec<Verdict> = (0..200)
         .map(|number| {

@@ -24,7 +24,7 @@ pub fn encode_verdict(record: &VerdictRecord, max_part_bytes: usize) -> Vec<Vec<
 /// Puts the records of a verdict log together again, from the committed Kafka records in order.
 ///
 /// A reader may begin anywhere, so parts of a checkpoint that come before any other record are skipped up to the
-/// first record that stands by itself or begins a checkpoint. Later on a part must continue what was collected:
+/// first record that is complete in itself or begins a checkpoint. Later on a part must continue what was collected:
 /// parts are written in one transaction and cannot be interrupted, so anything else is an error. After an error the
 /// reader is as if new.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ struct Collected {
 }
 
 impl VerdictReader {
-    /// Makes a reader that has seen nothing.
+    /// Creates a reader that has seen nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

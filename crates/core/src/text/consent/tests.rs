@@ -334,7 +334,7 @@ fn normal(text: &str) -> String {
     analyzer.normalize(&Body::Text(text.into()), &mut buffer).unwrap().text.to_owned()
 }
 
-/// The last words of a text, as they stand in a page.
+/// The last words of a text, as they are in a page.
 fn last_words(text: &str) -> String {
     let text = normal(text);
     let from = text.char_indices().rev().nth(11).map_or(0, |(at, _)| at);

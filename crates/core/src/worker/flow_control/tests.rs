@@ -321,7 +321,7 @@ fn a_partition_whose_worker_is_away_holds_nobody_for_ever() {
 #[test]
 fn a_partition_that_has_not_much_to_wait_for_does_not_wait_for_ever_either() {
     let mut reading = ahead_of_the_other();
-    // Too near to begin to wait, and not near enough to go on.
+    // Too near to begin to wait, and not near enough to continue.
     reading.verdicts([NOW + 70 * HOUR / 60; 8]);
     for second in 0..63 {
         reading.wait(Duration::from_secs(1));

@@ -119,7 +119,7 @@ impl<V> Bus<V> {
         self.groups.get_mut(name).unwrap()
     }
 
-    /// Makes a group that shares these partitions out.
+    /// Creates a group that shares these partitions out.
     pub(crate) fn create_group(&mut self, name: &str, partitions: Vec<PartitionId>) {
         self.groups.insert(name.to_owned(), Group { partitions, ..Group::default() });
     }
@@ -203,7 +203,7 @@ impl<V> Bus<V> {
         }
     }
 
-    /// Says whether a newer process has the member's instance id.
+    /// Returns whether a newer process has the member's instance id.
     pub(crate) fn is_replaced(&self, name: &str, id: &MemberId) -> bool {
         self.group(name).replaced.contains(id)
     }

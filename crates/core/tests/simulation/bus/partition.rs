@@ -11,7 +11,7 @@ pub(super) struct Partition<V> {
     pub(super) slots: Vec<Slot<V>>,
 }
 
-/// What stands at one offset.
+/// What is at one offset.
 #[derive(Debug)]
 pub(crate) struct Slot<V> {
     pub(crate) timestamp: Timestamp,
@@ -34,7 +34,7 @@ pub(crate) enum Fetched<V> {
     Record { offset: i64, timestamp: Timestamp, value: V },
     /// Nothing to see up to the last stable offset; the reader's position moves there.
     Nothing { position: i64 },
-    /// The offset was deleted, or lies behind the end.
+    /// The offset was deleted, or lies after the end.
     OutOfRange,
 }
 
@@ -55,7 +55,7 @@ impl<V> Partition<V> {
 }
 
 impl<V> Bus<V> {
-    /// Makes an empty partition.
+    /// Creates an empty partition.
     pub(crate) fn create(&mut self, partition: &PartitionId) {
         self.partitions.insert(partition.clone(), Partition { start: 0, slots: Vec::new() });
     }
@@ -90,7 +90,7 @@ impl<V> Bus<V> {
         &self.partition(partition).slots
     }
 
-    /// Finds the first committed record at or behind `from`.
+    /// Finds the first committed record at or after `from`.
     pub(crate) fn fetch(&self, partition: &PartitionId, from: i64) -> Fetched<&V> {
         let partition = self.partition(partition);
         if from < partition.start || from > partition.end() {

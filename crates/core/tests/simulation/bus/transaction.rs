@@ -125,7 +125,7 @@ impl<V> Bus<V> {
         }
     }
 
-    /// Says whether the id has an open transaction.
+    /// Returns whether the id has an open transaction.
     pub(crate) fn is_open(&self, id: &str) -> bool {
         self.producers.get(id).is_some_and(|producer| producer.open.is_some())
     }
@@ -135,7 +135,7 @@ impl<V> Bus<V> {
         self.producers.iter().filter(|(_, producer)| producer.open.is_some()).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Says whether an open transaction holds an offset of this partition: a stable fetch waits for it.
+    /// Returns whether an open transaction holds an offset of this partition: a stable fetch waits for it.
     pub(crate) fn is_pending(&self, group: &str, partition: &PartitionId) -> bool {
         let open = self.producers.values().filter_map(|producer| producer.open.as_ref());
         open.flat_map(|open| &open.offsets).any(|(of, offsets)| of == group && offsets.contains_key(partition))

@@ -1,4 +1,4 @@
-//! The figures as a table for people and as JSON for programs.
+//! The results as a table for people and as JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,7 +75,7 @@ impl Report {
             .fold(Said::default(), |sum, one| Said { said: sum.said + one.said, right: sum.right + one.right })
     }
 
-    /// Returns the figures as one JSON object; a share of nothing is null.
+    /// Returns the results as one JSON object; a share of nothing is null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let copies: Map<String, Value> =

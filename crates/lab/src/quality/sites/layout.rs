@@ -43,7 +43,7 @@ pub(super) struct Block {
     pub(super) menu: String,
     /// Headlines of other pages.
     pub(super) related: String,
-    /// What stands between the paragraphs: subscribe, follow, support us.
+    /// What is between the paragraphs: subscribe, follow, support us.
     pub(super) notice: String,
     pub(super) footer: String,
 }
@@ -58,7 +58,7 @@ impl Form {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Text, Self::Html];
 
-    /// Returns the name that stands in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,7 +90,7 @@ fn text(article: &str, block: &Block, variant: Variant<'_>) -> String {
         Variant::Whole => whole(),
         Variant::Fetched(when) => format!("{when}\n{}", whole()),
         Variant::Print => article.to_owned(),
-        // Text names no address: nobody asks for this.
+        // Text names no address: never called.
         Variant::Amp(_) => format!("{article}\n{footer}"),
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn posts(
     Some((vec![row(kind, Form::Text, addressed, None, Goal { lost: None, found })], pages))
 }
 
-/// Puts every post into the navigation of a site, behind all of them.
+/// Puts every post into the navigation of a site, after all of them.
 fn framed(posts: &[String], seed: u64) -> Vec<Planted> {
     let page = |family, role, text| Planted { family, role, also: None, text };
     let originals = posts.iter().enumerate().map(|(family, text)| page(family, Role::Original, text.clone()));

@@ -2,10 +2,10 @@
 //!
 //! A page that shares half of its text with the other pages of its site is no duplicate of them. [`streams`] makes pages
 //! of which that is known: for every share of repeated text, for pages as text and as HTML, with and without an address,
-//! on sites of ten to ten thousand pages. Beside them stand streams in which pages are duplicates all the same: articles
+//! on sites of ten to ten thousand pages. Beside them are streams in which pages are duplicates all the same: articles
 //! on many sites, print views, session ids, AMP pages, posts.
 //!
-//! Generated articles and blocks have no digits, so that other figures cannot tell them apart. A stream is a function of the
+//! Generated articles and blocks have no digits, so that other numbers cannot tell them apart. A stream is a function of the
 //! settings and the texts, page by page: nothing is kept of it, and a million pages cost no memory.
 
 mod layout;
@@ -68,7 +68,7 @@ pub struct SiteTruth {
     pub site: usize,
     /// Number of its article.
     pub family: usize,
-    /// Whether another page with the article stands before it.
+    /// Whether another page with the article precedes it.
     pub is_copy: bool,
 }
 
@@ -205,7 +205,7 @@ impl<'t> SiteStream<'t> {
         self.pages
     }
 
-    /// Writes a page, from 0; `None` behind the last.
+    /// Writes a page, from 0; `None` after the last.
     #[must_use]
     pub fn page(&self, number: usize) -> Option<SitePage> {
         if number >= self.pages {
@@ -224,7 +224,7 @@ impl<'t> SiteStream<'t> {
             Plan::Published { texts, articles, form, addressed } => {
                 let (family, copy) = (number % articles, number / articles);
                 let site = (family + copy) % PUBLISHERS;
-                // The article has the length that its first page asks for, wherever it stands.
+                // The article has the length that its first page asks for, wherever it is.
                 let article = texts.0.article(family, texts.0.spread(family, *articles), family, PUBLISHER_SHARE);
                 let body = texts.0.page(&article, site, PUBLISHER_SHARE, *form, Variant::Whole);
                 let truth = SiteTruth { row: 0, site, family, is_copy: copy > 0 };
@@ -235,7 +235,7 @@ impl<'t> SiteStream<'t> {
     }
 }
 
-/// Where page `number` of a stream of unlike articles stands.
+/// Position of page `number` of a stream of unlike articles.
 struct Place {
     class: usize,
     /// Number of the site among all classes.

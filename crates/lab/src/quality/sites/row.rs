@@ -59,7 +59,7 @@ pub struct Row {
 }
 
 impl RowKind {
-    /// Returns the name that stands in tables.
+    /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

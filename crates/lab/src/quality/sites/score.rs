@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::Count;
 use super::{SiteStream, SiteTruth};
 
-/// What became of the pages of a row.
+/// Counts of the pages of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SiteCounts {
     /// Unique pages, and those of them that were called duplicates.
@@ -64,7 +64,7 @@ impl SiteCounts {
 }
 
 impl super::Goal {
-    /// Says whether a row with these counts has reached it. What has no pages has.
+    /// Returns whether a row with these counts has reached it. What has no pages has.
     #[must_use]
     pub fn is_met(self, counts: &SiteCounts) -> bool {
         let lost = self.lost.is_none_or(|most| counts.lost.share() <= most);

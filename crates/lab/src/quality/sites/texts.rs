@@ -1,4 +1,4 @@
-//! Articles and what stands around them.
+//! Articles and the text around them.
 
 use super::super::edit::is_chinese;
 use super::layout::{Block, Body, Form, Variant, render};
@@ -52,7 +52,7 @@ impl Texts {
     }
 
     /// Puts an article into as much of a site's repeated text as the share says. Short blocks begin long ones, so that
-    /// articles of one length stand in the same text.
+    /// articles of one length are in the same text.
     pub(super) fn page(&self, article: &str, site: usize, share: usize, form: Form, variant: Variant<'_>) -> Body {
         let letters = article.chars().count() * share / (100 - share);
         let is_chinese = is_chinese(article);

@@ -1,4 +1,4 @@
-//! Bytes that must be read for ever. They stand in `tests/golden` as hexadecimal text.
+//! Bytes that must be read for ever. They are in `tests/golden` as hexadecimal text.
 //!
 //! A test that fails here says that the layout changed. That takes a new `FORMAT_VERSION`, new files beside the old
 //! ones, and readers that still understand the old ones; never new bytes in an old file.
@@ -78,7 +78,7 @@ fn check_verdict(name: &str, golden: [&str; 3], value: &VerdictRecord, before: [
     check_read(&format!("{name}.v1.hex"), one, before[0]);
 }
 
-/// What a version knew of fingerprints: the first no sketches, the first two no figures.
+/// What a version knew of fingerprints: the first no sketches, the first two no numbers.
 fn as_of(version: u8, fingerprints: &mut Fingerprints) {
     if version < 2 {
         fingerprints.sketch = None;
@@ -326,7 +326,7 @@ fn rules_1() -> Rules {
     Rules { stages: vec![Stage::Exact, Stage::SimHash], windows, minhash: None, ..rules_2() }
 }
 
-/// Version 2 knew no figures.
+/// Version 2 knew no numbers.
 fn rules_2() -> Rules {
     Rules { number_guard: None, ..rules() }
 }
@@ -429,7 +429,7 @@ pub(super) fn batch() -> VerdictBatch {
         Decision::Duplicate { of: of(MatchedBy::Exact, 999_000) },
         Decision::Duplicate { of: of(simhash(8), 5) },
     ];
-    // What a later version brought stands at the end, so that the rest is what older ones wrote.
+    // What a later version brought is at the end, so that the rest is what older ones wrote.
     let templates = [
         Decision::Template {
             of: of(MatchedBy::MinHash { slots: 9, contained: None }, 999_000),

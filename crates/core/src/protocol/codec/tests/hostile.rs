@@ -22,7 +22,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(change, 1..4)
 }
 
-/// Changes the body of a record and makes its checksum right again, so that the readers behind it meet the bytes.
+/// Changes the body of a record and makes its checksum right again, so that the readers after it meet the bytes.
 fn changed(bytes: &[u8], changes: &[Change]) -> Vec<u8> {
     let mut body = bytes[4..bytes.len() - 4].to_vec();
     for change in changes {
@@ -154,7 +154,7 @@ fn a_simhash_of_no_known_length_is_refused() {
         let error = decode_requests(&framed_as(OPTIONS_VERSION, Kind::Requests, &body)).unwrap_err();
         assert_eq!(error, CodecError::BadValue { what: "simhash", value: u64::from(length) });
     }
-    // What announces more bytes than there are ends too early, whatever stands behind it.
+    // What announces more bytes than there are ends too early, whatever follows it.
     let body = &bytes[4..=at];
     for length in [4, 8, 16] {
         let short = [&body[..body.len() - 1], &[length, 1, 2, 3]].concat();
@@ -175,7 +175,7 @@ fn bytes_behind_the_end_are_refused() {
 fn a_bitmap_that_the_library_refuses_is_an_error() {
     let VerdictRecord::Checkpoint(checkpoint) = a_checkpoint() else { panic!() };
     let bytes = encode_checkpoint(&checkpoint);
-    // The cookie of a bitmap without runs, behind the number of bitmaps (1) and its upper half (0).
+    // The cookie of a bitmap without runs, after the number of bitmaps (1) and its upper half (0).
     let cookie = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x3A, 0x30];
     let at = bytes.windows(cookie.len()).position(|window| window == cookie).unwrap() + 12;
     let mut body = bytes[4..bytes.len() - 4].to_vec();
