@@ -37,7 +37,7 @@ pub fn end_the_process_on_panic() {
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let place = panic.location().map(ToString::to_string).unwrap_or_default();
     if SHIELDED.get() {
-        tracing::warn!(place, "text work panicked on a page");
+        tracing::warn!(target: "dupgate::worker", place, "text work panicked on a page");
         return;
     }
     let current = std::thread::current();

@@ -307,7 +307,7 @@ impl Global {
         let loaded = load(&self.sources(), purpose)?;
         self.start_logging(&loaded.settings.logging);
         for warning in &loaded.warnings {
-            tracing::warn!("{warning}");
+            tracing::warn!(target: "dupgate::cli", "{warning}");
         }
         Ok(loaded)
     }
@@ -327,7 +327,7 @@ impl Global {
         self.start_logging(&Logging { level: Level::Info.into(), format: LogFormat::Auto });
         if crate::telemetry::logging::is_json() {
             let exit_code = fatal.reason.code();
-            tracing::error!(exit_code, error = %fatal, "dupgate ends");
+            tracing::error!(target: "dupgate::cli", exit_code, error = %fatal, "dupgate ends");
         }
     }
 

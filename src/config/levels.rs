@@ -8,7 +8,12 @@ use serde::{Serialize, Serializer};
 
 use super::raw::Level;
 
-/// `info`, or `info,dupgate::judge=debug,librdkafka=warn`: the level of all, then those of modules.
+/// The parts of the program that can have a level of their own. The `target` of a log line is `dupgate::` and one of them, or
+/// `librdkafka`.
+pub const LOG_PARTS: [&str; 9] =
+    ["cli", "http", "judge", "kafka", "replay", "service", "snapshot", "telemetry", "worker"];
+
+/// `info`, or `info,dupgate::judge=debug,librdkafka=warn`: the level of all, then those of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
     /// Of whatever no target names.
@@ -63,9 +68,13 @@ impl FromStr for Levels {
             match part.split_once('=') {
                 Some((target, level)) => {
                     // What libraries log may hold text of pages.
-                    if target != "dupgate" && target != "librdkafka" && !target.starts_with("dupgate::") {
+                    let part = target.strip_prefix("dupgate::");
+                    if !["dupgate", "librdkafka"].contains(&target)
+                        && !part.is_some_and(|part| LOG_PARTS.contains(&part))
+                    {
                         return Err(format!(
-                            "`{target}` has no level of its own: only dupgate, its modules and librdkafka have"
+                            "`{target}` has no level of its own: expected dupgate, librdkafka, or dupgate:: with one of {}",
+                            LOG_PARTS.join(", ")
                         ));
                     }
                     levels.targets.push((target.to_owned(), Level::parse(level)?));
@@ -117,6 +126,10 @@ mod tests {
             ("info,html5ever=debug", "`html5ever` has no level of its own"),
             ("log=trace", "`log` has no level of its own"),
             ("dupgates=trace", "`dupgates` has no level of its own"),
+            (
+                "dupgate::judges=trace",
+                "`dupgate::judges` has no level of its own: expected dupgate, librdkafka, or dupgate:: with one of cli, http, judge,",
+            ),
             ("", "`` is no level"),
         ] {
             let refused = text.parse::<Levels>().unwrap_err();

@@ -36,7 +36,7 @@ pub use change_impact::{ChangeImpact, decides};
 pub use endpoint::{Endpoint, NotAnEndpoint};
 pub use excerpt::Excerpt;
 pub use layers::Layers;
-pub use levels::Levels;
+pub use levels::{LOG_PARTS, Levels};
 pub use load::{Loaded, Sources, gather, load};
 pub use problem::{Origin, Problem, Refused};
 pub use properties::{Properties, PropertyValue};

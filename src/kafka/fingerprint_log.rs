@@ -73,7 +73,10 @@ impl ProducerContext for LoggingContext<Sink> {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) if denied(error, "").is_some() => Err(NotAppended::Denied),
             Err((error, _)) => {
-                tracing::warn!(%error, requests = requests.len(), "delivery to the fingerprint log is uncertain: asking again");
+                tracing::warn!(
+                    target: "dupgate::kafka",
+                    %error, requests = requests.len(), "delivery to the fingerprint log is uncertain: asking again"
+                );
                 Err(NotAppended::Uncertain)
             }
         };
@@ -134,19 +137,19 @@ impl RequestLog {
         if !self.watchdog.is_lost(self.producer.client(), || Some(self.topic.clone())) {
             return;
         }
-        tracing::warn!(topic = self.topic, "replacing producer: no broker reachable");
+        tracing::warn!(target: "dupgate::kafka", topic = self.topic, "replacing producer: no broker reachable");
         self.watchdog = ClientWatchdog::new();
         match self.config.create_with_context(LoggingContext(self.sink.clone())) {
             // What the old one still holds is reported as uncertain when it ends.
             Ok(fresh) => close_in_background(std::mem::replace(&mut self.producer, fresh)),
-            Err(error) => tracing::error!(%error, "failed to create a producer"),
+            Err(error) => tracing::error!(target: "dupgate::kafka", %error, "failed to create a producer"),
         }
     }
 
     /// Waits until everything handed over was acknowledged or given up, at most `timeout`.
     pub fn flush(&self, timeout: Duration) {
         if let Err(error) = self.producer.flush(timeout) {
-            tracing::debug!(%error, "requests were still in flight");
+            tracing::debug!(target: "dupgate::kafka", %error, "requests were still in flight");
         }
     }
 
@@ -160,7 +163,7 @@ impl RequestLog {
         let record =
             BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket).partition(log.number()).payload(&payload);
         if let Err((error, record)) = self.producer.send(record) {
-            tracing::warn!(%error, "the fingerprint log's producer takes nothing now");
+            tracing::warn!(target: "dupgate::kafka", %error, "the fingerprint log's producer takes nothing now");
             for request in record.delivery_opaque.requests {
                 (self.sink.0)(Appended { request, offset: Err(NotAppended::Uncertain) });
             }

@@ -181,7 +181,7 @@ impl Shared {
     fn assigned(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         // Tells the client that the assignment is taken; the partitions themselves follow at their first seek.
         if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
-            tracing::warn!(%error, "failed to acknowledge the assignment");
+            tracing::warn!(target: "dupgate::kafka", %error, "failed to acknowledge the assignment");
         }
         self.notice_expulsion(consumer, &BTreeSet::new());
         for partition in partitions {
@@ -210,7 +210,7 @@ impl Shared {
         fetch_states.loss_epoch += 1;
         let started = fetch_states.close_all();
         drop(fetch_states);
-        tracing::warn!("member id changed: treating all partitions as lost");
+        tracing::warn!(target: "dupgate::kafka", "member id changed: treating all partitions as lost");
         report(consumer.pause(&started), "pause");
         self.tell_of_loss(consumer, &held);
         let kept = &held - going;
@@ -243,7 +243,7 @@ impl Shared {
         }
         drop(fetch_states);
         if let Err(error) = consumer.incremental_unassign(&gone) {
-            tracing::warn!(%error, "failed to acknowledge the revocation");
+            tracing::warn!(target: "dupgate::kafka", %error, "failed to acknowledge the revocation");
         }
     }
 
@@ -276,7 +276,10 @@ impl Shared {
             let command = select! {
                 recv(self.commands) -> command => command.unwrap_or(Command::Leave),
                 recv(timeout) -> _ => {
-                    tracing::error!(after = ?REVOKE_TIMEOUT, "a revocation was not answered in time");
+                    tracing::error!(
+                        target: "dupgate::kafka",
+                        after = ?REVOKE_TIMEOUT, "a revocation was not answered in time"
+                    );
                     self.fetch_states().overdue += 1;
                     self.lost(consumer, partitions);
                     return;
@@ -390,7 +393,7 @@ impl Shared {
             ConsumerEvent::Failed(format!("the cluster does not let us read: {error}"))
         } else {
             // The network, a leader on the move: the client continues by itself, and logs it.
-            tracing::debug!(%error, "consumer error");
+            tracing::debug!(target: "dupgate::kafka", %error, "consumer error");
             return;
         };
         (self.sink)(event);
@@ -416,12 +419,17 @@ impl Shared {
                     (self.sink)(ConsumerEvent::OutOfRange { partition, serial, offset, first, end });
                 }
                 Ok(_) => {}
-                Err(error) => tracing::debug!(%partition, %error, "whether it is out of range is not known"),
+                Err(error) => {
+                    tracing::debug!(target: "dupgate::kafka", %partition, %error, "whether it is out of range is not known")
+                }
             }
         }
         if !found {
             // The partition has changed since, or does not answer: each is read again from where it is.
-            tracing::warn!("out-of-range error without an out-of-range partition: seeking again");
+            tracing::warn!(
+                target: "dupgate::kafka",
+                "out-of-range error without an out-of-range partition: seeking again"
+            );
             for (partition, serial, offset) in open {
                 let again = |fetch_state: &mut FetchState| fetch_state.wanted = Some((Start::Offset(offset), serial));
                 self.fetch_states().by_partition.entry(partition).and_modify(again);
@@ -485,11 +493,11 @@ fn replace(
     shared: &Arc<Shared>,
     old: Arc<BaseConsumer<Context>>,
 ) -> Arc<BaseConsumer<Context>> {
-    tracing::warn!(thread = settings.thread, "replacing consumer: no broker reachable");
+    tracing::warn!(target: "dupgate::kafka", thread = settings.thread, "replacing consumer: no broker reachable");
     let fresh = match subscribe(settings, shared) {
         Ok(fresh) => fresh,
         Err(error) => {
-            tracing::error!(%error, "failed to create a consumer");
+            tracing::error!(target: "dupgate::kafka", %error, "failed to create a consumer");
             return old;
         }
     };

@@ -147,7 +147,7 @@ impl PositionReader {
     /// Asks the partitions what they hold, and reads on at what is still wanted.
     fn look(&mut self) -> Result<(), KafkaError> {
         if self.watchdog.is_lost(self.consumer.client(), || None) {
-            tracing::warn!("replacing reader: no broker reachable");
+            tracing::warn!(target: "dupgate::kafka", "replacing reader: no broker reachable");
             self.watchdog = ClientWatchdog::new();
             close_in_background(std::mem::replace(
                 &mut self.consumer,

@@ -137,12 +137,12 @@ impl Reader {
                 Err(TryRecvError::Empty) => {}
             }
             if self.watchdog.is_lost(self.consumer.client(), || Some(self.topic.to_string())) {
-                tracing::warn!(topic = %self.topic, "replacing reader: no broker reachable");
+                tracing::warn!(target: "dupgate::kafka", topic = %self.topic, "replacing reader: no broker reachable");
                 self.watchdog = ClientWatchdog::new();
                 if let Ok(fresh) = self.config.create_with_context(LoggingContext(())) {
                     close_in_background(std::mem::replace(&mut self.consumer, fresh));
                     if let Err(error) = self.assign() {
-                        tracing::error!(%error, "failed to recreate the reader");
+                        tracing::error!(target: "dupgate::kafka", %error, "failed to recreate the reader");
                     }
                 }
             }
@@ -184,7 +184,7 @@ impl Reader {
         list.add_partition(&self.topic, number);
         let done = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
         if let Err(error) = done {
-            tracing::debug!(topic = %self.topic, number, %error, "reader");
+            tracing::debug!(target: "dupgate::kafka", topic = %self.topic, number, %error, "reader");
         }
     }
 
@@ -231,7 +231,7 @@ impl Reader {
             let mut list = TopicPartitionList::new();
             list.add_partition(&self.topic, number);
             if let Err(error) = self.consumer.pause(&list) {
-                tracing::debug!(topic = %self.topic, number, %error, "reader");
+                tracing::debug!(target: "dupgate::kafka", topic = %self.topic, number, %error, "reader");
             }
             (self.sink)(RangeEvent::Ended(PartitionId::new(Arc::clone(&self.topic), number)));
         }
@@ -252,7 +252,7 @@ impl Reader {
             }
             Some(code) if is_passing(code) => return true,
             _ => {
-                tracing::debug!(topic = %self.topic, %error, "reader");
+                tracing::debug!(target: "dupgate::kafka", topic = %self.topic, %error, "reader");
                 return true;
             }
         };

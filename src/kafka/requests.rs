@@ -100,7 +100,10 @@ impl Requests {
                     },
                     Some(Err(KafkaError::PartitionEOF(_))) | None if late.try_recv().is_err() => continue,
                     Some(Err(error)) if late.try_recv().is_err() => {
-                        tracing::debug!(partition = %self.partition, %error, "reader of requests");
+                        tracing::debug!(
+                            target: "dupgate::kafka",
+                            partition = %self.partition, %error, "reader of requests"
+                        );
                         continue;
                     }
                     Some(Err(_)) | None => {

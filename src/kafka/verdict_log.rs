@@ -181,6 +181,7 @@ impl Foreign {
         self.unsaid += 1;
         if self.again.as_ref().is_none_or(|again| again.try_recv().is_ok()) {
             tracing::warn!(
+                target: "dupgate::kafka",
                 %partition, offset, records = self.unsaid,
                 "skipping records of the verdict log that dupgate has not written: find out who else writes to this topic"
             );
@@ -277,6 +278,7 @@ impl Reader {
             return;
         }
         tracing::warn!(
+            target: "dupgate::kafka",
             partition = %self.partition,
             "the log could not be read to its end: reading it from its beginning again in {} s", pause.as_secs()
         );
@@ -298,7 +300,7 @@ impl Reader {
 
     /// Replaces a client that has lost its brokers, and continues at the same offset.
     fn replace(&mut self) {
-        tracing::warn!(partition = %self.partition, "replacing reader: no broker reachable");
+        tracing::warn!(target: "dupgate::kafka", partition = %self.partition, "replacing reader: no broker reachable");
         self.watchdog = ClientWatchdog::new();
         match self.config.create_with_context(LoggingContext(())) {
             Ok(fresh) => {
@@ -307,13 +309,13 @@ impl Reader {
                     self.assign();
                 }
             }
-            Err(error) => tracing::error!(%error, "no new reader"),
+            Err(error) => tracing::error!(target: "dupgate::kafka", %error, "no new reader"),
         }
     }
 
     fn unassign(&self) {
         if let Err(error) = self.consumer.unassign() {
-            tracing::warn!(partition = %self.partition, %error, "reader not unassigned");
+            tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "reader not unassigned");
         }
     }
 
@@ -336,7 +338,9 @@ impl Reader {
                     self.reread(question, end);
                 }
             }
-            Err(error) => tracing::warn!(partition = %self.partition, %error, "the end of the log is asked for again"),
+            Err(error) => {
+                tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "the end of the log is asked for again")
+            }
         }
     }
 
@@ -345,12 +349,16 @@ impl Reader {
         let written = match self.written.range(&self.partition) {
             Ok((_, written)) => written,
             Err(error) => {
-                tracing::warn!(partition = %self.partition, %error, "the end of the log is asked for again");
+                tracing::warn!(
+                    target: "dupgate::kafka",
+                    partition = %self.partition, %error, "the end of the log is asked for again"
+                );
                 return true;
             }
         };
         if written > stable && self.complaint.try_recv().is_ok() {
             tracing::error!(
+                target: "dupgate::kafka",
                 partition = %self.partition, stable, written,
                 "a transaction of a former judge hangs in the verdict log; nothing is judged before it ends: find it by \
                  kafka-transactions.sh find-hanging, and end it by kafka-transactions.sh abort"
@@ -369,7 +377,10 @@ impl Reader {
             None => return,
             // A client whose broker comes back may hand over records again.
             Some(Ok(message)) if self.next.is_some_and(|next| message.offset() < next) => {
-                tracing::debug!(partition = %self.partition, offset = message.offset(), "read before");
+                tracing::debug!(
+                    target: "dupgate::kafka",
+                    partition = %self.partition, offset = message.offset(), "read before"
+                );
                 return;
             }
             Some(Ok(message)) => {
@@ -402,7 +413,7 @@ impl Reader {
             }
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowEventKind::Moved(code.to_string())),
             Some(Err(error)) => {
-                tracing::debug!(partition = %self.partition, %error, "reader");
+                tracing::debug!(target: "dupgate::kafka", partition = %self.partition, %error, "reader");
                 return;
             }
         };

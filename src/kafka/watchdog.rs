@@ -72,6 +72,6 @@ pub(super) fn has_brokers<C: ClientContext>(client: &Client<C>, topic: Option<&s
 /// Ends a client on a thread of its own: closing can block for as long as the brokers are away.
 pub(super) fn close_in_background<T: Send + 'static>(client: T) {
     if let Err(error) = std::thread::Builder::new().name("closing".to_owned()).spawn(move || drop(client)) {
-        tracing::warn!(%error, "failed to start the thread that closes a client");
+        tracing::warn!(target: "dupgate::kafka", %error, "failed to start the thread that closes a client");
     }
 }

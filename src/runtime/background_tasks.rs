@@ -51,7 +51,7 @@ impl BackgroundTasks {
 fn run(background_tasks: &Receiver<BackgroundTask>, gone: &Receiver<()>) {
     for mut task in background_tasks {
         while let Err(error) = task() {
-            tracing::warn!(error, "background task failed, retrying in 1 s");
+            tracing::warn!(target: "dupgate::service", error, "background task failed, retrying in 1 s");
             if gone.recv_timeout(RETRY_DELAY) != Err(RecvTimeoutError::Timeout) {
                 return;
             }

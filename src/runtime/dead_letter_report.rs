@@ -48,7 +48,10 @@ impl DeadLetterReport {
         }
         let more = std::mem::take(&mut known.left_out);
         known.warned = now;
-        tracing::warn!(position = %source, reason = reason.name(), why, more, "a record gets no verdict");
+        tracing::warn!(
+            target: "dupgate::worker",
+            position = %source, reason = reason.name(), why, more, "a record gets no verdict"
+        );
     }
 
     /// Lists the reasons, most frequent first, each with the first record that it was found in.

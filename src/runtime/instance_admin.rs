@@ -154,7 +154,7 @@ impl AdminService for InstanceAdmin {
         let answers = submit_to(&self.settings, self.brokers, &bodies, REQUEST_TIMEOUT);
         let mut answers = answers.map_err(|fatal| ApiError::Unable(fatal.to_string()))?;
         if let Err(error) = count_found(&self.settings, &bodies, &mut answers, Some(COUNT_TIMEOUT)) {
-            tracing::warn!(%error, "what was forgotten is not known");
+            tracing::warn!(target: "dupgate::service", %error, "what was forgotten is not known");
         }
         let is_nothing = answers.iter().all(|answered| answered.found.as_ref().is_some_and(Found::is_empty));
         let mut told = Vec::new();
@@ -163,7 +163,10 @@ impl AdminService for InstanceAdmin {
             let sources: Option<Vec<String>> =
                 sources.map(|originals| originals.iter().map(|(source, _)| source.to_string()).collect());
             let originals = sources.as_ref().map_or_else(|| "not known".to_owned(), |sources| sources.join(" "));
-            tracing::info!(log = log.0, offset, originals, "an operator asked to forget: {answer:?}");
+            tracing::info!(
+                target: "dupgate::service",
+                log = log.0, offset, originals, "an operator asked to forget: {answer:?}"
+            );
             told.push(json!({"log_partition": log.0, "verdict_log_offset": offset, "originals": sources}));
         }
         if is_nothing {

@@ -227,7 +227,10 @@ impl JudgeDriver {
     fn arrived(&mut self, offset: i64, record: &ConsumedRecord, permit: Permit) {
         let requests = decode_requests(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
             // The worker asks again when the judge has passed this offset without a verdict.
-            tracing::error!(log = self.log.0, offset, %error, "failed to read a record of the fingerprint log");
+            tracing::error!(
+                target: "dupgate::judge",
+                log = self.log.0, offset, %error, "failed to read a record of the fingerprint log"
+            );
             self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
             Vec::new()
         });
@@ -271,7 +274,7 @@ impl JudgeDriver {
             }
             FollowEventKind::End(question) => self.handle(Event::FollowedToEnd { question }),
             FollowEventKind::Moved(why) => {
-                tracing::warn!(log = self.log.0, why, "rereading the verdict log");
+                tracing::warn!(target: "dupgate::judge", log = self.log.0, why, "rereading the verdict log");
                 self.handle(Event::LogMoved)
             }
         }
@@ -403,12 +406,15 @@ impl JudgeDriver {
         let (config, brokers) = (self.plan.cluster.admin(), self.plan.brokers);
         let (metrics, sender, log) = (self.report.metrics().clone(), self.sender.clone(), self.log);
         self.background_tasks.run(move || {
-            tracing::info!(log = log.0, verdicts = verdicts.0, requests = requests.0, "trimming both logs");
+            tracing::info!(
+                target: "dupgate::judge",
+                log = log.0, verdicts = verdicts.0, requests = requests.0, "trimming both logs"
+            );
             match Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
                 Ok(()) => drop(sender.send(Message::Trimmed)),
                 Err(error) => {
                     // It is asked again later, for more.
-                    tracing::warn!(log = log.0, %error, "the logs are not trimmed");
+                    tracing::warn!(target: "dupgate::judge", log = log.0, %error, "the logs are not trimmed");
                     metrics.error(Component::Admin, ErrorKind::Retriable);
                 }
             }
@@ -470,6 +476,7 @@ impl JudgeDriver {
         if !wait_until_left(self.leaving.as_ref(), &self.messages, self.clock, until) {
             let group = self.plan.judge_group(self.log);
             tracing::warn!(
+                target: "dupgate::judge",
                 log = self.log.0,
                 group,
                 "failed to leave the group in time: standbys take over only after the session timeout"
@@ -477,6 +484,7 @@ impl JudgeDriver {
         }
         if is_written.recv_timeout(until.saturating_sub(self.clock.now())).is_err() {
             tracing::warn!(
+                target: "dupgate::judge",
                 log = self.log.0,
                 "the last snapshot was not written in time: a restart follows more of the log"
             );
@@ -545,7 +553,7 @@ impl Driver for JudgeDriver {
                 self.handle(Event::Tick)
             }
             Message::Stop => {
-                tracing::info!(log = self.log.0, "judge: stopping");
+                tracing::info!(target: "dupgate::judge", log = self.log.0, "judge: stopping");
                 self.handle(Event::Stop)
             }
         }

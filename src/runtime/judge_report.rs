@@ -118,13 +118,14 @@ impl JudgeReport {
     pub(super) fn failed(&self, error: &CallError) {
         if let CallError::Undeliverable { reason, .. } = error {
             tracing::error!(
+                target: "dupgate::judge",
                 log = self.log.0,
                 reason = reason.name(),
                 "the brokers refuse a record of the verdict log, which is sent again after a pause: raise max.message.bytes of \
                  that topic to 2097152"
             );
         } else {
-            tracing::warn!(log = self.log.0, %error, "judge: transaction");
+            tracing::warn!(target: "dupgate::judge", log = self.log.0, %error, "judge: transaction");
         }
         self.metrics.error(Component::Judge, kind_of(error));
     }
@@ -174,7 +175,10 @@ impl JudgeReport {
                 let requests = self.requests_end - next_request;
                 let when = if left > 0 { format!(" (at most {left} s)") } else { String::new() };
                 if !self.is_silent {
-                    tracing::warn!(log = self.log.0, requests, "nobody judges: waiting to take over{when}");
+                    tracing::warn!(
+                        target: "dupgate::judge",
+                        log = self.log.0, requests, "nobody judges: waiting to take over{when}"
+                    );
                 }
                 self.ready.fail(format!("waits to take over{when}: {NOBODY_JUDGES}"));
             }
@@ -209,14 +213,23 @@ impl JudgeReport {
                 match &verdict.answer {
                     Answer::Page(_) | Answer::Withdrawn { .. } => {}
                     Answer::Forgotten(ForgetTarget::Source(source)) => {
-                        tracing::info!(log = self.log.0, %source, "an operator had an original forgotten");
+                        tracing::info!(
+                            target: "dupgate::judge",
+                            log = self.log.0, %source, "an operator had an original forgotten"
+                        );
                     }
                     Answer::Forgotten(ForgetTarget::Id(id)) => {
                         let id_hash = format!("{:016x}", id.0);
-                        tracing::info!(log = self.log.0, id_hash, "an operator had the originals of an id forgotten");
+                        tracing::info!(
+                            target: "dupgate::judge",
+                            log = self.log.0, id_hash, "an operator had the originals of an id forgotten"
+                        );
                     }
                     Answer::Reopened { partition, from, to } => {
-                        tracing::info!(log = self.log.0, %partition, from, to, "an operator had a range reopened");
+                        tracing::info!(
+                            target: "dupgate::judge",
+                            log = self.log.0, %partition, from, to, "an operator had a range reopened"
+                        );
                     }
                 }
             }
@@ -257,7 +270,10 @@ impl JudgeReport {
             self.restored_in = Some(elapsed);
         }
         let restored_in = if role == Role::TakingOver { None } else { self.restored_in.take() };
-        tracing::info!(log = self.log.0, "{}", role_change(self.log, (self.role, elapsed), role, restored_in));
+        tracing::info!(
+            target: "dupgate::judge",
+            log = self.log.0, "{}", role_change(self.log, (self.role, elapsed), role, restored_in)
+        );
         if role == Role::Active {
             self.metrics.judge_takeover();
         }

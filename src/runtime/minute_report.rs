@@ -35,6 +35,7 @@ impl MinuteReport {
         let (duplicates, dead_letters) = (of("exact") + of("near"), figures.count(catalog::DEAD_LETTERS.name));
         let new_pages = pages.saturating_sub(self.pages);
         tracing::info!(
+            target: "dupgate::service",
             pages = new_pages,
             pages_per_second = new_pages * 1000 / u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1),
             duplicates = duplicates.saturating_sub(self.duplicates),

@@ -80,7 +80,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     // Before the parts have conditions of their own, readiness must not be the absence of any.
     let starting = health.check("started", "starting");
     let server = serve_http(&settings, &metrics, &health, clock)?;
-    tracing::info!(listen = %server.address(), "metrics and health listening");
+    tracing::info!(target: "dupgate::service", listen = %server.address(), "metrics and health listening");
 
     // Bind first, so that a port conflict fails before any thread starts.
     let operators = settings.http.admin.as_ref().map(|admin| {
@@ -94,7 +94,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     drop(starting);
     let operators = service.serve_operators(operators)?;
     if let Some(operators) = &operators {
-        tracing::info!(listen = %operators.address(), "admin API listening");
+        tracing::info!(target: "dupgate::service", listen = %operators.address(), "admin API listening");
     }
     let grace = service.plan.settings.processing.shutdown_grace;
     let Service { plan, parts, .. } = service;
@@ -137,6 +137,7 @@ impl Service {
             InputTopics::Pattern(pattern) => pattern.clone(),
         };
         tracing::info!(
+            target: "dupgate::service",
             version,
             librdkafka = rdkafka,
             brokers = settings.kafka.brokers.join(" "),

@@ -48,7 +48,7 @@ impl FsSnapshotStore {
 
     fn failed(&self, operation: SnapshotOperation, error: &SnapshotError) {
         let causes = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        tracing::error!(log = self.name, "snapshot failed: {causes}");
+        tracing::error!(target: "dupgate::snapshot", log = self.name, "snapshot failed: {causes}");
         self.metrics.snapshot_failed(operation);
         self.metrics.error(Component::Snapshot, ErrorKind::Io);
     }
@@ -65,7 +65,7 @@ impl SnapshotStore for FsSnapshotStore {
             }
         };
         for discarded in &newest.discarded {
-            tracing::warn!(log = self.name, why = %discarded.why, "{discarded}");
+            tracing::warn!(target: "dupgate::snapshot", log = self.name, why = %discarded.why, "{discarded}");
             self.metrics.snapshot_failed(SnapshotOperation::Restore);
             self.metrics.error(Component::Snapshot, ErrorKind::Corrupt);
         }
@@ -73,7 +73,10 @@ impl SnapshotStore for FsSnapshotStore {
         self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));
         let originals = restored.state().index().len();
         self.metrics.restored(RestoreSource::Snapshot, originals as u64);
-        tracing::info!(log = self.name, originals, at = restored.at().0, "snapshot restored");
+        tracing::info!(
+            target: "dupgate::snapshot",
+            log = self.name, originals, at = restored.at().0, "snapshot restored"
+        );
         Some(Box::new(restored))
     }
 
@@ -83,7 +86,7 @@ impl SnapshotStore for FsSnapshotStore {
             Ok(bytes) => {
                 self.metrics.snapshot_duration(SnapshotOperation::Write, self.clock.now().saturating_sub(begun));
                 self.metrics.snapshot_written(wall_time(), bytes);
-                tracing::info!(log = self.name, bytes, "snapshot written");
+                tracing::info!(target: "dupgate::snapshot", log = self.name, bytes, "snapshot written");
             }
             Err(error) => self.failed(SnapshotOperation::Write, &error),
         }

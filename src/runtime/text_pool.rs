@@ -184,7 +184,10 @@ impl TextPool {
             let Some(Task { since, job, .. }) = overdue else { continue };
             given_up += 1;
             self.shared.work.was_busy(self.shared.clock.now().saturating_sub(since));
-            tracing::warn!(source = %job.source, ?limit, "text work took too long: the page is withdrawn");
+            tracing::warn!(
+                target: "dupgate::worker",
+                source = %job.source, ?limit, "text work took too long: the page is withdrawn"
+            );
             let old = std::mem::replace(thread, start_thread(&self.shared)?);
             self.runaways.push(old.handle);
             let Job { source, serial, place, record, permit } = job;

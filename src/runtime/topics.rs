@@ -88,11 +88,11 @@ pub(super) fn wait_for(
         }
         if said_at.is_none_or(|at| now.saturating_sub(at) >= LOG_INTERVAL) {
             said_at = Some(now);
-            tracing::warn!("{awaited}; retrying for another {} s", left.as_secs());
+            tracing::warn!(target: "dupgate::service", "{awaited}; retrying for another {} s", left.as_secs());
         }
         starting.fail(awaited.to_string());
         if signals.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
-            tracing::info!("stopped at the start: {awaited}");
+            tracing::info!(target: "dupgate::service", "stopped at the start: {awaited}");
             return Ok(None);
         }
     }

@@ -354,7 +354,10 @@ impl WorkerDriver {
             let looked = offsets.partitions(&topics).and_then(|all| Ok((all, offsets.shares()?)));
             // Without an answer nothing is known of the group, as while it is on the move.
             let (all, shares) = looked.unwrap_or_else(|error| {
-                tracing::debug!(%error, "failed to describe the group; retrying at the next check");
+                tracing::debug!(
+                    target: "dupgate::worker",
+                    %error, "failed to describe the group; retrying at the next check"
+                );
                 Default::default()
             });
             drop(sender.send(Message::Group(all, shares)));

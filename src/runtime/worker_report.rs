@@ -189,7 +189,7 @@ impl WorkerReport {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(?call, %error, "transaction");
+                tracing::warn!(target: "dupgate::worker", ?call, %error, "transaction");
                 self.metrics.error(Component::Producer, kind_of(error));
                 if matches!(call, Call::SendOffsets | Call::Commit) {
                     self.metrics.committed(CommitResult::Error, wall);
@@ -318,10 +318,10 @@ impl WorkerReport {
     /// Some broker answers, or none does any more.
     pub(super) fn reaches(&self, reaches: bool) {
         if reaches {
-            tracing::info!("brokers answer again");
+            tracing::info!(target: "dupgate::worker", "brokers answer again");
             self.brokers.pass();
         } else {
-            tracing::warn!("no broker answers (kafka.brokers)");
+            tracing::warn!(target: "dupgate::worker", "no broker answers (kafka.brokers)");
             self.brokers.fail("no broker answers (kafka.brokers)");
         }
     }
@@ -351,7 +351,10 @@ impl WorkerReport {
         if let Some(bad) = status.tripped.filter(|_| !self.tripped) {
             self.tripped = true;
             let why = self.dead.summary();
-            tracing::error!(bad, of = 1000, why, "the input is paused: too many records became dead letters");
+            tracing::error!(
+                target: "dupgate::worker",
+                bad, of = 1000, why, "the input is paused: too many records became dead letters"
+            );
         }
         self.tell_blocked(status);
         self.tell_unanswered(status.unanswered);
@@ -365,13 +368,14 @@ impl WorkerReport {
         let is_unanswered = requests > 0;
         if is_unanswered && !self.is_unanswered {
             tracing::warn!(
+                target: "dupgate::worker",
                 requests,
                 "the judge passes requests again and again and says nothing of their pages: it counts them as judged, and the \
                  verdict log does not say how (has it lost records?); they are asked about ever more rarely. Restart the judge \
                  if this goes on"
             );
         } else if self.is_unanswered && !is_unanswered {
-            tracing::info!("the judge answers every request again");
+            tracing::info!(target: "dupgate::worker", "the judge answers every request again");
         }
         self.is_unanswered = is_unanswered;
     }
@@ -379,11 +383,14 @@ impl WorkerReport {
     fn tell_blocked(&mut self, status: &Status) {
         for (partition, why) in &status.blocked {
             if self.blocked.get(partition) != Some(why) {
-                tracing::error!(%partition, "partition blocked: {why}; other partitions continue");
+                tracing::error!(
+                    target: "dupgate::worker",
+                    %partition, "partition blocked: {why}; other partitions continue"
+                );
             }
         }
         for partition in self.blocked.keys().filter(|partition| !status.blocked.contains_key(partition)) {
-            tracing::info!(%partition, "partition unblocked");
+            tracing::info!(target: "dupgate::worker", %partition, "partition unblocked");
         }
         self.blocked.clone_from(&status.blocked);
         for &reason in BlockedLabel::ALL {
@@ -412,13 +419,13 @@ impl WorkerReport {
                 let pages = worker.waits();
                 let text = format!("none for {} s ({pages} pages wait; no judge answers)", silence.as_secs());
                 if !self.is_silent {
-                    tracing::warn!("no verdicts: {text}");
+                    tracing::warn!(target: "dupgate::worker", "no verdicts: {text}");
                 }
                 self.verdicts.fail(text);
             }
         }
         if self.is_silent && silent.is_none() {
-            tracing::info!("verdicts arrive again");
+            tracing::info!(target: "dupgate::worker", "verdicts arrive again");
         }
         self.is_silent = silent.is_some();
         self.is_silent

@@ -459,7 +459,7 @@ struct Logged {
 async fn log(body: Bytes) -> Result<Response, ApiError> {
     let Logged { level } = serde_json::from_slice(&body).map_err(wrong)?;
     logging::set_level(&level).map_err(ApiError::Unable)?;
-    tracing::warn!(%level, "log level changed by an operator");
+    tracing::warn!(target: "dupgate::http", %level, "log level changed by an operator");
     Ok(answer(StatusCode::OK, &json!({"level": level})))
 }
 

@@ -53,7 +53,7 @@ impl Server {
                         _ = stopped => {}
                         served = axum::serve(listener, router).into_future() => {
                             if let Err(error) = served {
-                                tracing::error!(%address, %error, "a listener ended");
+                                tracing::error!(target: "dupgate::http", %address, %error, "a listener ended");
                             }
                         }
                         () = beside => {}

@@ -176,7 +176,10 @@ impl<N: Fn() -> Instant> CountingExporter<N> {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.is_none_or(|before| now.saturating_duration_since(before) > WARN_INTERVAL) {
             *warned = Some(now);
-            tracing::warn!(endpoint = %self.endpoint, spans, error, "spans are dropped: the collector does not take them");
+            tracing::warn!(
+                target: "dupgate::telemetry",
+                endpoint = %self.endpoint, spans, error, "spans are dropped: the collector does not take them"
+            );
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod chart;
 mod configuration;
+mod log_targets;
 mod metrics;
 mod output;
 mod written;

@@ -47,7 +47,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     let feed = Feed::open(&config, move |(key, place)| {
         if let Err(error) = place {
             count_failed.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(key, %error, "a page could not be written");
+            tracing::warn!(target: "dupgate::cli", key, %error, "a page could not be written");
         }
     })
     .map_err(|error| Reason::Unavailable.because(error))?;
@@ -81,7 +81,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     bar.iter().for_each(ProgressBar::finish_and_clear);
     feed.flush().map_err(|error| Reason::Unavailable.because(error))?;
     let failed = failed.load(Ordering::Relaxed);
-    tracing::info!(written, failed, "crawl written");
+    tracing::info!(target: "dupgate::cli", written, failed, "crawl written");
     if failed > 0 {
         return Err(Reason::Failure.because(anyhow::anyhow!("{failed} of {written} pages could not be written")));
     }

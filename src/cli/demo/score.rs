@@ -83,7 +83,7 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
     }
     let report = scorer.report();
     if others > 0 {
-        tracing::warn!(others, "outputs that are no pages of a generated crawl were left out");
+        tracing::warn!(target: "dupgate::cli", others, "outputs that are no pages of a generated crawl were left out");
     }
     match Format::or_usual(global.output) {
         Format::Table => print(&format!("{report}\n{LEGEND}")),

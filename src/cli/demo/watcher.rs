@@ -135,7 +135,7 @@ impl Known {
             }
             Fed::Failed(message) => {
                 self.failed += 1;
-                tracing::warn!(message, "failed to produce a page");
+                tracing::warn!(target: "dupgate::cli", message, "failed to produce a page");
             }
         }
     }
@@ -144,7 +144,10 @@ impl Known {
         self.judged += 1;
         self.bytes += u64::try_from(written.value_bytes).unwrap_or(0);
         let Some(Told { key, truth, found, matched }) = told(written, prefix) else {
-            tracing::warn!(place = %written.partition, "skipping an output without key, truth or verdict");
+            tracing::warn!(
+                target: "dupgate::cli",
+                place = %written.partition, "skipping an output without key, truth or verdict"
+            );
             return;
         };
         *self.verdicts.entry(found).or_default() += 1;

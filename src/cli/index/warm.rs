@@ -225,7 +225,10 @@ impl Progress {
             bar.set_message(format!("pages {}  waiting {}", human::count(asked), human::count(waiting)));
         } else if self.ticks.try_recv().is_ok() {
             let percent = (read * 100 / total.max(1)).min(100);
-            tracing::info!(phase, pages = asked, percent, waiting, service_lag = lag, "warming");
+            tracing::info!(
+                target: "dupgate::replay",
+                phase, pages = asked, percent, waiting, service_lag = lag, "warming"
+            );
         }
     }
 

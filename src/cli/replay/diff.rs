@@ -284,7 +284,7 @@ impl Progress {
             bar.set_position(verdicts);
             bar.set_message(format!("{} verdicts read", human::count(verdicts)));
         } else if self.ticks.try_recv().is_ok() {
-            tracing::info!(verdicts = verdicts, "comparing");
+            tracing::info!(target: "dupgate::replay", verdicts = verdicts, "comparing");
         }
     }
 

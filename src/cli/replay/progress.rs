@@ -87,6 +87,7 @@ impl Progress {
             if self.plan.is_of_files() {
                 let pages = report.counts.pages;
                 tracing::info!(
+                    target: "dupgate::replay",
                     phase,
                     pages,
                     bytes = done,
@@ -100,6 +101,7 @@ impl Progress {
                 );
             } else {
                 tracing::info!(
+                    target: "dupgate::replay",
                     phase,
                     pages = done,
                     of = total,

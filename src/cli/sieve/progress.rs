@@ -64,7 +64,7 @@ impl Progress {
         }
         if self.bar.is_none() && self.ticks.try_recv().is_ok() {
             let percent = self.size.map(|size| self.bytes * 100 / size.max(1));
-            tracing::info!(pages = self.pages, bytes = self.bytes, percent, "sieving");
+            tracing::info!(target: "dupgate::cli", pages = self.pages, bytes = self.bytes, percent, "sieving");
         }
     }
 
@@ -74,7 +74,7 @@ impl Progress {
             return;
         }
         let dead = self.verdicts.get("dead").copied().unwrap_or(0);
-        let show = || tracing::warn!(source = place_of(&line.source), "{rejection}");
+        let show = || tracing::warn!(target: "dupgate::cli", source = place_of(&line.source), "{rejection}");
         if dead <= TOLD {
             self.bar.as_ref().map_or_else(show, |bar| bar.suspend(show));
         }
@@ -103,7 +103,10 @@ impl Progress {
             return;
         }
         let reasons = Some(reasons).filter(|reasons| !reasons.is_empty());
-        tracing::info!(pages = self.pages, unique, update, template, exact, near, dead, reasons, "sieved");
+        tracing::info!(
+            target: "dupgate::cli",
+            pages = self.pages, unique, update, template, exact, near, dead, reasons, "sieved"
+        );
     }
 }
 

@@ -60,7 +60,7 @@ impl FetchStates {
                     fetch_state.next = offset;
                     started.push((partition.clone(), serial, offset));
                 }
-                Err(error) => tracing::debug!(%partition, %error, "seek failed, retrying"),
+                Err(error) => tracing::debug!(target: "dupgate::kafka", %partition, %error, "seek failed, retrying"),
             }
         }
         started
@@ -149,6 +149,6 @@ pub(super) fn list_of(partitions: &BTreeSet<PartitionId>) -> TopicPartitionList 
 
 pub(super) fn report(result: KafkaResult<()>, what: &str) {
     if let Err(error) = result {
-        tracing::warn!(%error, "{what}");
+        tracing::warn!(target: "dupgate::kafka", %error, "{what}");
     }
 }

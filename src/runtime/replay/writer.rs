@@ -153,7 +153,7 @@ impl Writer {
         let Ok((call, answer)) = self.answers.recv_timeout(timeout) else { return Ok(None) };
         let answer = answer.map(|_| ());
         if let Err(error) = &answer {
-            tracing::warn!(?call, %error, "transaction");
+            tracing::warn!(target: "dupgate::replay", ?call, %error, "transaction");
         }
         if let Err(CallError::Undeliverable { index, reason }) = &answer {
             self.withdraw(*index, *reason)?;

@@ -101,7 +101,10 @@ impl Parts {
                     if stop_by.is_some() {
                         return Err(Reason::Unfinished.because(anyhow::anyhow!("a second signal ({signal}): stopped at once")));
                     }
-                    tracing::info!(signal, ?grace, "stopping: what is complete is committed first");
+                    tracing::info!(
+                        target: "dupgate::service",
+                        signal, ?grace, "stopping: what is complete is committed first"
+                    );
                     stop_by = Some(until(clock));
                     self.stop_in_order();
                 }
@@ -109,7 +112,7 @@ impl Parts {
                     let Ok((name, result)) = end else { break };
                     self.running -= 1;
                     self.handles.retain(|(known, _)| *known != name);
-                    tracing::info!(name, "component stopped");
+                    tracing::info!(target: "dupgate::service", name, "component stopped");
                     let early = stop_by.is_none();
                     if outcome.is_ok() {
                         outcome = match result {
@@ -133,6 +136,7 @@ impl Parts {
         if outcome.is_ok() {
             let totals = ParsedMetrics::parse(&metrics.render());
             tracing::info!(
+                target: "dupgate::service",
                 documents = totals.count(catalog::DOCUMENTS.name),
                 dead_letters = totals.count(catalog::DEAD_LETTERS.name),
                 produced = totals.count(catalog::RECORDS_PRODUCED.name),

@@ -174,7 +174,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     /// Works until it is to end.
     pub(super) fn run(&mut self, pages: &mut Pages) -> Result<Outcome, Fatal> {
         if self.work(pages)?.is_continue() {
-            tracing::info!("caught up");
+            tracing::info!(target: "dupgate::replay", "caught up");
         }
         self.show();
         Ok(Outcome {
@@ -431,7 +431,10 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         if pending < self.waits.0.max(1) {
             self.waits = (pending, now);
         } else if now.saturating_sub(self.waits.1) >= SILENCE {
-            tracing::warn!(pending, "requests are waiting and no judge of the new scheme responds");
+            tracing::warn!(
+                target: "dupgate::replay",
+                pending, "requests are waiting and no judge of the new scheme responds"
+            );
             self.waits.1 = now;
         }
         self.waits.0 = pending;

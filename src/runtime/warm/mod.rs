@@ -241,8 +241,12 @@ impl Judges {
         for _ in &self.handles {
             match self.ends.recv_timeout(until.saturating_sub(clock.now())) {
                 Ok((_, Ok(()))) => {}
-                Ok((log, Err(error))) => tracing::warn!(log = log.0, %error, "the judge has not ended well"),
-                Err(_) => tracing::warn!("a judge has not ended in time: others wait for its session's end"),
+                Ok((log, Err(error))) => {
+                    tracing::warn!(target: "dupgate::replay", log = log.0, %error, "the judge has not ended well")
+                }
+                Err(_) => {
+                    tracing::warn!(target: "dupgate::replay", "a judge has not ended in time: others wait for its session's end")
+                }
             }
         }
     }

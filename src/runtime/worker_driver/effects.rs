@@ -167,7 +167,7 @@ impl WorkerDriver {
     /// Pauses the input for an operator, or resumes it where the machine allows.
     pub(super) fn hold(&mut self, is_held: bool) {
         if self.held != is_held {
-            tracing::warn!(is_held, "input paused or resumed by an operator");
+            tracing::warn!(target: "dupgate::worker", is_held, "input paused or resumed by an operator");
         }
         self.held = is_held;
         // The pause is reported once it is in effect.

@@ -57,7 +57,7 @@ impl WorkerDriver {
                 Ok(())
             }
             Message::Stop => {
-                tracing::info!("worker stopping");
+                tracing::info!(target: "dupgate::worker", "worker stopping");
                 self.handle(Event::Stop)
             }
         }
@@ -78,7 +78,10 @@ impl WorkerDriver {
         let own = self.lanes.keys().cloned().collect();
         let missing = self.unassigned.look(all, shares, &own);
         if !missing.is_empty() {
-            tracing::warn!(partitions = %names(&missing), "rejoining the group: partitions unassigned although the group is stable");
+            tracing::warn!(
+                target: "dupgate::worker",
+                partitions = %names(&missing), "rejoining the group: partitions unassigned although the group is stable"
+            );
             self.member.command(Command::Rejoin);
         }
     }
@@ -117,19 +120,19 @@ impl WorkerDriver {
                 self.hand_over(&partition)
             }
             ConsumerEvent::Assigned(partitions) => {
-                tracing::info!(partitions = %names(&partitions), "partitions assigned");
+                tracing::info!(target: "dupgate::worker", partitions = %names(&partitions), "partitions assigned");
                 self.report.metrics().rebalanced(Rebalance::Assign, partitions.len());
                 self.handle(Event::Assigned(partitions))
             }
             ConsumerEvent::Revoked(partitions) => {
-                tracing::info!(partitions = %names(&partitions), "partitions revoked");
+                tracing::info!(target: "dupgate::worker", partitions = %names(&partitions), "partitions revoked");
                 self.report.metrics().rebalanced(Rebalance::Revoke, partitions.len());
                 self.forget(&partitions);
                 self.revoked_at = Some(self.clock.now());
                 self.handle(Event::Revoked(partitions))
             }
             ConsumerEvent::Lost(partitions) => {
-                tracing::warn!(partitions = %names(&partitions), "partitions lost");
+                tracing::warn!(target: "dupgate::worker", partitions = %names(&partitions), "partitions lost");
                 self.report.metrics().rebalanced(Rebalance::Lost, partitions.len());
                 self.forget(&partitions);
                 self.handle(Event::Lost(partitions))
@@ -227,7 +230,7 @@ impl WorkerDriver {
             }
             FollowEventKind::End(_) => self.handle(Event::FollowedToEnd(log)),
             FollowEventKind::Moved(why) => {
-                tracing::warn!(log = log.0, why, "rereading the verdict log");
+                tracing::warn!(target: "dupgate::worker", log = log.0, why, "rereading the verdict log");
                 self.handle(Event::LogMoved(log))
             }
         }
@@ -247,7 +250,7 @@ impl WorkerDriver {
                 self.handle(Event::RecalledToEnd(log))
             }
             FollowEventKind::Moved(why) => {
-                tracing::warn!(log = log.0, why, "failed to read old verdicts back");
+                tracing::warn!(target: "dupgate::worker", log = log.0, why, "failed to read old verdicts back");
                 self.handle(Event::RecallMoved(log))
             }
         }
