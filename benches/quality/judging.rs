@@ -83,7 +83,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
                 address: None,
                 is_variant: false,
                 event_time,
-                watermarks: state.tails_with(event_time),
+                watermarks: state.watermarks_with(event_time),
                 windows: rules.windows,
                 stages: &[Stage::MinHash],
                 max_distance: rules.max_distance,

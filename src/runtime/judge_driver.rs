@@ -61,7 +61,7 @@ pub(super) enum Message {
 
 /// A judge's thread.
 pub struct JudgeDriver {
-    plan: Arc<ServiceContext>,
+    context: Arc<ServiceContext>,
     log: LogPartition,
     clock: Clock,
     judge: Judge,
@@ -99,28 +99,28 @@ impl JudgeDriver {
     ///
     /// When a client or a thread cannot be made.
     pub(super) fn new(
-        plan: Arc<ServiceContext>,
+        context: Arc<ServiceContext>,
         log: LogPartition,
         settings: JudgeSettings,
         snapshot_store: Option<Arc<dyn SnapshotStore>>,
     ) -> Result<Self, Fatal> {
         let (sender, messages) = unbounded();
-        let (clock, session) = (plan.clock, plan.settings.judge.session_timeout);
-        let log_gate = ByteBudget::new(64 << 20);
-        let follower = plan.follow(log, "standby", &log_gate, sink(&sender, Message::Followed))?;
-        let config = plan.judge_producer(log);
+        let (clock, session) = (context.clock, context.settings.judge.session_timeout);
+        let log_budget = ByteBudget::new(64 << 20);
+        let follower = context.follow(log, "standby", &log_budget, sink(&sender, Message::Followed))?;
+        let config = context.judge_producer(log);
         let answered = sender.clone();
         let producer = TransactionalProducer::start(
             config,
             Delivery::ExactlyOnce,
             format!("verdicts-{log}"),
-            Arc::clone(&plan.backlog),
+            Arc::clone(&context.backlog),
             move |_, answer| {
                 drop(answered.send(Message::Called(answer)));
             },
         )
         .map_err(failure)?;
-        let query = plan.cluster.query(&plan.settings.input.group);
+        let query = context.cluster.query(&context.settings.input.group);
         Ok(Self {
             judge: Judge::new(settings),
             messages,
@@ -138,7 +138,7 @@ impl JudgeDriver {
             snapshot_tasks: BackgroundTasks::start(format!("snapshots-{log}")).map_err(failure)?,
             maintenance: BackgroundTasks::start(format!("maintenance-{log}")).map_err(failure)?,
             budget: ByteBudget::new(32 << 20),
-            report: JudgeReport::new(plan.metrics.clone(), &plan.health, clock, log, session),
+            report: JudgeReport::new(context.metrics.clone(), &context.health, clock, log, session),
             looked: clock.now(),
             asked_end: Duration::ZERO,
             asks_end: false,
@@ -146,7 +146,7 @@ impl JudgeDriver {
             log,
             clock,
             sender,
-            plan,
+            context,
         })
     }
 
@@ -175,18 +175,18 @@ impl JudgeDriver {
 
     /// No abort, and no other judge of this principal, lends a permission that is missing.
     fn denied(&self, denied: Denied, why: &str) -> Fatal {
-        let ours = self.plan.verdicts(self.log);
+        let ours = self.context.verdicts(self.log);
         let denied = match denied.resource {
             "topic" => Denied { name: ours.topic.to_string(), ..denied.to("Write") },
             _ => denied,
         };
-        denied_call(denied, &format!("judge of {ours}: {why}"), &self.plan.settings.input.group)
+        denied_call(denied, &format!("judge of {ours}: {why}"), &self.context.settings.input.group)
     }
 
     // ---- messages to events
 
     fn member_event(&mut self, event: ConsumerEvent) -> Result<(), Fatal> {
-        let ours = self.plan.fingerprints(self.log);
+        let ours = self.context.fingerprints(self.log);
         match event {
             ConsumerEvent::Record { partition, offset, serial, record, permit } => {
                 if partition == ours && serial == self.reading {
@@ -219,7 +219,7 @@ impl JudgeDriver {
             ConsumerEvent::Failed(why) | ConsumerEvent::Fenced(why) => {
                 self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
                 let what = format!("judge of {ours}: {why}");
-                Err(ended(Reason::Failure, what, &self.plan.settings.input.group))
+                Err(ended(Reason::Failure, what, &self.context.settings.input.group))
             }
         }
     }
@@ -309,7 +309,7 @@ impl JudgeDriver {
                 self.serials += 1;
                 self.reading = self.serials;
                 self.requests.clear();
-                let ours = self.plan.fingerprints(self.log);
+                let ours = self.context.fingerprints(self.log);
                 self.member.command(Command::Seek(ours, Start::NotBefore(from.0), self.serials));
             }
             Effect::StopReading => self.stop_reading(),
@@ -321,7 +321,7 @@ impl JudgeDriver {
             Effect::Snapshot => self.snapshot(),
             Effect::RevokeDone => self.member.command(Command::RevokeDone),
             Effect::Stopped => self.stopped = true,
-            Effect::Fail(why) => return Err(ended(Reason::State, why, &self.plan.settings.input.group)),
+            Effect::Fail(why) => return Err(ended(Reason::State, why, &self.context.settings.input.group)),
         }
         Ok(())
     }
@@ -329,17 +329,17 @@ impl JudgeDriver {
     fn stop_reading(&mut self) {
         self.reading = 0;
         self.requests.clear();
-        self.member.command(Command::Close(self.plan.fingerprints(self.log)));
+        self.member.command(Command::Close(self.context.fingerprints(self.log)));
     }
 
     fn join(&mut self) -> Result<(), Fatal> {
-        let session = self.plan.settings.judge.session_timeout;
+        let session = self.context.settings.judge.session_timeout;
         let settings = GroupConsumerSettings {
-            config: self.plan.cluster.judge_consumer(&self.plan.judge_group(self.log), session),
-            topics: vec![self.plan.names.fingerprints.to_string()],
+            config: self.context.cluster.judge_consumer(&self.context.judge_group(self.log), session),
+            topics: vec![self.context.names.fingerprints.to_string()],
             thread: format!("judge-{}", self.log),
             budget: Arc::clone(&self.budget),
-            moved: moves(&self.plan, &format!("judge {} poll", self.log)),
+            moved: moves(&self.context, &format!("judge {} poll", self.log)),
         };
         self.member.join(settings, &self.sender, Message::GroupConsumer)
     }
@@ -355,8 +355,8 @@ impl JudgeDriver {
         let order = match request {
             ProducerCall::Produce(records) => {
                 self.report.writes(&records);
-                let verdicts = self.plan.verdicts(self.log);
-                let values = records.iter().map(|record| encode_verdict(record, self.plan.part_bytes())).collect();
+                let verdicts = self.context.verdicts(self.log);
+                let values = records.iter().map(|record| encode_verdict(record, self.context.part_bytes())).collect();
                 ProducerCommand::Produce(Box::new(EncodedBatch {
                     topic: verdicts.topic,
                     partition: verdicts.number,
@@ -365,8 +365,11 @@ impl JudgeDriver {
             }
             ProducerCall::SendOffsets { next_request, checkpoint } => {
                 let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
-                let mark =
-                    OffsetAndMetadata { partition: self.plan.fingerprints(self.log), offset: next_request.0, metadata };
+                let mark = OffsetAndMetadata {
+                    partition: self.context.fingerprints(self.log),
+                    offset: next_request.0,
+                    metadata,
+                };
                 ProducerCommand::SendOffsets(vec![mark], self.member.membership())
             }
             ProducerCall::Plain(call) => ProducerCommand::Plain(call),
@@ -375,7 +378,7 @@ impl JudgeDriver {
     }
 
     fn fetch_input_committed(&self, question: u64) {
-        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.plan.input_topics());
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.context.input_topics());
         self.background_tasks.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
             // An offset that is about to move may be answered as it was, and one without an answer be left out: both hold
@@ -391,7 +394,7 @@ impl JudgeDriver {
     /// Asks how much there is to follow, for the progress shown.
     fn fetch_log_range(&self, from: Option<i64>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.input));
-        let (serial, verdicts) = (self.serials, self.plan.verdicts(self.log));
+        let (serial, verdicts) = (self.serials, self.context.verdicts(self.log));
         self.background_tasks.run(move || {
             // Nothing depends on it: without an answer it is not asked again.
             if let Ok((first, end)) = offsets.range(&verdicts) {
@@ -402,8 +405,8 @@ impl JudgeDriver {
     }
 
     fn trim(&self, verdicts: VerdictOffset, requests: RequestOffset) {
-        let before = [(self.plan.verdicts(self.log), verdicts.0), (self.plan.fingerprints(self.log), requests.0)];
-        let (config, brokers) = (self.plan.cluster.admin(), self.plan.brokers);
+        let before = [(self.context.verdicts(self.log), verdicts.0), (self.context.fingerprints(self.log), requests.0)];
+        let (config, brokers) = (self.context.cluster.admin(), self.context.brokers);
         let (metrics, sender, log) = (self.report.metrics().clone(), self.sender.clone(), self.log);
         self.background_tasks.run(move || {
             tracing::info!(
@@ -440,7 +443,7 @@ impl JudgeDriver {
         if now.saturating_sub(self.looked) >= HOUSEKEEPING_INTERVAL {
             self.looked = now;
             self.report.look(&self.judge, self.requests.requests());
-            self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
+            self.report.metrics().producer_queue(self.context.backlog.records(), self.context.backlog.bytes());
             self.ask_end();
         }
     }
@@ -454,7 +457,7 @@ impl JudgeDriver {
         }
         self.asked_end = now;
         let (sender, offsets, requests) =
-            (self.sender.clone(), Arc::clone(&self.input), self.plan.fingerprints(self.log));
+            (self.sender.clone(), Arc::clone(&self.input), self.context.fingerprints(self.log));
         self.background_tasks.run(move || {
             drop(sender.send(Message::RequestsEnd(offsets.range(&requests).ok().map(|(_, end)| end))));
             Ok(())
@@ -474,7 +477,7 @@ impl JudgeDriver {
         // Dynamic members leave when they close. A process that ends before that is a member until its session times
         // out, and its successor has to wait for that.
         if !wait_until_left(self.leaving.as_ref(), &self.messages, self.clock, until) {
-            let group = self.plan.judge_group(self.log);
+            let group = self.context.judge_group(self.log);
             tracing::warn!(
                 target: "dupgate::judge",
                 log = self.log.0,

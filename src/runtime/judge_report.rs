@@ -10,7 +10,7 @@ use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
 use crate::protocol::{Answer, ForgetTarget, LogPartition, VerdictRecord};
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
-use crate::telemetry::overview::{NOBODY_JUDGES, judge_check};
+use crate::telemetry::overview::{NO_JUDGE, judge_check};
 use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
 use crate::transaction::CallError;
 
@@ -180,7 +180,7 @@ impl JudgeReport {
                         log = self.log.0, requests, "nobody judges: waiting to take over{when}"
                     );
                 }
-                self.ready.fail(format!("waits to take over{when}: {NOBODY_JUDGES}"));
+                self.ready.fail(format!("waits to take over{when}: {NO_JUDGE}"));
             }
         }
         self.is_silent = silence.is_some();

@@ -278,7 +278,7 @@ mod tests {
         let range = RequestBody::Reopen { partition: partition.clone(), from: 5, to: i64::MAX };
         let mut affected = RequestImpact::by(std::slice::from_ref(&range));
         let mut judged = Judged::default();
-        judged.raise_floor(1_000_000_000);
+        judged.raise_low_watermark(1_000_000_000);
         judged.insert(1_000_000_007);
         let said = PartitionCheckpoint { judged, low_watermark: 0, delivered: i64::MAX };
         let Some(checkpoint) =

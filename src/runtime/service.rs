@@ -44,7 +44,7 @@ use anyhow::Context;
 const REMEMBERED_VERDICTS: usize = 100_000;
 
 /// Offsets that a worker keeps verdicts for that it reads back.
-const RECALLED_POSITIONS: i64 = 300_000;
+const SCANNED_POSITIONS: i64 = 300_000;
 
 /// How far a partition may be ahead of a slower one at least: `window.allowed_lateness` may be nothing.
 const MIN_LEAD: Duration = Duration::from_mins(1);
@@ -96,13 +96,13 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     if let Some(operators) = &operators {
         tracing::info!(target: "dupgate::service", listen = %operators.address(), "admin API listening");
     }
-    let grace = service.plan.settings.processing.shutdown_grace;
-    let Service { plan, parts, .. } = service;
-    parts.supervise(&signals, grace, clock, &plan.metrics)
+    let grace = service.context.settings.processing.shutdown_grace;
+    let Service { context, parts, .. } = service;
+    parts.supervise(&signals, grace, clock, &context.metrics)
 }
 
 struct Service {
-    plan: Arc<ServiceContext>,
+    context: Arc<ServiceContext>,
     instance: String,
     reader: Fingerprinter,
     kept: PageCache,
@@ -168,7 +168,7 @@ impl Service {
                 &kept,
             )?)?),
         };
-        let plan = Arc::new(ServiceContext {
+        let context = Arc::new(ServiceContext {
             pair_recorder,
             transactional_id: format!("{}.worker.{instance}", settings.input.group),
             scheme,
@@ -185,38 +185,38 @@ impl Service {
             health,
         });
 
-        let mut service = Self { plan, instance, reader, kept, parts: Parts::new() };
-        if service.plan.settings.roles.judge {
-            let folder = snapshot_store::open(&service.plan.settings.index)?;
-            for log in served(&service.plan.settings.judge.served_partitions, logs) {
+        let mut service = Self { context, instance, reader, kept, parts: Parts::new() };
+        if service.context.settings.roles.judge {
+            let folder = snapshot_store::open(&service.context.settings.index)?;
+            for log in served(&service.context.settings.judge.served_partitions, logs) {
                 service.spawn_judge(log, &folder)?;
             }
         }
-        if service.plan.settings.roles.worker {
+        if service.context.settings.roles.worker {
             service.spawn_worker(logs)?;
         }
         Ok(service)
     }
 
     fn spawn_judge(&mut self, log: LogPartition, folder: &Arc<Folder>) -> Result<(), Fatal> {
-        let plan = Arc::clone(&self.plan);
-        let settings = &plan.settings;
-        let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
+        let context = Arc::clone(&self.context);
+        let settings = &context.settings;
+        let (folder, metrics) = (Arc::clone(folder), context.metrics.clone());
         let snapshots: Arc<dyn SnapshotStore> =
-            Arc::new(FsSnapshotStore::new(folder, log, &plan.scheme, plan.clock, metrics));
-        let settings = judge_settings(settings, plan.verdict_log_bytes);
-        let driver = JudgeDriver::new(Arc::clone(&plan), log, settings, Some(snapshots))?;
+            Arc::new(FsSnapshotStore::new(folder, log, &context.scheme, context.clock, metrics));
+        let settings = judge_settings(settings, context.verdict_log_bytes);
+        let driver = JudgeDriver::new(Arc::clone(&context), log, settings, Some(snapshots))?;
         self.parts.start(format!("judge-{log}"), Handle::Judge(log, driver.control()), move || driver.run())
     }
 
     fn spawn_worker(&mut self, logs: usize) -> Result<(), Fatal> {
-        let plan = Arc::clone(&self.plan);
-        let settings = &plan.settings;
+        let context = Arc::clone(&self.context);
+        let settings = &context.settings;
         let worker = WorkerSettings {
             logs,
             first_request: draw(),
             remembered_verdicts: REMEMBERED_VERDICTS,
-            recalled_positions: RECALLED_POSITIONS,
+            scanned_positions: SCANNED_POSITIONS,
             in_flight_bytes: settings.processing.max_in_flight_bytes,
             transaction_pages: TRANSACTION_PAGES,
             commit_interval: settings.output.commit_interval,
@@ -232,20 +232,20 @@ impl Service {
                 look_interval: Duration::from_secs(2),
             },
             pause_above_dead_letter_ratio: f64::from(settings.processing.pause_above_dead_letter_percent) / 100.0,
-            delivery: plan.settings.output.delivery,
+            delivery: context.settings.output.delivery,
         };
-        plan.metrics.workers(plan.text_threads() as u64);
-        plan.metrics.transaction_limit(TRANSACTION_PAGES as u64);
+        context.metrics.workers(context.text_threads() as u64);
+        context.metrics.transaction_limit(TRANSACTION_PAGES as u64);
         let reader = self.reader.clone();
         let reading = RecordProcessor {
             reader,
-            outputs: Arc::clone(&plan.outputs),
-            clock: plan.clock,
-            metrics: plan.metrics.clone(),
-            trees: Arc::clone(&plan.trees),
+            outputs: Arc::clone(&context.outputs),
+            clock: context.clock,
+            metrics: context.metrics.clone(),
+            trees: Arc::clone(&context.trees),
             untimed: Timestamp::default(),
         };
-        let driver = WorkerDriver::new(Arc::clone(&plan), reading, worker)?;
+        let driver = WorkerDriver::new(Arc::clone(&context), reading, worker)?;
         self.parts.start("worker".to_owned(), Handle::Worker(driver.control()), move || driver.run())
     }
 }

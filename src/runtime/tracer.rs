@@ -33,20 +33,21 @@ pub(super) struct Tracer {
 
 impl Tracer {
     /// Starts tracing, if it is configured.
-    pub(super) fn start(plan: &ServiceContext) -> Result<Option<Self>, Fatal> {
-        let Some(tracing) = &plan.settings.tracing else { return Ok(None) };
-        let instance = plan.settings.input.instance_id.clone();
+    pub(super) fn start(context: &ServiceContext) -> Result<Option<Self>, Fatal> {
+        let Some(tracing) = &context.settings.tracing else { return Ok(None) };
+        let instance = context.settings.input.instance_id.clone();
         let resource = vec![
             ("service.name", env!("CARGO_PKG_NAME").to_owned()),
             ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("service.instance.id", instance.unwrap_or_else(|| plan.transactional_id.clone())),
+            ("service.instance.id", instance.unwrap_or_else(|| context.transactional_id.clone())),
         ];
-        let clock = plan.clock;
-        let traces = Traces::start(tracing.endpoint.clone(), resource, plan.metrics.clone(), move || clock.instant());
+        let clock = context.clock;
+        let traces =
+            Traces::start(tracing.endpoint.clone(), resource, context.metrics.clone(), move || clock.instant());
         Ok(Some(Self {
             traces: traces.map_err(fatal::failure)?,
             sampler: Sampler::new(tracing.sample_ratio),
-            group: plan.settings.input.group.clone(),
+            group: context.settings.input.group.clone(),
             ruled: HashMap::new(),
             sent_since: None,
         }))

@@ -62,7 +62,7 @@ pub(super) enum Message {
     GroupConsumer(u64, ConsumerEvent),
     Read(Done),
     Followed(LogPartition, FollowEvent),
-    Recalled(LogPartition, FollowEvent),
+    Scanned(LogPartition, FollowEvent),
     Appended(Appended),
     Called(Answer),
     Checkpoint(LogPartition, Option<i64>),
@@ -116,7 +116,7 @@ struct Reader {
 
 /// The worker's thread.
 pub struct WorkerDriver {
-    plan: Arc<ServiceContext>,
+    context: Arc<ServiceContext>,
     clock: Clock,
     worker: Worker<PagePayload>,
     messages: Receiver<Message>,
@@ -137,7 +137,7 @@ pub struct WorkerDriver {
     judge_offsets: Vec<Arc<Offsets>>,
     pool: TextPool,
     budget: Arc<ByteBudget>,
-    log_gate: Arc<ByteBudget>,
+    log_budget: Arc<ByteBudget>,
     /// When the group asked for partitions back, while it waits for them.
     revoked_at: Option<Duration>,
     report: WorkerReport,
@@ -168,54 +168,58 @@ impl WorkerDriver {
     ///
     /// When a client or a thread cannot be made.
     pub(super) fn new(
-        plan: Arc<ServiceContext>,
+        context: Arc<ServiceContext>,
         reading: RecordProcessor,
         settings: WorkerSettings,
     ) -> Result<Self, Fatal> {
         let (sender, messages) = unbounded();
-        let clock = plan.clock;
-        let budget = ByteBudget::new(plan.settings.processing.max_in_flight_bytes / 4 + (1 << 20));
-        let log_gate = ByteBudget::new(64 << 20);
-        let group = &plan.settings.input.group;
+        let clock = context.clock;
+        let budget = ByteBudget::new(context.settings.processing.max_in_flight_bytes / 4 + (1 << 20));
+        let log_budget = ByteBudget::new(64 << 20);
+        let group = &context.settings.input.group;
         let logs = settings.logs;
         let outputs = Arc::clone(&reading.outputs);
 
         let mut readers = Vec::new();
         let mut judge_offsets = Vec::new();
         for log in LogPartition::first(logs) {
-            let follower =
-                plan.follow(log, "follow", &log_gate, sink(&sender, move |event| Message::Followed(log, event)))?;
+            let follower = context.follow(
+                log,
+                "follow",
+                &log_budget,
+                sink(&sender, move |event| Message::Followed(log, event)),
+            )?;
             readers.push(Reader { follower, serial: 0, next: None });
-            let judges = plan.cluster.query(&plan.judge_group(log));
+            let judges = context.cluster.query(&context.judge_group(log));
             judge_offsets.push(Arc::new(Offsets::new(&judges, QUERY_TIMEOUT).map_err(failure)?));
         }
         let requests = RequestLog::open(
-            &plan.cluster.request_producer(),
-            plan.names.fingerprints.to_string(),
+            &context.cluster.request_producer(),
+            context.names.fingerprints.to_string(),
             logs,
-            Arc::clone(&plan.backlog),
+            Arc::clone(&context.backlog),
             sink(&sender, Message::Appended),
         )
         .map_err(failure)?;
         let answered = sender.clone();
         let producer = TransactionalProducer::start(
-            plan.worker_producer(),
-            plan.settings.output.delivery,
+            context.worker_producer(),
+            context.settings.output.delivery,
             "transactions".to_owned(),
-            Arc::clone(&plan.backlog),
+            Arc::clone(&context.backlog),
             move |_, answer| drop(answered.send(Message::Called(answer))),
         )
         .map_err(failure)?;
-        let offsets = Arc::new(Offsets::new(&plan.cluster.query(group), QUERY_TIMEOUT).map_err(failure)?);
+        let offsets = Arc::new(Offsets::new(&context.cluster.query(group), QUERY_TIMEOUT).map_err(failure)?);
         let backlogs = Arc::new(RemainingInput {
             offsets: Arc::clone(&offsets),
-            client: plan.cluster.query(group),
-            topics: plan.input_topics(),
+            client: context.cluster.query(group),
+            topics: context.input_topics(),
             reader: reading.reader.clone(),
-            event_time: plan.settings.record.event_time,
+            event_time: context.settings.record.event_time,
         });
         let pool =
-            TextPool::start(plan.text_threads(), reading, clock, sink(&sender, Message::Read)).map_err(failure)?;
+            TextPool::start(context.text_threads(), reading, clock, sink(&sender, Message::Read)).map_err(failure)?;
         Ok(Self {
             worker: Worker::new(settings),
             messages,
@@ -235,9 +239,9 @@ impl WorkerDriver {
             judge_offsets,
             pool,
             budget,
-            log_gate,
+            log_budget,
             revoked_at: None,
-            report: WorkerReport::new(&plan, clock, outputs)?,
+            report: WorkerReport::new(&context, clock, outputs)?,
             looked: clock.now(),
             asked_lags: clock.now(),
             asks_lags: Arc::default(),
@@ -252,7 +256,7 @@ impl WorkerDriver {
             stopped: false,
             sender,
             clock,
-            plan,
+            context,
         })
     }
 
@@ -301,7 +305,7 @@ impl WorkerDriver {
             return Err(Reason::Failure.because(why));
         }
         self.report.look(&self.worker, self.pool.waiting());
-        self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
+        self.report.metrics().producer_queue(self.context.backlog.records(), self.context.backlog.bytes());
         let mut by_topic: BTreeMap<String, u64> = BTreeMap::new();
         for partition in self.lanes.keys() {
             *by_topic.entry(partition.topic.to_string()).or_default() += 1;
@@ -327,7 +331,7 @@ impl WorkerDriver {
         let asks = Arc::clone(&self.asks_lags);
         let verdicts = LogPartition::first(self.readers.len()).zip(&self.readers);
         let verdicts: Vec<(PartitionId, i64)> =
-            verdicts.filter_map(|(log, reader)| Some((self.plan.verdicts(log), reader.next?))).collect();
+            verdicts.filter_map(|(log, reader)| Some((self.context.verdicts(log), reader.next?))).collect();
         let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());
         self.lag_tasks.run(move || {
             let wanted = positions.iter().map(|(partition, _)| partition).chain(verdicts.iter().map(|(log, _)| log));
@@ -349,7 +353,7 @@ impl WorkerDriver {
         if self.member.consumer().is_none() || std::mem::replace(&mut self.asks_group, true) {
             return;
         }
-        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.plan.input_topics());
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());
         self.lag_tasks.run(move || {
             let looked = offsets.partitions(&topics).and_then(|all| Ok((all, offsets.shares()?)));
             // Without an answer nothing is known of the group, as while it is on the move.

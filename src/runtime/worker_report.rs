@@ -80,34 +80,34 @@ pub(super) struct WorkerReport {
 }
 
 impl WorkerReport {
-    pub(super) fn new(plan: &ServiceContext, clock: Clock, outputs: Arc<Outputs>) -> Result<Self, Fatal> {
+    pub(super) fn new(context: &ServiceContext, clock: Clock, outputs: Arc<Outputs>) -> Result<Self, Fatal> {
         Ok(Self {
-            metrics: plan.metrics.clone(),
+            metrics: context.metrics.clone(),
             clock,
             outputs,
-            pair_recorder: plan.pair_recorder.clone(),
-            tracer: Tracer::start(plan)?,
-            form: plan.settings.fingerprint.minhash.form,
+            pair_recorder: context.pair_recorder.clone(),
+            tracer: Tracer::start(context)?,
+            form: context.settings.fingerprint.minhash.form,
             clusters: Clusters::default(),
-            heartbeat: plan.health.heartbeat("worker", clock.instant()),
-            ready: plan.health.check("worker", "starting"),
+            heartbeat: context.health.heartbeat("worker", clock.instant()),
+            ready: context.health.check("worker", "starting"),
             consumed: BTreeMap::new(),
             newest: BTreeMap::new(),
             asked: HashMap::new(),
-            last_call: plan.settings.output.delivery.last_call(),
-            pending: (0..plan.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
+            last_call: context.settings.output.delivery.last_call(),
+            pending: (0..context.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
             verdicts: {
-                let check = plan.health.check(VERDICTS_CHECK, "starting");
+                let check = context.health.check(VERDICTS_CHECK, "starting");
                 check.pass();
                 check
             },
             brokers: {
-                let check = plan.health.check("brokers", "starting");
+                let check = context.health.check("brokers", "starting");
                 check.pass();
                 check
             },
             is_silent: false,
-            dead: DeadLetterReport::new(plan.metrics.clone()),
+            dead: DeadLetterReport::new(context.metrics.clone()),
             call: None,
             begun: None,
             sent: Arc::default(),

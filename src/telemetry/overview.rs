@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-pub use self::judges::{NOBODY_JUDGES, VERDICTS_CHECK, judge_check};
+pub use self::judges::{NO_JUDGE, VERDICTS_CHECK, judge_check};
 
 use self::history::{History, KEPT};
 use self::judges::Judges;

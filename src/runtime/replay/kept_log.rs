@@ -29,7 +29,7 @@ pub(super) fn first_checkpoint(
 pub(super) fn is_judged_before(checkpoint: &Checkpoint, partition: &PartitionId, from: i64, to: i64) -> bool {
     checkpoint.partitions.get(partition).is_some_and(|said| {
         let mut judged = said.judged.clone();
-        judged.raise_floor(said.low_watermark);
+        judged.raise_low_watermark(said.low_watermark);
         judged.contains_any(from, to)
     })
 }

@@ -27,17 +27,17 @@ impl Service {
     ///
     /// When the server cannot be started.
     pub(super) fn serve_operators(&self, bound: Option<TcpListener>) -> Result<Option<Server>, Fatal> {
-        let settings = &self.plan.settings;
+        let settings = &self.context.settings;
         let Some((bound, configured)) = bound.zip(settings.http.admin.as_ref()) else { return Ok(None) };
         let mut admin_service = InstanceAdmin {
             settings: Arc::clone(settings),
-            brokers: self.plan.brokers,
+            brokers: self.context.brokers,
             judges: Vec::new(),
             worker: None,
             pair_inspector: PairInspector::open(
                 settings,
                 self.reader.clone(),
-                Arc::clone(&self.plan.trees),
+                Arc::clone(&self.context.trees),
                 configured.text,
                 &self.kept,
             )?,
@@ -48,11 +48,11 @@ impl Service {
                 Handle::Judge(log, judge) => admin_service.judges.push((*log, judge.clone())),
             }
         }
-        let clock = self.plan.clock;
+        let clock = self.context.clock;
         let overview = Overview::new(
             self.about(),
-            self.plan.metrics.clone(),
-            self.plan.health.clone(),
+            self.context.metrics.clone(),
+            self.context.health.clone(),
             Arc::new(move || clock.now()),
             wall_time,
         );
@@ -61,7 +61,7 @@ impl Service {
             text: configured.text,
             max_distance: settings.rules.max_distance,
             pairs: self
-                .plan
+                .context
                 .pair_recorder
                 .as_ref()
                 .map(|pair_recorder| pair_recorder.pairs.clone())
@@ -74,7 +74,7 @@ impl Service {
     }
 
     fn about(&self) -> About {
-        let settings = &self.plan.settings;
+        let settings = &self.context.settings;
         let roles = [("worker", settings.roles.worker), ("judge", settings.roles.judge)];
         About {
             build: build(),
@@ -82,7 +82,7 @@ impl Service {
             group: settings.input.group.clone(),
             roles: roles.into_iter().filter(|(_, has)| *has).map(|(role, _)| role).collect(),
             log_partitions: u32::try_from(settings.log_partitions().get()).unwrap_or(u32::MAX),
-            started: wall_time().minus(self.plan.clock.now()),
+            started: wall_time().minus(self.context.clock.now()),
         }
     }
 }

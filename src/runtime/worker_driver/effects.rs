@@ -60,7 +60,7 @@ impl WorkerDriver {
                 self.requests_since.get_or_insert_with(|| self.clock.now());
                 self.requests.append(log, request);
             }
-            Effect::Recall { log, from } => self.recall(log, from.map(|from| from.0))?,
+            Effect::ScanVerdicts { log, from } => self.recall(log, from.map(|from| from.0))?,
             Effect::Call(request) => self.call(request),
             Effect::Delivered(outputs) => self.report.delivered(&outputs),
             Effect::RevokeDone => {
@@ -72,7 +72,7 @@ impl WorkerDriver {
             Effect::Stopped => self.stopped = true,
             Effect::Fail(why) => {
                 let reason = if matches!(why, Failure::Fenced(_)) { Reason::Config } else { Reason::Failure };
-                return Err(ended(reason, why, &self.plan.settings.input.group));
+                return Err(ended(reason, why, &self.context.settings.input.group));
             }
         }
         Ok(())
@@ -80,7 +80,7 @@ impl WorkerDriver {
 
     pub(super) fn fetch_checkpoint(&self, log: LogPartition) {
         let Some(offsets) = self.judge_offsets.get(log.index()).map(Arc::clone) else { return };
-        let (sender, partition) = (self.sender.clone(), self.plan.fingerprints(log));
+        let (sender, partition) = (self.sender.clone(), self.context.fingerprints(log));
         self.background_tasks.run(move || {
             let committed =
                 offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
@@ -92,7 +92,7 @@ impl WorkerDriver {
 
     pub(super) fn fetch_committed(&self, partitions: BTreeSet<PartitionId>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
-        let outputs = Arc::clone(&self.plan.outputs);
+        let outputs = Arc::clone(&self.context.outputs);
         self.background_tasks.run(move || {
             let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.to_string()).collect();
             let topics: Vec<String> = topics.into_iter().collect();
@@ -110,7 +110,7 @@ impl WorkerDriver {
     }
 
     pub(super) fn fetch_unread(&self) {
-        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.plan.input_topics());
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());
         self.background_tasks.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
             let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
@@ -125,7 +125,7 @@ impl WorkerDriver {
 
     pub(super) fn fetch_backlog(&self, heads: BTreeMap<PartitionId, i64>) {
         let (sender, backlogs) = (self.sender.clone(), Arc::clone(&self.backlogs));
-        let start = self.plan.settings.input.start;
+        let start = self.context.settings.input.start;
         // Not behind the questions that wait for other workers' transactions: neither on their thread nor for their client.
         self.lag_tasks.run(move || {
             let answer = backlogs.ask(&heads, start_of(start)).map_err(|error| error.to_string())?;
@@ -135,10 +135,10 @@ impl WorkerDriver {
     }
 
     pub(super) fn join(&mut self) -> Result<(), Fatal> {
-        let (moved, metrics) = (moves(&self.plan, "input poll"), self.plan.metrics.clone());
+        let (moved, metrics) = (moves(&self.context, "input poll"), self.context.metrics.clone());
         let settings = GroupConsumerSettings {
-            config: self.plan.input_consumer(),
-            topics: self.plan.input_topics(),
+            config: self.context.input_consumer(),
+            topics: self.context.input_topics(),
             thread: "input".to_owned(),
             budget: Arc::clone(&self.budget),
             moved: Box::new(move || {
@@ -154,7 +154,7 @@ impl WorkerDriver {
         let start = match from {
             ReadFrom::Offset(offset) => Start::Offset(offset),
             ReadFrom::Beginning => Start::Earliest,
-            ReadFrom::ConfiguredStart => start_of(self.plan.settings.input.start),
+            ReadFrom::ConfiguredStart => start_of(self.context.settings.input.start),
         };
         let lane = InputState { serial: self.serials, order: ReorderBuffer::default() };
         self.lanes.insert(partition.clone(), lane);
@@ -187,8 +187,8 @@ impl WorkerDriver {
         let reader = if let Some(reader) = place {
             reader
         } else {
-            let sink = sink(&self.sender, move |event| Message::Recalled(log, event));
-            let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
+            let sink = sink(&self.sender, move |event| Message::Scanned(log, event));
+            let follower = self.context.follow(log, "recall", &self.log_budget, sink)?;
             place.insert(Reader { follower, serial, next: None })
         };
         reader.serial = serial;
@@ -201,7 +201,7 @@ impl WorkerDriver {
         let (order, call, pages) = match request {
             ProducerCall::Produce(pages) => {
                 let count = pages.len();
-                let outputs = Arc::clone(&self.plan.outputs);
+                let outputs = Arc::clone(&self.context.outputs);
                 let cargo = Pages { outputs, pages, sent: self.report.sent() };
                 (ProducerCommand::Produce(Box::new(cargo)), Call::Produce, count)
             }

@@ -24,9 +24,9 @@ impl WorkerDriver {
             Message::GroupConsumer(..) => Ok(()),
             Message::Read(done) => self.read(done),
             Message::Followed(log, event) => self.followed(log, event),
-            Message::Recalled(log, event) => self.recalled(log, event),
+            Message::Scanned(log, event) => self.recalled(log, event),
             Message::Appended(Appended { offset: Err(NotAppended::Denied), .. }) => {
-                Err(append_denied(&self.plan.names.fingerprints))
+                Err(append_denied(&self.context.names.fingerprints))
             }
             Message::Appended(Appended { request, offset }) => {
                 self.handle(Event::Appended(request, offset.map(RequestOffset).map_err(|_| ())))
@@ -65,7 +65,7 @@ impl WorkerDriver {
 
     /// Notes the offsets that are committed now, when that is what the call that was out did.
     fn note_commit(&mut self, is_done: bool) {
-        if self.calling.take() == Some(self.plan.settings.output.delivery.last_call()) && is_done {
+        if self.calling.take() == Some(self.context.settings.output.delivery.last_call()) && is_done {
             for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
                 self.settled.committed(&partition, offset);
             }
@@ -157,7 +157,7 @@ impl WorkerDriver {
 
     fn consumer_failed(&self, reason: Reason, why: &str) -> Fatal {
         self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
-        ended(reason, why, &self.plan.settings.input.group)
+        ended(reason, why, &self.context.settings.input.group)
     }
 
     pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
@@ -200,7 +200,7 @@ impl WorkerDriver {
 
     /// With `on_bad_record: stop` the first bad record ends the program before its offset is committed.
     pub(super) fn must_stop_at(&mut self, page: &Page<PagePayload>) -> bool {
-        if self.plan.outputs.routing.bad_records != BadRecords::Stop {
+        if self.context.outputs.routing.bad_records != BadRecords::Stop {
             return false;
         }
         let reason = match &page.action {
@@ -243,15 +243,15 @@ impl WorkerDriver {
         }
         match event.kind {
             FollowEventKind::Record { offset, record, permit: _permit, .. } => {
-                self.handle(Event::Recalled { log, offset: VerdictOffset(offset), record })
+                self.handle(Event::Scanned { log, offset: VerdictOffset(offset), record })
             }
             FollowEventKind::End(_) => {
                 reader.follower.command(FollowCommand::Stop);
-                self.handle(Event::RecalledToEnd(log))
+                self.handle(Event::ScannedToEnd(log))
             }
             FollowEventKind::Moved(why) => {
                 tracing::warn!(target: "dupgate::worker", log = log.0, why, "failed to read old verdicts back");
-                self.handle(Event::RecallMoved(log))
+                self.handle(Event::ScanMoved(log))
             }
         }
     }

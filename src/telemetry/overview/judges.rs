@@ -12,7 +12,7 @@ use crate::telemetry::parsed_metrics::ParsedMetrics;
 pub const VERDICTS_CHECK: &str = "verdicts";
 
 /// Part of what a standby's check says while requests wait and no verdict comes.
-pub const NOBODY_JUDGES: &str = "nobody judges";
+pub const NO_JUDGE: &str = "nobody judges";
 
 /// Returns the name of the check of the judge or standby of a partition of the logs.
 #[must_use]
@@ -84,7 +84,7 @@ impl Judges {
             let (presence, why) = match failing(&judge_check(partition)) {
                 Some(_) if is_judge => (JudgePresence::Judge, None),
                 Some(None) => (JudgePresence::Standby, None),
-                Some(Some(why)) if why.contains(NOBODY_JUDGES) => (JudgePresence::NoJudge, Some(why)),
+                Some(Some(why)) if why.contains(NO_JUDGE) => (JudgePresence::NoJudge, Some(why)),
                 Some(Some(why)) => (JudgePresence::NotReady, Some(why)),
                 // The worker does not say for which partition it waits: where there is one, it is that.
                 None if log_partitions == 1 && no_verdicts.is_some() => (JudgePresence::NoJudge, no_verdicts.clone()),

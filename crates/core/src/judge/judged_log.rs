@@ -148,7 +148,7 @@ impl JudgedLog {
         let keep_from: Timestamp = state.stream_time().minus(keep);
         let verdicts = retention.trim_point(state.first_live_sequence(), input, keep_from);
         let trim = verdicts.map(|verdicts| TrimPoint { verdicts, requests: state.next_request() });
-        self.state.raise_floors(&checkpoint);
+        self.state.raise_low_watermarks(&checkpoint);
         self.retention.open(None, self.state.next_sequence());
         Some((VerdictRecord::Checkpoint(Box::new(checkpoint)), trim))
     }

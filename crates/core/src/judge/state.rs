@@ -150,7 +150,7 @@ impl State {
             counts: Counts::default(),
         };
         checkpoint.applied.iter().for_each(|&request| state.applied.note(request));
-        state.raise_floors(checkpoint);
+        state.raise_low_watermarks(checkpoint);
         state
     }
 
@@ -211,7 +211,7 @@ impl State {
                 Err(Diverged::AnotherLog { expected: log.0, found: record.log().0 })
             }
             (Some(_), VerdictRecord::Checkpoint(checkpoint)) => {
-                self.raise_floors(checkpoint);
+                self.raise_low_watermarks(checkpoint);
                 Ok(())
             }
             (Some(_), VerdictRecord::Rules(record)) => {
@@ -245,7 +245,7 @@ impl State {
 
     /// Takes over what a batch says once its verdicts were followed.
     pub fn end_batch(&mut self, batch: &VerdictBatch) {
-        self.move_tails(batch.watermarks);
+        self.advance_watermarks(batch.watermarks);
         self.next_request = batch.next_request;
     }
 
@@ -289,7 +289,7 @@ impl State {
         if !self.seen(&page.source.partition).judged.insert(page.source.offset) {
             return Err(Diverged::SecondVerdict(page.source.clone()));
         }
-        let mut watermarks = self.tails_with(page.event_time);
+        let mut watermarks = self.watermarks_with(page.event_time);
         self.counts.late += u64::from(page.event_time < watermarks.times.min());
         self.stream_time = self.stream_time.max(page.event_time);
         if let Decision::Update { of, original: Some(_) } = &page.decision {
@@ -302,7 +302,7 @@ impl State {
             let capacity = self.rules.as_ref().map_or(u64::MAX, |rules| rules.max_entries);
             watermarks.first_sequence = watermarks.first_sequence.max(self.next_sequence.saturating_sub(capacity));
         }
-        self.move_tails(watermarks);
+        self.advance_watermarks(watermarks);
         Ok(())
     }
 
@@ -333,7 +333,7 @@ impl State {
             address: page.address,
             is_variant: page.is_variant,
             event_time,
-            watermarks: self.tails_with(event_time),
+            watermarks: self.watermarks_with(event_time),
             windows: rules.windows,
             stages: &rules.stages,
             max_distance: rules.max_distance,
@@ -345,7 +345,7 @@ impl State {
 
     /// Returns the watermarks after a page of this event time is judged. They never move back.
     #[must_use]
-    pub fn tails_with(&self, event_time: Timestamp) -> ExpiryWatermarks {
+    pub fn watermarks_with(&self, event_time: Timestamp) -> ExpiryWatermarks {
         let Some(rules) = &self.rules else { return self.watermarks };
         let stream_time = self.stream_time.max(event_time);
         let times = rules.windows.map(|window| stream_time.minus(rules.lateness).minus(window));
@@ -358,15 +358,15 @@ impl State {
     }
 
     /// Raises the low watermarks as this checkpoint says: for every follower at the same place in the log.
-    pub fn raise_floors(&mut self, checkpoint: &Checkpoint) {
+    pub fn raise_low_watermarks(&mut self, checkpoint: &Checkpoint) {
         for (partition, said) in &checkpoint.partitions {
             let seen = self.seen(partition);
-            seen.judged.raise_floor(said.low_watermark);
+            seen.judged.raise_low_watermark(said.low_watermark);
             seen.delivered = seen.delivered.max(said.delivered);
         }
     }
 
-    fn move_tails(&mut self, watermarks: ExpiryWatermarks) {
+    fn advance_watermarks(&mut self, watermarks: ExpiryWatermarks) {
         self.watermarks = self.watermarks.later(watermarks);
         let gone = self.index.advance(&self.watermarks);
         self.counts.expired += gone.expired;

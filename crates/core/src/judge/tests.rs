@@ -249,7 +249,7 @@ proptest! {
         for (number, (request, append_time)) in requests.iter().enumerate() {
             if number == at {
                 checkpoint = state.checkpoint(None, |_| low_watermark, &BTreeMap::new());
-                state.raise_floors(checkpoint.as_ref().unwrap());
+                state.raise_low_watermarks(checkpoint.as_ref().unwrap());
                 snapshot = SharedSnapshot::take(&state, &LogRetention::default(), VerdictOffset(0), None).map(SharedSnapshot::listed);
             }
             if let Some(verdict) = decide(&state, request, *append_time) {
@@ -391,7 +391,7 @@ fn only_what_was_delivered_is_reopened() {
 pub(super) fn deliver(state: &mut State, partition: &PartitionId, position: i64) {
     let mut checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
     checkpoint.partitions.entry(partition.clone()).or_default().delivered = position;
-    state.raise_floors(&checkpoint);
+    state.raise_low_watermarks(&checkpoint);
 }
 
 /// All that [`requests`] ask about is delivered.

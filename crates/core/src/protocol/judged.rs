@@ -17,7 +17,7 @@ impl Judged {
     #[must_use]
     pub fn from_parts(low_watermark: i64, above: RoaringTreemap, reopened: RoaringTreemap) -> Self {
         let mut judged = Self { low_watermark: 0, above, reopened };
-        judged.raise_floor(low_watermark);
+        judged.raise_low_watermark(low_watermark);
         judged
     }
 
@@ -57,7 +57,7 @@ impl Judged {
 
     /// Lets every offset below `low_watermark` count as judged, up to the first one that was reopened and waits to be judged
     /// again. A low watermark never sinks this way.
-    pub fn raise_floor(&mut self, low_watermark: i64) {
+    pub fn raise_low_watermark(&mut self, low_watermark: i64) {
         let low_watermark = u64::try_from(low_watermark).unwrap_or(0).min(self.reopened.min().unwrap_or(u64::MAX));
         if low_watermark > self.low_watermark {
             self.low_watermark = low_watermark;
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn offsets_are_counted_below_and_above_the_floor() {
         let mut judged = Judged::default();
-        judged.raise_floor(10);
+        judged.raise_low_watermark(10);
         judged.insert(12);
         judged.insert(14);
         let counts = [(0, 5), (5, 20), (9, 13), (11, 14), (15, 99), (5, 5), (7, 3), (-3, 2)];
@@ -147,10 +147,10 @@ mod tests {
     #[test]
     fn reopening_below_the_floor_opens_the_range_alone() {
         let mut judged = Judged::default();
-        judged.raise_floor(10);
+        judged.raise_low_watermark(10);
         judged.insert(12);
         judged.reopen(3, 6);
-        judged.raise_floor(20);
+        judged.raise_low_watermark(20);
         let open: Vec<i64> = (0..14).filter(|&offset| !judged.contains(offset)).collect();
         assert_eq!(open, [3, 4, 5, 10, 11, 13]);
     }
@@ -173,7 +173,7 @@ mod tests {
             self.judged.push(offset);
         }
 
-        fn raise_floor(&mut self, low_watermark: i64) {
+        fn raise_low_watermark(&mut self, low_watermark: i64) {
             let low_watermark = self.reopened.iter().copied().fold(low_watermark, i64::min);
             if low_watermark > self.low_watermark {
                 self.low_watermark = low_watermark;
@@ -203,8 +203,8 @@ mod tests {
                         naive.insert(a);
                     }
                     1 => {
-                        judged.raise_floor(a);
-                        naive.raise_floor(a);
+                        judged.raise_low_watermark(a);
+                        naive.raise_low_watermark(a);
                     }
                     2 => {
                         judged.reopen(a, b);
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_range_without_an_end_takes_no_more_memory_than_what_was_judged() {
         let mut judged = Judged::default();
-        judged.raise_floor(1_000);
+        judged.raise_low_watermark(1_000);
         [1_001, 1_000_000, 1 << 40].into_iter().for_each(|offset| assert!(judged.insert(offset)));
         judged.reopen(10, i64::MAX);
         assert!((0..10).all(|offset| judged.contains(offset)));
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn all_of_a_long_topic_that_is_reopened_stays_a_range() {
         let mut judged = Judged::default();
-        judged.raise_floor(1_000_000_000);
+        judged.raise_low_watermark(1_000_000_000);
         judged.reopen(5, i64::MAX);
         assert_eq!((judged.low_watermark(), judged.reopened().len()), (5, 999_999_995));
         let statistics = judged.reopened().bitmaps().map(|(_, bitmap)| bitmap.statistics());
@@ -254,7 +254,7 @@ mod tests {
         let mut spelled = Judged::default();
         (0..10).for_each(|offset| assert!(spelled.insert(offset)));
         let mut floored = Judged::default();
-        floored.raise_floor(10);
+        floored.raise_low_watermark(10);
         assert_eq!(spelled, floored);
         floored.reopen(9, 10);
         assert_ne!(spelled, floored);

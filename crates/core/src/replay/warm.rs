@@ -71,7 +71,7 @@ impl WarmUp {
             VerdictRecord::Checkpoint(checkpoint) => {
                 for (partition, said) in &checkpoint.partitions {
                     let known = self.known.entry(partition.clone()).or_insert_with(|| said.judged.clone());
-                    known.raise_floor(said.low_watermark);
+                    known.raise_low_watermark(said.low_watermark);
                 }
             }
             VerdictRecord::Verdicts(batch) => batch.verdicts.iter().for_each(|verdict| match &verdict.answer {

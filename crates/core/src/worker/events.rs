@@ -109,9 +109,9 @@ pub enum Event<P> {
     },
     /// Answers [`Effect::Append`]: the offset in the fingerprint log, or that delivery is not certain.
     Appended(RequestId, Result<RequestOffset, ()>),
-    /// A record of a verdict log that was asked for by the latest [`Effect::Recall`] of that log; what a replaced one
+    /// A record of a verdict log that was asked for by the latest [`Effect::ScanVerdicts`] of that log; what a replaced one
     /// still brings is not handed over.
-    Recalled {
+    Scanned {
         /// Which log.
         log: LogPartition,
         /// Its offset.
@@ -120,9 +120,9 @@ pub enum Event<P> {
         record: VerdictRecord,
     },
     /// The recall reached the end of what was committed when it began; no record follows until the next one.
-    RecalledToEnd(LogPartition),
+    ScannedToEnd(LogPartition),
     /// The recall asked for an offset that the log does not hold any more.
-    RecallMoved(LogPartition),
+    ScanMoved(LogPartition),
     /// Answers [`Effect::Call`].
     Called(Result<(), CallError>),
     /// Time passed.
@@ -178,7 +178,7 @@ pub enum Effect<P> {
     Append(LogPartition, Request),
     /// Read a verdict log a second time, beside the following: from this offset (from its beginning when there is
     /// none) to the end of what is committed now. Replaces an earlier recall of the same log.
-    Recall {
+    ScanVerdicts {
         /// Which log.
         log: LogPartition,
         /// First offset wanted.

@@ -93,9 +93,9 @@ impl<P> Worker<P> {
                 self.at(&partition, |queue| queue.out_of_range(offset, first, end));
             }
             Event::Appended(request, result) => self.appended(now, request, result),
-            Event::Recalled { log, record, .. } => self.recalled(log, &record),
-            Event::RecalledToEnd(log) => self.recalled_to_end(log),
-            Event::RecallMoved(log) => self.recall_moved(log),
+            Event::Scanned { log, record, .. } => self.recalled(log, &record),
+            Event::ScannedToEnd(log) => self.scanned_to_end(log),
+            Event::ScanMoved(log) => self.scan_moved(log),
             Event::Called(result) => self.called(result),
             Event::Tick => {}
             Event::Stop => self.stop(now),
@@ -272,7 +272,7 @@ impl<P> Worker<P> {
             return;
         }
         self.join_if_ready();
-        self.recall_what_is_missing();
+        self.scan_unknown_verdicts();
         self.ask_unanswered_again(now);
         self.recheck_blocked(now);
         self.pace(now);

@@ -199,48 +199,48 @@ impl<P> Worker<P> {
     // ---- reading back
 
     /// Begins to read back what pages wait for, once for all partitions that need it.
-    pub(super) fn recall_what_is_missing(&mut self) {
+    pub(super) fn scan_unknown_verdicts(&mut self) {
         for log in LogPartition::first(self.logs.len()) {
             if self.logs.get_mut(log.index()).is_some_and(FollowedLog::takes_scan) {
-                self.recall_missing(log);
+                self.scan_missing(log);
             }
         }
     }
 
-    fn recall_missing(&mut self, log: LogPartition) {
+    fn scan_missing(&mut self, log: LogPartition) {
         let mut first: BTreeMap<PartitionId, i64> = BTreeMap::new();
         for source in self.partitions.pages_in(|state| *state == PageState::Recalling(log)) {
             first.entry(source.partition).or_insert(source.offset);
         }
         if let Some(followed) = self.logs.get_mut(log.index()).filter(|_| !first.is_empty()) {
-            let from = followed.scan(first, self.settings.recalled_of_each_log());
-            self.effects.push_back(Effect::Recall { log, from });
+            let from = followed.scan(first, self.settings.scanned_of_each_log());
+            self.effects.push_back(Effect::ScanVerdicts { log, from });
         }
     }
 
     pub(super) fn recalled(&mut self, log: LogPartition, record: &VerdictRecord) {
         match self.logs.get_mut(log.index()).map(|followed| followed.scanned(record)) {
-            Some(Reading::From(from)) => self.effects.push_back(Effect::Recall { log, from }),
+            Some(Reading::From(from)) => self.effects.push_back(Effect::ScanVerdicts { log, from }),
             Some(Reading::On) | None => {}
         }
     }
 
-    pub(super) fn recall_moved(&mut self, log: LogPartition) {
+    pub(super) fn scan_moved(&mut self, log: LogPartition) {
         if self.logs.get_mut(log.index()).is_some_and(FollowedLog::scan_from_beginning) {
-            self.effects.push_back(Effect::Recall { log, from: None });
+            self.effects.push_back(Effect::ScanVerdicts { log, from: None });
         }
     }
 
-    pub(super) fn recalled_to_end(&mut self, log: LogPartition) {
+    pub(super) fn scanned_to_end(&mut self, log: LogPartition) {
         match self.logs.get_mut(log.index()).and_then(FollowedLog::scanned_to_end) {
-            Some(ScanEnd::FromBeginning) => self.effects.push_back(Effect::Recall { log, from: None }),
-            Some(ScanEnd::Done) => self.resolve_recalled(log),
+            Some(ScanEnd::FromBeginning) => self.effects.push_back(Effect::ScanVerdicts { log, from: None }),
+            Some(ScanEnd::Done) => self.resolve_scanned(log),
             None => {}
         }
     }
 
     /// What can be read back was: pages that it was looked for have their verdict now, or it is gone for good.
-    fn resolve_recalled(&mut self, log: LogPartition) {
+    fn resolve_scanned(&mut self, log: LogPartition) {
         let is_recalling = |state: &PageState| *state == PageState::Recalling(log);
         for source in self.partitions.pages_in(is_recalling) {
             if !self.logs.get_mut(log.index()).is_some_and(|followed| followed.was_scanned_for(&source)) {

@@ -16,7 +16,7 @@ pub struct WorkerSettings {
     /// Verdicts remembered, of all logs together; older ones are read back when they are needed.
     pub remembered_verdicts: usize,
     /// Offsets that reading back keeps verdicts for, of all logs and partitions together.
-    pub recalled_positions: i64,
+    pub scanned_positions: i64,
     /// Bytes of pages that may wait for their verdict and their transaction.
     pub in_flight_bytes: usize,
     /// Most pages in one transaction.
@@ -42,7 +42,7 @@ impl WorkerSettings {
     }
 
     /// Returns for how many offsets verdicts of each log are kept that were read back.
-    pub(super) fn recalled_of_each_log(&self) -> i64 {
-        self.recalled_positions.checked_div(i64::try_from(self.logs).unwrap_or(i64::MAX)).unwrap_or(0).max(1)
+    pub(super) fn scanned_of_each_log(&self) -> i64 {
+        self.scanned_positions.checked_div(i64::try_from(self.logs).unwrap_or(i64::MAX)).unwrap_or(0).max(1)
     }
 }

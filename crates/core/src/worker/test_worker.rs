@@ -87,7 +87,7 @@ impl TestWorker {
             logs: 1,
             first_request: 0,
             remembered_verdicts: 100,
-            recalled_positions: 100,
+            scanned_positions: 100,
             in_flight_bytes: 1000,
             transaction_pages: 100,
             commit_interval: Duration::from_millis(10),

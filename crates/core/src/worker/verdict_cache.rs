@@ -98,7 +98,7 @@ impl VerdictCache {
                     if is_first {
                         self.judged.insert(partition.clone(), said.judged.clone());
                     }
-                    self.judged_mut(partition).raise_floor(said.low_watermark);
+                    self.judged_mut(partition).raise_low_watermark(said.low_watermark);
                 }
                 self.next_request = checkpoint.next_request;
                 Ok(vec![VerdictUpdate::Passed(self.next_request)])

@@ -209,15 +209,15 @@ mod tests {
         })
     }
 
-    fn recall_of(first: i64, positions: i64) -> VerdictScan {
+    fn scan_of(first: i64, positions: i64) -> VerdictScan {
         VerdictScan::new(BTreeMap::from([(input(), first)]), positions, Some(VerdictOffset(9)))
     }
 
     #[test]
     fn reading_begins_where_no_wanted_position_is_judged_though_the_first_is_not() {
-        assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 7])), Reading::From(Some(VerdictOffset(3))));
-        assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 9])), Reading::On);
-        assert_eq!(recall_of(1, 4).read(&checkpoint(&[1])), Reading::From(Some(VerdictOffset(3))));
+        assert_eq!(scan_of(5, 4).read(&checkpoint(&[1, 7])), Reading::From(Some(VerdictOffset(3))));
+        assert_eq!(scan_of(5, 4).read(&checkpoint(&[1, 9])), Reading::On);
+        assert_eq!(scan_of(1, 4).read(&checkpoint(&[1])), Reading::From(Some(VerdictOffset(3))));
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn verdict_followed_while_reading_is_newer_than_what_is_read() {
-        let mut recall = recall_of(5, 4);
+        let mut recall = scan_of(5, 4);
         recall.read(&checkpoint(&[]));
         let (newer, not_wanted) = (Arc::new(verdict(6, 2)), Arc::new(verdict(9, 3)));
         recall.superseded(&input().at(6), &newer);

@@ -105,7 +105,7 @@ fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
         logs: 1,
         first_request: 0,
         remembered_verdicts: 10_000,
-        recalled_positions: 10_000,
+        scanned_positions: 10_000,
         in_flight_bytes: 300,
         transaction_pages: 100,
         commit_interval: ms(1),

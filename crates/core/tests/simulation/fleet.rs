@@ -36,7 +36,7 @@ impl Fleet {
             logs: 1,
             first_request: 0,
             remembered_verdicts: 10,
-            recalled_positions: 10,
+            scanned_positions: 10,
             in_flight_bytes: 100,
             transaction_pages: 100,
             commit_interval: ms(1),

@@ -311,7 +311,7 @@ impl Laws {
             if judged != expected {
                 return Err(format!("L4 a checkpoint says of {partition}: judged {judged:?}, not {expected:?}"));
             }
-            let low_watermark = own.oracle.raise_floor(partition, said.low_watermark);
+            let low_watermark = own.oracle.raise_low_watermark(partition, said.low_watermark);
             own.oracle.deliver(partition, said.delivered);
             let high = self.high.get(partition).copied().unwrap_or(0);
             if low_watermark > high || said.delivered > high {

@@ -225,7 +225,7 @@ impl Oracle {
     }
 
     /// Below the low watermark everything counts as judged, but it waits for what was reopened. Returns where it came to.
-    pub(crate) fn raise_floor(&mut self, partition: &PartitionId, low_watermark: i64) -> i64 {
+    pub(crate) fn raise_low_watermark(&mut self, partition: &PartitionId, low_watermark: i64) -> i64 {
         let waits = self.open.get(partition).and_then(|open| open.first().copied());
         let low_watermark = waits.map_or(low_watermark, |waits| low_watermark.min(waits));
         self.judged.entry(partition.clone()).or_default().extend(0..low_watermark);

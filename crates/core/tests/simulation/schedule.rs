@@ -51,7 +51,7 @@ struct Sizes {
     checkpoint_interval_records: u64,
     batch_verdicts: usize,
     remembered_verdicts: usize,
-    recalled_positions: i64,
+    scanned_positions: i64,
     transaction_pages: usize,
 }
 
@@ -179,7 +179,7 @@ impl Schedule {
             checkpoint_interval_records: rng.pick(&[4, 10, 25]),
             batch_verdicts: rng.pick(&[1, 3, 6]),
             remembered_verdicts: rng.pick(&[1, 3, 10]),
-            recalled_positions: rng.pick(&[1, 4, 40]),
+            scanned_positions: rng.pick(&[1, 4, 40]),
             transaction_pages: rng.pick(&[1, 5, 20]),
         };
         let mut schedule = Self::begin(world, instances, sizes, true);
@@ -205,7 +205,7 @@ impl Schedule {
             checkpoint_interval_records: 6,
             batch_verdicts: 3,
             remembered_verdicts: 3,
-            recalled_positions: 4,
+            scanned_positions: 4,
             transaction_pages: 5,
         };
         Self::begin(world, (0..2).map(instance).collect(), sizes, false)
@@ -260,7 +260,7 @@ impl Schedule {
             logs: world.logs,
             first_request: 0,
             remembered_verdicts: sizes.remembered_verdicts,
-            recalled_positions: sizes.recalled_positions,
+            scanned_positions: sizes.scanned_positions,
             in_flight_bytes: 6,
             transaction_pages: sizes.transaction_pages,
             commit_interval: ms(2),

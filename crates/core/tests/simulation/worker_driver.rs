@@ -270,7 +270,7 @@ impl WorkerDriver {
                 Effect::Pause(partitions) => self.paused.extend(partitions),
                 Effect::Resume(partitions) => self.paused.retain(|partition| !partitions.contains(partition)),
                 Effect::Append(log, request) => self.todo.push_back(Todo::Append(log, request)),
-                Effect::Recall { log, from } => {
+                Effect::ScanVerdicts { log, from } => {
                     self.recalls[log.index()] = Some(Recall { next: from.map(|from| from.0), ..Recall::default() });
                 }
                 Effect::Call(request) => {
@@ -471,13 +471,13 @@ impl WorkerDriver {
         let event = match world.bus.fetch(&partition, from) {
             Fetched::OutOfRange => {
                 self.recalls[log.index()] = None;
-                Some(Event::RecallMoved(log))
+                Some(Event::ScanMoved(log))
             }
             Fetched::Record { offset, value: Value::Verdict(part), .. } if offset < end => {
                 recall.next = Some(offset + 1);
                 match recall.reader.push(offset, part) {
                     Ok(whole) => {
-                        whole.map(|(first, record)| Event::Recalled { log, offset: VerdictOffset(first), record })
+                        whole.map(|(first, record)| Event::Scanned { log, offset: VerdictOffset(first), record })
                     }
                     Err(why) => {
                         world.violate(format!("{}: {partition}@{offset} cannot be read: {why}", self.name));
@@ -487,7 +487,7 @@ impl WorkerDriver {
             }
             Fetched::Record { .. } | Fetched::Nothing { .. } => {
                 self.recalls[log.index()] = None;
-                Some(Event::RecalledToEnd(log))
+                Some(Event::ScannedToEnd(log))
             }
         };
         if let Some(event) = event {

@@ -199,7 +199,7 @@ impl Stage {
                 logs: 1,
                 first_request: 0,
                 remembered_verdicts: 3,
-                recalled_positions: 4,
+                scanned_positions: 4,
                 in_flight_bytes: 20,
                 transaction_pages: 5,
                 commit_interval: ms(2),

@@ -227,7 +227,7 @@ fn judged() -> BoxedStrategy<Judged> {
     (offsets, 0..400_i64, prop::option::of((0..500_i64, 0..500_i64)))
         .prop_map(|(offsets, low_watermark, reopened)| {
             let mut judged = Judged::default();
-            judged.raise_floor(low_watermark);
+            judged.raise_low_watermark(low_watermark);
             for offset in offsets {
                 judged.insert(offset);
             }
