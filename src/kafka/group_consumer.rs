@@ -420,7 +420,7 @@ impl Shared {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::debug!(target: "dupgate::kafka", %partition, %error, "whether it is out of range is not known")
+                    tracing::debug!(target: "dupgate::kafka", %partition, %error, "whether it is out of range is not known");
                 }
             }
         }

@@ -339,7 +339,7 @@ impl Reader {
                 }
             }
             Err(error) => {
-                tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "the end of the log is asked for again")
+                tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "the end of the log is asked for again");
             }
         }
     }

@@ -16,7 +16,7 @@ fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if path.is_dir() && name != "tests" {
             sources(&path, found);
-        } else if name.ends_with(".rs") && name != "tests.rs" {
+        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs" {
             let text = std::fs::read_to_string(&path).unwrap();
             let shipped = text.split("#[cfg(test)]\nmod ").next().unwrap().to_owned();
             found.push((path.display().to_string(), shipped));

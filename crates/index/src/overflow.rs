@@ -11,10 +11,12 @@
 //! then     codes, one word each, for the whole capacity, where they are kept; then ids, two to a word
 //! ```
 
+mod blocks;
+
 use crate::layout::OverflowPlace;
 use crate::live_window::LiveWindow;
 use crate::simd::{self, Compare, LARGE_PAGE};
-use crate::tasks::{Deferred, Task};
+use crate::tasks::Deferred;
 
 /// Words of the smallest block: one cache line.
 const UNIT: usize = 8;
@@ -204,81 +206,6 @@ impl OverflowRuns {
 
     fn set_head(&mut self, block: u32, class: u8, head: Head) {
         self.set_word(block, class, 0, head.word());
-    }
-
-    /// Takes a block with nothing in it.
-    fn take(&mut self, class: u8) -> u32 {
-        let block = self.unused(class).unwrap_or_else(|| self.carve(class));
-        self.blocks_bytes += (UNIT << class) * size_of::<u64>();
-        self.set_head(block, class, Head { next: NONE, first: 0, end: 0 });
-        self.set_word(block, class, 1, joined(block, 0));
-        block
-    }
-
-    /// Takes a block off the free lists, the half of a larger one if need be.
-    fn unused(&mut self, class: u8) -> Option<u32> {
-        let kept = self.free.get(usize::from(class)).copied()?;
-        if kept != NONE {
-            let next = self.head(kept, class).next;
-            if let Some(free) = self.free.get_mut(usize::from(class)) {
-                *free = next;
-            }
-            // By the time that it is taken it has come.
-            if let Some(word) = self.block(next, class).first() {
-                simd::prefetch(word);
-            }
-            return Some(kept);
-        }
-        let block = self.unused(class + 1)?;
-        self.put_free(block + units(class), class);
-        Some(block)
-    }
-
-    fn carve(&mut self, class: u8) -> u32 {
-        let slab_units = 1_u32 << SLAB_BITS;
-        if self.slabs.is_empty() || self.fresh + units(class) > slab_units {
-            // What is left of the slab serves for smaller blocks.
-            while !self.slabs.is_empty() && self.fresh < slab_units {
-                let class = u8::try_from((slab_units - self.fresh).ilog2()).unwrap_or(0).min(LAST);
-                let block = self.last_slab() + self.fresh;
-                self.fresh += units(class);
-                self.put_free(block, class);
-            }
-            // Many tables have few runs: those of the first slab take small pages as they come.
-            let spare = self.spare.take().and_then(|slab| slab.kept().ok().flatten());
-            self.slabs.push(spare.unwrap_or_else(|| Slab::new(!self.slabs.is_empty())));
-            self.fresh = 0;
-        }
-        let block = self.last_slab() + self.fresh;
-        self.fresh += units(class);
-        block
-    }
-
-    /// Returns the task that allocates the next slab, when it is needed soon and not under way.
-    pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
-        if self.slabs.is_empty() || self.fresh < SLAB_SOON || self.spare.is_some() {
-            return None;
-        }
-        let (slab, task) = Deferred::of(Slab::touched);
-        self.spare = Some(slab);
-        Some(task)
-    }
-
-    /// Returns the first unit of the newest slab.
-    fn last_slab(&self) -> u32 {
-        u32::try_from(self.slabs.len().saturating_sub(1)).unwrap_or(0) << SLAB_BITS
-    }
-
-    fn put_free(&mut self, block: u32, class: u8) {
-        if let Some(free) = self.free.get_mut(usize::from(class)) {
-            let next = std::mem::replace(free, block);
-            self.set_head(block, class, Head { next, first: 0, end: 0 });
-        }
-    }
-
-    fn give_back(&mut self, block: u32, class: u8) {
-        self.blocks_bytes -= (UNIT << class) * size_of::<u64>();
-        self.put_free(block, class);
     }
 
     fn id(&self, block: u32, class: u8, at: usize) -> u32 {

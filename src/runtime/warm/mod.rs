@@ -242,10 +242,10 @@ impl Judges {
             match self.ends.recv_timeout(until.saturating_sub(clock.now())) {
                 Ok((_, Ok(()))) => {}
                 Ok((log, Err(error))) => {
-                    tracing::warn!(target: "dupgate::replay", log = log.0, %error, "the judge has not ended well")
+                    tracing::warn!(target: "dupgate::replay", log = log.0, %error, "the judge has not ended well");
                 }
                 Err(_) => {
-                    tracing::warn!(target: "dupgate::replay", "a judge has not ended in time: others wait for its session's end")
+                    tracing::warn!(target: "dupgate::replay", "a judge has not ended in time: others wait for its session's end");
                 }
             }
         }

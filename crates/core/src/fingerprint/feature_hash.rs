@@ -1,4 +1,4 @@
-//! The hash that turns a word into bits: our own, and those of two other SimHash programs.
+//! The hash that turns a word into bits: our own, and those of two other `SimHash` programs.
 
 use md5::{Digest, Md5};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
