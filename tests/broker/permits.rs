@@ -212,6 +212,6 @@ fn logs_that_may_not_be_created_or_trimmed_are_told() {
     let said = check_without(broker, &desk, TOPIC, &log, CREATE);
     assert_eq!(said.code, Some(77), "{}{}", said.out, said.err);
     assert!(said.out.contains(&format!("--operation Create --topic '{log}")), "{}", said.out);
-    assert!(said.out.contains("or have somebody run `dupgate topics create -c "), "{}", said.out);
-    assert!(said.out.contains(" --execute` who may"), "{}", said.out);
+    assert!(said.out.contains("or let an authorized user run `dupgate topics create -c "), "{}", said.out);
+    assert!(said.out.contains(" --execute`"), "{}", said.out);
 }

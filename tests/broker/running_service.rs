@@ -311,7 +311,7 @@ fn operators_look_into_a_running_instance_and_act_on_it() {
     let address = format!("--running=127.0.0.1:{}", running.port + 1);
     let said = running.desk.ask_with(broker.address(), strange, &["index", "stats", &address]);
     assert_eq!(said.code, Some(77), "{}", said.err);
-    assert!(said.err.contains("answers 401: this is not the token"), "{}", said.err);
+    assert!(said.err.contains("answers 401: wrong token"), "{}", said.err);
 }
 
 fn page_of(number: u32) -> Given {

@@ -101,7 +101,12 @@ fn no_text_of_a_page_is_logged_however_much_is_logged() {
     fs::write(folder.path().join("page.html"), &html).unwrap();
     for arguments in [&["sieve", "pages.jsonl"][..], &["explain", "page.html"], &["compare", "page.html", "page.html"]]
     {
-        for more in [&["-v"][..], &["-vv"], &["-vvv"], &["-s", "logging.level=trace,dupgate::text=trace"]] {
+        for more in [
+            &["-v"][..],
+            &["-vv"],
+            &["-vvv"],
+            &["-s", "logging.level=trace,dupgate=trace,dupgate::cli=trace,dupgate::worker=trace"],
+        ] {
             let said = dupgate().args(arguments).args(more).current_dir(folder.path()).output().unwrap();
             let told = String::from_utf8_lossy(&said.stderr);
             assert!(said.status.success(), "{arguments:?} {more:?}: {told}");

@@ -109,7 +109,7 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     // Without the token there is a door, and a wrong one does not open it.
     holds(&mut tab, "the door", "!document.getElementById('door').hidden && document.querySelector('main').hidden");
     enter(&mut tab, "not the token of the test");
-    holds(&mut tab, "the refusal", "document.getElementById('refused').textContent.includes('is not the token')");
+    holds(&mut tab, "the refusal", "document.getElementById('refused').textContent.includes('wrong token')");
     enter(&mut tab, TOKEN);
 
     // A list that fills, with what differs.

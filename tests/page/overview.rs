@@ -71,7 +71,7 @@ fn the_overview_follows_a_demo_and_comes_back_when_the_service_does() {
 
     holds(&mut tab, "the door", "!document.getElementById('door').hidden && document.querySelector('main').hidden");
     enter(&mut tab, "not the token of the test");
-    holds(&mut tab, "the refusal", "document.getElementById('refused').textContent.includes('is not the token')");
+    holds(&mut tab, "the refusal", "document.getElementById('refused').textContent.includes('wrong token')");
     enter(&mut tab, TOKEN);
 
     // Numbers that move, and all charts drawn.
