@@ -39,9 +39,9 @@ pub(super) fn page(partition: i32, offset: i64, digest: u32) -> Page<()> {
     Page { source, bytes: 1, event_time, paced_by: event_time, action: PageAction::Ask(LOG, request), payload: () }
 }
 
-/// A checkpoint of this log by which everything before `judged` in partition 0 is judged.
-pub(super) fn checkpoint(log: u64, previous: Option<i64>, judged: i64) -> VerdictRecord {
-    let rules = Rules {
+/// Rules of a log in which nothing depends on them.
+pub(super) fn rules() -> Rules {
+    Rules {
         stages: Stage::ALL.to_vec(),
         max_distance: 3,
         windows: Windows::all(Duration::from_hours(1)),
@@ -53,13 +53,17 @@ pub(super) fn checkpoint(log: u64, previous: Option<i64>, judged: i64) -> Verdic
         number_guard: None,
         simhash_similarity: None,
         same_site: None,
-    };
+    }
+}
+
+/// A checkpoint of this log by which everything before `judged` in partition 0 is judged.
+pub(super) fn checkpoint(log: u64, previous: Option<i64>, judged: i64) -> VerdictRecord {
     let mut said = PartitionCheckpoint::default();
     (0..judged).for_each(|offset| assert!(said.judged.insert(offset)));
     VerdictRecord::Checkpoint(Box::new(Checkpoint {
         log: LogIdentity(log),
         rules_number: RulesNumber(1),
-        rules,
+        rules: rules(),
         stream_time: Timestamp::MIN,
         watermarks: ExpiryWatermarks::START,
         next_sequence: 0,

@@ -147,14 +147,10 @@ impl VerdictScan {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::protocol::{
-        ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, Rules, RulesNumber, SameId, Stage,
-        VerdictBatch, Windows,
-    };
+    use crate::protocol::{ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, RulesNumber, VerdictBatch};
     use crate::record::{Reject, Timestamp};
+    use crate::worker::test_worker::rules;
 
     const LOG: LogIdentity = LogIdentity(1);
 
@@ -170,19 +166,7 @@ mod tests {
         VerdictRecord::Checkpoint(Box::new(Checkpoint {
             log: LOG,
             rules_number: RulesNumber(1),
-            rules: Rules {
-                stages: Stage::ALL.to_vec(),
-                max_distance: 3,
-                windows: Windows::all(Duration::from_secs(1)),
-                lateness: Duration::ZERO,
-                max_future_skew: Duration::ZERO,
-                max_entries: 10,
-                same_id: SameId::Update,
-                minhash: None,
-                number_guard: None,
-                simhash_similarity: None,
-                same_site: None,
-            },
+            rules: rules(),
             stream_time: Timestamp::MIN,
             watermarks: ExpiryWatermarks::START,
             next_sequence: 0,
