@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests the Helm chart: `make test-chart`. DUPGATE_BIN is the program that checks rendered configurations.
+# Tests the Helm chart, and lints the workflows that publish it: `make test-chart`. DUPGATE_BIN is the program that checks rendered configurations.
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 target="${CARGO_TARGET_DIR:-$here/../../../target}"
@@ -11,4 +11,6 @@ SECONDS=0
 tools="$("$here/tools.sh")"
 echo "tools are there ($SECONDS s)"
 export DUPGATE_BIN PYTHONDONTWRITEBYTECODE=1
+"$tools/bin/actionlint" "$here"/../../../.github/workflows/*.yml
+echo "ok   the workflows suit GitHub's schema (actionlint)"
 exec "$tools/python/bin/python" "$here/test.py" "$tools" "$@"

