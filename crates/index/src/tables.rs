@@ -223,6 +223,15 @@ impl<L: Layout> Tables<L> {
         }
     }
 
+    /// Prefetches the runs that the lines of these keys lead to, one key a table, when what [`Tables::prefetch`] asked for has
+    /// come.
+    #[inline]
+    pub fn prefetch_runs(&self, keys: impl IntoIterator<Item = u64>) {
+        for (table, key) in self.all.iter().zip(keys) {
+            table.prefetch_runs(key);
+        }
+    }
+
     /// Returns the tables.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Table<L>] {

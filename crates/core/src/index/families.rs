@@ -7,15 +7,16 @@
 //! them and not all. Each pair falls into one of [`KEYS`] tables by its hash, where the smallest counts.
 //!
 //! A member is reachable while its head is held, and comes after it in the log: a state that holds the member and can still
-//! reach it holds the head, too (law L5). A head takes members for the first eighth of its time in the window only (the judge
-//! sees to that), so that they are found for the other seven eighths. Keys are worked out from both when the member is
+//! reach it holds the head, too (law L5). A head takes members for the first sixth of its time in the window only (the judge
+//! sees to that), so that they are found for the other five sixths. Keys are worked out from both when the member is
 //! inserted, and are not written down.
 //!
 //! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`KEYS`] places in
 //! tables and four bytes for each key, and a quarter of a byte for each position of the ring ([`Ranks`]).
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use crate::fingerprint::split_mix::draw;
@@ -33,8 +34,32 @@ const FIGURES: u64 = 1 << 62;
 /// Tells pairs of slots from pairs of numbers.
 const SLOTS: u64 = 1 << 63;
 
-/// The keys of a page in a family, by table; 0 where it has none.
-pub(super) type FamilyKeys = [u32; KEYS];
+/// The keys of a page in a family.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FamilyKeys {
+    /// Sequence number of the family's head.
+    head: u64,
+    /// By table; 0: none.
+    by_table: [u32; KEYS],
+}
+
+impl FamilyKeys {
+    /// Returns the key by which a table finds the page, if there is one.
+    fn in_table(&self, table: usize) -> Option<u64> {
+        let key = self.by_table.get(table).copied().filter(|key| *key != 0)?;
+        Some(draw(u64::from(key) | (table as u64) << 40))
+    }
+
+    /// Leaves out the key for a table.
+    pub(super) fn skip(&mut self, table: usize) {
+        self.by_table.get_mut(table).into_iter().for_each(|key| *key = 0);
+    }
+
+    /// Returns how many keys two pages of one family share.
+    fn shared_with(&self, other: &Self) -> usize {
+        self.by_table.iter().zip(&other.by_table).filter(|(key, held)| key == held && **key != 0).count()
+    }
+}
 
 /// Where a page differs from the head of a family.
 #[derive(Clone, Copy, Debug)]
@@ -50,12 +75,12 @@ pub(super) struct Difference<'a> {
 impl Difference<'_> {
     /// Returns the page's keys.
     pub(super) fn keys(&self) -> FamilyKeys {
-        let mut keys = [0; KEYS];
+        let mut by_table = [0; KEYS];
         let mut add = |of: u64, one: u64, next: u64| {
             let hash = draw(draw(self.head ^ of) ^ draw(one << 32 | next));
             let at = usize::try_from(hash >> 60).unwrap_or(0);
             let key = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
-            if let Some(held) = keys.get_mut(at).filter(|held| **held == 0 || key < **held) {
+            if let Some(held) = by_table.get_mut(at).filter(|held| **held == 0 || key < **held) {
                 *held = key;
             }
         };
@@ -78,7 +103,7 @@ impl Difference<'_> {
                 before = Some(one);
             }
         }
-        keys
+        FamilyKeys { head: self.head, by_table }
     }
 }
 
@@ -104,17 +129,32 @@ pub(super) struct Families {
 struct Members {
     held: VecDeque<Member>,
     ranks: Ranks,
+    /// How many are held of each head.
+    of_heads: HashMap<u64, u32>,
 }
 
 impl Members {
     fn push(&mut self, position: u64, keys: FamilyKeys) {
         self.held.push_back(Member { position, keys });
         self.ranks.push(position);
+        *self.of_heads.entry(keys.head).or_default() += 1;
+    }
+
+    /// Gives all members the keys that they have now.
+    fn set_keys(&mut self, keys_at: impl Fn(u64) -> Option<FamilyKeys>) {
+        self.of_heads.clear();
+        for member in &mut self.held {
+            member.keys = keys_at(member.position).unwrap_or_default();
+            *self.of_heads.entry(member.keys.head).or_default() += 1;
+        }
     }
 
     /// Prefetches the keys of the member at a position.
     fn prefetch(&self, position: u64) {
-        self.keys(position).into_iter().for_each(dupgate_index::prefetch);
+        if let Some(FamilyKeys { head, by_table }) = self.keys(position) {
+            dupgate_index::prefetch(head);
+            by_table.last().into_iter().for_each(dupgate_index::prefetch);
+        }
     }
 
     fn keys(&self, position: u64) -> Option<&FamilyKeys> {
@@ -123,7 +163,7 @@ impl Members {
 
     fn clear(&mut self, position: u64) {
         let at = self.place(position);
-        at.and_then(|at| self.held.get_mut(at)).into_iter().for_each(|member| member.keys = [0; KEYS]);
+        at.and_then(|at| self.held.get_mut(at)).into_iter().for_each(|member| member.keys.by_table = [0; KEYS]);
     }
 
     /// Returns where the member at a position stands.
@@ -133,8 +173,13 @@ impl Members {
     }
 
     fn drop_before(&mut self, front: u64) {
-        while self.held.front().is_some_and(|member| member.position < front) {
-            self.held.pop_front();
+        while let Some(left) = self.held.pop_front_if(|member| member.position < front) {
+            if let Entry::Occupied(mut members) = self.of_heads.entry(left.keys.head) {
+                *members.get_mut() -= 1;
+                if *members.get() == 0 {
+                    members.remove();
+                }
+            }
         }
         self.ranks.drop_before(front);
     }
@@ -145,12 +190,12 @@ struct MemberKeys<'a>(&'a Members);
 
 impl Keys for MemberKeys<'_> {
     fn key(&self, table: usize, position: u64) -> Option<u64> {
-        key_in(self.0.keys(position)?, table)
+        self.0.keys(position)?.in_table(table)
     }
 }
 
 /// Places in which [`Shown`] remembers members.
-const PLACES: usize = 2_048;
+const PLACES: usize = 4_096;
 
 /// Members as tables show them one after the other: nearly all of them once.
 struct Shown {
@@ -213,7 +258,7 @@ impl Families {
 
     /// Holds a member that nothing finds until [`Families::build`].
     pub(super) fn fill(&mut self, position: u64) {
-        self.members.push(position, [0; KEYS]);
+        self.members.push(position, FamilyKeys::default());
     }
 
     /// Works out all keys, and returns the building of the tables.
@@ -222,9 +267,7 @@ impl Families {
         positions: &Range<u64>,
         keys_at: impl Fn(u64) -> Option<FamilyKeys>,
     ) -> Vec<Task<'_>> {
-        for member in &mut self.members.held {
-            member.keys = keys_at(member.position).unwrap_or_default();
-        }
+        self.members.set_keys(keys_at);
         if self.members.held.is_empty() {
             self.tables = None;
             return Vec::new();
@@ -239,26 +282,36 @@ impl Families {
         run_sequential(self.build_tasks(positions, keys_at));
     }
 
-    /// Returns the members that share the most keys, each with how many and its position: `most` of them, those that share more
-    /// before those that share fewer, and of those that share as many the oldest first. A copy shares more keys with its original than strangers of its family do, and it costs no
-    /// more to find it in a large family than in a small one. Only members of `is_wanted` count. The number says about how
-    /// many other members share a key, too.
+    /// Returns whether a head has members. The last may have been forgotten.
+    pub(super) fn has_members(&self, head: u64) -> bool {
+        self.members.of_heads.contains_key(&head)
+    }
+
+    /// Returns the members that share the most keys with a page, each with how many and its position: `most` of them, those that
+    /// share more before those that share fewer, and of those that share as many the oldest first. A copy shares more keys with
+    /// its original than strangers of its family do, and it costs no more to find it in a large family than in a small one.
+    ///
+    /// `keys` are those of the page in each family that it may belong to. Only members of `is_wanted` count. The number says
+    /// about how many other members share a key, too.
     pub(super) fn sharing(
         &self,
-        keys: &FamilyKeys,
+        keys: &[FamilyKeys],
         positions: &Range<u64>,
         most: usize,
         is_wanted: impl Fn(u64) -> bool,
     ) -> (Vec<(Reverse<usize>, u64)>, usize) {
         let mut shown = Shown::new(positions.start);
-        for table in 0..KEYS {
-            self.each_with(keys, table, positions, |position| shown.note(position));
-        }
+        self.show(keys, positions, |position| shown.note(position));
         let Shown { mut once, mut again, mut unclear, .. } = shown;
         for several in [&mut again, &mut unclear] {
             several.sort_unstable();
             several.dedup();
         }
+        let shared_keys = |position| {
+            let Some(held) = self.members.keys(position) else { return 0 };
+            let Some(keys) = keys.iter().find(|keys| keys.head == held.head) else { return 0 };
+            keys.shared_with(held)
+        };
         // Tags are equal by chance now and then: no member shares more keys than it is shown for.
         let mut found: Vec<(Reverse<usize>, u64)> = Vec::new();
         let mut several = Vec::new();
@@ -266,8 +319,8 @@ impl Families {
             let ahead = at + AHEAD;
             let next = again.get(ahead).or_else(|| unclear.get(ahead.saturating_sub(again.len())));
             next.into_iter().for_each(|next| self.members.prefetch(*next));
-            let shared = self.shared_keys(keys, position);
-            if shared > 1 && is_wanted(position) {
+            let shared = shared_keys(position);
+            if shared > 1 {
                 found.push((Reverse(shared), position));
             }
             if shared > 1 && at < again.len() {
@@ -276,6 +329,17 @@ impl Families {
                 once.push(position);
             }
         }
+        found.sort_unstable();
+        // What merely happens to be in memory still must not take a place among the most: a restored state does not have it
+        // (law L5).
+        let shown_again = found.len();
+        let mut left = most;
+        found.retain(|(_, position)| {
+            let is_kept = left > 0 && is_wanted(*position);
+            left -= usize::from(is_kept);
+            is_kept
+        });
+        let passed_over = shown_again - found.len();
         // Those that share a single key follow, oldest first, as far as there is room.
         let mut visited = 0;
         let mut last = 0;
@@ -289,22 +353,30 @@ impl Families {
             let (oldest, _) = left.split_at_mut(next);
             oldest.sort_unstable();
             oldest.iter().for_each(|position| self.members.prefetch(*position));
-            let single =
-                oldest.iter().filter(|&&position| self.shared_keys(keys, position) == 1 && is_wanted(position));
+            let single = oldest.iter().filter(|&&position| shared_keys(position) == 1 && is_wanted(position));
             found.extend(single.map(|position| (Reverse(1), *position)));
             last = oldest.last().map_or(last, |position| position + 1);
             visited += next;
         }
         let others = once.len() - visited - several.iter().filter(|position| **position >= last).count();
-        let left_out = (found.len() + others).saturating_sub(most);
-        found.sort_unstable();
+        let left_out = (found.len() + passed_over + others).saturating_sub(most);
         found.truncate(most);
         (found, left_out)
     }
 
-    fn shared_keys(&self, keys: &FamilyKeys, position: u64) -> usize {
-        let Some(held) = self.members.keys(position) else { return 0 };
-        keys.iter().zip(held).filter(|(key, held)| key == held && **key != 0).count()
+    /// Shows every member that has one of the keys, once for each, and those whose tags are equal by chance. What the tables
+    /// will read is asked for first: there are sixteen lines for each family, anywhere in memory.
+    fn show(&self, keys: &[FamilyKeys], positions: &Range<u64>, mut visit: impl FnMut(u64)) {
+        let Some(tables) = &self.tables else { return };
+        let in_tables = |keys: &FamilyKeys| {
+            let keys = *keys;
+            (0..KEYS).map(move |table| keys.in_table(table).unwrap_or(0))
+        };
+        keys.iter().for_each(|keys| tables.prefetch(in_tables(keys)));
+        keys.iter().for_each(|keys| tables.prefetch_runs(in_tables(keys)));
+        for keys in keys {
+            (0..KEYS).for_each(|table| self.each_with(keys, table, positions, &mut visit));
+        }
     }
 
     /// Returns which of the keys already have the maximum number of live members; no more members are found by them.
@@ -320,7 +392,7 @@ impl Families {
             shown.clear();
             self.each_with(keys, table, positions, |position| shown.push(position));
             let members = MemberKeys(&self.members);
-            let key = key_in(keys, table);
+            let key = keys.in_table(table);
             let live = |position: &&u64| members.key(table, **position) == key && is_live(**position);
             key.is_some() && shown.len() >= most && shown.iter().filter(live).take(most).count() >= most
         })
@@ -328,7 +400,7 @@ impl Families {
 
     /// Shows every member with this key, and those whose tags are equal by chance.
     fn each_with(&self, keys: &FamilyKeys, table: usize, positions: &Range<u64>, visit: impl FnMut(u64)) {
-        if let (Some(tables), Some(key)) = (&self.tables, key_in(keys, table)) {
+        if let (Some(tables), Some(key)) = (&self.tables, keys.in_table(table)) {
             tables.equal(table, key, positions, visit);
         }
     }
@@ -350,13 +422,9 @@ impl Families {
     pub(super) fn memory_bytes(&self) -> usize {
         self.members.held.capacity() * size_of::<Member>()
             + self.members.ranks.memory_bytes()
+            + self.members.of_heads.capacity() * size_of::<(u64, u32)>()
             + self.tables.as_ref().map_or(0, Tables::memory_bytes)
     }
-}
-
-fn key_in(keys: &FamilyKeys, table: usize) -> Option<u64> {
-    let key = keys.get(table).copied().filter(|key| *key != 0)?;
-    Some(draw(u64::from(key) | (table as u64) << 40))
 }
 
 #[cfg(test)]
@@ -365,9 +433,14 @@ mod tests {
 
     use super::*;
 
-    /// Keys of few values: many are shared.
+    /// Keys of few values in few families: many are shared.
     fn keys() -> impl Strategy<Value = FamilyKeys> {
-        prop::array::uniform16(prop_oneof![2 => Just(0_u32), 3 => 1_u32..4])
+        let by_table = prop::array::uniform16(prop_oneof![2 => Just(0_u32), 3 => 1_u32..4]);
+        (0_u64..4, by_table).prop_map(|(head, by_table)| FamilyKeys { head, by_table })
+    }
+
+    fn share_a_key(one: &FamilyKeys, other: &FamilyKeys, table: usize) -> bool {
+        one.by_table[table] != 0 && one.by_table[table] == other.by_table[table]
     }
 
     /// Members at some of the positions 0, 1, …, as the ring hands them over; those before `front` are dropped.
@@ -390,16 +463,20 @@ mod tests {
         #[test]
         fn members_that_share_the_most_keys_are_found_and_of_equal_ones_the_oldest(
             mut members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
-            (wanted, most, front) in (keys(), 1_usize..12, 0_u64..40),
+            (mut wanted, most, front) in (prop::collection::vec(keys(), 0..4), 1_usize..12, 0_u64..40),
         ) {
             let (families, positions) = held(&mut members, front);
+            // One for each family that is asked for.
+            wanted.sort_by_key(|keys| keys.head);
+            wanted.dedup_by_key(|keys| keys.head);
             let is_wanted = |position: u64| !position.is_multiple_of(5);
             let mut expected: Vec<(Reverse<usize>, u64)> = positions
                 .clone()
                 .filter(|&position| is_wanted(position))
                 .filter_map(|position| {
                     let member = members[usize::try_from(position).unwrap()]?;
-                    let shared = (0..KEYS).filter(|&table| wanted[table] != 0 && wanted[table] == member[table]).count();
+                    let wanted = wanted.iter().find(|keys| keys.head == member.head)?;
+                    let shared = (0..KEYS).filter(|&table| share_a_key(wanted, &member, table)).count();
                     (shared > 0).then_some((Reverse(shared), position))
                 })
                 .collect();
@@ -421,8 +498,11 @@ mod tests {
             let is_live = |position: u64| !position.is_multiple_of(3);
             let expected: Vec<usize> = (0..KEYS)
                 .filter(|&table| {
-                    let has = |position: &u64| members[usize::try_from(*position).unwrap()].is_some_and(|member| member[table] == wanted[table]);
-                    wanted[table] != 0 && positions.clone().filter(|position| is_live(*position)).filter(has).count() >= most
+                    let has = |position: &u64| {
+                        let member = members[usize::try_from(*position).unwrap()];
+                        member.is_some_and(|member| share_a_key(&wanted, &member, table))
+                    };
+                    positions.clone().filter(|position| is_live(*position)).filter(has).count() >= most
                 })
                 .collect();
             prop_assert_eq!(families.full(&wanted, &positions, most, is_live).collect::<Vec<_>>(), expected);

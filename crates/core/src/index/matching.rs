@@ -1,12 +1,12 @@
 //! Which originals match a probe: by every stage, by what is of the same id, and through the heads of families.
 
 use super::Index;
-use super::families::{Difference, Families, FamilyKeys};
+use super::families::{Difference, Families, FamilyKeys, KEYS};
 use super::original::{Candidate, Probe, ProbeStats};
 use super::refusal::Refusal;
 use super::ring::{self, masked};
 use super::sketches::Wanted;
-use crate::fingerprint::{Numbers, SimHash};
+use crate::fingerprint::{Fingerprints, Numbers, SimHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 
 /// Most originals of its id that a page is compared with, the oldest ones: as many unlike pages under one canonical address
@@ -92,11 +92,19 @@ impl Index {
         let names = self.names(position, facts);
         let same_id = probe.is_same_page(names);
         let of_site = || if same_id { None } else { self.other_page_of_site(probe, position, facts) };
+        let slots = match by {
+            MatchedBy::Exact => None,
+            MatchedBy::MinHash { slots, .. } => Some(slots),
+            MatchedBy::SimHash { .. } => {
+                probe.fingerprints.sketch.as_ref().and_then(|sketch| self.sketches.distance_to(sketch, position))
+            }
+        };
         Candidate {
             sequence: facts.sequence,
             event_time: facts.event_time,
             kin: self.ring.kin(position),
             by,
+            slots,
             same_id,
             same_address: same_id && probe.is_same_address(names),
             other_numbers: probe.are_other_numbers(by, || self.ring.numbers(position)),
@@ -142,25 +150,12 @@ impl Index {
     /// differ from their head most nearly as the probe's page does ([`families`](super::families)). Heads are named
     /// by their sequence numbers.
     pub fn members(&self, probe: &Probe<'_>, heads: &[u64], most: u16, mut visit: impl FnMut(Candidate)) -> ProbeStats {
-        let mut found = Vec::new();
-        let mut left_out = 0;
-        let most = usize::from(most);
-        for &head in heads {
-            if let Some(keys) =
-                self.family_keys(head, &probe.fingerprints.numbers, probe.fingerprints.sketch.as_deref())
-            {
-                // Keys are equal by chance now and then. What merely happens to be in memory still must not take a place
-                // among the most: a restored state does not have it (law L5).
-                let is_of_family = |position| self.ring.placement(position).family == Some(head);
-                let is_wanted = |position| is_of_family(position) && self.is_live(position, &probe.watermarks);
-                let (of_head, others) = self.families.sharing(&keys, &self.ring.positions(), most, is_wanted);
-                found.extend(of_head);
-                left_out += others;
-            }
-        }
-        found.sort_unstable();
-        left_out += found.len().saturating_sub(most);
-        found.truncate(most);
+        let Fingerprints { numbers, sketch, .. } = &probe.fingerprints;
+        let heads = heads.iter().filter(|head| self.families.has_members(**head));
+        let keys: Vec<FamilyKeys> =
+            heads.filter_map(|&head| self.family_keys(head, numbers, sketch.as_deref())).collect();
+        let is_live = |position| self.is_live(position, &probe.watermarks);
+        let (found, left_out) = self.families.sharing(&keys, &self.ring.positions(), most.into(), is_live);
         let mut positions: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
         self.sketches.ask_for(&self.ring, &positions);
         let compared = u32::try_from(positions.len()).unwrap_or(u32::MAX);
@@ -223,8 +218,7 @@ impl Index {
         let placement = self.ring.placement(position);
         let mut keys =
             self.family_keys(placement.family?, &self.ring.numbers(position)?, self.sketches.row(position))?;
-        let skipped = keys.iter_mut().enumerate().filter(|(table, _)| !placement.holds(*table));
-        skipped.for_each(|(_, key)| *key = 0);
+        (0..KEYS).filter(|table| !placement.holds(*table)).for_each(|table| keys.skip(table));
         Some(keys)
     }
 

@@ -125,6 +125,8 @@ pub struct Candidate {
     pub kin: Kin,
     /// The strongest stage in which it matches, and how near it is there.
     pub by: MatchedBy,
+    /// In how many slots the sketches differ, where both have one. Not measured in the exact stage.
+    pub slots: Option<u8>,
     /// Whether page and original carry the same id, or one names the address of the other.
     pub same_id: bool,
     /// Whether both, besides, were fetched from one address, as far as that is known.

@@ -188,6 +188,9 @@ impl Index {
         let bits_to = |position| self.bits_to(code?, position);
         let bits = bits_to(position);
         let by_code = bits.filter(|_| uses(Stage::SimHash));
+        if probe.verify(&facts, bits).is_some() {
+            return Some(Refusal::Crowded);
+        }
         let is_equal = uses(Stage::Exact) && facts.exact == probe.fingerprints.exact;
         if is_equal || by_code.is_some_and(|bits| bits <= probe.max_distance) {
             return Some(Refusal::Window);

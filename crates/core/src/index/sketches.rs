@@ -118,13 +118,15 @@ fn is_rival<M, D>(wanted: &Wanted<'_, M, D>, one: &Compared) -> bool {
     one.is_rival && (wanted.site.is_none() || wanted.ring.site(one.position) != wanted.site)
 }
 
-/// Counts the keys of an original that are those of a page, in the tables that hold it. Tables show more than share enough,
-/// as their size and the positions in memory have it, which differ between those who follow the same log (law L5).
-fn keys_in_tables(held: impl Iterator<Item = u64>, own: &[u64], placement: Placement) -> usize {
+/// Counts the keys of an original that are those of a page, in the tables that hold it, up to `enough` of them. Tables show more
+/// than share enough, as their size and the positions in memory have it, which differ between those who follow the same log
+/// (law L5).
+fn keys_in_tables(held: impl Iterator<Item = u64>, own: &[u64], placement: Placement, enough: usize) -> usize {
     if placement.family.is_some() {
         return 0;
     }
-    held.zip(own).enumerate().filter(|(band, (held, own))| held == *own && placement.holds(*band)).count()
+    let shared = held.zip(own).enumerate().filter(|(band, (held, own))| held == *own && placement.holds(*band));
+    shared.take(enough).count()
 }
 
 /// Returns whether page and original are known to be of two sites.
@@ -287,12 +289,14 @@ impl Sketches {
         let mut found = Vec::new();
         tables.found_in(&keys, u32::from(rules.least_keys()), self.positions(), |position| found.push(position));
         self.ask_for(wanted.ring, &found);
+        let (least, agree) = (usize::from(rules.least_keys()), usize::from(agree));
         for position in found {
             let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { continue };
-            let shared = keys_in_tables(banding.keys(form, held), &own, wanted.ring.placement(position));
-            if shared >= usize::from(rules.least_keys()) {
+            let placement = wanted.ring.placement(position);
+            let shared = keys_in_tables(banding.keys(form, held), &own, placement, least.max(agree));
+            if shared >= least {
                 let distance = form.distance(wanted.sketch, held);
-                let shares_enough = shared >= usize::from(agree);
+                let shares_enough = shared >= agree;
                 let is_rival = shares_enough && rules.is_rival(distance);
                 compared.push(Compared { position, distance, is_rival, shares_enough });
             }

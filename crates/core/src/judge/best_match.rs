@@ -16,8 +16,8 @@ pub(super) struct BestMatch {
 /// Smaller is better.
 type Rank = (bool, bool, bool, bool, Stage, bool, u8, u64);
 
-/// Most families that a page is looked for in: heads of one template follow each other at an eighth of the window or of the
-/// capacity ([`MembersFrom`]), so that nine of them are held at a time. Pages that differ too much from the young head become heads
+/// Most families that a page is looked for in: heads of one template follow each other at a sixth of the window or of the
+/// capacity ([`MembersFrom`]), so that seven of them are held at a time. Pages that differ too much from the young head become heads
 /// themselves, and the pages of a site may be of several templates.
 const MAX_HEADS: usize = 24;
 
@@ -46,14 +46,14 @@ impl BestMatch {
 /// Least estimated Jaccard index of the members of a family with its head, in thousandths: what differs is a small part.
 const MIN_OF_FAMILY: u16 = 700;
 
-/// A page that is so near to an original without being the same belongs to its family.
+/// A page that is so near to an original without being the same belongs to its family. Two pages of a site whose `SimHash`es
+/// happen to be near are not of one: a member is found by what it has in common with its head, and so would be lost.
 pub(super) fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
+    let is_alike = |slots| rules.minhash.is_some_and(|minhash| minhash.form.similarity(slots) >= MIN_OF_FAMILY);
     match head.by {
         MatchedBy::Exact | MatchedBy::MinHash { contained: Some(_), .. } => false,
-        MatchedBy::SimHash { .. } => true,
-        MatchedBy::MinHash { slots, contained: None } => {
-            rules.minhash.is_some_and(|minhash| minhash.form.similarity(slots) >= MIN_OF_FAMILY)
-        }
+        MatchedBy::SimHash { .. } => head.slots.is_none_or(is_alike),
+        MatchedBy::MinHash { slots, contained: None } => is_alike(slots),
     }
 }
 
@@ -138,6 +138,7 @@ mod tests {
                 event_time,
                 kin,
                 by,
+                slots: None,
                 same_id,
                 same_address: same_id,
                 other_numbers,
@@ -155,6 +156,7 @@ mod tests {
             kin: Kin::Head,
             sequence,
             by,
+            slots: None,
             same_id: true,
             same_address,
             other_numbers: false,
@@ -203,5 +205,24 @@ mod tests {
             all.reverse();
             all.pop();
         }
+    }
+
+    #[test]
+    fn a_code_alone_makes_no_family_where_sketches_tell_two_pages() {
+        let rules = super::super::similar_pages::rules(64);
+        let head = |slots| Candidate {
+            sequence: 1,
+            event_time: Timestamp::MIN,
+            kin: Kin::Head,
+            by: MatchedBy::SimHash { bits: 2 },
+            slots,
+            same_id: false,
+            same_address: false,
+            other_numbers: false,
+            refused_by: None,
+        };
+        assert!(is_of_family(&rules, &head(None)), "pages without a sketch have nothing else");
+        assert!(is_of_family(&rules, &head(Some(20))));
+        assert!(!is_of_family(&rules, &head(Some(60))));
     }
 }

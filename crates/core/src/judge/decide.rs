@@ -169,9 +169,9 @@ fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> boo
 }
 
 /// Heads that one window or one capacity holds of pages that are all alike: each takes members for this part of it.
-const HEADS_A_WINDOW: u32 = 8;
+const HEADS_A_WINDOW: u32 = 6;
 
-/// A head takes members for the first eighth of its time in the window, so that they are found for the other seven at least.
+/// A head takes members for the first sixth of its time in the window, so that they are found for the other five at least.
 /// Counted in event time and in sequence numbers, whichever is over first: what the log says, and nobody's memory (law L5).
 fn members_from(state: &State, rules: &Rules, event_time: Timestamp) -> MembersFrom {
     let by_sketch = rules.stages.contains(&Stage::MinHash);
