@@ -111,7 +111,10 @@ impl VerdictScan {
                     self.found.insert(source.clone(), Arc::new(verdict.without_original()));
                 }
             }
-            Answer::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
+            // What is newer than anything that is read was ruled after it.
+            Answer::Reopened { partition, from, to } => {
+                self.found.retain(|source, _| !is_within(source, partition, *from, *to));
+            }
             Answer::Forgotten(_) => {}
         }
     }
@@ -231,5 +234,17 @@ mod tests {
         assert_eq!([found(5), found(6), found(9)], [Some(0), Some(2), None]);
         recall.reopened(&input(), 6, 7);
         assert_eq!(recall.found(&input().at(6)), None);
+    }
+
+    #[test]
+    fn a_reopening_that_is_read_back_voids_no_verdict_that_was_followed_meanwhile() {
+        let mut recall = scan_of(5, 4);
+        recall.read(&checkpoint(&[]));
+        recall.superseded(&input().at(6), &Arc::new(verdict(6, 2)));
+        let answer = Answer::Reopened { partition: input(), from: 5, to: 9 };
+        recall.read(&batch(vec![verdict(5, 0), verdict(6, 1), Verdict { request: RequestId(3), answer }]));
+        recall.finish();
+        let found = |offset| recall.found(&input().at(offset)).map(|verdict| verdict.request.0);
+        assert_eq!([found(5), found(6)], [None, Some(2)]);
     }
 }
