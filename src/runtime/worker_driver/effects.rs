@@ -62,6 +62,7 @@ impl WorkerDriver {
                 self.requests.append(log, request);
             }
             Effect::ScanVerdicts { log, from } => self.recall(log, from.map(|from| from.0))?,
+            Effect::EndScan(log) => self.end_scan(log),
             Effect::Call(request) => self.call(request),
             Effect::Delivered(outputs) => self.report.delivered(&outputs),
             Effect::RevokeDone => {
@@ -193,6 +194,15 @@ impl WorkerDriver {
         reader.follower.command(FollowCommand::From(from, serial));
         reader.follower.command(FollowCommand::ToEnd(serial));
         Ok(())
+    }
+
+    fn end_scan(&mut self, log: LogPartition) {
+        self.serials += 1;
+        if let Some(Some(reader)) = self.recalls.get_mut(log.index()) {
+            // What it has read ahead is passed over.
+            reader.serial = self.serials;
+            reader.follower.command(FollowCommand::Stop);
+        }
     }
 
     pub(super) fn call(&mut self, request: ProducerCall<PagePayload>) {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::verdict_cache::is_within;
+use super::verdict_cache::{VerdictCache, is_within};
 use crate::protocol::{Answer, Checkpoint, Judged, PartitionCheckpoint, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
-/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the
-/// end. All partitions that need it are read for at once; what is found is kept for the pages that follow, up to a
+/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one after
+/// which nothing was ruled about them, or to the end. All partitions that need it are read for at once; what is found is kept for the pages that follow, up to a
 /// number of positions for each partition, so that memory stays bounded however deep the rewind.
 #[derive(Debug)]
 pub(super) struct VerdictScan {
@@ -36,6 +36,8 @@ pub(super) enum Reading {
     On,
     /// Begin again at this offset of the log, or at its beginning.
     From(Option<VerdictOffset>),
+    /// Nothing more is to be found.
+    Done,
 }
 
 impl VerdictScan {
@@ -61,6 +63,13 @@ impl VerdictScan {
     /// Returns whether it has not found yet where to begin.
     pub(super) fn is_walking(&self) -> bool {
         self.phase == Phase::SeekingCheckpoint
+    }
+
+    /// Returns whether this is a checkpoint up to which everything was read that can be found, as far as the log is followed
+    /// (`cache`). To be asked before the record is read.
+    pub(super) fn ends_at(&self, record: &VerdictRecord, cache: &VerdictCache) -> bool {
+        let VerdictRecord::Checkpoint(checkpoint) = record else { return false };
+        self.phase == Phase::Scanning && cache.adds_nothing_to(checkpoint, &self.wanted)
     }
 
     /// Takes one record.
