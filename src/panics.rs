@@ -89,4 +89,28 @@ mod tests {
         assert!(text.contains("src/panics.rs:") && text.contains("a_panic_is_a_log_line"), "{text}");
         assert!(text.contains("text work panicked on a page") && !text.contains("secret"), "{text}");
     }
+
+    /// Set in the process that is to panic.
+    const PANICS: &str = "DUPGATE_TEST_PANICS";
+
+    #[test]
+    fn a_panic_outside_of_shielded_work_is_logged_and_ends_the_process() {
+        if std::env::var_os(PANICS).is_some() {
+            tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
+            end_the_process_on_panic();
+            assert_eq!(shielded(|| -> i32 { panic!("a secret page") }), None);
+            // The process ends on the thread that panics, whoever waits for it.
+            let judge = std::thread::Builder::new().name("judge-0".to_owned()).spawn(|| panic!("out of cheese"));
+            drop(judge.unwrap().join());
+            std::process::exit(0);
+        }
+        let name = "panics::tests::a_panic_outside_of_shielded_work_is_logged_and_ends_the_process";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let ended = again.args([name, "--exact", "--nocapture"]).env(PANICS, "1").output().unwrap();
+        let text = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(70), "{text}");
+        let line = text.lines().find(|line| line.contains("ERROR panic: out of cheese"));
+        assert!(line.is_some_and(|line| line.contains("src/panics.rs:") && line.contains("judge-0")), "{text}");
+        assert!(text.contains("text work panicked on a page") && !text.contains("secret"), "{text}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::PairVerdict;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, LowConfidence, share};
+use crate::fingerprint::{Inspection, LowConfidence, Numbers, share};
 use crate::judge::Refusal;
 use crate::protocol::Stage;
 use crate::quality::{contained, jaccard, set_of};
@@ -71,6 +71,8 @@ pub(super) struct Nearness {
     pub(super) keys: Option<usize>,
     /// How much of the numbers of one page is in the other, in thousandths.
     pub(super) figures: Option<u16>,
+    /// How many numbers are kept of each.
+    pub(super) numbers: [usize; 2],
 }
 
 impl Nearness {
@@ -94,6 +96,7 @@ impl Nearness {
             estimate: settings.fingerprint.minhash.form.and_then(|form| a.similarity(b, form)),
             keys,
             figures: a.numbers.overlap(&b.numbers),
+            numbers: [a, b].map(|page| page.numbers.hashes().len()),
         }
     }
 }
@@ -154,12 +157,7 @@ impl Pair {
     fn table(&self, settings: &Settings, most: usize) -> String {
         let mut rows: Vec<Vec<String>> = Stage::ALL.map(|stage| self.row(stage, settings)).to_vec();
         rows.extend(self.containment_row(settings));
-        if let Some((shared, least)) = self.near.figures.zip(settings.rules.number_guard) {
-            let measured = format!("{} of the smaller page's are in the other", thousandths(shared));
-            let verb = if shared < least { "others" } else { "the same" };
-            let limit = format!("{verb} (match.number_overlap is {})", thousandths(least));
-            rows.push(vec!["figures".to_owned(), measured, limit]);
-        }
+        rows.extend(self.figures_row(settings));
         let verdict = match self.versus.verdict.original() {
             Some(of) => {
                 let how = if of.contained.is_some() { " (containment)" } else { "" };
@@ -207,6 +205,27 @@ impl Pair {
         };
         let measured = measured.unwrap_or_else(|| "too little text".to_owned());
         vec![stage.name().to_owned(), measured, self.said(stage, settings)]
+    }
+
+    /// What the number guard says, or that it has no say: one number on each page, or none on one of them.
+    fn figures_row(&self, settings: &Settings) -> Option<Vec<String>> {
+        let (near, least) = (&self.near, settings.rules.number_guard?);
+        let (measured, said) = match near.figures {
+            Some(shared) => {
+                let verb = if shared < least { "others" } else { "the same" };
+                (format!("{} of the smaller page's are in the other", thousandths(shared)), verb)
+            }
+            None if near.exact || near.numbers == [0, 0] => return None,
+            None => {
+                let [one, other] = near.numbers.map(|kept| {
+                    let more = if kept == Numbers::KEPT { " or more" } else { "" };
+                    format!("{kept}{more}")
+                });
+                (format!("{one} and {other}"), "no say, too few")
+            }
+        };
+        let limit = format!("{said} (match.number_overlap is {})", thousandths(least));
+        Some(vec!["figures".to_owned(), measured, limit])
     }
 
     /// How much of the smaller page is in the other, when the rules ask for it.
@@ -314,7 +333,10 @@ impl Pair {
                 "estimate": near.contained.map(share), "exact": near.contains,
                 "least": minhash.and_then(|minhash| minhash.containment).map(share),
             },
-            "figures": {"overlap": near.figures.map(share), "number_overlap": settings.rules.number_guard.map(share)},
+            "figures": {
+                "overlap": near.figures.map(share), "kept": near.numbers,
+                "number_overlap": settings.rules.number_guard.map(share),
+            },
             "equal_share": self.diff.equal,
             "is_cut": self.diff.is_cut,
             "changes": changes.collect::<Vec<_>>(),

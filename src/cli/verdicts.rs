@@ -1,5 +1,7 @@
 //! `verdicts`: print verdicts from the verdict log, and reopen ranges of the input.
 
+mod search;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::str::FromStr;
@@ -7,16 +9,17 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
+use self::search::Limits;
 use super::human::age;
-use super::instance::{Instance, in_query};
 use super::operator_requests::operator_requests;
 use super::output::{Format, columns, print, print_list};
+use super::replay::When;
 use super::tap::Names;
 use super::{Global, verdict};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::id_hash;
+use crate::fingerprint::IdHash;
 use crate::protocol::{Answer, ForgetTarget, PageVerdict, RequestBody, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::runtime::verdicts::{Extent, Read, read};
@@ -34,7 +37,7 @@ pub struct VerdictsArgs {
 pub enum VerdictsCommand {
     /// Print the verdict of a page and why, from the verdict log
     #[command(
-        after_help = "Examples:\n  dupgate verdicts show crawl.pages:3:190112 -c dupgate.yaml\n  dupgate verdicts show --id https://a.example/1"
+        after_help = "Examples:\n  dupgate verdicts show crawl.pages:3:190112 -c dupgate.yaml\n  dupgate verdicts show --id https://a.example/1\n  dupgate verdicts show --id https://a.example/1 --since -48h"
     )]
     Show(ShowArgs),
     /// List pages that became dead letters after their verdict was requested, with the duplicates they had by then
@@ -52,9 +55,16 @@ pub struct ShowArgs {
     /// Positions of pages: topic:partition:offset
     #[arg(value_name = "SOURCE")]
     pub source: Vec<Source>,
-    /// Ids of pages: finds originals, and recent duplicates of the running instance
+    /// Ids of pages: finds originals in the verdict log, recent duplicates of the running instance, and else those in the topic of
+    /// duplicates (or in the input, where duplicates are not written as they came)
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
+    /// Search that many of the newest records of the topic for the ids [default: 1000000 for ids that are not found otherwise]
+    #[arg(long, value_name = "RECORDS", requires = "id")]
+    pub scan: Option<u64>,
+    /// Search the topic back to this time (2026-09-01, 2026-09-01T00:00:00Z, milliseconds), age (-48h), or start
+    #[arg(long, value_name = "WHEN", requires = "id", allow_hyphen_values = true)]
+    pub since: Option<When>,
     /// List the duplicates of these pages as well
     #[arg(long)]
     pub duplicates: bool,
@@ -103,50 +113,72 @@ fn collect(settings: &Settings, mut is_wanted: impl FnMut(&Answer) -> bool) -> R
     Ok(found)
 }
 
-/// Returns the positions of the recent duplicates with an id, as far as the running instance tells of them: the verdict log has
-/// no ids of duplicates.
-fn recent_duplicates(settings: &Settings, ids: &[String]) -> Vec<Source> {
-    if settings.http.admin.is_none() {
-        return Vec::new();
-    }
-    let Ok(Some(running)) = (Instance { running: Some(None) }).of(settings) else { return Vec::new() };
-    let mut found = Vec::new();
-    for id in ids {
-        match running.get(&format!("pairs?id={}", in_query(id))) {
-            Ok(page) => {
-                let pairs = page.get("pairs").and_then(Value::as_array).into_iter().flatten();
-                found.extend(pairs.filter_map(|pair| pair.get("source")?.as_str()?.parse::<Source>().ok()));
-            }
-            Err(fatal) => super::note(&format!("warning: cannot search recent duplicates: {fatal}")),
-        }
-    }
-    found
-}
-
-fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
-    let settings = global.start(Purpose::Run)?.settings;
-    let mut sources: BTreeSet<Source> = args.source.iter().cloned().collect();
-    sources.extend(recent_duplicates(&settings, &args.id));
-    let ids: BTreeSet<_> = args.id.iter().map(|id| id_hash(id)).collect();
-    let found = collect(&settings, |answer| match answer {
+/// Returns the answers about the pages at these positions and with these ids, and the ids of which an original was found.
+fn answers_about(
+    settings: &Settings,
+    mut sources: BTreeSet<Source>,
+    ids: &search::Ids<'_>,
+    with_duplicates: bool,
+) -> Result<(Vec<Found>, BTreeSet<IdHash>), Fatal> {
+    let mut originals = BTreeSet::new();
+    let found = collect(settings, |answer| match answer {
         Answer::Page(page) => {
-            let original = page.decision.original();
-            if original.and_then(|original| original.id).is_some_and(|id| ids.contains(&id)) {
+            let id = page.decision.original().and_then(|original| original.id).filter(|id| ids.contains_key(id));
+            if let Some(id) = id {
+                originals.insert(id);
                 sources.insert(page.source.clone());
             }
-            let of = page.decision.matched().filter(|_| args.duplicates);
+            let of = page.decision.matched().filter(|_| with_duplicates);
             sources.contains(&page.source) || of.is_some_and(|of| sources.contains(&of.source))
         }
         Answer::Withdrawn { source, .. } | Answer::Forgotten(ForgetTarget::Source(source)) => sources.contains(source),
-        Answer::Forgotten(ForgetTarget::Id(id)) => ids.contains(id),
+        Answer::Forgotten(ForgetTarget::Id(id)) => ids.contains_key(id),
         Answer::Reopened { partition, from, to } => {
             sources.iter().any(|source| source.partition == *partition && (*from..*to).contains(&source.offset))
         }
     })?;
+    Ok((found, originals))
+}
+
+fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
+    let limits = Limits::of(args)?;
+    let settings = global.start(Purpose::Run)?.settings;
+    let ids = search::ids(args);
+    let mut sources: BTreeSet<Source> = args.source.iter().cloned().collect();
+    let recent = search::recent_duplicates(&settings, &ids);
+    sources.extend(recent.values().flatten().cloned());
+    let mut searched = None;
+    if limits.is_wanted {
+        let done = search::search(&settings, limits, &ids)?;
+        sources.extend(done.found.values().flatten().map(|page| page.source.clone()));
+        searched = Some((ids.clone(), done));
+    }
+    let (mut found, originals) = answers_about(&settings, sources.clone(), &ids, args.duplicates)?;
+    let is_missing = |id: &IdHash| !recent.contains_key(id) && !originals.contains(id);
+    let missing: search::Ids<'_> = ids.iter().filter(|(id, _)| is_missing(id)).map(|(id, name)| (*id, *name)).collect();
+    if searched.is_none() && !missing.is_empty() {
+        match search::search(&settings, limits, &missing) {
+            Ok(done) => {
+                if !done.found.is_empty() {
+                    sources.extend(done.found.values().flatten().map(|page| page.source.clone()));
+                    found = answers_about(&settings, sources, &ids, args.duplicates)?.0;
+                }
+                searched = Some((missing, done));
+            }
+            Err(fatal) if found.is_empty() => return Err(fatal),
+            // Nobody asked for it: what was found otherwise is shown.
+            Err(fatal) => super::note(&format!("warning: cannot search duplicates: {fatal}")),
+        }
+    }
+    let not_found = searched.as_ref().and_then(|(ids, searched)| search::not_found(ids, searched, limits));
     if found.is_empty() {
-        let why = "no verdict: not judged under this scheme yet, or trimmed past logs.retention; by id only originals are found, and \
-                   duplicates among the recent pairs of a running instance (http.admin.listen)";
-        return Err(Reason::Failure.because(anyhow::anyhow!(why)));
+        let mut why = vec!["no verdict: not judged under this scheme yet, or trimmed past logs.retention".to_owned()];
+        why.extend(searched.iter().flat_map(|(ids, searched)| search::without_verdict(ids, searched)));
+        why.extend(not_found);
+        return Err(Reason::Failure.because(anyhow::anyhow!(why.join("; "))));
+    }
+    if let Some(not_found) = not_found {
+        super::note(&not_found);
     }
     let (form, format) = (settings.fingerprint.minhash.form, Format::or_usual(global.output));
     if format != Format::Table {

@@ -18,9 +18,8 @@ use super::judge_report::JudgeReport;
 use super::service_context::{ServiceContext, moves};
 use super::snapshot_store::SnapshotStore;
 use super::time_slice::{FetchedRequests, RequestQueue, TIME_SLICE, Work, run_time_slice};
-use super::verdict_watch::END_LOOK;
 use crate::error::{Fatal, Reason};
-use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Role};
+use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall};
 use crate::kafka::admin::Admin;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::errors::{Denied, denied_in};
@@ -35,7 +34,7 @@ use crate::telemetry::labels::{Component, ErrorKind};
 use crate::transaction::{CallError, Delivery};
 
 /// How often metrics and health are looked after.
-const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
+pub(super) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long the end waits for the group to be left and for a snapshot to be written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -86,9 +85,6 @@ pub struct JudgeDriver {
     budget: Arc<ByteBudget>,
     report: JudgeReport,
     looked: Duration,
-    asked_end: Duration,
-    /// Whether the answer about the end of the fingerprint log is on its way.
-    asks_end: bool,
     stopped: bool,
 }
 
@@ -140,8 +136,6 @@ impl JudgeDriver {
             budget: ByteBudget::new(32 << 20),
             report: JudgeReport::new(context.metrics.clone(), &context.health, clock, log, session),
             looked: clock.now(),
-            asked_end: Duration::ZERO,
-            asks_end: false,
             stopped: false,
             log,
             clock,
@@ -448,14 +442,10 @@ impl JudgeDriver {
         }
     }
 
-    /// Asks for the end of the fingerprint log: by it a standby detects that no instance judges.
     fn ask_end(&mut self) {
-        let now = self.clock.now();
-        let is_due = self.judge.role() == Role::Standby && now.saturating_sub(self.asked_end) >= END_LOOK;
-        if !is_due || std::mem::replace(&mut self.asks_end, true) {
+        if !self.report.asks_for_end() {
             return;
         }
-        self.asked_end = now;
         let (sender, offsets, requests) =
             (self.sender.clone(), Arc::clone(&self.input), self.context.fingerprints(self.log));
         self.background_tasks.run(move || {
@@ -539,8 +529,7 @@ impl Driver for JudgeDriver {
                 Ok(())
             }
             Message::RequestsEnd(end) => {
-                self.asks_end = false;
-                end.into_iter().for_each(|end| self.report.requests_end(end));
+                self.report.end_answered(end);
                 Ok(())
             }
             Message::Trimmed => {

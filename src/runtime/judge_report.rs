@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
-use super::verdict_watch::VerdictWatch;
+use super::verdict_watch::StandbyWatch;
 use super::worker_report::kind_of;
 use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
@@ -75,9 +75,7 @@ pub(super) struct JudgeReport {
     cold_starts: ColdStarts,
     counts: Counts,
     session: Duration,
-    /// The end of the fingerprint log, as of recently.
-    requests_end: i64,
-    watch: VerdictWatch,
+    watch: StandbyWatch,
     log_span: LogSpan,
     /// Whether it was reported that no instance judges.
     is_silent: bool,
@@ -103,8 +101,7 @@ impl JudgeReport {
             cold_starts: ColdStarts::default(),
             counts: Counts::default(),
             session,
-            requests_end: 0,
-            watch: VerdictWatch::default(),
+            watch: StandbyWatch::default(),
             log_span: LogSpan::default(),
             is_silent: false,
             is_refused: false,
@@ -159,20 +156,25 @@ impl JudgeReport {
         self.progress.next = self.progress.next.max(next);
     }
 
-    /// The fingerprint log ends here.
-    pub(super) fn requests_end(&mut self, end: i64) {
-        self.requests_end = self.requests_end.max(end);
+    /// Says whether the end of the fingerprint log is to be asked for now: by it a standby detects that no instance judges.
+    pub(super) fn asks_for_end(&mut self) -> bool {
+        self.role == Role::Standby && self.watch.asks_for_end(self.clock.now())
+    }
+
+    /// The fingerprint log ends there, if that is known.
+    pub(super) fn end_answered(&mut self, end: Option<i64>) {
+        self.watch.end_answered(end);
     }
 
     /// A standby is ready while an instance judges. If requests wait and no verdict comes, none does, and the group
     /// gives the partition away when the session of its former owner ends.
     fn look_for_predecessor(&mut self, now: Duration, next_request: i64) {
-        let silence = self.watch.silence(now, self.requests_end > next_request);
+        let silence = self.watch.silence(now, next_request);
         match silence {
             None => self.ready.pass(),
             Some(silence) => {
                 let left = self.session.saturating_sub(silence).as_secs();
-                let requests = self.requests_end - next_request;
+                let requests = self.watch.requests(next_request);
                 let when = if left > 0 { format!(" (at most {left} s)") } else { String::new() };
                 if !self.is_silent {
                     tracing::warn!(
@@ -454,7 +456,7 @@ mod tests {
             health.readiness().remove(0).1
         };
         assert_eq!(said_at(100, &mut report, 0), Ok(()), "nothing waits");
-        report.requests_end(7);
+        report.watch.end_answered(Some(7));
         assert_eq!(said_at(101, &mut report, 7), Ok(()), "everything is judged");
         assert_eq!(said_at(102, &mut report, 5), Ok(()), "two requests came just now");
         let waits = |text: &str| Err(format!("waits to take over{text}: nobody judges"));

@@ -21,6 +21,7 @@ pub mod judge_driver;
 mod judge_settings;
 mod time_slice;
 mod page_cache;
+pub mod page_search;
 pub(crate) mod lines;
 mod pair_inspector;
 mod minute_report;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::kafka::pages::PageBytes;
 use crate::record::Source;
 
-/// A bounded number of pages, newest kept. Clones share them.
+/// A bounded number of pages: those that were wanted last. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct PageCache {
     most: usize,
@@ -16,6 +16,7 @@ pub(super) struct PageCache {
 #[derive(Debug, Default)]
 struct State {
     pages: BTreeMap<Source, PageBytes>,
+    /// The one that was wanted last is at the end.
     order: VecDeque<Source>,
 }
 
@@ -25,11 +26,19 @@ impl PageCache {
         Self { most, state: Arc::default() }
     }
 
-    /// Keeps a page; evicts the oldest when full.
+    /// Keeps both pages of that many pairs.
+    pub(super) fn of_pairs(most: usize) -> Self {
+        Self::of(2 * most)
+    }
+
+    /// Keeps a page; evicts the one that was wanted least recently when full: an original has many duplicates.
     pub(super) fn keep(&self, source: &Source, page: &PageBytes) {
         let mut state = self.lock();
-        if self.most == 0 || state.pages.insert(source.clone(), page.clone()).is_some() {
+        if self.most == 0 {
             return;
+        }
+        if state.pages.insert(source.clone(), page.clone()).is_some() {
+            state.order.retain(|kept| kept != source);
         }
         state.order.push_back(source.clone());
         if state.order.len() > self.most
@@ -55,7 +64,7 @@ mod tests {
     use crate::record::PartitionId;
 
     #[test]
-    fn the_newest_are_kept() {
+    fn those_that_were_wanted_last_are_kept() {
         let at = |offset| PartitionId::new("pages", 0).at(offset);
         let page = |text: &str| PageBytes { value: Some(text.into()), ..PageBytes::default() };
         let kept = PageCache::of(2);
@@ -63,6 +72,9 @@ mod tests {
             kept.keep(&at(offset), &page("x"));
         }
         assert_eq!([1, 2, 3].map(|offset| kept.get(&at(offset)).is_some()), [false, true, true]);
+        kept.keep(&at(2), &page("x"));
+        kept.keep(&at(4), &page("x"));
+        assert_eq!([2, 3, 4].map(|offset| kept.get(&at(offset)).is_some()), [true, false, true]);
         assert!(kept.lock().pages.len() == 2 && kept.lock().order.len() == 2);
         let none = PageCache::of(0);
         none.keep(&at(1), &page("x"));

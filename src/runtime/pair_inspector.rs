@@ -278,3 +278,97 @@ fn excerpts(comparison: &Comparison, (around, longest, most): (usize, usize, usi
 fn code(reading: &FingerprintedPage) -> Option<String> {
     reading.fingerprints.simhash.map(|simhash| simhash.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ExternalInputs, Layers, Purpose};
+    use crate::record::{PartitionId, Timestamp};
+    use crate::telemetry::pairs::Filter;
+
+    fn at(offset: i64) -> Source {
+        PartitionId::new("pages", 0).at(offset)
+    }
+
+    /// Of a cluster that holds no page any more: what can be shown is in `kept`.
+    fn inspector(text: ShownText, kept: &PageCache) -> PairInspector {
+        let resolved = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve);
+        let settings = resolved.unwrap_or_else(|refused| panic!("{refused}")).0;
+        let reader =
+            Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions());
+        let trees = TreeBudget::new(1 << 20, settings.record.format);
+        let mut inspector = PairInspector::open(&settings, reader.unwrap(), trees, text, kept).unwrap();
+        let config = service_context::cluster(&settings.kafka).follower("nobody");
+        inspector.pages = Mutex::new(Pages::open(&config, Duration::ZERO).unwrap());
+        inspector
+    }
+
+    fn page(text: &str) -> PageBytes {
+        let value = json!({ "url": "https://a.example/", "text": text }).to_string();
+        PageBytes { value: Some(value.into()), ..PageBytes::default() }
+    }
+
+    fn duplicate(source: i64, original: i64) -> DeliveredDuplicate {
+        DeliveredDuplicate {
+            source: at(source),
+            original: at(original),
+            cluster: at(original),
+            verdict: "near",
+            stage: "minhash",
+            distance: 4,
+            contained: None,
+            age_ms: 1000,
+            id: Some("https://a.example/".to_owned()),
+            at: Timestamp::from_millis(5),
+        }
+    }
+
+    #[test]
+    fn the_page_that_is_left_of_a_pair_is_shown_with_what_is_known_of_it() {
+        let pair = Pair { number: 1, seen: duplicate(2, 1), looked: None };
+        for (left, side, gone) in [(1, "match", "the page (pages:0:2)"), (2, "own", "the original (pages:0:1)")] {
+            let kept = PageCache::of_pairs(1);
+            kept.keep(&at(left), &page("what is left of both"));
+            let shown = |text| inspector(text, &kept).show(&pair).unwrap();
+            let full = shown(ShownText::Full);
+            assert_eq!(full["missing"], format!("the input does not hold {gone} any more"));
+            assert_eq!(full["runs"], json!([{ "side": side, "text": "what is left of both" }]));
+            assert_eq!(full["case"], Value::Null, "half a pair is no case");
+            for (key, known) in [("source", "pages:0:2"), ("match", "pages:0:1"), ("verdict", "near")] {
+                assert_eq!(full[key], known);
+            }
+            assert_eq!(shown(ShownText::Snippet)["runs"], full["runs"], "it is short");
+            let none = shown(ShownText::None);
+            assert_eq!((&none["runs"], &none["missing"]), (&json!([]), &full["missing"]));
+        }
+        let none = inspector(ShownText::Full, &PageCache::of_pairs(1)).show(&pair);
+        assert!(matches!(&none, Err(ApiError::Missing(why)) if why.contains("the original (pages:0:1)")), "{none:?}");
+    }
+
+    #[test]
+    fn every_pair_of_the_list_opens_while_its_pages_are_cached() {
+        let kept = PageCache::of_pairs(KEPT);
+        let inspector = inspector(ShownText::Full, &kept);
+        let pairs = Pairs::default();
+        // One page with many duplicates among pairs of others; the brokers hold a page for a moment only.
+        let number = i64::try_from(KEPT).unwrap() * 2;
+        for source in (2..2 * number).step_by(2) {
+            let seen = duplicate(source, if source % 4 == 0 { 0 } else { source - 1 });
+            if source == 4 || seen.original != at(0) {
+                kept.keep(&seen.original, &page("the text of a page"));
+            }
+            kept.keep(&seen.source, &page("the text of a page, once more"));
+            // No more than so many are kept a second.
+            let now = Duration::from_secs(source.unsigned_abs());
+            let pair = pairs.offer(now, seen).unwrap();
+            pairs.looked_at(pair.number, inspector.look(&pair.seen));
+        }
+        let listed = pairs.page(&Filter::default()).pairs;
+        assert_eq!(listed.len(), KEPT);
+        for pair in listed {
+            let shown = inspector.show(&pair).unwrap();
+            assert_eq!(shown["missing"], Value::Null, "{}", pair.seen.source);
+            assert!(pair.looked.as_ref().is_some_and(|looked| looked.missing.is_none()));
+        }
+    }
+}

@@ -30,7 +30,7 @@ pub(super) struct RecordProcessor {
     pub(super) untimed: Timestamp,
 }
 
-struct Named<'r>(&'r [Header]);
+pub(super) struct Named<'r>(pub(super) &'r [Header]);
 
 impl Headers for Named<'_> {
     fn last(&self, name: &str) -> Option<&[u8]> {
@@ -163,7 +163,7 @@ const fn encoding(encoding: Encoding) -> labels::Encoding {
     }
 }
 
-fn raw<'r>(record: &'r ConsumedRecord, headers: &'r Named<'r>) -> RawRecord<'r> {
+pub(super) fn raw<'r>(record: &'r ConsumedRecord, headers: &'r Named<'r>) -> RawRecord<'r> {
     RawRecord { key: record.key.as_deref(), value: record.value.as_deref(), headers }
 }
 

@@ -153,10 +153,10 @@ impl Service {
         );
         let trees = TreeBudget::new(settings.processing.max_in_flight_bytes, settings.record.format);
         // Skip pair collection unless the admin API is enabled.
-        let kept = PageCache::of(match brokers {
+        let kept = PageCache::of_pairs(match brokers {
             Brokers::Cluster => 0,
             // It forgets pages within seconds.
-            Brokers::InProcess => 2 * pairs::KEPT,
+            Brokers::InProcess => pairs::KEPT,
         });
         let pair_recorder = match settings.http.admin.as_ref().filter(|_| settings.roles.worker) {
             None => None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// How often a standby asks where the fingerprint log ends: whether a request waits.
-pub(super) const END_LOOK: Duration = Duration::from_millis(500);
+const END_LOOK: Duration = Duration::from_millis(500);
 
 /// Watches one partition of the verdict log.
 #[derive(Debug, Default)]
@@ -37,9 +37,85 @@ impl VerdictWatch {
     }
 }
 
+/// Watches for a judge that is gone, as a standby does: requests are in the fingerprint log, and no verdict of them comes.
+#[derive(Debug, Default)]
+pub(super) struct StandbyWatch {
+    watch: VerdictWatch,
+    /// The end of the fingerprint log, as of recently.
+    end: i64,
+    /// When it was asked for, and whether the answer is on its way.
+    asked: Duration,
+    is_asked: bool,
+}
+
+impl StandbyWatch {
+    /// A verdict was read.
+    pub(super) fn heard(&mut self, now: Duration) {
+        self.watch.heard(now);
+    }
+
+    /// Says whether the end of the fingerprint log is to be asked for now; then it is answered.
+    pub(super) fn asks_for_end(&mut self, now: Duration) -> bool {
+        if self.is_asked || now.saturating_sub(self.asked) < END_LOOK {
+            return false;
+        }
+        (self.asked, self.is_asked) = (now, true);
+        true
+    }
+
+    /// The fingerprint log ends there, if that is known.
+    pub(super) fn end_answered(&mut self, end: Option<i64>) {
+        self.is_asked = false;
+        self.end = self.end.max(end.unwrap_or(0));
+    }
+
+    /// Returns how many requests wait.
+    pub(super) fn requests(&self, next_request: i64) -> i64 {
+        (self.end - next_request).max(0)
+    }
+
+    /// Returns for how long requests have waited without any verdict, if that is too long.
+    pub(super) fn silence(&mut self, now: Duration, next_request: i64) -> Option<Duration> {
+        self.watch.silence(now, self.requests(next_request) > 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::driver::TICK_INTERVAL;
+    use super::super::judge_driver::HOUSEKEEPING_INTERVAL;
     use super::*;
+
+    #[test]
+    fn a_standby_alone_says_within_three_seconds_that_nobody_judges() {
+        // The brokers take their time to answer.
+        let answers_after = Duration::from_millis(200);
+        for comes_at in (0..1_000).step_by(10).map(Duration::from_millis) {
+            let (mut watch, mut now, mut looked) = (StandbyWatch::default(), Duration::ZERO, Duration::ZERO);
+            let mut question: Option<(Duration, i64)> = None;
+            let said_at = loop {
+                now += TICK_INTERVAL;
+                if let Some((_, end)) = question.take_if(|(asked, _)| now >= *asked + answers_after) {
+                    watch.end_answered(Some(end));
+                }
+                if now.saturating_sub(looked) < HOUSEKEEPING_INTERVAL {
+                    continue;
+                }
+                looked = now;
+                if watch.silence(now, 0).is_some() {
+                    break now;
+                }
+                if watch.asks_for_end(now) {
+                    question = Some((now, i64::from(now >= comes_at)));
+                }
+            };
+            let after = said_at.saturating_sub(comes_at);
+            assert!(
+                (LIMIT..Duration::from_secs(3)).contains(&after),
+                "a request at {comes_at:?}: said after {after:?}"
+            );
+        }
+    }
 
     #[test]
     fn silence_counts_from_the_last_verdict_or_from_the_first_request_that_waits() {

@@ -103,6 +103,25 @@ fn a_running_service_shows_what_it_does() {
         shown.iter().any(|verdict| verdict["source"] == format!("{input}:1:0") && verdict["verdict"] == "exact"),
         "{shown:?}"
     );
+    // Without an instance to ask, in the topic that it was written to.
+    committed(broker, &running.desk.outputs[1], 1);
+    let alone = |id: &str, more: &[&str]| {
+        let arguments = [&["verdicts", "show", "--id", id, "-o", "jsonl"], more].concat();
+        running.desk.ask_with(broker.address(), "", &arguments)
+    };
+    let shown = alone("http://b/1", &[]);
+    assert_eq!(shown.code, Some(0), "{}", shown.err);
+    let is_copy = |line: &str| line.contains(&format!("\"source\":\"{input}:1:0\"")) && line.contains("\"exact\"");
+    assert!(shown.out.lines().any(is_copy), "{}", shown.out);
+    assert!(!alone("http://a/1", &[]).err.contains("searching"), "an original is in the log");
+    let both = alone("http://a/1", &["--since", "start"]);
+    assert!(both.code == Some(0) && both.err.contains("searching http://a/1 in topic"), "{}", both.err);
+    let none = alone("http://none/", &[]);
+    assert_eq!(none.code, Some(1), "{}", none.err);
+    let place = format!("topic `{}`, from 20", running.desk.outputs[1]);
+    for part in ["http://none/ is in none of the last ", &place, "it holds no more"] {
+        assert!(none.err.contains(part), "{part}: {}", none.err);
+    }
     let none = running.ask(&["verdicts", "show", &format!("{input}:1:999999")]);
     assert_eq!(none.code, Some(1), "{}", none.err);
     let top = running.lines(&["index", "top", "-n", "1"]);

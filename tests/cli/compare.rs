@@ -175,6 +175,25 @@ fn other_figures_make_a_template() {
     assert!(off.out.contains("verdict  near, by stage minhash") && !off.out.contains("figures"), "{}", off.out);
 }
 
+#[test]
+fn too_few_numbers_have_no_say_and_that_is_told() {
+    let row = |one: &str, other: &str| {
+        let folder = folder(&format!("{NEWS} {one}"), &format!("{NEWS} {other}"));
+        let said = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
+        let row = said.out.lines().find_map(|line| line.strip_prefix("figures "));
+        let words = row.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "));
+        (words, json(&folder, &["a.txt", "b.txt"])["figures"]["kept"].clone())
+    };
+    let no_say = |counts: &str| Some(format!("{counts} no say, too few (match.number_overlap is 0.5)"));
+    assert_eq!(row("for 12 dollars", "for 15 dollars"), (no_say("1 and 1"), serde_json::json!([1, 1])));
+    assert_eq!(row("for nothing", "for 15 or 20 dollars"), (no_say("0 and 2"), serde_json::json!([0, 2])));
+    let many = "for 11 12 13 14 15 16 17 18 19 20 dollars";
+    assert_eq!(row("for nothing", many), (no_say("0 and 8 or more"), serde_json::json!([0, 8])));
+    // One and several others do say something.
+    assert!(row("for 12 dollars", "for 15 or 20 dollars").0.is_some_and(|row| !row.contains("no say")));
+    assert_eq!(row("for nothing", "for nothing at all").0, None);
+}
+
 /// Compares two records, and returns the verdict, the rule that refused the pair and its sentence.
 fn refused(one: &Value, other: &Value, settings: &[&str]) -> (String, String, String) {
     let folder = TempDir::new().unwrap();

@@ -17,6 +17,7 @@ use crate::runtime::driver::sink;
 use crate::runtime::fatal::ended;
 use crate::runtime::remaining_input::subscription;
 use crate::runtime::service_context::moves;
+use crate::telemetry::Metrics;
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
 use crate::worker::{Effect, Failure, ProducerCall, ReadFrom, unread};
@@ -61,6 +62,7 @@ impl WorkerDriver {
                 self.requests.append(log, request);
             }
             Effect::ScanVerdicts { log, from } => self.recall(log, from.map(|from| from.0))?,
+            Effect::EndScan(log) => self.end_scan(log),
             Effect::Call(request) => self.call(request),
             Effect::Delivered(outputs) => self.report.delivered(&outputs),
             Effect::RevokeDone => {
@@ -135,16 +137,13 @@ impl WorkerDriver {
     }
 
     pub(super) fn join(&mut self) -> Result<(), Fatal> {
-        let (moved, metrics) = (moves(&self.context, "input poll"), self.context.metrics.clone());
+        let moved = polls(moves(&self.context, "input poll"), self.context.metrics.clone());
         let settings = GroupConsumerSettings {
             config: self.context.input_consumer(),
             topics: self.context.input_topics(),
             thread: "input".to_owned(),
             budget: Arc::clone(&self.budget),
-            moved: Box::new(move || {
-                moved();
-                metrics.polled(wall_time());
-            }),
+            moved,
         };
         self.member.join(settings, &self.sender, Message::GroupConsumer)
     }
@@ -197,6 +196,15 @@ impl WorkerDriver {
         Ok(())
     }
 
+    fn end_scan(&mut self, log: LogPartition) {
+        self.serials += 1;
+        if let Some(Some(reader)) = self.recalls.get_mut(log.index()) {
+            // What it has read ahead is passed over.
+            reader.serial = self.serials;
+            reader.follower.command(FollowCommand::Stop);
+        }
+    }
+
     pub(super) fn call(&mut self, request: ProducerCall<PagePayload>) {
         let (order, call, pages) = match request {
             ProducerCall::Produce(pages) => {
@@ -219,6 +227,14 @@ impl WorkerDriver {
     }
 }
 
+/// What the polling thread of the input does each time it comes round: it says that it moves, and when it polled.
+fn polls(moved: Box<dyn Fn() + Send>, metrics: Metrics) -> Box<dyn Fn() + Send> {
+    Box::new(move || {
+        moved();
+        metrics.polled(wall_time());
+    })
+}
+
 fn start_of(configured: ConfiguredStart) -> Start {
     match configured {
         ConfiguredStart::Earliest => Start::Earliest,
@@ -228,5 +244,40 @@ fn start_of(configured: ConfiguredStart) -> Start {
             let since = wall_clock().saturating_sub(span);
             Start::At(Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::settings;
+
+    #[test]
+    fn each_poll_of_the_input_is_a_heartbeat_and_sets_the_time_of_the_last_poll() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let last_poll = || {
+            let text = metrics.render();
+            let line = text.lines().find_map(|line| line.strip_prefix("dupgate_last_poll_timestamp_seconds "));
+            line.map(|seconds| seconds.parse::<f64>().unwrap())
+        };
+        let beats = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&beats);
+        let hook = polls(
+            Box::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            }),
+            metrics.clone(),
+        );
+        assert_eq!(last_poll().filter(|seconds| *seconds > 0.0), None, "nothing was polled");
+        let before = wall_time();
+        hook();
+        hook();
+        assert_eq!(beats.load(Ordering::Relaxed), 2);
+        let seconds = |time: Timestamp| Duration::from_millis(time.millis().unsigned_abs()).as_secs_f64();
+        let polled = last_poll().expect("a time");
+        assert!((seconds(before) - 0.001..=seconds(wall_time())).contains(&polled), "{polled}");
     }
 }

@@ -61,6 +61,55 @@ fn a_range_is_reopened_by_a_judge_that_stood_by_while_the_offsets_of_the_input_c
     assert!(judge.is_judged(2), "judging goes on");
 }
 
+/// A judge that has judged three pages of a topic, all delivered; then the topic was recreated and all of it reopened.
+fn judge_of_a_recreated_topic() -> TestJudge {
+    let mut judge = TestJudge::active();
+    (0..3).for_each(|offset| judge.page(offset));
+    let question = judge.question().expect("a checkpoint is due");
+    judge.answer(question, 3);
+    assert_eq!(judge.judge.state().delivered(&TestJudge::input()), 3);
+    judge.reopen(0..1_000);
+    let question = judge.question().expect("more may be delivered");
+    judge.answer_without_offset(question);
+    assert!((0..3).all(|offset| !judge.is_judged(offset)), "reopened");
+    judge
+}
+
+#[test]
+fn pages_of_a_recreated_topic_that_are_on_their_way_are_not_reopened() {
+    let mut judge = judge_of_a_recreated_topic();
+    // A worker has committed where it begins, and waits with two pages in its transaction.
+    (0..2).for_each(|offset| judge.page(offset));
+    let question = judge.question().expect("a checkpoint is due");
+    judge.answer(question, 0);
+    judge.reopen(0..1_000);
+    let question = judge.question().expect("more may be delivered");
+    judge.answer(question, 0);
+    assert!(judge.is_judged(0) && judge.is_judged(1), "their duplicates may be delivered already (law L8)");
+    // Once they are delivered, they are.
+    judge.reopen(0..1_000);
+    let question = judge.question().expect("more may be delivered");
+    judge.answer(question, 2);
+    assert!(!judge.is_judged(0) && !judge.is_judged(1));
+}
+
+#[test]
+fn what_was_committed_before_a_range_is_reopened_says_nothing_about_what_is_judged_of_it_afterwards() {
+    let mut judge = TestJudge::active();
+    (0..3).for_each(|offset| judge.page(offset));
+    let former = judge.question().expect("a checkpoint is due");
+    judge.reopen(0..1_000);
+    let question = judge.question().expect("asked again");
+    judge.answer_without_offset(question);
+    assert!((0..3).all(|offset| !judge.is_judged(offset)), "reopened");
+    judge.page(0);
+    judge.answer(former, 3);
+    judge.reopen(0..1_000);
+    let question = judge.question().expect("more may be delivered");
+    judge.answer(question, 0);
+    assert!(judge.is_judged(0), "it may be on its way");
+}
+
 #[test]
 fn a_delayed_end_of_the_log_ends_no_later_take_over() {
     let mut judge = TestJudge::standby();

@@ -145,6 +145,17 @@ impl Pending {
         if std::mem::replace(&mut self.checkpoint.is_under_way, true) {
             return None;
         }
+        self.next_question()
+    }
+
+    /// Drops the input group's offsets that are waited for, or kept: they may be older than a range that is reopened. Returns
+    /// the number of the next question, if there were any.
+    pub(super) fn ask_again(&mut self) -> Option<u64> {
+        let is_kept = self.checkpoint.input.take().is_some();
+        if is_kept || self.checkpoint.question.is_some() { self.next_question() } else { None }
+    }
+
+    fn next_question(&mut self) -> Option<u64> {
         self.questions += 1;
         self.checkpoint.question = Some(self.questions);
         self.checkpoint.question

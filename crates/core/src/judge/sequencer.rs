@@ -25,6 +25,7 @@ impl Judge {
             }
             self.record = Some(record);
             if waits {
+                self.ask_for_input_again();
                 self.ask_for_input();
             } else {
                 self.judge_on();
@@ -51,7 +52,11 @@ impl Judge {
                 self.effects.push_back(Effect::Fail(failure));
                 return;
             }
+            let is_reopened = matches!(verdict.answer, Answer::Reopened { .. });
             self.pending.push(self.now, verdict);
+            if is_reopened {
+                self.ask_for_input_again();
+            }
         }
         if !record.is_done() {
             self.record = Some(record);
@@ -92,6 +97,13 @@ impl Judge {
     /// Asks for what a checkpoint needs, unless that is on its way.
     pub(super) fn ask_for_input(&mut self) {
         let question = self.pending.begin_checkpoint();
+        self.effects.extend(question.map(|question| Effect::FetchInputCommitted { question }));
+    }
+
+    /// What the input group had committed before a range is reopened says nothing about what is judged of it afterwards: a
+    /// question that is out is asked again.
+    fn ask_for_input_again(&mut self) {
+        let question = self.pending.ask_again();
         self.effects.extend(question.map(|question| Effect::FetchInputCommitted { question }));
     }
 

@@ -40,6 +40,17 @@ struct PartitionHistory {
     delivered: i64,
 }
 
+impl PartitionHistory {
+    /// Clears a range. Where nothing is judged any more, as when the topic was recreated, nothing counts as delivered either:
+    /// what is judged from here on may be on its way (law L8).
+    fn reopen(&mut self, from: i64, to: i64) {
+        self.judged.reopen(from, to);
+        if from < to && !self.judged.contains_any(0, i64::MAX) {
+            self.delivered = 0;
+        }
+    }
+}
+
 /// The latest applied requests, oldest first.
 #[derive(Clone, Debug, Default)]
 struct Applied {
@@ -277,7 +288,7 @@ impl State {
                 self.counts.forgotten += self.index.forget_id(*id, &self.watermarks);
             }
             Answer::Reopened { partition, from, to } => {
-                self.seen(partition).judged.reopen(*from, *to);
+                self.seen(partition).reopen(*from, *to);
                 self.counts.forgotten += self.index.forget_range(partition, *from, *to);
             }
         }
@@ -383,7 +394,8 @@ impl State {
         self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.contains(source.offset))
     }
 
-    /// Returns the highest position of a partition that the input group has committed, as far as checkpoints say.
+    /// Returns the highest position of a partition that the input group has committed since all of it was reopened, or ever, as far
+    /// as checkpoints say.
     #[must_use]
     pub fn delivered(&self, partition: &PartitionId) -> i64 {
         self.partitions.get(partition).map_or(0, |seen| seen.delivered)

@@ -185,7 +185,7 @@ impl TestJudge {
 
     // ---- what the input group has committed
 
-    /// Takes the question for the input's offsets.
+    /// Takes the question for the input's offsets: the last one, where it was asked again.
     pub(super) fn question(&mut self) -> Option<u64> {
         self.take(|effect| if let Effect::FetchInputCommitted { question } = effect { Some(*question) } else { None })
     }
@@ -195,20 +195,25 @@ impl TestJudge {
         self.take(|effect| if let Effect::FollowToLast { question } = effect { Some(*question) } else { None })
     }
 
-    /// Takes the one effect that something is found in.
+    /// Takes the effects that something is found in. Returns what is found in the last one.
     fn take(&mut self, find: impl Fn(&Effect) -> Option<u64>) -> Option<u64> {
         let found: Vec<u64> = self.effects.iter().filter_map(&find).collect();
-        assert!(found.len() <= 1, "{found:?}");
         self.effects.retain(|effect| find(effect).is_none());
-        found.first().copied()
+        found.last().copied()
     }
 
     /// Answers a question: the input group has committed so far.
     pub(super) fn answer(&mut self, question: u64, committed: i64) {
-        let input = InputOffsets {
-            committed: BTreeMap::from([(Self::input(), committed)]),
-            partitions: [Self::input()].into(),
-        };
+        self.answer_with(question, BTreeMap::from([(Self::input(), committed)]));
+    }
+
+    /// Answers a question: the input group has no offset, as of a topic that was recreated.
+    pub(super) fn answer_without_offset(&mut self, question: u64) {
+        self.answer_with(question, BTreeMap::new());
+    }
+
+    fn answer_with(&mut self, question: u64, committed: BTreeMap<PartitionId, i64>) {
+        let input = InputOffsets { committed, partitions: [Self::input()].into() };
         self.handle(Event::InputCommitted { question, input });
     }
 

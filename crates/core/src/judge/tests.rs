@@ -231,6 +231,7 @@ proptest! {
             prop_assert_eq!(verdict.as_ref().map(in_short), expected, "{:?}", request);
             if let Some(verdict) = verdict {
                 state.follow(&verdict).unwrap();
+                deliver_all(&mut state);
             }
         }
     }

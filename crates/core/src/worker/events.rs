@@ -184,6 +184,8 @@ pub enum Effect<P> {
         /// First offset wanted.
         from: Option<VerdictOffset>,
     },
+    /// Nothing more of the latest [`Effect::ScanVerdicts`] of this log is wanted, and nothing of it is handed over any more.
+    EndScan(LogPartition),
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
     Call(ProducerCall<P>),
     /// These pages have ended: their outputs and offsets are committed.

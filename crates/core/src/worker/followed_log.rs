@@ -149,7 +149,12 @@ impl FollowedLog {
 
     /// Takes a record that was read back.
     pub(super) fn scanned(&mut self, record: &VerdictRecord) -> Reading {
-        self.scan.as_mut().map_or(Reading::On, |scan| scan.read(record))
+        let Some(scan) = &mut self.scan else { return Reading::On };
+        if scan.ends_at(record, &self.cache) {
+            scan.finish();
+            return Reading::Done;
+        }
+        scan.read(record)
     }
 
     /// The log begins later than where the reading had come to. Returns whether it is to be read from its beginning.
@@ -277,5 +282,221 @@ mod tests {
         assert_eq!(log.passed(RequestOffset(6)).collect::<Vec<_>>(), [RequestId(2)]);
         log.forget_requests();
         assert_eq!(log.passed(RequestOffset(9)).count(), 0);
+    }
+
+    #[test]
+    fn a_reading_ends_at_the_checkpoint_after_which_nothing_was_ruled_of_what_it_looks_for() {
+        let at_checkpoint = |judged: i64, applied: u64| {
+            let VerdictRecord::Checkpoint(mut checkpoint) = checkpoint(1, Some(0), judged) else { panic!() };
+            checkpoint.applied = vec![RequestId(applied)];
+            VerdictRecord::Checkpoint(checkpoint)
+        };
+        let mut log = FollowedLog::new(1);
+        log.follow(VerdictOffset(9), &at_checkpoint(8, 7)).unwrap();
+        log.scan(BTreeMap::from([(input(0), 2)]), 3);
+        assert_eq!(log.scanned(&at_checkpoint(8, 7)), Reading::From(Some(VerdictOffset(0))), "it seeks where to begin");
+        assert_eq!(log.scanned(&at_checkpoint(2, 5)), Reading::On);
+        log.scanned(&batch(vec![withdrawn(2, Reject::NoText), withdrawn(3, Reject::NoText)], 0));
+        assert_eq!(log.scanned(&at_checkpoint(4, 7)), Reading::On, "one of three is missing");
+        log.scanned(&batch(vec![withdrawn(4, Reject::NoText)], 0));
+        assert_eq!(log.scanned(&at_checkpoint(5, 6)), Reading::On, "a request was applied later, of any kind");
+        assert_eq!(log.scanned(&at_checkpoint(6, 7)), Reading::Done);
+        assert!(!log.is_scanning());
+        assert_eq!([2, 3, 4, 5].map(|offset| reason(&log, offset).is_some()), [true, true, true, false]);
+    }
+
+    mod readings {
+        //! A reading that ends early finds what one to the end of the log finds.
+
+        use std::collections::BTreeMap;
+
+        use proptest::prelude::*;
+
+        use super::*;
+        use crate::fingerprint::PageDigest;
+        use crate::protocol::{Checkpoint, Decision, ForgetTarget, Judged, PageVerdict};
+        use crate::record::Timestamp;
+
+        /// Offsets of the one partition.
+        const OFFSETS: i64 = 24;
+
+        #[derive(Clone, Debug)]
+        enum Step {
+            Page(i64),
+            Withdraw(i64),
+            Forget,
+            Reopen(i64, i64),
+            /// With this low watermark, as far as everything before is judged.
+            Checkpoint(i64),
+        }
+
+        fn steps() -> impl Strategy<Value = Vec<Step>> {
+            let at = || 0..OFFSETS;
+            let step = prop_oneof![
+                20 => at().prop_map(Step::Page),
+                1 => at().prop_map(Step::Withdraw),
+                1 => Just(Step::Forget),
+                1 => (at(), 1..6_i64).prop_map(|(from, length)| Step::Reopen(from, from + length)),
+                4 => at().prop_map(Step::Checkpoint),
+            ];
+            proptest::collection::vec(step, 0..120)
+        }
+
+        /// A log as a judge writes it: each position is judged once, unless reopened (law L4).
+        #[derive(Default)]
+        struct Written {
+            records: Vec<VerdictRecord>,
+            judged: Judged,
+            applied: Vec<RequestId>,
+            checkpoints: Vec<usize>,
+        }
+
+        impl Written {
+            fn of(steps: &[Step]) -> Self {
+                let mut log = Self::default();
+                log.checkpoint(0);
+                steps.iter().for_each(|step| log.take(step));
+                log
+            }
+
+            fn take(&mut self, step: &Step) {
+                let answer = match *step {
+                    Step::Page(offset) => {
+                        if !self.judged.insert(offset) {
+                            return;
+                        }
+                        Answer::Page(PageVerdict {
+                            source: input(0).at(offset),
+                            event_time: Timestamp::default(),
+                            digest: PageDigest(0),
+                            decision: Decision::Unique { original: None },
+                        })
+                    }
+                    Step::Withdraw(offset) => {
+                        self.judged.insert(offset);
+                        withdrawn(offset, Reject::Refused)
+                    }
+                    Step::Forget => Answer::Forgotten(ForgetTarget::Source(input(0).at(0))),
+                    Step::Reopen(from, to) => {
+                        self.judged.reopen(from, to);
+                        reopened(from, to)
+                    }
+                    Step::Checkpoint(low_watermark) => return self.checkpoint(low_watermark),
+                };
+                let request = RequestId(u64::try_from(self.records.len()).unwrap());
+                if !matches!(answer, Answer::Page(_)) {
+                    self.applied.push(request);
+                }
+                let VerdictRecord::Verdicts(mut batch) = batch(vec![answer], 0) else { panic!() };
+                batch.verdicts[0].request = request;
+                self.records.push(VerdictRecord::Verdicts(batch));
+            }
+
+            fn checkpoint(&mut self, low_watermark: i64) {
+                let previous = self.checkpoints.last().map(|&at| i64::try_from(at).unwrap());
+                let VerdictRecord::Checkpoint(checkpoint) = checkpoint(1, previous, 0) else { panic!() };
+                let mut written = Checkpoint { applied: self.applied.clone(), ..*checkpoint };
+                let said = written.partitions.get_mut(&input(0)).unwrap();
+                said.judged = self.judged.clone();
+                said.low_watermark = low_watermark;
+                self.judged.raise_low_watermark(low_watermark);
+                self.checkpoints.push(self.records.len());
+                self.records.push(VerdictRecord::Checkpoint(Box::new(written)));
+            }
+
+            /// The request of the last verdict of each position that is in force, in a log that begins at `first`.
+            fn in_force(&self, first: usize, end: usize) -> BTreeMap<i64, RequestId> {
+                let mut found = BTreeMap::new();
+                for record in &self.records[first..end] {
+                    let VerdictRecord::Verdicts(batch) = record else { continue };
+                    for verdict in &batch.verdicts {
+                        if let Answer::Reopened { from, to, .. } = verdict.answer {
+                            found.retain(|offset, _| !(from..to).contains(offset));
+                        } else if let Some(source) = verdict.answer.ruled_source() {
+                            found.insert(source.offset, verdict.request);
+                        }
+                    }
+                }
+                found
+            }
+        }
+
+        /// A worker's knowledge of a log that grows while it reads back.
+        struct Follower<'l> {
+            written: &'l Written,
+            log: FollowedLog,
+            next: usize,
+        }
+
+        impl Follower<'_> {
+            fn follow(&mut self) {
+                if let Some(record) = self.written.records.get(self.next) {
+                    self.log.follow(VerdictOffset(i64::try_from(self.next).unwrap()), record).unwrap();
+                    self.next += 1;
+                }
+            }
+        }
+
+        proptest! {
+            #![proptest_config(ProptestConfig::with_cases(3000))]
+
+            #[test]
+            fn find_what_is_in_force(
+                steps in steps(),
+                (joined, trimmed) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+                (wanted, positions) in (0..OFFSETS, 1..OFFSETS),
+                grows in proptest::collection::vec(any::<bool>(), 0..60),
+            ) {
+                let written = Written::of(&steps);
+                let joined = joined.index(written.records.len()) + 1;
+                let before: Vec<usize> = written.checkpoints.iter().copied().filter(|at| *at < joined).collect();
+                let first = before[trimmed.index(before.len())];
+                let log = FollowedLog::new(1);
+                let mut worker = Follower { written: &written, log, next: *before.last().unwrap() };
+                while worker.next < joined {
+                    worker.follow();
+                }
+                worker.log.learned();
+                worker.log.want_scan();
+
+                let mut grows = grows.into_iter();
+                let (mut at, mut end) = (0, 0);
+                loop {
+                    if worker.log.takes_scan() {
+                        let from = worker.log.scan(BTreeMap::from([(input(0), wanted)]), positions);
+                        (at, end) = (usize::try_from(from.unwrap().0).unwrap(), worker.next);
+                    }
+                    if grows.next() == Some(true) {
+                        worker.follow();
+                        continue;
+                    }
+                    if at < first {
+                        prop_assert!(worker.log.scan_from_beginning());
+                        at = first;
+                    }
+                    if at >= end {
+                        match worker.log.scanned_to_end() {
+                            Some(ScanEnd::FromBeginning) => at = first,
+                            Some(ScanEnd::Done) => break,
+                            None => prop_assert!(false, "nothing is read"),
+                        }
+                        continue;
+                    }
+                    match worker.log.scanned(&written.records[at]) {
+                        Reading::On => at += 1,
+                        Reading::From(from) => (at, end) = (from.map_or(first, |from| usize::try_from(from.0).unwrap()), worker.next),
+                        Reading::Done => break,
+                    }
+                }
+                let in_force = written.in_force(first, worker.next);
+                for offset in wanted..wanted + positions {
+                    let source = input(0).at(offset);
+                    if worker.log.is_judged(&source) {
+                        let found = worker.log.verdict(&source).map(|verdict| verdict.request);
+                        prop_assert_eq!(found, in_force.get(&offset).copied(), "offset {}", offset);
+                    }
+                }
+            }
+        }
     }
 }

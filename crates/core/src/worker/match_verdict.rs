@@ -221,6 +221,10 @@ impl<P> Worker<P> {
     pub(super) fn recalled(&mut self, log: LogPartition, record: &VerdictRecord) {
         match self.logs.get_mut(log.index()).map(|followed| followed.scanned(record)) {
             Some(Reading::From(from)) => self.effects.push_back(Effect::ScanVerdicts { log, from }),
+            Some(Reading::Done) => {
+                self.effects.push_back(Effect::EndScan(log));
+                self.resolve_scanned(log);
+            }
             Some(Reading::On) | None => {}
         }
     }

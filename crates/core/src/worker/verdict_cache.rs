@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::protocol::{
-    Answer, Judged, LogIdentity, RequestOffset, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+    Answer, Checkpoint, Judged, LogIdentity, RequestId, RequestOffset, Verdict, VerdictBatch, VerdictOffset,
+    VerdictRecord,
 };
 use crate::record::{PartitionId, Source};
 
@@ -18,6 +19,8 @@ pub(super) struct VerdictCache {
     limit: usize,
     latest_checkpoint: Option<VerdictOffset>,
     next_request: RequestOffset,
+    /// The last request other than a page that was applied.
+    last_applied: Option<RequestId>,
     /// The first record must be a checkpoint: without one it would not be known what was judged before.
     expects_checkpoint: bool,
     /// Followed to the end at least once since the last time it was begun.
@@ -50,6 +53,7 @@ impl VerdictCache {
             limit,
             latest_checkpoint: None,
             next_request: RequestOffset(0),
+            last_applied: None,
             expects_checkpoint: false,
             learned: false,
         }
@@ -101,6 +105,7 @@ impl VerdictCache {
                     self.judged_mut(partition).raise_low_watermark(said.low_watermark);
                 }
                 self.next_request = checkpoint.next_request;
+                self.last_applied = checkpoint.applied.last().copied();
                 Ok(vec![VerdictUpdate::Passed(self.next_request)])
             }
         }
@@ -109,6 +114,9 @@ impl VerdictCache {
     fn follow_batch(&mut self, batch: &VerdictBatch) -> Vec<VerdictUpdate> {
         let mut news = Vec::with_capacity(batch.verdicts.len() + 1);
         for verdict in &batch.verdicts {
+            if !matches!(verdict.answer, Answer::Page(_)) {
+                self.last_applied = Some(verdict.request);
+            }
             match &verdict.answer {
                 Answer::Page(_) | Answer::Withdrawn { .. } => {
                     let verdict = Arc::new(verdict.without_original());
@@ -161,6 +169,24 @@ impl VerdictCache {
     /// Returns whether any position of the partition is judged. One that was reopened is not.
     pub(super) fn has_judged(&self, partition: &PartitionId) -> bool {
         self.judged.get(partition).is_some_and(|judged| judged.low_watermark() > 0 || !judged.above().is_empty())
+    }
+
+    /// Returns whether nothing was ruled about these positions between a checkpoint and what is followed, whichever comes first:
+    /// no request other than a page was applied, which could withdraw or reopen one, and as many of them are judged. Without a
+    /// reopening the judged positions of the earlier place are among those of the later one (law L4), so as many are the same.
+    pub(super) fn adds_nothing_to(
+        &self,
+        checkpoint: &Checkpoint,
+        positions: &BTreeMap<PartitionId, (i64, i64)>,
+    ) -> bool {
+        let is_same = |(partition, &(from, to)): (&PartitionId, &(i64, i64))| {
+            let known = self.judged.get(partition).map_or(0, |judged| judged.count(from, to));
+            let said = checkpoint.partitions.get(partition).map_or(0, |said| said.judged.count(from, to));
+            known == said
+        };
+        self.log == Some(checkpoint.log)
+            && self.last_applied == checkpoint.applied.last().copied()
+            && positions.iter().all(is_same)
     }
 
     /// Returns the offset of the latest checkpoint followed.

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::verdict_cache::is_within;
+use super::verdict_cache::{VerdictCache, is_within};
 use crate::protocol::{Answer, Checkpoint, Judged, PartitionCheckpoint, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
-/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the
-/// end. All partitions that need it are read for at once; what is found is kept for the pages that follow, up to a
+/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one after
+/// which nothing was ruled about them, or to the end. All partitions that need it are read for at once; what is found is kept for the pages that follow, up to a
 /// number of positions for each partition, so that memory stays bounded however deep the rewind.
 #[derive(Debug)]
 pub(super) struct VerdictScan {
@@ -36,6 +36,8 @@ pub(super) enum Reading {
     On,
     /// Begin again at this offset of the log, or at its beginning.
     From(Option<VerdictOffset>),
+    /// Nothing more is to be found.
+    Done,
 }
 
 impl VerdictScan {
@@ -61,6 +63,13 @@ impl VerdictScan {
     /// Returns whether it has not found yet where to begin.
     pub(super) fn is_walking(&self) -> bool {
         self.phase == Phase::SeekingCheckpoint
+    }
+
+    /// Returns whether this is a checkpoint up to which everything was read that can be found, as far as the log is followed
+    /// (`cache`). To be asked before the record is read.
+    pub(super) fn ends_at(&self, record: &VerdictRecord, cache: &VerdictCache) -> bool {
+        let VerdictRecord::Checkpoint(checkpoint) = record else { return false };
+        self.phase == Phase::Scanning && cache.adds_nothing_to(checkpoint, &self.wanted)
     }
 
     /// Takes one record.
@@ -111,7 +120,10 @@ impl VerdictScan {
                     self.found.insert(source.clone(), Arc::new(verdict.without_original()));
                 }
             }
-            Answer::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
+            // What is newer than anything that is read was ruled after it.
+            Answer::Reopened { partition, from, to } => {
+                self.found.retain(|source, _| !is_within(source, partition, *from, *to));
+            }
             Answer::Forgotten(_) => {}
         }
     }
@@ -231,5 +243,17 @@ mod tests {
         assert_eq!([found(5), found(6), found(9)], [Some(0), Some(2), None]);
         recall.reopened(&input(), 6, 7);
         assert_eq!(recall.found(&input().at(6)), None);
+    }
+
+    #[test]
+    fn a_reopening_that_is_read_back_voids_no_verdict_that_was_followed_meanwhile() {
+        let mut recall = scan_of(5, 4);
+        recall.read(&checkpoint(&[]));
+        recall.superseded(&input().at(6), &Arc::new(verdict(6, 2)));
+        let answer = Answer::Reopened { partition: input(), from: 5, to: 9 };
+        recall.read(&batch(vec![verdict(5, 0), verdict(6, 1), Verdict { request: RequestId(3), answer }]));
+        recall.finish();
+        let found = |offset| recall.found(&input().at(offset)).map(|verdict| verdict.request.0);
+        assert_eq!([found(5), found(6)], [None, Some(2)]);
     }
 }

@@ -184,6 +184,10 @@ impl Oracle {
                 let judged = self.judged.entry(partition.clone()).or_default();
                 let opened: BTreeSet<i64> = judged.range(from..to).copied().collect();
                 judged.retain(|offset| !opened.contains(offset));
+                // A recreated topic, perhaps: what comes is another page than what was delivered.
+                if from < to && judged.is_empty() {
+                    self.delivered.insert(partition.clone(), 0);
+                }
                 self.open.entry(partition.clone()).or_default().extend(opened);
                 let within = |source: &Source| source.partition == *partition && (*from..*to).contains(&source.offset);
                 self.originals.retain(|held| !within(&held.source));

@@ -273,6 +273,9 @@ impl WorkerDriver {
                 Effect::ScanVerdicts { log, from } => {
                     self.recalls[log.index()] = Some(Recall { next: from.map(|from| from.0), ..Recall::default() });
                 }
+                Effect::EndScan(log) => {
+                    self.recalls[log.index()] = None;
+                }
                 Effect::Call(request) => {
                     if self.call.is_some() {
                         world.violate(format!("{}: a call while another is out", self.name));
