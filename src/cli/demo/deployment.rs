@@ -177,3 +177,26 @@ impl Drop for Folder {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn a_demo_beside_another_listens_on_other_ports_and_on_the_loopback_address_alone() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).unwrap();
+        let other = free_port(taken);
+        assert_ne!(other, taken);
+        TcpListener::bind((Ipv4Addr::LOCALHOST, other)).unwrap();
+        drop(held);
+        assert_eq!(free_port(taken), taken, "the usual port, where it is free");
+
+        let settings = own_settings("demo", &["demo.news".to_owned()], std::path::Path::new("folder"));
+        let listeners: Vec<&String> = settings.iter().filter(|line| line.contains("listen=")).collect();
+        assert_eq!(listeners.len(), 2);
+        assert!(listeners.iter().all(|line| line.contains("listen=127.0.0.1:")), "{listeners:?}");
+    }
+}
