@@ -676,7 +676,8 @@ impl Schedule {
                 self.judge_the_gone();
                 self.reopen_what_is_gone();
             }
-            if idle > 4000 {
+            // A reading of old verdicts may take some hundred moves, and begin again.
+            if idle > 8000 {
                 break;
             }
         }
