@@ -19,8 +19,8 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::offsets::Offsets;
+use super::renewed_client::RenewedClient;
 use super::rereading::Rereading;
-use super::watchdog::{ClientWatchdog, close_in_background};
 use crate::protocol::{VerdictReader, VerdictRecord, is_ours};
 use crate::record::PartitionId;
 
@@ -111,14 +111,12 @@ impl Follower {
         skipped: impl Fn() + Send + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
-        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(()))?;
+        let consumer = RenewedClient::consumer(config, format!("reader of {partition}"))?;
         let mut uncommitted = config.clone();
         uncommitted.set("isolation.level", "read_uncommitted");
         let reader = Reader {
             consumer,
-            config: config.clone(),
             written: Offsets::new(&uncommitted, QUERY_TIMEOUT)?,
-            watchdog: ClientWatchdog::new(),
             partition,
             budget,
             commands,
@@ -190,12 +188,25 @@ impl Foreign {
     }
 }
 
+fn offset_of(next: Option<i64>) -> Offset {
+    next.map_or(Offset::Beginning, Offset::Offset)
+}
+
+/// Assigns a client the partition from this offset on, from its beginning when there is none.
+fn assign(
+    consumer: &BaseConsumer<LoggingContext>,
+    partition: &PartitionId,
+    next: Option<i64>,
+) -> Result<(), KafkaError> {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&partition.topic, partition.number, offset_of(next))?;
+    consumer.assign(&list)
+}
+
 struct Reader {
-    consumer: BaseConsumer<LoggingContext>,
-    config: ClientConfig,
+    consumer: RenewedClient<BaseConsumer<LoggingContext>>,
     /// Asks where the records end, committed or not.
     written: Offsets,
-    watchdog: ClientWatchdog,
     partition: PartitionId,
     budget: Arc<ByteBudget>,
     commands: Receiver<FollowCommand>,
@@ -230,9 +241,11 @@ impl Reader {
                 self.active = true;
                 self.assign();
             }
-            if self.watchdog.is_lost(self.consumer.client(), || Some(self.partition.topic.to_string())) {
-                self.replace();
-            }
+            // Another client continues at the same offset.
+            self.consumer.replace_if_lost(
+                || Some(self.partition.topic.to_string()),
+                |_, fresh| if self.active { assign(fresh, &self.partition, self.next) } else { Ok(()) },
+            );
             if self.active {
                 self.look_for_end();
                 if self.budget.wait_for_room(POLL) {
@@ -288,28 +301,8 @@ impl Reader {
     }
 
     fn assign(&mut self) {
-        let offset = self.next.map_or(Offset::Beginning, Offset::Offset);
-        let mut list = TopicPartitionList::new();
-        let assigned = list
-            .add_partition_offset(&self.partition.topic, self.partition.number, offset)
-            .and_then(|()| self.consumer.assign(&list));
-        if let Err(error) = assigned {
-            self.moved(format!("cannot be read from {offset:?}: {error}"));
-        }
-    }
-
-    /// Replaces a client that has lost its brokers, and continues at the same offset.
-    fn replace(&mut self) {
-        tracing::warn!(target: "dupgate::kafka", partition = %self.partition, "replacing reader: no broker reachable");
-        self.watchdog = ClientWatchdog::new();
-        match self.config.create_with_context(LoggingContext(())) {
-            Ok(fresh) => {
-                close_in_background(std::mem::replace(&mut self.consumer, fresh));
-                if self.active {
-                    self.assign();
-                }
-            }
-            Err(error) => tracing::error!(target: "dupgate::kafka", %error, "no new reader"),
+        if let Err(error) = assign(&self.consumer, &self.partition, self.next) {
+            self.moved(format!("cannot be read from {:?}: {error}", offset_of(self.next)));
         }
     }
 
