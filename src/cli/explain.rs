@@ -245,8 +245,8 @@ fn found_json(found: &Found) -> Value {
         })
     };
     json!({
-        "log_partition": found.log,
-        "verdict_log_offset": found.at,
+        "log_partition": found.log.0,
+        "verdict_log_offset": found.at.0,
         "originals": found.originals,
         "verdict": found.verdict.as_ref().map(verdict_name),
         "stage": of.map(|of| of.by.stage().name()),

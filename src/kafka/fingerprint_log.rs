@@ -12,7 +12,7 @@ use super::backlog::{Backlog, InFlightGuard};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied};
 use super::renewed_client::RenewedClient;
-use crate::protocol::{LogPartition, Request, RequestId, encode_requests};
+use crate::protocol::{LogPartition, Request, RequestId, RequestOffset, encode_requests};
 
 /// Most requests in one Kafka record.
 pub const MAX_REQUESTS: usize = 512;
@@ -23,7 +23,7 @@ pub struct Appended {
     /// The request's id.
     pub request: RequestId,
     /// Offset of the Kafka record that holds it.
-    pub offset: Result<i64, NotAppended>,
+    pub offset: Result<RequestOffset, NotAppended>,
 }
 
 /// Why the offset of a request is not known.
@@ -68,7 +68,7 @@ impl ProducerContext for LoggingContext<Sink> {
         let DeliveryContext { requests, on_its_way } = *ticket;
         drop(on_its_way);
         let offset = match result {
-            Ok(message) => Ok(message.offset()),
+            Ok(message) => Ok(RequestOffset(message.offset())),
             Err((error, _)) if denied(error, "").is_some() => Err(NotAppended::Denied),
             Err((error, _)) => {
                 tracing::warn!(

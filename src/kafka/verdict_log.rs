@@ -21,7 +21,7 @@ use super::client::LoggingContext;
 use super::offsets::Offsets;
 use super::renewed_client::RenewedClient;
 use super::rereading::Rereading;
-use crate::protocol::{VerdictReader, VerdictRecord, is_ours};
+use crate::protocol::{VerdictOffset, VerdictReader, VerdictRecord, is_ours};
 use crate::record::PartitionId;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -38,7 +38,7 @@ const FOREIGN_WARN_INTERVAL: Duration = Duration::from_mins(1);
 #[derive(Clone, Copy, Debug)]
 pub enum FollowCommand {
     /// Hand over records from this offset on, from the beginning when there is none.
-    From(Option<i64>, u64),
+    From(Option<VerdictOffset>, u64),
     /// Say when all that is committed now was handed over. The number comes back with the answer.
     ToEnd(u64),
     /// Say when all that was written up to now was handed over: like [`FollowCommand::ToEnd`], once no transaction is open.
@@ -62,9 +62,9 @@ pub enum FollowEventKind {
     /// A whole record.
     Record {
         /// Offset of its first part.
-        offset: i64,
+        offset: VerdictOffset,
         /// The offset after its last part.
-        next: i64,
+        next: VerdictOffset,
         /// The record.
         record: VerdictRecord,
         /// Counts it until it is taken in.
@@ -159,7 +159,7 @@ enum Ends {
         /// The question's number.
         question: u64,
         /// The end.
-        end: i64,
+        end: VerdictOffset,
     },
 }
 
@@ -188,15 +188,19 @@ impl Foreign {
     }
 }
 
-fn offset_of(next: Option<i64>) -> Offset {
-    next.map_or(Offset::Beginning, Offset::Offset)
+fn offset_of(next: Option<VerdictOffset>) -> Offset {
+    next.map_or(Offset::Beginning, |next| Offset::Offset(next.0))
+}
+
+fn place(next: Option<VerdictOffset>) -> String {
+    next.map_or_else(|| "its beginning".to_owned(), |next| format!("offset {next}"))
 }
 
 /// Assigns a client the partition from this offset on, from its beginning when there is none.
 fn assign(
     consumer: &BaseConsumer<LoggingContext>,
     partition: &PartitionId,
-    next: Option<i64>,
+    next: Option<VerdictOffset>,
 ) -> Result<(), KafkaError> {
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(&partition.topic, partition.number, offset_of(next))?;
@@ -215,7 +219,7 @@ struct Reader {
     assembly: VerdictReader,
     serial: u64,
     /// Offset after the last message read, once one was read.
-    next: Option<i64>,
+    next: Option<VerdictOffset>,
     active: bool,
     rereading: Rereading,
     /// Tells when reading begins, while it waits for that.
@@ -302,7 +306,7 @@ impl Reader {
 
     fn assign(&mut self) {
         if let Err(error) = assign(&self.consumer, &self.partition, self.next) {
-            self.moved(format!("cannot be read from {:?}: {error}", offset_of(self.next)));
+            self.moved(format!("cannot be read from {}: {error}", place(self.next)));
         }
     }
 
@@ -323,7 +327,7 @@ impl Reader {
         match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT) {
             Ok((_, end)) if is_for_last && self.holds_open_transaction(end) => {}
             Ok((low, end)) => {
-                let next = self.next.unwrap_or(low);
+                let (next, end) = (self.next.unwrap_or(VerdictOffset(low)), VerdictOffset(end));
                 if next >= end {
                     // After the end: the log was cut off or recreated, and the next fetch will say so.
                     if next > end { self.reread(question, end) } else { self.ended(question) }
@@ -360,7 +364,7 @@ impl Reader {
         written > stable
     }
 
-    fn reread(&mut self, question: u64, end: i64) {
+    fn reread(&mut self, question: u64, end: VerdictOffset) {
         self.ends = Ends::At { question, end };
         self.assign();
     }
@@ -369,7 +373,7 @@ impl Reader {
         let kind = match self.consumer.poll(POLL) {
             None => return,
             // A client whose broker comes back may hand over records again.
-            Some(Ok(message)) if self.next.is_some_and(|next| message.offset() < next) => {
+            Some(Ok(message)) if self.next.is_some_and(|next| VerdictOffset(message.offset()) < next) => {
                 tracing::debug!(
                     target: "dupgate::kafka",
                     partition = %self.partition, offset = message.offset(), "read before"
@@ -378,7 +382,8 @@ impl Reader {
             }
             Some(Ok(message)) => {
                 let payload = message.payload().unwrap_or_default();
-                self.next = Some(message.offset() + 1);
+                let next = VerdictOffset(message.offset()).next();
+                self.next = Some(next);
                 if !is_ours(payload) {
                     self.foreign.skip(&self.partition, message.offset());
                     self.end_here();
@@ -387,8 +392,8 @@ impl Reader {
                 match self.assembly.push(message.offset(), payload) {
                     Ok(None) => None,
                     Ok(Some((offset, record))) => Some(FollowEventKind::Record {
-                        offset,
-                        next: message.offset() + 1,
+                        offset: VerdictOffset(offset),
+                        next,
                         record,
                         permit: self.budget.hold(payload.len() * 4 + 256),
                     }),
@@ -402,7 +407,7 @@ impl Reader {
                 return;
             }
             Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => {
-                Some(FollowEventKind::Moved(format!("does not hold offset {:?}", self.next)))
+                Some(FollowEventKind::Moved(format!("does not hold {}", place(self.next))))
             }
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowEventKind::Moved(code.to_string())),
             Some(Err(error)) => {

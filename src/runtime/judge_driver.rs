@@ -49,9 +49,9 @@ pub(super) enum Message {
     /// With the number of the question.
     InputCommitted(u64, InputOffsets),
     /// What the verdict log held when the reader of this number began.
-    LogRange(u64, i64, i64),
+    LogRange(u64, VerdictOffset, VerdictOffset),
     /// The end of the fingerprint log; `None` when there was no answer.
-    RequestsEnd(Option<i64>),
+    RequestsEnd(Option<RequestOffset>),
     /// The brokers have deleted the beginning of both logs.
     Trimmed,
     Asked(Question),
@@ -190,7 +190,7 @@ impl JudgeDriver {
         match event {
             ConsumerEvent::Record { partition, offset, serial, record, permit } => {
                 if partition == ours && serial == self.reading {
-                    self.arrived(offset, &record, permit);
+                    self.arrived(RequestOffset(offset), &record, permit);
                 }
                 Ok(())
             }
@@ -224,12 +224,12 @@ impl JudgeDriver {
         }
     }
 
-    fn arrived(&mut self, offset: i64, record: &ConsumedRecord, permit: Permit) {
+    fn arrived(&mut self, offset: RequestOffset, record: &ConsumedRecord, permit: Permit) {
         let requests = decode_requests(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
             // The worker asks again when the judge has passed this offset without a verdict.
             tracing::error!(
                 target: "dupgate::judge",
-                log = self.log.0, offset, %error, "failed to read a record of the fingerprint log"
+                log = self.log.0, offset = offset.0, %error, "failed to read a record of the fingerprint log"
             );
             self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
             Vec::new()
@@ -269,7 +269,6 @@ impl JudgeDriver {
         match event.kind {
             FollowEventKind::Record { offset, next, record, permit: _permit } => {
                 self.report.follows(next);
-                let (offset, next) = (VerdictOffset(offset), VerdictOffset(next));
                 self.handle(Event::Followed { offset, next, record })
             }
             FollowEventKind::End(question) => self.handle(Event::FollowedToEnd { question }),
@@ -290,7 +289,6 @@ impl JudgeDriver {
                 self.judge.handle(self.clock.now(), Event::Restored(restored));
             }
             Effect::Follow { from } => {
-                let from = from.map(|from| from.0);
                 self.serials += 1;
                 self.following = self.serials;
                 self.follower.command(FollowCommand::From(from, self.serials));
@@ -392,12 +390,13 @@ impl JudgeDriver {
     }
 
     /// Asks how much there is to follow, for the progress shown.
-    fn fetch_log_range(&self, from: Option<i64>) {
+    fn fetch_log_range(&self, from: Option<VerdictOffset>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.input));
         let (serial, verdicts) = (self.serials, self.context.verdicts(self.log));
         self.background_tasks.run(move || {
             // Nothing depends on it: without an answer it is not asked again.
             if let Ok((first, end)) = offsets.range(&verdicts) {
+                let (first, end) = (VerdictOffset(first), VerdictOffset(end));
                 drop(sender.send(Message::LogRange(serial, from.map_or(first, |from| from.max(first)), end)));
             }
             Ok(())
@@ -459,7 +458,8 @@ impl JudgeDriver {
         let (sender, offsets, requests) =
             (self.sender.clone(), Arc::clone(&self.input), self.context.fingerprints(self.log));
         self.background_tasks.run(move || {
-            drop(sender.send(Message::RequestsEnd(offsets.range(&requests).ok().map(|(_, end)| end))));
+            let end = offsets.range(&requests).ok().map(|(_, end)| RequestOffset(end));
+            drop(sender.send(Message::RequestsEnd(end)));
             Ok(())
         });
     }

@@ -8,7 +8,7 @@ use super::verdict_watch::VerdictWatch;
 use super::worker_report::kind_of;
 use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
-use crate::protocol::{Answer, ForgetTarget, LogPartition, VerdictRecord};
+use crate::protocol::{Answer, ForgetTarget, LogPartition, RequestOffset, VerdictOffset, VerdictRecord};
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NO_JUDGE, judge_check};
 use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
@@ -18,9 +18,9 @@ use crate::transaction::CallError;
 #[derive(Debug, Default)]
 struct Progress {
     /// What is to be followed, once it is known.
-    range: Option<(i64, i64)>,
+    range: Option<(VerdictOffset, VerdictOffset)>,
     /// After the last record that was followed.
-    next: i64,
+    next: VerdictOffset,
 }
 
 /// How much event time the verdict log spans, as the brokers hold it: what was to be deleted counts until it is.
@@ -53,8 +53,8 @@ impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("restoring the index")?;
         let Some((begin, end)) = self.range.filter(|(begin, end)| begin < end) else { return Ok(()) };
-        let done = self.next.clamp(begin, end) - begin;
-        write!(f, ", {} % of the verdict log", i128::from(done) * 100 / i128::from(end - begin))
+        let done = self.next.clamp(begin, end).since(begin);
+        write!(f, ", {} % of the verdict log", u128::from(done) * 100 / u128::from(end.since(begin)))
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) struct JudgeReport {
     counts: Counts,
     session: Duration,
     /// The end of the fingerprint log, as of recently.
-    requests_end: i64,
+    requests_end: RequestOffset,
     watch: VerdictWatch,
     log_span: LogSpan,
     /// Whether it was reported that no instance judges.
@@ -88,7 +88,7 @@ pub(super) struct JudgeReport {
 impl JudgeReport {
     /// Of a judge whose place is given away when it is silent for longer than `session`.
     pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition, session: Duration) -> Self {
-        let name = judge_check(log.0);
+        let name = judge_check(log);
         Self {
             since: clock.now(),
             restored_in: None,
@@ -103,7 +103,7 @@ impl JudgeReport {
             cold_starts: ColdStarts::default(),
             counts: Counts::default(),
             session,
-            requests_end: 0,
+            requests_end: RequestOffset::default(),
             watch: VerdictWatch::default(),
             log_span: LogSpan::default(),
             is_silent: false,
@@ -137,7 +137,7 @@ impl JudgeReport {
 
     /// They have.
     pub(super) fn trimmed(&mut self) {
-        self.metrics.trimmed(self.log.0, wall_time());
+        self.metrics.trimmed(self.log, wall_time());
         self.log_span.trimmed();
     }
 
@@ -148,31 +148,31 @@ impl JudgeReport {
     }
 
     /// The verdict log reaches from `begin` to `end`: so much is to be followed.
-    pub(super) fn has_to_follow(&mut self, begin: i64, end: i64) {
+    pub(super) fn has_to_follow(&mut self, begin: VerdictOffset, end: VerdictOffset) {
         self.progress.range = Some((begin, end));
         self.say_progress();
     }
 
     /// The verdict log is followed up to `next`.
-    pub(super) fn follows(&mut self, next: i64) {
+    pub(super) fn follows(&mut self, next: VerdictOffset) {
         self.watch.heard(self.clock.now());
         self.progress.next = self.progress.next.max(next);
     }
 
     /// The fingerprint log ends here.
-    pub(super) fn requests_end(&mut self, end: i64) {
+    pub(super) fn requests_end(&mut self, end: RequestOffset) {
         self.requests_end = self.requests_end.max(end);
     }
 
     /// A standby is ready while an instance judges. If requests wait and no verdict comes, none does, and the group
     /// gives the partition away when the session of its former owner ends.
-    fn look_for_predecessor(&mut self, now: Duration, next_request: i64) {
+    fn look_for_predecessor(&mut self, now: Duration, next_request: RequestOffset) {
         let silence = self.watch.silence(now, self.requests_end > next_request);
         match silence {
             None => self.ready.pass(),
             Some(silence) => {
                 let left = self.session.saturating_sub(silence).as_secs();
-                let requests = self.requests_end - next_request;
+                let requests = self.requests_end.since(next_request);
                 let when = if left > 0 { format!(" (at most {left} s)") } else { String::new() };
                 if !self.is_silent {
                     tracing::warn!(
@@ -277,7 +277,7 @@ impl JudgeReport {
         if role == Role::Active {
             self.metrics.judge_takeover();
         }
-        self.metrics.judge_active(self.log.0, role == Role::Active);
+        self.metrics.judge_active(self.log, role == Role::Active);
         match role {
             Role::Restoring => self.ready.fail(self.progress.to_string()),
             Role::TakingOver => self.ready.fail("taking over"),
@@ -291,7 +291,7 @@ impl JudgeReport {
         self.see(judge);
         self.say_progress();
         if self.role == Role::Standby {
-            self.look_for_predecessor(self.clock.now(), judge.state().next_request().0);
+            self.look_for_predecessor(self.clock.now(), judge.state().next_request());
         }
         if self.role == Role::Active {
             self.look_for_refusals(judge.refusals());
@@ -301,7 +301,7 @@ impl JudgeReport {
         let index = state.index();
         let held = index.stats();
         self.metrics.index(
-            self.log.0,
+            self.log,
             IndexTotals {
                 is_ready: self.role != Role::Restoring,
                 entries: held.originals,
@@ -315,7 +315,7 @@ impl JudgeReport {
             },
         );
         if self.role != Role::Restoring {
-            self.metrics.log_kept(self.log.0, self.log_span.look(judge.kept()));
+            self.metrics.log_kept(self.log, self.log_span.look(judge.kept()));
         }
         let seen = judge.cold_starts();
         for _ in self.cold_starts.new_log..seen.new_log {
@@ -431,16 +431,16 @@ mod tests {
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let said = || health.readiness().remove(0).1.unwrap_err();
         assert_eq!(said(), "restoring the index");
-        report.has_to_follow(100, 300);
+        report.has_to_follow(VerdictOffset(100), VerdictOffset(300));
         assert_eq!(said(), "restoring the index, 0 % of the verdict log");
         for (next, percent) in [(180, 40), (299, 99), (90, 99), (300, 100), (400, 100)] {
-            report.follows(next);
+            report.follows(VerdictOffset(next));
             report.say_progress();
             assert_eq!(said(), format!("restoring the index, {percent} % of the verdict log"));
         }
         // Begun again: nothing is known of the next range yet, and an empty log has no share.
         report.restores(0);
-        report.has_to_follow(400, 400);
+        report.has_to_follow(VerdictOffset(400), VerdictOffset(400));
         assert_eq!(said(), "restoring the index");
     }
 
@@ -450,11 +450,11 @@ mod tests {
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let said_at = |seconds, report: &mut JudgeReport, next_request| {
-            report.look_for_predecessor(Duration::from_secs(seconds), next_request);
+            report.look_for_predecessor(Duration::from_secs(seconds), RequestOffset(next_request));
             health.readiness().remove(0).1
         };
         assert_eq!(said_at(100, &mut report, 0), Ok(()), "nothing waits");
-        report.requests_end(7);
+        report.requests_end(RequestOffset(7));
         assert_eq!(said_at(101, &mut report, 7), Ok(()), "everything is judged");
         assert_eq!(said_at(102, &mut report, 5), Ok(()), "two requests came just now");
         let waits = |text: &str| Err(format!("waits to take over{text}: nobody judges"));

@@ -26,7 +26,7 @@ use crate::fingerprint::Fingerprinter;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
-use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictRecord};
+use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{Counts, Digest, FilePlace, InputRange, Order, Part, Plan, Ranges, Reads, Total, name_of};
 use crate::telemetry::Metrics;
@@ -498,7 +498,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let partition = log_stream::partition(&Arc::from(self.plan.own_verdicts()), log);
         let (_, end) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
         let config = service_context::cluster(&self.live.kafka).follower(&self.plan.own_group());
-        LogStream::open(&config, partition, end).map(Some)
+        LogStream::open(&config, partition, VerdictOffset(end)).map(Some)
     }
 
     fn finish(mut self) -> Result<Outcome, Fatal> {
