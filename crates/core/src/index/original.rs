@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::match_fields::MatchFields;
 use super::refusal::Refusal;
-use super::ring::MatchFields;
 use crate::fingerprint::{AddressHash, Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage, Windows};
 use crate::record::{Source, Timestamp};
