@@ -27,7 +27,8 @@ mod tests;
 
 pub use code::{BadSimHash, SimHash};
 pub use dupgate_index::{MAX_DISTANCE, Width};
-pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of, id_hash};
+pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of};
+pub use identity::id_hash;
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;

@@ -1,14 +1,11 @@
 //! Records of the verdict log: verdicts, rules and checkpoints.
 
 use super::{
-    Checkpoint, ExpiryWatermarks, ForgetTarget, Placement, RequestId, RequestOffset, Rules, RulesNumber, Stage,
+    Checkpoint, ExpiryWatermarks, ForgetTarget, LogIdentity, Placement, RequestId, RequestOffset, Rules, RulesNumber,
+    Stage,
 };
 use crate::fingerprint::{AddressHash, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-
-/// Drawn once when a verdict log is created; distinguishes it from another log under the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogIdentity(pub u64);
 
 /// One record of the verdict log.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,7 +2,8 @@
 
 use super::CodecError;
 use super::bytes::{Reader, Write};
-use super::frame::{self, DEFAULT_VERSION, Kind, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
+use super::frame::{self, Kind};
+use super::versions::{DEFAULT_VERSION, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
 use crate::fingerprint::{Banding, LowConfidence, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
     ExpiryWatermarks, LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Windows,

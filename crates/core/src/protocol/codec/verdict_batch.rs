@@ -2,9 +2,10 @@
 
 use super::bytes::{Reader, Write};
 use super::fingerprints::{self, More, Present};
-use super::frame::{self, Kind, OPTIONS_VERSION};
+use super::frame::{self, Kind};
 use super::positions::Positions;
 use super::rules::{read_stage, read_watermarks, write_watermarks};
+use super::versions::OPTIONS_VERSION;
 use super::{CodecError, reject};
 use crate::fingerprint::{IdHash, PageDigest};
 use crate::protocol::{
