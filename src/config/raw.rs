@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::levels::Levels;
+use super::levels::{Level, Levels};
 use super::properties::RawProperty;
 use super::secret::RawSecret;
 use super::units::{ByteSize, Span};
@@ -536,10 +536,6 @@ section! {
         level: Levels = Levels::from(Level::Info),
         format: LogFormat = LogFormat::Auto,
     }
-}
-words! {
-    /// How much is logged.
-    Level { Off, Error, Warn, Info, Debug, Trace, }
 }
 words! {
     /// How a log line looks.

@@ -15,8 +15,9 @@ use crate::protocol::Rules;
 use crate::transaction::Delivery;
 use crate::{fingerprint, record, text, worker};
 
+pub use super::levels::Level;
 pub use super::raw::{
-    ColdStart, Compression, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition, Protocol,
+    ColdStart, Compression, DuplicateValue, LogFormat, Mechanism, Mode, OnBadRecord, Partition, Protocol,
     ServedPartitions, ShownText, TimestampOf, Tombstones,
 };
 

@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
+use super::values::{at_least, bytes, per_mille, share_of};
 use super::{ExternalInputs, Findings};
 use crate::fingerprint::{
     Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
@@ -289,21 +290,6 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
     Some(MinHashRules { form, banding: banding?, agree, min_similarity, containment, unsure, max_bucket })
 }
 
-/// Takes a share that may be absent as thousandths.
-fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<u16> {
-    share.and_then(|share| per_mille(path, share, found))
-}
-
-/// Takes a share as thousandths.
-fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<u16> {
-    if !(0.0..=1.0).contains(&share) {
-        found.refuse(path, format!("{share} is no similarity (expected 0 to 1)"));
-        return None;
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
-    Some((share * 1000.0).round() as u16)
-}
-
 pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -> Rules {
     let matching = &raw.r#match;
     let window = &raw.window;
@@ -445,7 +431,7 @@ fn indexes(judge: &raw::Judge) -> u64 {
 
 pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let index = &raw.index;
-    super::limits::at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
+    at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
     let snapshots_kept = NonZeroUsize::new(index.snapshot.keep).unwrap_or_else(|| {
         found.refuse("index.snapshot.keep", "0 is below the limit of 1");
         NonZeroUsize::MIN
@@ -463,15 +449,4 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
         snapshot_interval: index.snapshot.interval.0,
         snapshots_kept,
     }
-}
-
-/// Takes a size of at least one byte that the machine can address.
-pub(super) fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
-    if size.0 == 0 {
-        found.refuse(path, "0B is below the limit of 1B");
-    }
-    usize::try_from(size.0).unwrap_or_else(|_| {
-        found.refuse(path, format!("{size} is more than this machine can address"));
-        usize::MAX
-    })
 }
