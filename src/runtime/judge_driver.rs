@@ -13,7 +13,8 @@ use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
 use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, drive, sink, wait_until_left};
 use super::fatal::{denied_call, ended, failure};
-use super::judge_handle::{JudgeHandle, Question};
+use super::judge_handle::JudgeHandle;
+use super::judge_message::Message;
 use super::judge_report::JudgeReport;
 use super::service_context::{ServiceContext, moves};
 use super::snapshot_store::SnapshotStore;
@@ -28,7 +29,7 @@ use crate::kafka::group_consumer::{
     Command, ConsumedRecord, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Start,
 };
 use crate::kafka::offsets::Offsets;
-use crate::kafka::producer::{Answer, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
+use crate::kafka::producer::{EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::protocol::{LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict};
 use crate::telemetry::labels::{Component, ErrorKind};
@@ -39,25 +40,6 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long the end waits for the group to be left and for a snapshot to be written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// What reaches the driver.
-pub(super) enum Message {
-    /// From the fingerprint log's group, with the number of the membership.
-    GroupConsumer(u64, ConsumerEvent),
-    Followed(FollowEvent),
-    Called(Answer),
-    /// With the number of the question.
-    InputCommitted(u64, InputOffsets),
-    /// What the verdict log held when the reader of this number began.
-    LogRange(u64, VerdictOffset, VerdictOffset),
-    /// The end of the fingerprint log; `None` when there was no answer.
-    RequestsEnd(Option<RequestOffset>),
-    /// The brokers have deleted the beginning of both logs.
-    Trimmed,
-    Asked(Question),
-    SnapshotWanted,
-    Stop,
-}
 
 /// A judge's thread.
 pub struct JudgeDriver {
