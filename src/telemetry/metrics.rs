@@ -24,7 +24,7 @@ use super::labels::{
     Step, TransactionResult, VerdictLabel,
 };
 use crate::config::settings;
-use crate::fingerprint::share;
+use crate::fingerprint::PerMille;
 use crate::protocol::LogPartition;
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::worker::OutputKind;
@@ -227,14 +227,14 @@ impl Metrics {
         self.series().match_distance.record(f64::from(bits));
     }
 
-    /// A near match was accepted at this similarity, in thousandths.
-    pub fn match_similarity(&self, per_mille: u16) {
-        self.series().match_similarity.record(share(per_mille));
+    /// A near match was accepted at this similarity.
+    pub fn match_similarity(&self, similarity: PerMille) {
+        self.series().match_similarity.record(similarity.share());
     }
 
-    /// A match was accepted because one page holds so much of the other, in thousandths.
-    pub fn match_containment(&self, per_mille: u16) {
-        self.series().match_containment.record(share(per_mille));
+    /// A match was accepted because one page holds so much of the other.
+    pub fn match_containment(&self, contained: PerMille) {
+        self.series().match_containment.record(contained.share());
     }
 
     /// The largest cluster has this many documents.

@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use crate::cli::index::snapshots_at_hand;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{Inspection, MAX_DISTANCE, partition_of};
+use crate::fingerprint::{Inspection, MAX_DISTANCE, PerMille, partition_of};
 use crate::index::{Original, run_sequential};
 use crate::judge::{Snapshot, State, decide, refusal};
 use crate::protocol::{Answer, LogPartition, PageRequest, PageVerdict, Request, RequestBody, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Timestamp};
 
-/// Originals less alike than this, in thousandths, are not near by any rules worth having.
-const MIN_SIMILARITY: u16 = 100;
+/// Originals less alike than this are not near by any rules worth having.
+const MIN_SIMILARITY: PerMille = PerMille(100);
 
 /// What the snapshot of one log partition says of a page.
 pub(super) struct Found {
@@ -36,10 +36,10 @@ pub(super) struct Near {
     pub(super) exact: bool,
     /// Differing bits.
     pub(super) bits: Option<u32>,
-    /// Estimated Jaccard index, in thousandths.
-    pub(super) similarity: Option<u16>,
-    /// Estimated share of the smaller page in the other one, in thousandths, where containment is in use.
-    pub(super) contained: Option<u16>,
+    /// Estimated Jaccard index.
+    pub(super) similarity: Option<PerMille>,
+    /// Estimated share of the smaller page in the other one, where containment is in use.
+    pub(super) contained: Option<PerMille>,
     /// Why the page is no duplicate of it.
     pub(super) refusal: Option<Refused>,
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::fingerprint::PerMille;
+
 use super::super::units::{ByteSize, Span};
 use super::Findings;
 
@@ -26,17 +28,16 @@ pub(super) fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
     })
 }
 
-/// Takes a share that may be absent as thousandths.
-pub(super) fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<u16> {
+/// Takes a share that may be absent.
+pub(super) fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<PerMille> {
     share.and_then(|share| per_mille(path, share, found))
 }
 
-/// Takes a share as thousandths.
-pub(super) fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<u16> {
-    if !(0.0..=1.0).contains(&share) {
+/// Takes a share, rounded to thousandths.
+pub(super) fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<PerMille> {
+    let rounded = PerMille::rounded(share);
+    if rounded.is_none() {
         found.refuse(path, format!("{share} is no similarity (expected 0 to 1)"));
-        return None;
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
-    Some((share * 1000.0).round() as u16)
+    rounded
 }

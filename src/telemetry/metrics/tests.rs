@@ -1,5 +1,6 @@
 use super::super::catalog::{Label, Spec};
 use super::*;
+use crate::fingerprint::PerMille;
 
 fn metrics() -> Metrics {
     with(true)
@@ -83,8 +84,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.end_to_end_latency(Timestamp::from_millis(1_000_000), now);
     metrics.batch_size(7);
     metrics.match_distance(3);
-    metrics.match_similarity(953);
-    metrics.match_containment(812);
+    metrics.match_similarity(PerMille(953));
+    metrics.match_containment(PerMille(812));
     metrics.largest_cluster(7);
     metrics.match_age(Duplicate::Exact, -7000);
     metrics.document_tokens(Segmenter::Jieba, 100);

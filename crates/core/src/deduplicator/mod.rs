@@ -21,7 +21,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 
-use crate::fingerprint::FingerprintedPage;
+use crate::fingerprint::{FingerprintedPage, PerMille};
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::protocol::{
     Answer, Decision, LogIdentity, Match, MatchedBy, PageRequest, PageVerdict, Request, RequestBody, RequestId,
@@ -31,7 +31,7 @@ use crate::record::{EventTime, Rejection, Source, Timestamp};
 
 pub use line::place_of;
 pub use times::LineTimes;
-pub use versus::{PairVerdict, StageResult};
+pub use versus::{PairVerdict, StageResult, Threshold};
 
 /// What decides the verdicts, and what time it is.
 #[derive(Clone, Debug)]
@@ -98,10 +98,10 @@ pub struct Original {
     pub stage: Stage,
     /// Differing bits, or differing slots of the sketch; 0 in the exact stage.
     pub distance: u8,
-    /// Estimated Jaccard index in thousandths, in the `minhash` stage.
-    pub similarity: Option<u16>,
-    /// Share of the smaller page in the other, in thousandths, when that is why both match.
-    pub contained: Option<u16>,
+    /// Estimated Jaccard index, in the `minhash` stage.
+    pub similarity: Option<PerMille>,
+    /// Share of the smaller page in the other, when that is why both match.
+    pub contained: Option<PerMille>,
     /// Position of the original.
     pub source: Source,
     /// Its id, if it had one.
