@@ -162,8 +162,8 @@ impl Pair {
         }
         let verdict = match self.versus.verdict.original() {
             Some(of) => {
-                let how = if of.contained.is_some() { " (containment)" } else { "" };
-                format!("{}, by stage {}{how}", self.versus.verdict.name(), of.stage.name())
+                let how = if of.by.contained().is_some() { " (containment)" } else { "" };
+                format!("{}, by stage {}{how}", self.versus.verdict.name(), of.by.stage().name())
             }
             None => self.versus.verdict.name().to_owned(),
         };
@@ -292,7 +292,7 @@ impl Pair {
             "scheme": settings.scheme().to_string(),
             "pages": [page(&self.one, &args.one), page(&self.other, &args.other)],
             "verdict": self.versus.verdict.name(),
-            "stage": self.versus.verdict.original().map(|of| of.stage.name()),
+            "stage": self.versus.verdict.original().map(|of| of.by.stage().name()),
             "refused_by": self.versus.refusal.map(Refusal::name),
             "reason": self.versus.refusal.map(|refusal| refusal.sentence(&settings.rules)),
             "exact": {"in_use": exact.1, "matches": exact.0},
@@ -312,7 +312,7 @@ impl Pair {
                 })),
             },
             "containment": {
-                "matched": self.versus.verdict.original().is_some_and(|of| of.contained.is_some()),
+                "matched": self.versus.verdict.original().is_some_and(|of| of.by.contained().is_some()),
                 "estimate": near.contained.map(PerMille::share), "exact": near.contains,
                 "least": minhash.and_then(|minhash| minhash.containment).map(PerMille::share),
             },

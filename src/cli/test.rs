@@ -137,7 +137,7 @@ fn run(case: &Case, folder: &Path, page_reader: &mut PageReader) -> Result<Outco
     let versus = PairVerdict::of(&page_reader.settings().rules, &one.reading, &other.reading);
     let PairVerdict { verdict, refusal, .. } = versus.map_err(|error| Reason::Bug.because(error))?;
     let near = Some(Nearness::of(&one, &other, page_reader.settings()));
-    let stage = verdict.original().map(|of| of.stage);
+    let stage = verdict.original().map(|of| of.by.stage());
     let why = refusal.map(|refusal| refusal.sentence(&page_reader.settings().rules));
     Ok(Outcome { case, got: verdict.name(), stage, near, refusal, why, unread: None })
 }

@@ -49,11 +49,11 @@ impl PageResult {
             verdict: self.verdict.name(),
             ..Line::default()
         };
-        if let Some(Original { stage, distance, similarity, contained, source, id }) = self.verdict.original() {
-            line.stage = Some(stage.name());
-            line.distance = Some(*distance).filter(|_| similarity.is_none());
+        if let Some(Original { by, similarity, source, id }) = self.verdict.original() {
+            line.stage = Some(by.stage().name());
+            line.distance = Some(by.distance()).filter(|_| similarity.is_none());
             line.similarity = similarity.map(PerMille::share);
-            line.containment = contained.map(PerMille::share);
+            line.containment = by.contained().map(PerMille::share);
             line.matched = Some(place_of(source));
             line.match_id = id.as_deref();
         }

@@ -94,14 +94,10 @@ pub enum LineVerdict {
 /// What a page was matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Original {
-    /// The stage that matched.
-    pub stage: Stage,
-    /// Differing bits, or differing slots of the sketch; 0 in the exact stage.
-    pub distance: u8,
+    /// By which stage, and how near in its measure.
+    pub by: MatchedBy,
     /// Estimated Jaccard index, in the `minhash` stage.
     pub similarity: Option<PerMille>,
-    /// Share of the smaller page in the other, when that is why both match.
-    pub contained: Option<PerMille>,
     /// Position of the original.
     pub source: Source,
     /// Its id, if it had one.
@@ -263,8 +259,7 @@ impl ScopeJudge {
             (MatchedBy::MinHash { slots, .. }, Some(minhash)) => Some(minhash.form.similarity(slots)),
             _ => None,
         };
-        let (stage, distance, contained) = (of.by.stage(), of.by.distance(), of.by.contained());
-        Original { stage, distance, similarity, contained, source: of.source.clone(), id }
+        Original { by: of.by, similarity, source: of.source.clone(), id }
     }
 
     fn remember(&mut self, page: &PageVerdict, id: Option<&str>) {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use super::{Deduplicator, DeduplicatorError, DeduplicatorSettings, LineVerdict};
 use crate::fingerprint::{FingerprintedPage, MAX_DISTANCE, PerMille};
 use crate::judge::Refusal;
-use crate::protocol::{MinHashRules, Rules, Stage};
+use crate::protocol::{MatchedBy, MinHashRules, Rules, Stage};
 use crate::record::{EventTime, PartitionId, Timestamp};
 
 /// What the judge says of a pair of pages.
@@ -62,13 +62,15 @@ impl PairVerdict {
                 Stage::MinHash => alone.minhash.map(|minhash| Rules { minhash: Some(loose(minhash)), ..alone.clone() }),
             };
             let loosest = loosest.map(|rules| ask(rules, one, other)).transpose()?;
-            let from = loosest.as_ref().and_then(LineVerdict::original).filter(|original| original.stage == stage);
+            let from = loosest.as_ref().and_then(LineVerdict::original).filter(|original| original.by.stage() == stage);
             Ok(StageResult {
                 stage,
                 in_use: rules.stages.contains(&stage),
                 matches: ask(alone, one, other)?.original().is_some(),
-                from: from.map(|original| {
-                    original.similarity.map_or(Threshold::MaxDistance(original.distance), Threshold::MinSimilarity)
+                from: from.and_then(|original| match original.by {
+                    MatchedBy::Exact => None,
+                    MatchedBy::SimHash { bits } => Some(Threshold::MaxDistance(bits)),
+                    MatchedBy::MinHash { .. } => original.similarity.map(Threshold::MinSimilarity),
                 }),
             })
         });
