@@ -14,7 +14,7 @@ use super::{ExternalInputs, Findings};
 use crate::fingerprint::{
     Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
 };
-use crate::protocol::{MinHashRules, Rules, SameId, Stage, Windows};
+use crate::protocol::{MinHashRules, Rules, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
 
@@ -52,11 +52,7 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
         found.refuse("input.fields.fetched_at", "is missing: window.timestamp_source is field");
     }
     record::InputSettings {
-        format: match raw.input.format {
-            raw::Format::Json => record::Format::Json,
-            raw::Format::Text => record::Format::Text,
-            raw::Format::Html => record::Format::Html,
-        },
+        format: raw.input.format.into(),
         fields,
         event_time: match raw.window.timestamp_source {
             TimestampSource::Record => record::EventTime::Record,
@@ -96,16 +92,9 @@ pub(super) fn text(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> t
         found.refuse("text.min_features", "0 is below the limit of 1: a page without words has no fingerprint");
     }
     text::Settings {
-        html: match text.html {
-            raw::Html::MainText => text::HtmlText::MainText,
-            raw::Html::AllText => text::HtmlText::AllText,
-        },
+        html: text.html.into(),
         normalize: normalize(&text.normalize),
-        segmenter: match text.segmenter {
-            raw::Segmenter::Auto => text::Segmenter::Auto,
-            raw::Segmenter::Jieba => text::Segmenter::Jieba,
-            raw::Segmenter::Unicode => text::Segmenter::Unicode,
-        },
+        segmenter: text.segmenter.into(),
         jieba: text::JiebaSettings { user_dict, hmm: text.jieba.hmm },
         stopwords,
         min_features: text.min_features,
@@ -116,23 +105,11 @@ pub(super) fn text(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> t
 
 fn normalize(raw: &raw::Normalize) -> text::Normalize {
     text::Normalize {
-        unicode: match raw.unicode {
-            raw::Unicode::Nfkc => text::UnicodeForm::Nfkc,
-            raw::Unicode::None => text::UnicodeForm::None,
-        },
+        unicode: raw.unicode.into(),
         lowercase: raw.lowercase,
-        han: match raw.han {
-            raw::Han::Simplified => text::Han::Simplified,
-            raw::Han::Keep => text::Han::Keep,
-        },
-        digits: match raw.digits {
-            raw::Digits::Keep => text::Digits::Keep,
-            raw::Digits::Mask => text::Digits::Mask,
-        },
-        urls: match raw.urls {
-            raw::Urls::Drop => text::Urls::Drop,
-            raw::Urls::Keep => text::Urls::Keep,
-        },
+        han: raw.han.into(),
+        digits: raw.digits.into(),
+        urls: raw.urls.into(),
     }
 }
 
@@ -144,19 +121,11 @@ pub(super) fn fingerprint(
 ) -> fingerprint::Settings {
     let matching = &raw.r#match;
     let simhash = &matching.simhash;
-    let hash = match simhash.hash {
-        raw::FeatureHash::Xxh3 => fingerprint::FeatureHash::Xxh3,
-        raw::FeatureHash::Md5 => fingerprint::FeatureHash::Md5,
-        raw::FeatureHash::Jenkins => fingerprint::FeatureHash::Jenkins,
-    };
+    let hash = simhash.hash.into();
     fingerprint::Settings {
         simhash: fingerprint::SimHashSettings {
             bits: width(simhash.bits, hash, found),
-            weights: match simhash.weights {
-                raw::Weights::TfIdf => fingerprint::Weights::TfIdf,
-                raw::Weights::Tf => fingerprint::Weights::Tf,
-                raw::Weights::Uniform => fingerprint::Weights::Uniform,
-            },
+            weights: simhash.weights.into(),
             top_k: simhash.top_k,
             hash,
         },
@@ -347,10 +316,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         lateness: window.allowed_lateness.0,
         max_future_skew: window.max_future_skew.0,
         max_entries: max_entries(raw, found),
-        same_id: match matching.same_id {
-            raw::SameIdPolicy::Update => SameId::Update,
-            raw::SameIdPolicy::Duplicate => SameId::Duplicate,
-        },
+        same_id: matching.same_id.into(),
         minhash,
         number_guard: per_mille("match.number_overlap", matching.number_overlap, found)
             .filter(|_| matching.number_guard),

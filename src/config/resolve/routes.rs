@@ -1,12 +1,11 @@
 //! Which topics are read and written.
 
-use super::super::raw::{self, Mode, OnBadRecord, Raw};
+use super::super::raw::{Mode, OnBadRecord, Raw};
 use super::super::settings::{Input, Output, Topics};
 use super::super::units::Start;
 use super::names::{check_name, check_own_name, is_read};
 use super::values::{MILLISECOND, at_least};
 use super::{Findings, Purpose};
-use crate::transaction::Delivery;
 use crate::worker;
 
 pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input {
@@ -105,10 +104,7 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
         duplicate,
         dead_letter,
         duplicate_value: output.duplicate.value,
-        delivery: match output.delivery {
-            raw::Delivery::ExactlyOnce => Delivery::ExactlyOnce,
-            raw::Delivery::AtLeastOnce => Delivery::AtLeastOnce,
-        },
+        delivery: output.delivery.into(),
         commit_interval: output.commit_interval.0,
         partition: output.partition,
         timestamp: output.timestamp,
