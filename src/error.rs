@@ -1,7 +1,6 @@
 //! The few reasons to stop, each with its exit code.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 /// Why the process ends before its work is done. The numbers are those of `sysexits.h` where it has one.
@@ -113,12 +112,6 @@ impl std::error::Error for Fatal {
     }
 }
 
-/// Does the work of a thread. A panic in it ends the whole process with [`Reason::Bug`], so that no thread is
-/// missed silently. Work that may panic on a hostile page catches that itself, further in.
-pub fn exit_on_panic<T>(work: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| std::process::exit(i32::from(Reason::Bug.code())))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,19 +119,6 @@ mod tests {
     #[test]
     fn exit_codes_are_those_that_are_documented() {
         assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 66, 69, 70, 71, 74, 75, 77, 78]);
-    }
-
-    #[test]
-    fn a_panic_on_a_thread_ends_the_process_with_its_own_code() {
-        const CHILD: &str = "DUPGATE_TEST_PANICS";
-        if std::env::var_os(CHILD).is_some() {
-            let thread = std::thread::spawn(|| exit_on_panic(|| panic!("a bug")));
-            thread.join().unwrap();
-        }
-        let name = "error::tests::a_panic_on_a_thread_ends_the_process_with_its_own_code";
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let ended = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
-        assert_eq!(ended.status.code(), Some(70), "{ended:?}");
     }
 
     #[test]

@@ -3,13 +3,13 @@
 //! How one record passes through the modules. `runtime` drives every step; it is left out of the drawing:
 //!
 //! ```text
-//! kafka/input -> record -> text -> fingerprint -> kafka/fingerprint_log
-//!                                                  -> judge (index) -> kafka/verdict_log
-//!                                                                       -> worker -> kafka/output -> commit
+//! kafka/group_consumer -> record -> text -> fingerprint -> kafka/fingerprint_log
+//!                                                           -> judge (index) -> kafka/verdict_log
+//!                                                                                -> worker -> kafka/output -> commit
 //! ```
 //!
-//! What is pure comes from two crates: [`dupgate_core`] (all that decides) and [`dupgate_lab`] (generated crawls). The modules
-//! of this crate do I/O.
+//! What is pure comes from other crates: [`dupgate_core`] (all that decides), [`dupgate_index`] (the windowed index below it) and
+//! [`dupgate_lab`] (generated crawls). The modules of this crate do I/O.
 
 pub use dupgate_core::{
     compare, deduplicator, fingerprint, index, judge, protocol, record, replay, text, transaction, worker,

@@ -17,6 +17,16 @@ pub fn shielded<T>(work: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
+/// Does work that ends the process with [`Reason::Bug`] when it panics, before logging works or a hook was set. What may panic
+/// on a hostile page is [`shielded`] itself, further in.
+pub fn exit_on_panic<T>(work: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| end_the_process())
+}
+
+fn end_the_process() -> ! {
+    std::process::exit(i32::from(Reason::Bug.code()))
+}
+
 /// From here on every panic is a log line, with its place and thread. To be called once logging works.
 ///
 /// The payload of a panic in [`shielded`] work may hold text of a page and is never logged.
@@ -29,7 +39,7 @@ pub fn end_the_process_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
         log_panic(panic);
         if !SHIELDED.get() {
-            std::process::exit(i32::from(Reason::Bug.code()));
+            end_the_process();
         }
     }));
 }
@@ -54,6 +64,19 @@ mod tests {
         assert_eq!(shielded(|| 3), Some(3));
         assert_eq!(shielded(|| -> i32 { panic!("a page") }), None);
         assert!(!SHIELDED.get());
+    }
+
+    #[test]
+    fn a_panic_on_a_thread_ends_the_process_with_its_own_code() {
+        const CHILD: &str = "DUPGATE_TEST_PANICS";
+        if std::env::var_os(CHILD).is_some() {
+            let thread = std::thread::spawn(|| exit_on_panic(|| panic!("a bug")));
+            thread.join().unwrap();
+        }
+        let name = "panics::tests::a_panic_on_a_thread_ends_the_process_with_its_own_code";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let ended = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+        assert_eq!(ended.status.code(), Some(70), "{ended:?}");
     }
 
     #[test]

@@ -5,6 +5,9 @@
 //! `#[cfg(test)]`, and files named `tests.rs`, are not looked at: a test may read a golden file.
 #![expect(clippy::unwrap_used, reason = "a source that cannot be read fails the test")]
 
+#[path = "architecture/circles.rs"]
+mod circles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -252,6 +255,42 @@ fn no_modules_import_each_other_in_a_circle() {
     };
     let planted = [module("a", &["b"]), module("b", &["c", "d"]), module("c", &[]), module("d", &["b"])];
     assert_eq!(circle(&planted.into_iter().collect()), Some(vec!["b", "d"]));
+}
+
+/// The modules of a crate with what ships of their code.
+fn files_of(src: &Path) -> circles::Modules {
+    let own = sources("").into_iter().filter(|path| path.starts_with(src) && !path.ends_with("main.rs"));
+    let of = |path: PathBuf| {
+        let relative = path.strip_prefix(src).unwrap().with_extension("");
+        let mut module: Vec<String> = relative.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+        if module.last().is_some_and(|last| last == "mod") || module == ["lib"] {
+            module.pop();
+        }
+        (module, code(&shipped(&path)))
+    };
+    circles::Modules::new(own.map(of).collect())
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    for src in crates() {
+        let imports = files_of(&src).imports();
+        let count: usize = imports.values().map(BTreeSet::len).sum();
+        assert!(count > 10, "{count} imports below {}", src.display());
+        let circle = circle(&imports);
+        assert_eq!(circle, None, "below {}: each imports the next, and the last the first", src.display());
+    }
+    let planted = [
+        ("", "pub mod a; pub mod b;"),
+        ("a", "mod c;\npub use self::c::C;\nuse crate::b::{self, B};"),
+        ("a::c", "use super::super::b::B;"),
+        ("b", "mod d;\npub(crate) use d::D as B;"),
+        ("b::d", "fn d() -> crate::a::C { todo!() }"),
+    ];
+    let path = |name: &str| name.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let planted = planted.map(|(name, text)| (path(name), text.to_owned()));
+    let imports = circles::Modules::new(planted.into_iter().collect()).imports();
+    assert_eq!(circle(&imports), Some(vec!["b::d", "a::c"]), "through two re-exports");
 }
 
 #[test]

@@ -10,9 +10,9 @@ use super::output::{Format, columns, print, print_json};
 use super::page::{FormatArg, PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
-use crate::deduplicator::PairVerdict;
+use crate::deduplicator::{PairVerdict, Threshold};
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, LowConfidence, Numbers, share};
+use crate::fingerprint::{Inspection, LowConfidence, Numbers, PerMille};
 use crate::judge::Refusal;
 use crate::protocol::Stage;
 use crate::quality::{contained, jaccard, set_of};
@@ -61,16 +61,16 @@ pub(super) struct Nearness {
     pub(super) bits: Option<u32>,
     /// Jaccard index of the shingles.
     pub(super) jaccard: Option<f64>,
-    /// The same as the sketches tell it, in thousandths.
-    pub(super) estimate: Option<u16>,
+    /// The same as the sketches tell it.
+    pub(super) estimate: Option<PerMille>,
     /// Share of the smaller page in the other one, by shingles.
     pub(super) contains: Option<f64>,
-    /// The same as the sketches tell it, in thousandths, where they have counts and it is not for chance to say.
-    pub(super) contained: Option<u16>,
+    /// The same as the sketches tell it, where they have counts and it is not for chance to say.
+    pub(super) contained: Option<PerMille>,
     /// Keys that both sketches have.
     pub(super) keys: Option<usize>,
-    /// How much of the numbers of one page is in the other, in thousandths.
-    pub(super) figures: Option<u16>,
+    /// How much of the numbers of one page is in the other.
+    pub(super) figures: Option<PerMille>,
     /// How many numbers are kept of each.
     pub(super) numbers: [usize; 2],
 }
@@ -160,8 +160,8 @@ impl Pair {
         rows.extend(self.figures_row(settings));
         let verdict = match self.versus.verdict.original() {
             Some(of) => {
-                let how = if of.contained.is_some() { " (containment)" } else { "" };
-                format!("{}, by stage {}{how}", self.versus.verdict.name(), of.stage.name())
+                let how = if of.by.contained().is_some() { " (containment)" } else { "" };
+                format!("{}, by stage {}{how}", self.versus.verdict.name(), of.by.stage().name())
             }
             None => self.versus.verdict.name().to_owned(),
         };
@@ -250,7 +250,7 @@ impl Pair {
             (Stage::Exact, _) => String::new(),
             (Stage::SimHash, _) => {
                 let from = match says.from {
-                    Some(bits) if !says.matches => format!(", {bits} would match"),
+                    Some(Threshold::MaxDistance(bits)) if !says.matches => format!(", {bits} would match"),
                     None if self.near.bits.is_some() => ", none would match".to_owned(),
                     Some(_) | None => String::new(),
                 };
@@ -259,7 +259,9 @@ impl Pair {
             (Stage::MinHash, Some(minhash)) => {
                 let LowConfidence { below, containment, max_distance, .. } = minhash.unsure;
                 let from = match says.from {
-                    Some(similarity) => format!(", up to {} matches", thousandths(similarity)),
+                    Some(Threshold::MinSimilarity(similarity)) => {
+                        format!(", up to {} matches", thousandths(similarity))
+                    }
                     None if self.near.keys.is_some_and(|keys| keys < usize::from(minhash.agree)) => {
                         format!(", none would match: {} keys have to be shared", minhash.agree)
                     }
@@ -267,14 +269,14 @@ impl Pair {
                         ", none would match: below {} the smaller page has to be in the other to {}, and is to {}{}",
                         thousandths(below),
                         thousandths(containment),
-                        thousandths(self.near.contained.unwrap_or(0)),
+                        thousandths(self.near.contained.unwrap_or_default()),
                         if max_distance > 0 {
                             format!("; or the SimHashes have to be within {max_distance} bits")
                         } else {
                             String::new()
                         },
                     ),
-                    None => String::new(),
+                    Some(Threshold::MaxDistance(_)) | None => String::new(),
                 };
                 format!(" (match.minhash.min_similarity is {}{from})", thousandths(minhash.min_similarity))
             }
@@ -298,7 +300,7 @@ impl Pair {
         let stage = |stage: Stage| {
             let says = self.versus.stage(stage);
             let matches = says.is_some_and(|says| says.matches);
-            (matches, says.is_some_and(|says| says.in_use), says.and_then(|says| says.from))
+            (matches, says.is_some_and(|says| says.in_use), says.and_then(|says| says.from).map(threshold))
         };
         let ([exact, simhash, sketch], near) = (Stage::ALL.map(stage), &self.near);
         let changes = self.diff.changes.iter();
@@ -309,7 +311,7 @@ impl Pair {
             "scheme": settings.scheme().to_string(),
             "pages": [page(&self.one, &args.one), page(&self.other, &args.other)],
             "verdict": self.versus.verdict.name(),
-            "stage": self.versus.verdict.original().map(|of| of.stage.name()),
+            "stage": self.versus.verdict.original().map(|of| of.by.stage().name()),
             "refused_by": self.versus.refusal.map(Refusal::name),
             "reason": self.versus.refusal.map(|refusal| refusal.sentence(&settings.rules)),
             "exact": {"in_use": exact.1, "matches": exact.0},
@@ -319,23 +321,23 @@ impl Pair {
             },
             "minhash": {
                 "in_use": sketch.1, "matches": sketch.0,
-                "similarity": near.estimate.map(share), "jaccard": near.jaccard,
-                "min_similarity": minhash.map(|minhash| share(minhash.min_similarity)),
-                "matches_up_to": sketch.2.map(share),
+                "similarity": near.estimate.map(PerMille::share), "jaccard": near.jaccard,
+                "min_similarity": minhash.map(|minhash| minhash.min_similarity.share()),
+                "matches_up_to": sketch.2,
                 "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
                 "low_confidence": minhash.map(|minhash| json!({
-                    "below": share(minhash.unsure.below), "containment": share(minhash.unsure.containment),
+                    "below": minhash.unsure.below.share(), "containment": minhash.unsure.containment.share(),
                     "max_distance": minhash.unsure.max_distance,
                 })),
             },
             "containment": {
-                "matched": self.versus.verdict.original().is_some_and(|of| of.contained.is_some()),
-                "estimate": near.contained.map(share), "exact": near.contains,
-                "least": minhash.and_then(|minhash| minhash.containment).map(share),
+                "matched": self.versus.verdict.original().is_some_and(|of| of.by.contained().is_some()),
+                "estimate": near.contained.map(PerMille::share), "exact": near.contains,
+                "least": minhash.and_then(|minhash| minhash.containment).map(PerMille::share),
             },
             "figures": {
-                "overlap": near.figures.map(share), "kept": near.numbers,
-                "number_overlap": settings.rules.number_guard.map(share),
+                "overlap": near.figures.map(PerMille::share), "kept": near.numbers,
+                "number_overlap": settings.rules.number_guard.map(PerMille::share),
             },
             "equal_share": self.diff.equal,
             "is_cut": self.diff.is_cut,
@@ -345,8 +347,15 @@ impl Pair {
     }
 }
 
-pub(super) fn thousandths(per_mille: u16) -> String {
-    share(per_mille).to_string()
+pub(super) fn thousandths(share: PerMille) -> String {
+    share.to_string()
+}
+
+fn threshold(threshold: Threshold) -> Value {
+    match threshold {
+        Threshold::MaxDistance(bits) => bits.into(),
+        Threshold::MinSimilarity(similarity) => similarity.share().into(),
+    }
 }
 
 /// Cuts the middle out of a long text.

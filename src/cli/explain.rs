@@ -11,7 +11,7 @@ use super::page::{FormatArg, PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{FingerprintedPage, Inspection, ReadFrom, Shingling, share};
+use crate::fingerprint::{FingerprintedPage, Inspection, PerMille, ReadFrom, Shingling};
 use crate::protocol::Match;
 use crate::record::Encoding;
 use crate::text::{CutBy, Extraction, runs};
@@ -236,8 +236,8 @@ fn found_json(found: &Found) -> Value {
             "source": near.original.source.to_string(),
             "exact": near.exact,
             "distance": near.bits,
-            "similarity": near.similarity.map(share),
-            "containment": near.contained.map(share),
+            "similarity": near.similarity.map(PerMille::share),
+            "containment": near.contained.map(PerMille::share),
             "event_time_ms": near.original.event_time.millis(),
             "cluster": near.original.cluster.to_string(),
             "refused_by": near.refusal.as_ref().map(|refused| refused.by),
@@ -245,13 +245,13 @@ fn found_json(found: &Found) -> Value {
         })
     };
     json!({
-        "log_partition": found.log,
-        "verdict_log_offset": found.at,
+        "log_partition": found.log.0,
+        "verdict_log_offset": found.at.0,
         "originals": found.originals,
         "verdict": found.verdict.as_ref().map(verdict_name),
         "stage": of.map(|of| of.by.stage().name()),
         "match": of.map(|of| of.source.to_string()),
-        "containment": of.and_then(|of| of.by.contained()).map(share),
+        "containment": of.and_then(|of| of.by.contained()).map(PerMille::share),
         "nearest": found.nearest.iter().map(near).collect::<Vec<_>>(),
     })
 }
@@ -262,8 +262,8 @@ fn near_line(near: &Near) -> String {
         parts.push("equal text".to_owned());
     }
     parts.extend(near.bits.map(|bits| format!("{bits} bits")));
-    parts.extend(near.similarity.map(|similarity| format!("similarity {}", share(similarity))));
-    parts.extend(near.contained.map(|contained| format!("containment {}", share(contained))));
+    parts.extend(near.similarity.map(|similarity| format!("similarity {similarity}")));
+    parts.extend(near.contained.map(|contained| format!("containment {contained}")));
     parts.push(format!("cluster {}", near.original.cluster));
     parts.join("  ")
 }

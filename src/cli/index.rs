@@ -20,7 +20,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::{SimHash, id_hash};
 use crate::index::Original;
 use crate::judge::Snapshot;
-use crate::protocol::{ForgetTarget, RequestBody};
+use crate::protocol::{ForgetTarget, LogPartition, RequestBody};
 use crate::record::Source;
 use crate::runtime::state_summary::{self, StateSummary};
 use crate::snapshot::Folder;
@@ -127,7 +127,7 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 /// Loads the newest snapshot of each partition of the log that this instance serves; at least one.
-fn snapshots(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
+fn snapshots(settings: &Settings) -> Result<Vec<(LogPartition, Snapshot)>, Fatal> {
     let found = snapshots_at_hand(settings)?;
     if found.is_empty() {
         let path = settings.index.path.display();
@@ -143,11 +143,11 @@ fn snapshots(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
 }
 
 /// Loads the newest snapshot of each partition of the log that this instance serves, where there is one.
-pub(super) fn snapshots_at_hand(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
+pub(super) fn snapshots_at_hand(settings: &Settings) -> Result<Vec<(LogPartition, Snapshot)>, Fatal> {
     let folder = Folder::look(&settings.index.path);
     let scheme = settings.scheme();
     let mut found = Vec::new();
-    for &log in &settings.judge.served_partitions {
+    for log in settings.judge.served_partitions.iter().copied().map(LogPartition) {
         let newest = folder.load(&log.to_string(), &scheme);
         let newest = newest.map_err(|error| Reason::State.because(error))?;
         for discarded in &newest.discarded {

@@ -43,7 +43,8 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
-use crate::error::{Fatal, exit_on_panic};
+use crate::error::Fatal;
+use crate::panics::{exit_on_panic, log_panics};
 use crate::runtime::clock::wall_clock;
 
 /// Read when no file is named.
@@ -318,7 +319,7 @@ impl Global {
         let logging = Logging { level, format: self.format(configured.format) };
         // A second start in one process keeps the first one's way to log.
         let _ = crate::telemetry::logging::start(&logging, self.color.of_log(), wall_clock);
-        crate::panics::log_panics();
+        log_panics();
     }
 
     /// Logs why the service ended, where log lines are JSON: whoever collects those drops other lines.

@@ -112,7 +112,7 @@ fn answered(Answered { log, offset, answer, found, .. }: &Answered) -> (String, 
     if let Value::Object(object) = &mut value {
         object.insert("done".to_owned(), true.into());
         object.insert("log_partition".to_owned(), log.0.into());
-        object.insert("verdict_log_offset".to_owned(), (*offset).into());
+        object.insert("verdict_log_offset".to_owned(), offset.0.into());
     }
     (words, value, found.as_ref().is_some_and(Found::is_empty))
 }
@@ -163,7 +163,7 @@ fn done(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::fingerprint::IdHash;
-    use crate::protocol::LogPartition;
+    use crate::protocol::{LogPartition, VerdictOffset};
     use crate::record::PartitionId;
 
     #[test]
@@ -176,8 +176,13 @@ mod tests {
         assert_eq!(in_words(&question(&forget)), "forget every original with the id of hash 00000000000000ff");
         let answer = Answer::Forgotten(ForgetTarget::Source(place.at(7)));
         let found = Some(Found { originals: vec![(place.at(7), 12)], positions: 0 });
-        let (words, value, is_empty) =
-            answered(&Answered { log: LogPartition(1), offset: 42, number: 0, answer: answer.clone(), found });
+        let (words, value, is_empty) = answered(&Answered {
+            log: LogPartition(1),
+            offset: VerdictOffset(42),
+            number: 0,
+            answer: answer.clone(),
+            found,
+        });
         assert_eq!(
             words,
             "judge 1: forgot the original of pages:3:7: 1 original (pages:3:7 with 12 duplicates) (verdict log offset 42)"
@@ -189,19 +194,20 @@ mod tests {
         assert_eq!((value, is_empty), (expected, false));
         let (words, _, is_empty) = answered(&Answered {
             log: LogPartition(1),
-            offset: 43,
+            offset: VerdictOffset(43),
             number: 0,
             answer: answer.clone(),
             found: Some(Found::default()),
         });
         assert!(words.contains("no original there") && is_empty, "{words}");
-        let unknown = Answered { log: LogPartition(1), offset: 43, number: 0, answer, found: None };
+        let unknown = Answered { log: LogPartition(1), offset: VerdictOffset(43), number: 0, answer, found: None };
         let (words, value, is_empty) = answered(&unknown);
         assert!(words.contains("what was there is not known") && !is_empty, "{words}");
         assert_eq!(value.get("originals"), None, "not the same as none");
         let answer = Answer::Reopened { partition: place.clone(), from: 5, to: 9 };
         let found = Some(Found { originals: vec![(place.at(5), 0), (place.at(6), 1)], positions: 4 });
-        let (words, ..) = answered(&Answered { log: LogPartition(0), offset: 1, number: 0, answer, found });
+        let (words, ..) =
+            answered(&Answered { log: LogPartition(0), offset: VerdictOffset(1), number: 0, answer, found });
         assert_eq!(
             words,
             "judge 0: reopened pages:3:5-9: 2 originals (pages:3:5, pages:3:6 with 1 duplicate), 4 judged positions (verdict log \

@@ -18,7 +18,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::{LineVerdict, PairVerdict};
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, share};
+use crate::fingerprint::{Inspection, PerMille};
 use crate::judge::Refusal;
 use crate::protocol::Stage;
 use crate::record::{self, Rejection};
@@ -137,7 +137,7 @@ fn run(case: &Case, folder: &Path, page_reader: &mut PageReader) -> Result<Outco
     let versus = PairVerdict::of(&page_reader.settings().rules, &one.reading, &other.reading);
     let PairVerdict { verdict, refusal, .. } = versus.map_err(|error| Reason::Bug.because(error))?;
     let near = Some(Nearness::of(&one, &other, page_reader.settings()));
-    let stage = verdict.original().map(|of| of.stage);
+    let stage = verdict.original().map(|of| of.by.stage());
     let why = refusal.map(|refusal| refusal.sentence(&page_reader.settings().rules));
     Ok(Outcome { case, got: verdict.name(), stage, near, refusal, why, unread: None })
 }
@@ -189,10 +189,9 @@ fn measured(near: &Nearness, settings: &Settings) -> String {
     }
     let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash));
     if let Some((estimate, minhash)) = near.estimate.zip(minhash) {
-        parts.push(format!("similarity {} (limit {})", share(estimate), share(minhash.min_similarity)));
+        parts.push(format!("similarity {estimate} (limit {})", minhash.min_similarity));
         let unsure = (estimate < minhash.unsure.below).then_some(minhash.unsure.containment);
         if let Some((contained, least)) = near.contained.zip(minhash.containment.or(unsure)) {
-            let [contained, least] = [contained, least].map(share);
             parts.push(format!("containment {contained} (limit {least})"));
         }
     }
@@ -210,8 +209,8 @@ fn object(outcome: &Outcome) -> Value {
         "stage": outcome.stage.map(Stage::name),
         "refused_by": outcome.refusal.map(Refusal::name),
         "distance": near.and_then(|near| near.bits),
-        "similarity": near.and_then(|near| near.estimate).map(share),
-        "containment": near.and_then(|near| near.contained).map(share),
+        "similarity": near.and_then(|near| near.estimate).map(PerMille::share),
+        "containment": near.and_then(|near| near.contained).map(PerMille::share),
         "jaccard": near.and_then(|near| near.jaccard),
         "reason": outcome.why,
     })

@@ -11,25 +11,34 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Global;
-use super::compare::thousandths;
 use super::output::{Format, columns, print, print_json};
 use super::page::guarded;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::place_of;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Fingerprinter, Inspection, Letters, MAX_DISTANCE, share};
+use crate::fingerprint::{Fingerprinter, Inspection, Letters, MAX_DISTANCE, PerMille};
 use crate::quality::{Sample, Sketching, Sweep, Tried, set_of};
 use crate::record::RawRecord;
 use crate::runtime::lines::{self, Line};
 
 use sample::Caution;
 
-/// Thresholds of the `minhash` stage that are tried, in thousandths.
-const SIMILARITIES: [u16; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
+/// Thresholds of the `minhash` stage that are tried.
+const SIMILARITIES: [PerMille; 9] = [
+    PerMille(100),
+    PerMille(200),
+    PerMille(300),
+    PerMille(400),
+    PerMille(500),
+    PerMille(600),
+    PerMille(700),
+    PerMille(800),
+    PerMille(900),
+];
 
-/// The reference's threshold, in thousandths, where neither the sample nor the configuration has one.
-const WITHOUT_SKETCHES: u16 = 500;
+/// The reference's threshold, where neither the sample nor the configuration has one.
+const WITHOUT_SKETCHES: PerMille = PerMille(500);
 
 /// Arguments of `tune`.
 #[derive(Clone, Debug, Args)]
@@ -174,11 +183,11 @@ struct Tuned {
     /// The source of the reference's threshold.
     from: From,
     by_bits: Vec<(u8, Tried)>,
-    by_similarity: Vec<(u16, Tried)>,
+    by_similarity: Vec<(PerMille, Tried)>,
     /// Recommended distance.
     bits: u8,
-    /// Recommended similarity, in thousandths.
-    similarity: u16,
+    /// Recommended similarity.
+    similarity: PerMille,
 }
 
 impl Tuned {
@@ -188,11 +197,10 @@ impl Tuned {
         let (truth, from) = match (given, sweep.valley()) {
             (Some(truth), _) => (truth, From::Given),
             (None, Some(truth)) => (truth, From::Valley),
-            (None, None) => (share(configured), From::Configured),
+            (None, None) => (configured.share(), From::Configured),
         };
-        let similarities: &[u16] = if minhash.is_some() { &SIMILARITIES } else { &[] };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
-        let similarity = (truth * 1000.0).round() as u16;
+        let similarities: &[PerMille] = if minhash.is_some() { &SIMILARITIES } else { &[] };
+        let similarity = PerMille::rounded(truth).unwrap_or(PerMille::ONE);
         Self {
             pages,
             pairs: sweep.alike.len(),
@@ -225,10 +233,10 @@ impl Tuned {
         if !self.by_similarity.is_empty() {
             let now = rules.minhash.map(|minhash| minhash.min_similarity);
             let rows = self.by_similarity.iter().map(|(least, tried)| {
-                self.row(thousandths(*least), tried, now == Some(*least), *least == self.similarity)
+                self.row(least.to_string(), tried, now == Some(*least), *least == self.similarity)
             });
             parts.push(columns(&std::iter::once(head("SIMILARITY")).chain(rows).collect::<Vec<_>>()) + "\n");
-            recommended = format!("{recommended}, match.minhash.min_similarity: {}", thousandths(self.similarity));
+            recommended = format!("{recommended}, match.minhash.min_similarity: {}", self.similarity);
         }
         parts.push(recommended);
         parts.extend(Caution::of(self, settings).line());
@@ -265,7 +273,7 @@ impl Tuned {
         };
         let sketches = !self.by_similarity.is_empty();
         let bits = self.by_bits.iter().map(|(bits, of)| tried((*bits).into(), of));
-        let similarity = self.by_similarity.iter().map(|(least, of)| tried(share(*least).into(), of));
+        let similarity = self.by_similarity.iter().map(|(least, of)| tried(least.share().into(), of));
         json!({
             "pages": self.pages, "pairs": self.pairs, "truth": self.truth,
             "max_distance": bits.collect::<Vec<_>>(),
@@ -273,7 +281,7 @@ impl Tuned {
             "sample": Caution::of(self, settings).json(),
             "recommended": {
                 "match.simhash.max_distance": self.bits,
-                "match.minhash.min_similarity": sketches.then(|| share(self.similarity)),
+                "match.minhash.min_similarity": sketches.then(|| self.similarity.share()),
             },
         })
     }

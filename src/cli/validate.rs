@@ -12,7 +12,6 @@ use super::{Global, human, report};
 use crate::config::settings::Settings;
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::share;
 use crate::protocol::Stage;
 
 use chance_matches::Strangers;
@@ -94,7 +93,7 @@ fn stages(settings: &Settings) -> Vec<Vec<String>> {
             format!("at most {} of {} bits differ", rules.max_distance, settings.fingerprint.simhash.bits.bits())
         }
         Stage::MinHash => rules.minhash.map_or_else(String::new, |minhash| {
-            let (bands, least) = (minhash.banding.bands(), share(minhash.min_similarity));
+            let (bands, least) = (minhash.banding.bands(), minhash.min_similarity);
             format!("{} of {bands} bands shared, estimated similarity {least} or more", minhash.agree)
         }),
     };

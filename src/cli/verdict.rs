@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::human::age;
-use crate::fingerprint::{SketchForm, share};
+use crate::fingerprint::SketchForm;
 use crate::protocol::{Answer, Match, MatchedBy, PageVerdict};
 use crate::record::Source;
 use crate::worker::verdict_name;
@@ -33,9 +33,9 @@ impl Measure {
             MatchedBy::SimHash { bits } => return Self::Bits(bits),
             MatchedBy::MinHash { slots, contained } => (slots, contained),
         };
-        let similarity = form.map(|form| share(form.similarity(slots)));
+        let similarity = form.map(|form| form.similarity(slots).share());
         match (contained, similarity) {
-            (Some(contained), similarity) => Self::Containment(share(contained), similarity),
+            (Some(contained), similarity) => Self::Containment(contained.share(), similarity),
             (None, Some(similarity)) => Self::Similarity(similarity),
             (None, None) => Self::Unknown,
         }
@@ -143,6 +143,7 @@ pub(super) fn cells(page: &PageVerdict, form: Form, id: impl Fn(&Source) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fingerprint::PerMille;
 
     #[test]
     fn a_match_is_measured_as_its_stage_measures() {
@@ -170,7 +171,7 @@ mod tests {
         let line = |page: &PageVerdict, form| cells(page, form, |_| None).join(" ");
         assert_eq!(line(&page(sketch(None)), form), "near s=0.968 0 ms a:0:1 a:0:1 - -");
         assert_eq!(line(&page(sketch(None)), None), "near s=? 0 ms a:0:1 a:0:1 - -");
-        let held = page(sketch(Some(875)));
+        let held = page(sketch(Some(PerMille(875))));
         let by_share = object(&held, form);
         assert_eq!(
             (by_share.get("containment"), by_share.get("similarity")),

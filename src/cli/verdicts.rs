@@ -106,7 +106,7 @@ fn collect(settings: &Settings, mut is_wanted: impl FnMut(&Answer) -> bool) -> R
     read(settings, Extent::Kept, |news| {
         if let Some(Read { offset, record: VerdictRecord::Verdicts(batch), .. }) = news {
             let answers = batch.verdicts.into_iter().map(|verdict| verdict.answer);
-            found.extend(answers.filter(&mut is_wanted).map(|answer| (offset, answer)));
+            found.extend(answers.filter(&mut is_wanted).map(|answer| (offset.0, answer)));
         }
         ControlFlow::Continue(())
     })?;

@@ -6,7 +6,6 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::properties::is_sensitive;
-use super::schema::key_paths;
 
 /// Lines shown above the one that is to blame.
 const ABOVE: usize = 2;
@@ -48,13 +47,21 @@ pub struct Excerpt {
 
 impl Excerpt {
     /// Takes the line at `line` (from 1) with those above it, and marks `column` (from 1). None when there is no such line.
-    pub(super) fn new(name: &str, text: &str, line: u64, column: u64, label: Option<String>) -> Option<Self> {
+    /// `keys` are the paths of all keys that there are.
+    pub(super) fn new(
+        name: &str,
+        text: &str,
+        line: u64,
+        column: u64,
+        label: Option<String>,
+        keys: &[String],
+    ) -> Option<Self> {
         let last = usize::try_from(line).ok()?.checked_sub(1)?;
         let column = usize::try_from(column).ok()?.checked_sub(1)?;
         let lines: Vec<&str> = text.lines().collect();
         let marked = lines.get(last)?;
         let first = last.saturating_sub(ABOVE);
-        let shown = shown(&lines, last);
+        let shown = shown(&lines, last, keys);
         let shown_marked = shown.get(last)?;
         // What is hidden is marked at its beginning: its column would be beyond the line.
         let upto = |line: &str| line.chars().take(column + 1).collect::<String>();
@@ -91,8 +98,8 @@ impl Excerpt {
 }
 
 /// Hides what may be a secret.
-fn shown(lines: &[&str], marked: usize) -> Vec<String> {
-    let known: BTreeSet<String> = key_paths().iter().flat_map(|path| path.split('.')).map(str::to_owned).collect();
+fn shown(lines: &[&str], marked: usize, keys: &[String]) -> Vec<String> {
+    let known: BTreeSet<&str> = keys.iter().flat_map(|path| path.split('.')).collect();
     let (mut hides, mut in_open) = (false, false);
     let show = |(number, line): (usize, &&str)| {
         let line = *line;
@@ -198,11 +205,12 @@ fn hidden(line: &str, is_key: impl Fn(&str) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::schema::key_paths;
     use super::*;
 
     fn draw(name: &str, text: &str, line: u64, column: u64, label: &str) -> Option<String> {
         let label = Some(label).filter(|label| !label.is_empty()).map(str::to_owned);
-        Excerpt::new(name, text, line, column, label).map(|excerpt| excerpt.draw(&Renderer::plain()))
+        Excerpt::new(name, text, line, column, label, &key_paths()).map(|excerpt| excerpt.draw(&Renderer::plain()))
     }
 
     #[test]
@@ -234,7 +242,7 @@ mod tests {
 
     #[test]
     fn colours_are_drawn_only_where_they_are_wanted() {
-        let excerpt = Excerpt::new("f.yaml", "a: 1\n", 1, 1, None).unwrap();
+        let excerpt = Excerpt::new("f.yaml", "a: 1\n", 1, 1, None, &[]).unwrap();
         let [plain, styled] = [Renderer::plain(), Renderer::styled()].map(|renderer| excerpt.draw(&renderer));
         assert!(!plain.contains('\x1b') && styled.contains("\x1b["), "{plain}\n{styled}");
     }

@@ -6,7 +6,8 @@ use std::fmt;
 use super::assignment::{as_list, check, interpret};
 use super::excerpt::Excerpt;
 use super::expand::expand;
-use super::problem::{Origin, Problem, Refused};
+use super::origin::Origin;
+use super::problem::{Problem, Refused};
 use super::raw::Raw;
 use super::resolve::{ExternalInputs, Purpose, resolve};
 use super::schema::key_paths;
@@ -247,7 +248,8 @@ impl Texts {
     fn illustrate(&self, problem: &mut Problem) {
         let Origin::File { name, line, column } = &problem.origin else { return };
         let label = problem.hint().map(|name| format!("did you mean `{name}`?"));
-        let excerpt = self.0.get(&**name).and_then(|text| Excerpt::new(name, text, *line, *column, label));
+        let excerpt =
+            self.0.get(&**name).and_then(|text| Excerpt::new(name, text, *line, *column, label, &key_paths()));
         problem.excerpt = excerpt.map(Box::new);
     }
 }

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{Deserialize, Deserializer, Error};
-use serde::{Serialize, Serializer};
-
-use super::raw::Level;
+use schemars::JsonSchema;
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The parts of the program that can have a level of their own. The `target` of a log line is `dupgate::` and one of them, or
 /// `librdkafka`.
@@ -20,6 +19,19 @@ pub struct Levels {
     pub base: Level,
     /// By log target, as written in the `target` of a line.
     pub targets: Vec<(String, Level)>,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the words that operators write")]
+pub enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
 }
 
 impl Level {

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::levels::Levels;
+use super::levels::{Level, Levels};
 use super::properties::RawProperty;
 use super::secret::RawSecret;
 use super::units::{ByteSize, Span};
@@ -37,13 +37,24 @@ macro_rules! section {
     };
 }
 
-/// Defines a closed list of words.
+/// Defines a closed list of words, and what they mean to the module that is named: a type with the same variants.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$word_meta:meta])* $word:ident,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$word_meta])* $word,)* }
+    };
+    ($(#[$meta:meta])* $name:ident = $meaning:path { $($(#[$word_meta:meta])* $word:ident,)* }) => {
+        words! { $(#[$meta])* $name { $($(#[$word_meta])* $word,)* } }
+
+        impl From<$name> for $meaning {
+            fn from(word: $name) -> Self {
+                match word {
+                    $($name::$word => Self::$word,)*
+                }
+            }
+        }
     };
 }
 
@@ -76,7 +87,7 @@ words! {
 }
 words! {
     /// What becomes of a judged page.
-    Mode { Route, Tag, Observe, }
+    Mode = crate::worker::Mode { Route, Tag, Observe, }
 }
 
 section! {
@@ -152,11 +163,11 @@ section! {
 }
 words! {
     /// What the value of a record is.
-    Format { Json, Text, Html, }
+    Format = crate::record::Format { Json, Text, Html, }
 }
 words! {
     /// What becomes of a null value.
-    Tombstones { Forward, Drop, }
+    Tombstones = crate::worker::Tombstones { Forward, Drop, }
 }
 section! {
     Fields {
@@ -184,7 +195,7 @@ section! {
 }
 words! {
     /// Which part of an HTML page is read.
-    Html { MainText, AllText, }
+    Html = crate::text::HtmlText { MainText, AllText, }
 }
 section! {
     Normalize {
@@ -197,23 +208,23 @@ section! {
 }
 words! {
     /// Which Unicode form is compared.
-    Unicode { Nfkc, None, }
+    Unicode = crate::text::UnicodeForm { Nfkc, None, }
 }
 words! {
     /// Whether traditional characters are read as simplified ones.
-    Han { Simplified, Keep, }
+    Han = crate::text::Han { Simplified, Keep, }
 }
 words! {
     /// Whether numbers are distinguished.
-    Digits { Keep, Mask, }
+    Digits = crate::text::Digits { Keep, Mask, }
 }
 words! {
     /// What becomes of URLs in the text.
-    Urls { Drop, Keep, }
+    Urls = crate::text::Urls { Drop, Keep, }
 }
 words! {
     /// How text is cut into words.
-    Segmenter { Auto, Jieba, Unicode, }
+    Segmenter = crate::text::Segmenter { Auto, Jieba, Unicode, }
 }
 section! {
     Jieba {
@@ -288,7 +299,7 @@ words! {
 }
 words! {
     /// How a feature is weighted.
-    Weights {
+    Weights = crate::fingerprint::Weights {
         #[serde(rename = "tf-idf")]
         TfIdf,
         Tf,
@@ -297,11 +308,11 @@ words! {
 }
 words! {
     /// How a feature is hashed.
-    FeatureHash { Xxh3, Md5, Jenkins, }
+    FeatureHash = crate::fingerprint::FeatureHash { Xxh3, Md5, Jenkins, }
 }
 words! {
     /// What a changed page with a known id is.
-    SameIdPolicy { Update, Duplicate, }
+    SameIdPolicy = crate::protocol::SameId { Update, Duplicate, }
 }
 
 section! {
@@ -341,7 +352,7 @@ section! {
 }
 words! {
     /// What to do when facts are gone for good.
-    ColdStart { Proceed, Stop, }
+    ColdStart = crate::judge::ColdStart { Proceed, Stop, }
 }
 section! {
     Snapshot {
@@ -479,11 +490,11 @@ words! {
 }
 words! {
     /// What a crash may repeat.
-    Delivery { ExactlyOnce, AtLeastOnce, }
+    Delivery = crate::transaction::Delivery { ExactlyOnce, AtLeastOnce, }
 }
 words! {
     /// Which partition an output record goes to.
-    Partition { Same, Key, Spread, }
+    Partition = crate::worker::Partitioning { Same, Key, Spread, }
 }
 words! {
     /// Which timestamp an output record carries.
@@ -511,7 +522,7 @@ section! {
 }
 words! {
     /// What becomes of a record that cannot be judged.
-    OnBadRecord { DeadLetter, Skip, Stop, }
+    OnBadRecord = crate::worker::BadRecords { DeadLetter, Skip, Stop, }
 }
 
 section! {
@@ -536,10 +547,6 @@ section! {
         level: Levels = Levels::from(Level::Info),
         format: LogFormat = LogFormat::Auto,
     }
-}
-words! {
-    /// How much is logged.
-    Level { Off, Error, Warn, Info, Debug, Trace, }
 }
 words! {
     /// How a log line looks.

@@ -4,7 +4,9 @@ mod cost_limits;
 mod kafka;
 mod limits;
 mod core_settings;
+mod names;
 mod routes;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

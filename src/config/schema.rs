@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
 use super::levels::Levels;
-use super::problem::Origin;
+use super::origin::Origin;
 use super::properties::RawProperty;
 use super::raw::{Raw, Retention, ServedPartitions};
 use super::secret::RawSecret;

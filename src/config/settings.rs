@@ -13,10 +13,11 @@ use super::properties::Properties;
 use super::units::Start;
 use crate::protocol::Rules;
 use crate::transaction::Delivery;
-use crate::{fingerprint, record, text, worker};
+use crate::{fingerprint, record, text};
 
+pub use super::levels::Level;
 pub use super::raw::{
-    ColdStart, Compression, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition, Protocol,
+    ColdStart, Compression, DuplicateValue, LogFormat, Mechanism, Mode, OnBadRecord, Partition, Protocol,
     ServedPartitions, ShownText, TimestampOf, Tombstones,
 };
 
@@ -187,23 +188,13 @@ pub enum Topics {
     Pattern(String),
 }
 
-impl From<Mode> for worker::Mode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Route => Self::Route,
-            Mode::Tag => Self::Tag,
-            Mode::Observe => Self::Observe,
-        }
-    }
-}
-
 /// What is read (`input`).
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The input topics. No names for `sieve`, which reads files.
     pub topics: Topics,
     /// The workers' consumer group; prefix of everything that is named after it. As configured, but for
-    /// [`worker::Mode::own_name`].
+    /// [`crate::worker::Mode::own_name`].
     pub group: String,
     /// Stable name of this instance: static membership and transactional id.
     pub instance_id: Option<String>,
@@ -232,7 +223,7 @@ pub struct Index {
 /// The two logs (`logs`).
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// First part of their names, of [`worker::Mode::own_name`].
+    /// First part of their names, of [`crate::worker::Mode::own_name`].
     pub prefix: String,
     /// Replication factor of both logs; the cluster's default when absent.
     pub replication_factor: Option<i32>,

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use super::change_impact::{ChangeImpact, decides};
 use super::layers::Layers;
-use super::problem::{Origin, Problem};
+use super::origin::Origin;
+use super::problem::Problem;
 use super::properties::is_sensitive;
 use super::raw::Raw;
 use super::schema::key_paths;

@@ -8,7 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::problem::{Origin, Problem};
+use super::origin::Origin;
+use super::problem::Problem;
 use super::secret::SECRET_SLOTS;
 
 /// Maps whose keys are free: below them, dots belong to the key.

@@ -11,8 +11,8 @@ use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer}
 use super::backlog::{Backlog, InFlightGuard};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied};
-use super::watchdog::{ClientWatchdog, close_in_background};
-use crate::protocol::{LogPartition, Request, RequestId, encode_requests};
+use super::renewed_client::RenewedClient;
+use crate::protocol::{LogPartition, Request, RequestId, RequestOffset, encode_requests};
 
 /// Most requests in one Kafka record.
 pub const MAX_REQUESTS: usize = 512;
@@ -23,7 +23,7 @@ pub struct Appended {
     /// The request's id.
     pub request: RequestId,
     /// Offset of the Kafka record that holds it.
-    pub offset: Result<i64, NotAppended>,
+    pub offset: Result<RequestOffset, NotAppended>,
 }
 
 /// Why the offset of a request is not known.
@@ -43,10 +43,8 @@ pub fn denied_append(topic: &str) -> Denied {
 
 /// The worker's end of the fingerprint log.
 pub struct RequestLog {
-    producer: ThreadedProducer<LoggingContext<Sink>>,
-    config: ClientConfig,
+    producer: RenewedClient<ThreadedProducer<LoggingContext<Sink>>>,
     sink: Sink,
-    watchdog: ClientWatchdog,
     backlog: Arc<Backlog>,
     topic: String,
     /// Requests not handed to the client yet, by log partition.
@@ -70,7 +68,7 @@ impl ProducerContext for LoggingContext<Sink> {
         let DeliveryContext { requests, on_its_way } = *ticket;
         drop(on_its_way);
         let offset = match result {
-            Ok(message) => Ok(message.offset()),
+            Ok(message) => Ok(RequestOffset(message.offset())),
             Err((error, _)) if denied(error, "").is_some() => Err(NotAppended::Denied),
             Err((error, _)) => {
                 tracing::warn!(
@@ -101,9 +99,10 @@ impl RequestLog {
         sink: impl Fn(Appended) + Send + Sync + 'static,
     ) -> Result<Self, KafkaError> {
         let sink = Sink(Arc::new(sink));
-        let producer = config.create_with_context(LoggingContext(sink.clone()))?;
-        let (config, watchdog, waiting) = (config.clone(), ClientWatchdog::new(), vec![Vec::new(); partitions]);
-        Ok(Self { producer, config, sink, watchdog, backlog, topic, waiting })
+        let (config, reports) = (config.clone(), sink.clone());
+        let create = move || config.create_with_context(LoggingContext(reports.clone()));
+        let producer = RenewedClient::new(format!("producer of {topic}"), create)?;
+        Ok(Self { producer, sink, backlog, topic, waiting: vec![Vec::new(); partitions] })
     }
 
     /// Takes a request. It leaves with the next [`RequestLog::send`], or at once when a record is full.
@@ -131,19 +130,11 @@ impl RequestLog {
         }
     }
 
-    /// Puts a new client in the place of one that has lost its brokers. To be called now and then; may take a second
-    /// and a half while no broker answers.
+    /// Replaces a client that has lost its brokers. To be called now and then; may take a second and a half while no broker
+    /// answers.
     pub fn replace_if_lost(&mut self) {
-        if !self.watchdog.is_lost(self.producer.client(), || Some(self.topic.clone())) {
-            return;
-        }
-        tracing::warn!(target: "dupgate::kafka", topic = self.topic, "replacing producer: no broker reachable");
-        self.watchdog = ClientWatchdog::new();
-        match self.config.create_with_context(LoggingContext(self.sink.clone())) {
-            // What the old one still holds is reported as uncertain when it ends.
-            Ok(fresh) => close_in_background(std::mem::replace(&mut self.producer, fresh)),
-            Err(error) => tracing::error!(target: "dupgate::kafka", %error, "failed to create a producer"),
-        }
+        // What the old one still holds is reported as uncertain when it ends.
+        self.producer.replace_if_lost(|| Some(self.topic.clone()), |_, _| Ok(()));
     }
 
     /// Waits until everything handed over was acknowledged or given up, at most `timeout`.

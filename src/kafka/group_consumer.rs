@@ -39,7 +39,7 @@ pub use self::membership::Membership;
 use self::read_position::{known_end, read_up_to};
 use super::budget::ByteBudget;
 use super::client::LoggingContext;
-use super::watchdog::{ClientWatchdog, close_in_background};
+use super::renewed_client::RenewedClient;
 use crate::record::PartitionId;
 
 /// How long one poll waits: also how long a command may wait for the polling thread.
@@ -63,12 +63,6 @@ pub struct GroupConsumerSettings {
     pub budget: Arc<ByteBudget>,
     /// Called whenever the polling thread has come round, brokers or not.
     pub moved: Box<dyn Fn() + Send>,
-}
-
-impl GroupConsumerSettings {
-    fn topics(&self) -> Vec<&str> {
-        self.topics.iter().map(String::as_str).collect()
-    }
 }
 
 /// The owner's end of a member. Dropping it leaves the group without waiting.
@@ -95,7 +89,11 @@ impl GroupConsumer {
             fetch_states: Mutex::new(FetchStates::default()),
             budget: Arc::clone(&settings.budget),
         });
-        let consumer = subscribe(&settings, &shared)?;
+        let create = {
+            let (config, topics, shared) = (settings.config.clone(), settings.topics.clone(), Arc::clone(&shared));
+            move || subscribed(&config, &topics, &shared)
+        };
+        let consumer = RenewedClient::new(settings.thread.clone(), create)?;
         let thread = std::thread::Builder::new()
             .name(thread)
             .spawn(move || run(&settings, &shared, consumer))
@@ -250,6 +248,13 @@ impl Shared {
     fn lost(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         self.fetch_states().loss_epoch += 1;
         self.tell_of_loss(consumer, partitions);
+    }
+
+    /// Another client takes the place of one that has lost its brokers: what that one owned is lost.
+    fn replaced(&self, old: &BaseConsumer<Context>, fresh: &BaseConsumer<Context>) {
+        old.context().retired.store(true, Ordering::Release);
+        let owned = std::mem::take(&mut self.fetch_states().by_partition);
+        self.lost(fresh, &owned.into_keys().collect());
     }
 
     fn tell_of_loss(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
@@ -438,19 +443,26 @@ impl Shared {
     }
 }
 
-fn subscribe(settings: &GroupConsumerSettings, shared: &Arc<Shared>) -> Result<Arc<BaseConsumer<Context>>, KafkaError> {
+/// A consumer that has subscribed.
+type Subscribed = Arc<BaseConsumer<Context>>;
+
+fn subscribed(config: &ClientConfig, topics: &[String], shared: &Arc<Shared>) -> Result<Subscribed, KafkaError> {
     let context = MemberContext { shared: Arc::clone(shared), retired: AtomicBool::new(false), this: OnceLock::new() };
-    let consumer: Arc<BaseConsumer<Context>> = Arc::new(settings.config.create_with_context(LoggingContext(context))?);
+    let consumer: Subscribed = Arc::new(config.create_with_context(LoggingContext(context))?);
     // A consumer has one context, made one line above.
     let _ = consumer.context().this.set(Arc::downgrade(&consumer));
-    consumer.subscribe(&settings.topics())?;
+    subscribe(&consumer, topics)?;
     Ok(consumer)
 }
 
-fn run(settings: &GroupConsumerSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseConsumer<Context>>) {
+fn subscribe(consumer: &BaseConsumer<Context>, topics: &[String]) -> Result<(), KafkaError> {
+    consumer.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedClient<Subscribed>) {
     let mut topic = TopicName::default();
     let named = settings.topics.first().filter(|topic| !topic.starts_with('^'));
-    let (mut watchdog, mut reaches) = (ClientWatchdog::new(), true);
+    let mut reaches = true;
     shared.renew(&consumer);
     while !shared.fetch_states().leaving {
         (settings.moved)();
@@ -460,16 +472,20 @@ fn run(settings: &GroupConsumerSettings, shared: &Arc<Shared>, mut consumer: Arc
         if std::mem::take(&mut shared.fetch_states().rejoins) {
             // A member that ends its subscription leaves at once, a static one too: what it owns is revoked first.
             consumer.unsubscribe();
-            report(consumer.subscribe(&settings.topics()), "rejoining");
+            report(subscribe(&consumer, &settings.topics), "rejoining");
         }
         shared.seek_what_is_wanted(&consumer);
         // Asked for one topic: the metadata of all topics of a large cluster takes longer than an answer may.
         let owned = || shared.fetch_states().by_partition.keys().next().map(|partition| partition.topic.to_string());
-        if watchdog.is_lost(consumer.client(), || named.cloned().or_else(owned)) {
-            watchdog.begin_anew();
-            consumer = replace(settings, shared, consumer);
-        } else if watchdog.answers() != reaches {
-            reaches = watchdog.answers();
+        let is_replaced = consumer.replace_if_lost(
+            || named.cloned().or_else(owned),
+            |old, fresh| {
+                shared.replaced(old, fresh);
+                Ok(())
+            },
+        );
+        if !is_replaced && consumer.answers() != reaches {
+            reaches = consumer.answers();
             (shared.sink)(ConsumerEvent::Reaches(reaches));
         }
         if !shared.budget.wait_for_room(POLL) {
@@ -485,27 +501,6 @@ fn run(settings: &GroupConsumerSettings, shared: &Arc<Shared>, mut consumer: Arc
     // Closing serves the last revocation and leaves the group.
     drop(consumer);
     (shared.sink)(ConsumerEvent::Left);
-}
-
-/// Puts a new client in the place of one that has lost its brokers. What it owned is lost.
-fn replace(
-    settings: &GroupConsumerSettings,
-    shared: &Arc<Shared>,
-    old: Arc<BaseConsumer<Context>>,
-) -> Arc<BaseConsumer<Context>> {
-    tracing::warn!(target: "dupgate::kafka", thread = settings.thread, "replacing consumer: no broker reachable");
-    let fresh = match subscribe(settings, shared) {
-        Ok(fresh) => fresh,
-        Err(error) => {
-            tracing::error!(target: "dupgate::kafka", %error, "failed to create a consumer");
-            return old;
-        }
-    };
-    old.context().retired.store(true, Ordering::Release);
-    let owned = std::mem::take(&mut shared.fetch_states().by_partition);
-    shared.lost(&fresh, &owned.into_keys().collect());
-    close_in_background(old);
-    fresh
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub mod output;
 pub mod pages;
 pub mod position_reader;
 mod watchdog;
+mod renewed_client;
 pub mod range;
 mod rereading;
 pub mod inspector;

@@ -16,7 +16,7 @@ use super::client::LoggingContext;
 use super::errors::is_passing;
 use super::group_consumer::{ConsumedRecord, detach};
 use super::offsets::Offsets;
-use super::watchdog::{ClientWatchdog, close_in_background};
+use super::renewed_client::RenewedClient;
 use crate::record::{PartitionId, Source};
 
 /// How long one poll waits.
@@ -43,9 +43,7 @@ pub enum PositionResult {
 
 /// A reader of chosen records.
 pub struct PositionReader {
-    config: ClientConfig,
-    consumer: BaseConsumer<LoggingContext>,
-    watchdog: ClientWatchdog,
+    consumer: RenewedClient<BaseConsumer<LoggingContext>>,
     offsets: Offsets,
     /// What is wanted of each partition and was not answered.
     wanted: BTreeMap<PartitionId, BTreeSet<i64>>,
@@ -66,9 +64,7 @@ impl PositionReader {
         let mut config = config.clone();
         config.set("queued.max.messages.kbytes", AHEAD_KILOBYTES);
         Ok(Self {
-            consumer: config.create_with_context(LoggingContext(()))?,
-            config,
-            watchdog: ClientWatchdog::new(),
+            consumer: RenewedClient::consumer(&config, "reader of the input".to_owned())?,
             offsets,
             wanted: BTreeMap::new(),
             ready: VecDeque::new(),
@@ -146,14 +142,8 @@ impl PositionReader {
 
     /// Asks the partitions what they hold, and reads on at what is still wanted.
     fn look(&mut self) -> Result<(), KafkaError> {
-        if self.watchdog.is_lost(self.consumer.client(), || None) {
-            tracing::warn!(target: "dupgate::kafka", "replacing reader: no broker reachable");
-            self.watchdog = ClientWatchdog::new();
-            close_in_background(std::mem::replace(
-                &mut self.consumer,
-                self.config.create_with_context(LoggingContext(()))?,
-            ));
-        }
+        // The partitions are assigned below, to whichever client is in use.
+        self.consumer.replace_if_lost(|| None, |_, _| Ok(()));
         for (partition, offsets) in &mut self.wanted {
             // A leader that is away is asked again.
             let Ok((first, end)) = self.offsets.range(partition) else { continue };

@@ -17,7 +17,7 @@ use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::errors::is_passing;
 use super::group_consumer::{ConsumedRecord, detach};
-use super::watchdog::{ClientWatchdog, close_in_background};
+use super::renewed_client::RenewedClient;
 use crate::record::PartitionId;
 
 /// How long one poll waits: also how long a command may wait.
@@ -57,9 +57,7 @@ pub struct RangeReader {
 }
 
 struct Reader {
-    config: ClientConfig,
-    consumer: BaseConsumer<LoggingContext>,
-    watchdog: ClientWatchdog,
+    consumer: RenewedClient<BaseConsumer<LoggingContext>>,
     topic: Arc<str>,
     /// Next and last offset of each partition; those that have ended are gone.
     open: BTreeMap<i32, RangeState>,
@@ -88,18 +86,17 @@ impl RangeReader {
         sink: impl Fn(RangeEvent) + Send + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
-        let lane = |(&number, &(next, end)): (&i32, &(i64, i64))| (number, RangeState { next, end, is_paused: false });
+        let state = |(&number, &(next, end)): (&i32, &(i64, i64))| (number, RangeState { next, end, is_paused: false });
         let mut reader = Reader {
-            config: config.clone(),
-            consumer: config.create_with_context(LoggingContext(()))?,
-            watchdog: ClientWatchdog::new(),
+            consumer: RenewedClient::consumer(config, format!("reader of {topic}"))?,
             topic: Arc::clone(topic),
-            open: ranges.iter().map(lane).collect(),
+            open: ranges.iter().map(state).collect(),
             budget,
             commands,
             sink: Box::new(sink),
         };
-        reader.assign()?;
+        reader.end_empty();
+        assign(&reader.consumer, topic, &reader.open)?;
         std::thread::Builder::new()
             .name("replay".to_owned())
             .spawn(move || reader.run())
@@ -125,6 +122,24 @@ impl RangeReader {
     }
 }
 
+/// Assigns a client every partition that has not ended, each at its next offset, and pauses those that are paused.
+fn assign(
+    consumer: &BaseConsumer<LoggingContext>,
+    topic: &str,
+    open: &BTreeMap<i32, RangeState>,
+) -> Result<(), KafkaError> {
+    let list_of = |wanted: fn(&RangeState) -> bool| {
+        let mut list = TopicPartitionList::new();
+        for (number, range) in open.iter().filter(|(_, range)| wanted(range)) {
+            list.add_partition_offset(topic, *number, Offset::Offset(range.next))?;
+        }
+        Ok::<_, KafkaError>(list)
+    };
+    consumer.assign(&list_of(|_| true)?)?;
+    let paused = list_of(|range| range.is_paused)?;
+    if paused.count() > 0 { consumer.pause(&paused) } else { Ok(()) }
+}
+
 impl Reader {
     fn run(mut self) {
         loop {
@@ -136,41 +151,22 @@ impl Reader {
                 Err(TryRecvError::Disconnected) => return,
                 Err(TryRecvError::Empty) => {}
             }
-            if self.watchdog.is_lost(self.consumer.client(), || Some(self.topic.to_string())) {
-                tracing::warn!(target: "dupgate::kafka", topic = %self.topic, "replacing reader: no broker reachable");
-                self.watchdog = ClientWatchdog::new();
-                if let Ok(fresh) = self.config.create_with_context(LoggingContext(())) {
-                    close_in_background(std::mem::replace(&mut self.consumer, fresh));
-                    if let Err(error) = self.assign() {
-                        tracing::error!(target: "dupgate::kafka", %error, "failed to recreate the reader");
-                    }
-                }
-            }
+            self.consumer
+                .replace_if_lost(|| Some(self.topic.to_string()), |_, fresh| assign(fresh, &self.topic, &self.open));
             if self.budget.wait_for_room(POLL) && !self.read() {
                 return;
             }
         }
     }
 
-    fn list(&self, wanted: impl Fn(&RangeState) -> bool) -> Result<TopicPartitionList, KafkaError> {
-        let mut list = TopicPartitionList::new();
-        for (number, lane) in self.open.iter().filter(|(_, lane)| wanted(lane)) {
-            list.add_partition_offset(&self.topic, *number, Offset::Offset(lane.next))?;
-        }
-        Ok(list)
-    }
-
-    fn assign(&mut self) -> Result<(), KafkaError> {
-        // A range may be empty from the beginning.
+    /// A range may be empty from the beginning.
+    fn end_empty(&mut self) {
         let empty: Vec<i32> =
-            self.open.iter().filter(|(_, lane)| lane.next >= lane.end).map(|(number, _)| *number).collect();
+            self.open.iter().filter(|(_, range)| range.next >= range.end).map(|(number, _)| *number).collect();
         for number in empty {
             self.open.remove(&number);
             (self.sink)(RangeEvent::Ended(PartitionId::new(Arc::clone(&self.topic), number)));
         }
-        self.consumer.assign(&self.list(|_| true)?)?;
-        let paused = self.list(|lane| lane.is_paused)?;
-        if paused.count() > 0 { self.consumer.pause(&paused) } else { Ok(()) }
     }
 
     fn perform(&mut self, command: &Command) {
@@ -178,8 +174,8 @@ impl Reader {
             Command::Pause(number) => (*number, true),
             Command::Resume(number) => (*number, false),
         };
-        let Some(lane) = self.open.get_mut(&number) else { return };
-        lane.is_paused = pause;
+        let Some(range) = self.open.get_mut(&number) else { return };
+        range.is_paused = pause;
         let mut list = TopicPartitionList::new();
         list.add_partition(&self.topic, number);
         let done = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
@@ -194,7 +190,7 @@ impl Reader {
             None => return true,
             // A client whose broker comes back may hand over records again.
             Some(Ok(message))
-                if self.open.get(&message.partition()).is_some_and(|lane| message.offset() < lane.next) =>
+                if self.open.get(&message.partition()).is_some_and(|range| message.offset() < range.next) =>
             {
                 return true;
             }
@@ -212,13 +208,13 @@ impl Reader {
             }
             Some(Err(error)) => return self.failed(&error),
         };
-        let Some(lane) = self.open.get_mut(&number) else { return true };
-        if offset >= lane.end {
+        let Some(range) = self.open.get_mut(&number) else { return true };
+        if offset >= range.end {
             self.end(number);
             return true;
         }
-        lane.next = offset + 1;
-        let is_last = lane.next >= lane.end;
+        range.next = offset + 1;
+        let is_last = range.next >= range.end;
         (self.sink)(event);
         if is_last {
             self.end(number);

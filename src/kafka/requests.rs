@@ -25,7 +25,7 @@ pub enum RequestsError {
         /// The partition of the log.
         partition: PartitionId,
         /// What was asked for.
-        end: i64,
+        end: RequestOffset,
         /// How long was waited.
         timeout: Duration,
     },
@@ -108,7 +108,7 @@ impl Requests {
                     }
                     Some(Err(_)) | None => {
                         let (partition, timeout) = (self.partition.clone(), self.timeout);
-                        return Err(RequestsError::Late { partition, end: to.0, timeout });
+                        return Err(RequestsError::Late { partition, end: to, timeout });
                     }
                 },
             };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::protocol::VerdictOffset;
+
 /// The pause before the second reading in a row; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -17,7 +19,7 @@ pub(super) struct Rereading {
 
 impl Rereading {
     /// The log is to be read from this offset, from its beginning when there is none. Returns how long to wait before.
-    pub(super) fn begin(&mut self, from: Option<i64>) -> Duration {
+    pub(super) fn begin(&mut self, from: Option<VerdictOffset>) -> Duration {
         if from.is_some() {
             return Duration::ZERO;
         }
@@ -38,15 +40,12 @@ mod tests {
 
     #[test]
     fn readings_from_the_beginning_wait_ever_longer_until_one_comes_to_the_end() {
-        let mut rereading = Rereading::default();
-        let mut pauses =
-            |from: &[Option<i64>]| -> Vec<u64> { from.iter().map(|&from| rereading.begin(from).as_secs()).collect() };
-        assert_eq!(
-            pauses(&[Some(7), None, None, None, None]),
-            [0, 0, 1, 2, 4],
-            "a first reading is under no suspicion"
-        );
-        assert_eq!(pauses(&[Some(7), None]), [0, 8], "what begins elsewhere has not come to the end");
+        let (mut rereading, later) = (Rereading::default(), Some(VerdictOffset(7)));
+        let mut pauses = |from: &[Option<VerdictOffset>]| -> Vec<u64> {
+            from.iter().map(|&from| rereading.begin(from).as_secs()).collect()
+        };
+        assert_eq!(pauses(&[later, None, None, None, None]), [0, 0, 1, 2, 4], "a first reading is under no suspicion");
+        assert_eq!(pauses(&[later, None]), [0, 8], "what begins elsewhere has not come to the end");
         assert_eq!(pauses(&[None; 40]).last(), Some(&64));
         rereading.ended();
         assert_eq!(rereading.begin(None), Duration::ZERO);

@@ -19,9 +19,9 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::offsets::Offsets;
+use super::renewed_client::RenewedClient;
 use super::rereading::Rereading;
-use super::watchdog::{ClientWatchdog, close_in_background};
-use crate::protocol::{VerdictReader, VerdictRecord, is_ours};
+use crate::protocol::{VerdictOffset, VerdictReader, VerdictRecord, is_ours};
 use crate::record::PartitionId;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -38,7 +38,7 @@ const FOREIGN_WARN_INTERVAL: Duration = Duration::from_mins(1);
 #[derive(Clone, Copy, Debug)]
 pub enum FollowCommand {
     /// Hand over records from this offset on, from the beginning when there is none.
-    From(Option<i64>, u64),
+    From(Option<VerdictOffset>, u64),
     /// Say when all that is committed now was handed over. The number comes back with the answer.
     ToEnd(u64),
     /// Say when all that was written up to now was handed over: like [`FollowCommand::ToEnd`], once no transaction is open.
@@ -62,9 +62,9 @@ pub enum FollowEventKind {
     /// A whole record.
     Record {
         /// Offset of its first part.
-        offset: i64,
+        offset: VerdictOffset,
         /// The offset after its last part.
-        next: i64,
+        next: VerdictOffset,
         /// The record.
         record: VerdictRecord,
         /// Counts it until it is taken in.
@@ -111,14 +111,12 @@ impl Follower {
         skipped: impl Fn() + Send + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
-        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(()))?;
+        let consumer = RenewedClient::consumer(config, format!("reader of {partition}"))?;
         let mut uncommitted = config.clone();
         uncommitted.set("isolation.level", "read_uncommitted");
         let reader = Reader {
             consumer,
-            config: config.clone(),
             written: Offsets::new(&uncommitted, QUERY_TIMEOUT)?,
-            watchdog: ClientWatchdog::new(),
             partition,
             budget,
             commands,
@@ -161,7 +159,7 @@ enum Ends {
         /// The question's number.
         question: u64,
         /// The end.
-        end: i64,
+        end: VerdictOffset,
     },
 }
 
@@ -190,12 +188,29 @@ impl Foreign {
     }
 }
 
+fn offset_of(next: Option<VerdictOffset>) -> Offset {
+    next.map_or(Offset::Beginning, |next| Offset::Offset(next.0))
+}
+
+fn place(next: Option<VerdictOffset>) -> String {
+    next.map_or_else(|| "its beginning".to_owned(), |next| format!("offset {next}"))
+}
+
+/// Assigns a client the partition from this offset on, from its beginning when there is none.
+fn assign(
+    consumer: &BaseConsumer<LoggingContext>,
+    partition: &PartitionId,
+    next: Option<VerdictOffset>,
+) -> Result<(), KafkaError> {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&partition.topic, partition.number, offset_of(next))?;
+    consumer.assign(&list)
+}
+
 struct Reader {
-    consumer: BaseConsumer<LoggingContext>,
-    config: ClientConfig,
+    consumer: RenewedClient<BaseConsumer<LoggingContext>>,
     /// Asks where the records end, committed or not.
     written: Offsets,
-    watchdog: ClientWatchdog,
     partition: PartitionId,
     budget: Arc<ByteBudget>,
     commands: Receiver<FollowCommand>,
@@ -204,7 +219,7 @@ struct Reader {
     assembly: VerdictReader,
     serial: u64,
     /// Offset after the last message read, once one was read.
-    next: Option<i64>,
+    next: Option<VerdictOffset>,
     active: bool,
     rereading: Rereading,
     /// Tells when reading begins, while it waits for that.
@@ -230,9 +245,11 @@ impl Reader {
                 self.active = true;
                 self.assign();
             }
-            if self.watchdog.is_lost(self.consumer.client(), || Some(self.partition.topic.to_string())) {
-                self.replace();
-            }
+            // Another client continues at the same offset.
+            self.consumer.replace_if_lost(
+                || Some(self.partition.topic.to_string()),
+                |_, fresh| if self.active { assign(fresh, &self.partition, self.next) } else { Ok(()) },
+            );
             if self.active {
                 self.look_for_end();
                 if self.budget.wait_for_room(POLL) {
@@ -288,28 +305,8 @@ impl Reader {
     }
 
     fn assign(&mut self) {
-        let offset = self.next.map_or(Offset::Beginning, Offset::Offset);
-        let mut list = TopicPartitionList::new();
-        let assigned = list
-            .add_partition_offset(&self.partition.topic, self.partition.number, offset)
-            .and_then(|()| self.consumer.assign(&list));
-        if let Err(error) = assigned {
-            self.moved(format!("cannot be read from {offset:?}: {error}"));
-        }
-    }
-
-    /// Replaces a client that has lost its brokers, and continues at the same offset.
-    fn replace(&mut self) {
-        tracing::warn!(target: "dupgate::kafka", partition = %self.partition, "replacing reader: no broker reachable");
-        self.watchdog = ClientWatchdog::new();
-        match self.config.create_with_context(LoggingContext(())) {
-            Ok(fresh) => {
-                close_in_background(std::mem::replace(&mut self.consumer, fresh));
-                if self.active {
-                    self.assign();
-                }
-            }
-            Err(error) => tracing::error!(target: "dupgate::kafka", %error, "no new reader"),
+        if let Err(error) = assign(&self.consumer, &self.partition, self.next) {
+            self.moved(format!("cannot be read from {}: {error}", place(self.next)));
         }
     }
 
@@ -330,7 +327,7 @@ impl Reader {
         match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT) {
             Ok((_, end)) if is_for_last && self.holds_open_transaction(end) => {}
             Ok((low, end)) => {
-                let next = self.next.unwrap_or(low);
+                let (next, end) = (self.next.unwrap_or(VerdictOffset(low)), VerdictOffset(end));
                 if next >= end {
                     // After the end: the log was cut off or recreated, and the next fetch will say so.
                     if next > end { self.reread(question, end) } else { self.ended(question) }
@@ -367,7 +364,7 @@ impl Reader {
         written > stable
     }
 
-    fn reread(&mut self, question: u64, end: i64) {
+    fn reread(&mut self, question: u64, end: VerdictOffset) {
         self.ends = Ends::At { question, end };
         self.assign();
     }
@@ -376,7 +373,7 @@ impl Reader {
         let kind = match self.consumer.poll(POLL) {
             None => return,
             // A client whose broker comes back may hand over records again.
-            Some(Ok(message)) if self.next.is_some_and(|next| message.offset() < next) => {
+            Some(Ok(message)) if self.next.is_some_and(|next| VerdictOffset(message.offset()) < next) => {
                 tracing::debug!(
                     target: "dupgate::kafka",
                     partition = %self.partition, offset = message.offset(), "read before"
@@ -385,7 +382,8 @@ impl Reader {
             }
             Some(Ok(message)) => {
                 let payload = message.payload().unwrap_or_default();
-                self.next = Some(message.offset() + 1);
+                let next = VerdictOffset(message.offset()).next();
+                self.next = Some(next);
                 if !is_ours(payload) {
                     self.foreign.skip(&self.partition, message.offset());
                     self.end_here();
@@ -394,8 +392,8 @@ impl Reader {
                 match self.assembly.push(message.offset(), payload) {
                     Ok(None) => None,
                     Ok(Some((offset, record))) => Some(FollowEventKind::Record {
-                        offset,
-                        next: message.offset() + 1,
+                        offset: VerdictOffset(offset),
+                        next,
                         record,
                         permit: self.budget.hold(payload.len() * 4 + 256),
                     }),
@@ -409,7 +407,7 @@ impl Reader {
                 return;
             }
             Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => {
-                Some(FollowEventKind::Moved(format!("does not hold offset {:?}", self.next)))
+                Some(FollowEventKind::Moved(format!("does not hold {}", place(self.next))))
             }
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowEventKind::Moved(code.to_string())),
             Some(Err(error)) => {

@@ -3,7 +3,8 @@
 //! librdkafka 2.10 to 2.13 forgets every broker for good when the last one to answer names none, as a broker does while
 //! it shuts down (confluentinc/librdkafka issue 5301), and may wait forever for a coordinator that it has forgotten
 //! (issue 5511). Nothing short of a new client cures that. So clients are asked now and then for metadata, and one that
-//! got none [`MAX_MISSES`] times running is replaced. When the brokers are merely away, a new client waits as the old one did.
+//! got none [`MAX_MISSES`] times running is replaced ([`super::renewed_client`]). When the brokers are merely away, a new
+//! client waits as the old one did.
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ const SILENT: u32 = 2;
 
 /// Keeps count of one client's answers.
 pub(super) struct ClientWatchdog {
+    interval: Duration,
     due: Receiver<std::time::Instant>,
     misses: u32,
     /// Whether a broker answered at last.
@@ -32,12 +34,16 @@ pub(super) struct ClientWatchdog {
 
 impl ClientWatchdog {
     pub(super) fn new() -> Self {
-        Self { due: tick(PROBE_INTERVAL), misses: 0, answers: true }
+        Self::probing_every(PROBE_INTERVAL)
+    }
+
+    pub(super) fn probing_every(interval: Duration) -> Self {
+        Self { interval, due: tick(interval), misses: 0, answers: true }
     }
 
     /// Begins again with another client. Whether brokers answer is not known better by that.
-    pub(super) fn begin_anew(&mut self) {
-        *self = Self { answers: self.answers, ..Self::new() };
+    pub(super) fn begin_again(&mut self) {
+        *self = Self { answers: self.answers, ..Self::probing_every(self.interval) };
     }
 
     /// Returns whether a broker answered when the client was asked last.
@@ -45,16 +51,12 @@ impl ClientWatchdog {
         self.answers
     }
 
-    /// Asks the client when it is time to: for a topic, or for all of them. Says whether it is to be replaced.
-    pub(super) fn is_lost<C: ClientContext>(
-        &mut self,
-        client: &Client<C>,
-        topic: impl FnOnce() -> Option<String>,
-    ) -> bool {
+    /// Asks the client when it is time to. Returns whether it is to be replaced.
+    pub(super) fn is_lost(&mut self, has_brokers: impl FnOnce() -> bool) -> bool {
         if self.due.try_recv().is_err() {
             return false;
         }
-        if has_brokers(client, topic().as_deref()) {
+        if has_brokers() {
             (self.misses, self.answers) = (0, true);
             return false;
         }

@@ -55,11 +55,11 @@ impl InstanceAdmin {
     /// Asks every judge of this instance that holds its whole state.
     fn ask<T: Send + 'static>(
         &self,
-        question: impl Fn(u32, &Judge) -> T + Clone + Send + 'static,
+        question: impl Fn(LogPartition, &Judge) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, ApiError> {
         let mut answers = Vec::new();
         for (log, judge) in self.judges()? {
-            let (question, number) = (question.clone(), log.0);
+            let (question, number) = (question.clone(), *log);
             let answer = judge.ask(move |judge| question(number, judge));
             answers.push(answer.ok_or_else(|| ApiError::Unable(format!("judge {log} does not answer")))?);
         }
@@ -84,7 +84,7 @@ impl InstanceAdmin {
 
     fn found(
         &self,
-        question: impl Fn(u32, &Judge) -> Vec<(Option<u32>, Original)> + Clone + Send + 'static,
+        question: impl Fn(LogPartition, &Judge) -> Vec<(Option<u32>, Original)> + Clone + Send + 'static,
     ) -> Result<Value, ApiError> {
         let mut found: Vec<(Option<u32>, Original)> = self.ask(question)?.into_iter().flatten().collect();
         nearest(&mut found);
@@ -165,9 +165,9 @@ impl AdminService for InstanceAdmin {
             let originals = sources.as_ref().map_or_else(|| "not known".to_owned(), |sources| sources.join(" "));
             tracing::info!(
                 target: "dupgate::service",
-                log = log.0, offset, originals, "an operator asked to forget: {answer:?}"
+                log = log.0, offset = offset.0, originals, "an operator asked to forget: {answer:?}"
             );
-            told.push(json!({"log_partition": log.0, "verdict_log_offset": offset, "originals": sources}));
+            told.push(json!({"log_partition": log.0, "verdict_log_offset": offset.0, "originals": sources}));
         }
         if is_nothing {
             return Err(ApiError::Missing("no original there: nothing to forget".to_owned()));

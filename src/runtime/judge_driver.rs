@@ -13,7 +13,8 @@ use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
 use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, drive, sink, wait_until_left};
 use super::fatal::{denied_call, ended, failure};
-use super::judge_handle::{JudgeHandle, Question};
+use super::judge_handle::JudgeHandle;
+use super::judge_message::Message;
 use super::judge_report::JudgeReport;
 use super::service_context::{ServiceContext, moves};
 use super::snapshot_store::SnapshotStore;
@@ -27,7 +28,7 @@ use crate::kafka::group_consumer::{
     Command, ConsumedRecord, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Start,
 };
 use crate::kafka::offsets::Offsets;
-use crate::kafka::producer::{Answer, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
+use crate::kafka::producer::{EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::protocol::{LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict};
 use crate::telemetry::labels::{Component, ErrorKind};
@@ -38,25 +39,6 @@ pub(super) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long the end waits for the group to be left and for a snapshot to be written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// What reaches the driver.
-pub(super) enum Message {
-    /// From the fingerprint log's group, with the number of the membership.
-    GroupConsumer(u64, ConsumerEvent),
-    Followed(FollowEvent),
-    Called(Answer),
-    /// With the number of the question.
-    InputCommitted(u64, InputOffsets),
-    /// What the verdict log held when the reader of this number began.
-    LogRange(u64, i64, i64),
-    /// The end of the fingerprint log; `None` when there was no answer.
-    RequestsEnd(Option<i64>),
-    /// The brokers have deleted the beginning of both logs.
-    Trimmed,
-    Asked(Question),
-    SnapshotWanted,
-    Stop,
-}
 
 /// A judge's thread.
 pub struct JudgeDriver {
@@ -184,7 +166,7 @@ impl JudgeDriver {
         match event {
             ConsumerEvent::Record { partition, offset, serial, record, permit } => {
                 if partition == ours && serial == self.reading {
-                    self.arrived(offset, &record, permit);
+                    self.arrived(RequestOffset(offset), &record, permit);
                 }
                 Ok(())
             }
@@ -218,12 +200,12 @@ impl JudgeDriver {
         }
     }
 
-    fn arrived(&mut self, offset: i64, record: &ConsumedRecord, permit: Permit) {
+    fn arrived(&mut self, offset: RequestOffset, record: &ConsumedRecord, permit: Permit) {
         let requests = decode_requests(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
             // The worker asks again when the judge has passed this offset without a verdict.
             tracing::error!(
                 target: "dupgate::judge",
-                log = self.log.0, offset, %error, "failed to read a record of the fingerprint log"
+                log = self.log.0, offset = offset.0, %error, "failed to read a record of the fingerprint log"
             );
             self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
             Vec::new()
@@ -263,7 +245,6 @@ impl JudgeDriver {
         match event.kind {
             FollowEventKind::Record { offset, next, record, permit: _permit } => {
                 self.report.follows(next);
-                let (offset, next) = (VerdictOffset(offset), VerdictOffset(next));
                 self.handle(Event::Followed { offset, next, record })
             }
             FollowEventKind::End(question) => self.handle(Event::FollowedToEnd { question }),
@@ -284,7 +265,6 @@ impl JudgeDriver {
                 self.judge.handle(self.clock.now(), Event::Restored(restored));
             }
             Effect::Follow { from } => {
-                let from = from.map(|from| from.0);
                 self.serials += 1;
                 self.following = self.serials;
                 self.follower.command(FollowCommand::From(from, self.serials));
@@ -386,12 +366,13 @@ impl JudgeDriver {
     }
 
     /// Asks how much there is to follow, for the progress shown.
-    fn fetch_log_range(&self, from: Option<i64>) {
+    fn fetch_log_range(&self, from: Option<VerdictOffset>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.input));
         let (serial, verdicts) = (self.serials, self.context.verdicts(self.log));
         self.background_tasks.run(move || {
             // Nothing depends on it: without an answer it is not asked again.
             if let Ok((first, end)) = offsets.range(&verdicts) {
+                let (first, end) = (VerdictOffset(first), VerdictOffset(end));
                 drop(sender.send(Message::LogRange(serial, from.map_or(first, |from| from.max(first)), end)));
             }
             Ok(())
@@ -449,7 +430,8 @@ impl JudgeDriver {
         let (sender, offsets, requests) =
             (self.sender.clone(), Arc::clone(&self.input), self.context.fingerprints(self.log));
         self.background_tasks.run(move || {
-            drop(sender.send(Message::RequestsEnd(offsets.range(&requests).ok().map(|(_, end)| end))));
+            let end = offsets.range(&requests).ok().map(|(_, end)| RequestOffset(end));
+            drop(sender.send(Message::RequestsEnd(end)));
             Ok(())
         });
     }

@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 
-use super::judge_driver::Message;
+use super::judge_message::{Message, Question};
 use crate::judge::Judge;
 
 /// How long the judge may take to answer a question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// Looks at the judge on its own thread, between two events.
-pub(super) type Question = Box<dyn FnOnce(&Judge) + Send>;
 
 /// Tells a judge to commit what is judged and leave, or asks it.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use super::verdict_watch::StandbyWatch;
 use super::worker_report::kind_of;
 use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
-use crate::protocol::{Answer, ForgetTarget, LogPartition, VerdictRecord};
+use crate::protocol::{Answer, ForgetTarget, LogPartition, RequestOffset, VerdictOffset, VerdictRecord};
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NO_JUDGE, judge_check};
 use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
@@ -18,9 +18,9 @@ use crate::transaction::CallError;
 #[derive(Debug, Default)]
 struct Progress {
     /// What is to be followed, once it is known.
-    range: Option<(i64, i64)>,
+    range: Option<(VerdictOffset, VerdictOffset)>,
     /// After the last record that was followed.
-    next: i64,
+    next: VerdictOffset,
 }
 
 /// How much event time the verdict log spans, as the brokers hold it: what was to be deleted counts until it is.
@@ -53,8 +53,8 @@ impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("restoring the index")?;
         let Some((begin, end)) = self.range.filter(|(begin, end)| begin < end) else { return Ok(()) };
-        let done = self.next.clamp(begin, end) - begin;
-        write!(f, ", {} % of the verdict log", i128::from(done) * 100 / i128::from(end - begin))
+        let done = self.next.clamp(begin, end).since(begin);
+        write!(f, ", {} % of the verdict log", u128::from(done) * 100 / u128::from(end.since(begin)))
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) struct JudgeReport {
 impl JudgeReport {
     /// Of a judge whose place is given away when it is silent for longer than `session`.
     pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition, session: Duration) -> Self {
-        let name = judge_check(log.0);
+        let name = judge_check(log);
         Self {
             since: clock.now(),
             restored_in: None,
@@ -134,7 +134,7 @@ impl JudgeReport {
 
     /// They have.
     pub(super) fn trimmed(&mut self) {
-        self.metrics.trimmed(self.log.0, wall_time());
+        self.metrics.trimmed(self.log, wall_time());
         self.log_span.trimmed();
     }
 
@@ -145,13 +145,13 @@ impl JudgeReport {
     }
 
     /// The verdict log reaches from `begin` to `end`: so much is to be followed.
-    pub(super) fn has_to_follow(&mut self, begin: i64, end: i64) {
+    pub(super) fn has_to_follow(&mut self, begin: VerdictOffset, end: VerdictOffset) {
         self.progress.range = Some((begin, end));
         self.say_progress();
     }
 
     /// The verdict log is followed up to `next`.
-    pub(super) fn follows(&mut self, next: i64) {
+    pub(super) fn follows(&mut self, next: VerdictOffset) {
         self.watch.heard(self.clock.now());
         self.progress.next = self.progress.next.max(next);
     }
@@ -162,13 +162,13 @@ impl JudgeReport {
     }
 
     /// The fingerprint log ends there, if that is known.
-    pub(super) fn end_answered(&mut self, end: Option<i64>) {
+    pub(super) fn end_answered(&mut self, end: Option<RequestOffset>) {
         self.watch.end_answered(end);
     }
 
     /// A standby is ready while an instance judges. If requests wait and no verdict comes, none does, and the group
     /// gives the partition away when the session of its former owner ends.
-    fn look_for_predecessor(&mut self, now: Duration, next_request: i64) {
+    fn look_for_predecessor(&mut self, now: Duration, next_request: RequestOffset) {
         let silence = self.watch.silence(now, next_request);
         match silence {
             None => self.ready.pass(),
@@ -279,7 +279,7 @@ impl JudgeReport {
         if role == Role::Active {
             self.metrics.judge_takeover();
         }
-        self.metrics.judge_active(self.log.0, role == Role::Active);
+        self.metrics.judge_active(self.log, role == Role::Active);
         match role {
             Role::Restoring => self.ready.fail(self.progress.to_string()),
             Role::TakingOver => self.ready.fail("taking over"),
@@ -293,7 +293,7 @@ impl JudgeReport {
         self.see(judge);
         self.say_progress();
         if self.role == Role::Standby {
-            self.look_for_predecessor(self.clock.now(), judge.state().next_request().0);
+            self.look_for_predecessor(self.clock.now(), judge.state().next_request());
         }
         if self.role == Role::Active {
             self.look_for_refusals(judge.refusals());
@@ -303,7 +303,7 @@ impl JudgeReport {
         let index = state.index();
         let held = index.stats();
         self.metrics.index(
-            self.log.0,
+            self.log,
             IndexTotals {
                 is_ready: self.role != Role::Restoring,
                 entries: held.originals,
@@ -317,7 +317,7 @@ impl JudgeReport {
             },
         );
         if self.role != Role::Restoring {
-            self.metrics.log_kept(self.log.0, self.log_span.look(judge.kept()));
+            self.metrics.log_kept(self.log, self.log_span.look(judge.kept()));
         }
         let seen = judge.cold_starts();
         for _ in self.cold_starts.new_log..seen.new_log {
@@ -433,16 +433,16 @@ mod tests {
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let said = || health.readiness().remove(0).1.unwrap_err();
         assert_eq!(said(), "restoring the index");
-        report.has_to_follow(100, 300);
+        report.has_to_follow(VerdictOffset(100), VerdictOffset(300));
         assert_eq!(said(), "restoring the index, 0 % of the verdict log");
         for (next, percent) in [(180, 40), (299, 99), (90, 99), (300, 100), (400, 100)] {
-            report.follows(next);
+            report.follows(VerdictOffset(next));
             report.say_progress();
             assert_eq!(said(), format!("restoring the index, {percent} % of the verdict log"));
         }
         // Begun again: nothing is known of the next range yet, and an empty log has no share.
         report.restores(0);
-        report.has_to_follow(400, 400);
+        report.has_to_follow(VerdictOffset(400), VerdictOffset(400));
         assert_eq!(said(), "restoring the index");
     }
 
@@ -452,11 +452,11 @@ mod tests {
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let said_at = |seconds, report: &mut JudgeReport, next_request| {
-            report.look_for_predecessor(Duration::from_secs(seconds), next_request);
+            report.look_for_predecessor(Duration::from_secs(seconds), RequestOffset(next_request));
             health.readiness().remove(0).1
         };
         assert_eq!(said_at(100, &mut report, 0), Ok(()), "nothing waits");
-        report.watch.end_answered(Some(7));
+        report.watch.end_answered(Some(RequestOffset(7)));
         assert_eq!(said_at(101, &mut report, 7), Ok(()), "everything is judged");
         assert_eq!(said_at(102, &mut report, 5), Ok(()), "two requests came just now");
         let waits = |text: &str| Err(format!("waits to take over{text}: nobody judges"));

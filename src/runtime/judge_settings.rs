@@ -3,9 +3,8 @@
 use super::random::draw;
 use super::service_context::REVOKE_GRACE;
 use super::time_slice::STEP_REQUESTS;
-use crate::config::raw::ColdStart as ConfiguredColdStart;
 use crate::config::settings::Settings;
-use crate::judge::{ColdStart, JudgeSettings};
+use crate::judge::JudgeSettings;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::fingerprint_log::MAX_REQUESTS;
 use crate::protocol::LogIdentity;
@@ -22,10 +21,7 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
     JudgeSettings {
         rules: settings.rules.clone(),
         new_log: LogIdentity(draw()),
-        cold_start: match settings.index.cold_start {
-            ConfiguredColdStart::Proceed => ColdStart::Proceed,
-            ConfiguredColdStart::Stop => ColdStart::Stop,
-        },
+        cold_start: settings.index.cold_start.into(),
         commit_interval: settings.judge.commit_interval,
         checkpoint_interval_records: settings.judge.checkpoint_interval_records,
         keep: settings.logs.retention,

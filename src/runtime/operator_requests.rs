@@ -22,7 +22,7 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::protocol::{Answer, LogPartition, Request, RequestBody, RequestId, VerdictRecord};
+use crate::protocol::{Answer, LogPartition, Request, RequestBody, RequestId, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 
 /// How long one step may stay silent before the deadline is looked at.
@@ -36,8 +36,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Answered {
     /// Whose answer.
     pub log: LogPartition,
-    /// Its offset in the verdict log.
-    pub offset: i64,
+    /// The offset of its record.
+    pub offset: VerdictOffset,
     /// Which verdict of that record it is.
     pub number: usize,
     /// The answer.
@@ -76,7 +76,7 @@ pub fn submit_to(
     let clock = Clock::start();
     let offsets = Offsets::new(&cluster.query(&settings.input.group), timeout).map_err(failure)?;
     // No answer stands before what is committed now.
-    let end = |log: &PartitionId| offsets.range(log).map(|(_, end)| Some(end)).map_err(unknown_end);
+    let end = |log: &PartitionId| offsets.range(log).map(|(_, end)| Some(VerdictOffset(end))).map_err(unknown_end);
     let reading = LogReading::start(settings, end)?;
     let (sender, appended) = unbounded();
     let fingerprints = names.fingerprints.to_string();
@@ -143,7 +143,7 @@ pub fn count_found(
     limit: Option<Duration>,
 ) -> Result<(), Fatal> {
     let clock = Clock::start();
-    let mut last: BTreeMap<LogPartition, i64> = BTreeMap::new();
+    let mut last: BTreeMap<LogPartition, VerdictOffset> = BTreeMap::new();
     for Answered { log, offset, .. } in &*answers {
         last.entry(*log).and_modify(|last| *last = *offset.max(last)).or_insert(*offset);
     }
@@ -181,7 +181,10 @@ struct LogReading {
 
 impl LogReading {
     /// Begins in each partition where `from` says.
-    fn start(settings: &Settings, from: impl Fn(&PartitionId) -> Result<Option<i64>, Fatal>) -> Result<Self, Fatal> {
+    fn start(
+        settings: &Settings,
+        from: impl Fn(&PartitionId) -> Result<Option<VerdictOffset>, Fatal>,
+    ) -> Result<Self, Fatal> {
         let (cluster, names) = (service_context::cluster(&settings.kafka), log_names(settings));
         let (sender, events) = unbounded();
         let budget = ByteBudget::new(16 << 20);
@@ -201,7 +204,7 @@ impl LogReading {
     }
 
     /// Returns the next record of any partition; `None` when none comes for a while.
-    fn next(&self) -> Result<Option<(LogPartition, i64, VerdictRecord)>, Fatal> {
+    fn next(&self) -> Result<Option<(LogPartition, VerdictOffset, VerdictRecord)>, Fatal> {
         match self.events.recv_timeout(STEP) {
             Err(_) | Ok((_, FollowEvent { kind: FollowEventKind::End(_), .. })) => Ok(None),
             Ok((log, FollowEvent { kind: FollowEventKind::Record { offset, record, .. }, .. })) => {
@@ -311,7 +314,7 @@ mod tests {
             let bodies = [body];
             let mut answers = submit_to(&settings, Brokers::InProcess, &bodies, LIMIT).unwrap();
             let places: Vec<_> = answers.iter().map(|answered| (answered.offset, &answered.found)).collect();
-            assert_eq!(places, [(1, &None)]);
+            assert_eq!(places, [(VerdictOffset(1), &None)]);
             count_found(&settings, &bodies, &mut answers, None).unwrap_err();
             assert_eq!(answers.first().and_then(|answered| answered.found.as_ref()), None, "it is not known");
         });

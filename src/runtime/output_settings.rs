@@ -1,31 +1,18 @@
 //! What the settings say of the outputs, in the terms of the modules that write them.
 
-use crate::config::raw::{
-    DuplicateValue as ConfiguredValue, OnBadRecord, Partition, TimestampOf, Tombstones as ConfiguredTombstones,
-};
+use crate::config::raw::{DuplicateValue as ConfiguredValue, TimestampOf};
 use crate::config::settings::Settings;
 use crate::kafka::output::{DuplicateValue, OutputTime};
-use crate::worker::{BadRecords, Partitioning, Routing, Tombstones};
+use crate::worker::Routing;
 
 /// Returns where pages go.
 #[must_use]
 pub fn routing(settings: &Settings) -> Routing {
     Routing {
         mode: settings.mode.into(),
-        tombstones: match settings.input.tombstones {
-            ConfiguredTombstones::Forward => Tombstones::Forward,
-            ConfiguredTombstones::Drop => Tombstones::Drop,
-        },
-        bad_records: match settings.processing.on_bad_record {
-            OnBadRecord::DeadLetter => BadRecords::DeadLetter,
-            OnBadRecord::Skip => BadRecords::Skip,
-            OnBadRecord::Stop => BadRecords::Stop,
-        },
-        partitioning: match settings.output.partition {
-            Partition::Same => Partitioning::Same,
-            Partition::Key => Partitioning::Key,
-            Partition::Spread => Partitioning::Spread,
-        },
+        tombstones: settings.input.tombstones.into(),
+        bad_records: settings.processing.on_bad_record.into(),
+        partitioning: settings.output.partition.into(),
     }
 }
 

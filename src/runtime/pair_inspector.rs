@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
 use super::fatal::failure;
 use super::page_cache::PageCache;
+use super::pair_recorder::PairRecorder;
 use super::service_context;
 use super::test_case;
 use super::tree_budget::TreeBudget;
@@ -22,7 +22,7 @@ use crate::kafka::pages::{PageBytes, Pages};
 use crate::panics::shielded;
 use crate::record::{Format, RawRecord, Source};
 use crate::telemetry::admin::ApiError;
-use crate::telemetry::pairs::{DeliveredDuplicate, KEPT, Pair, PairDetails, Pairs, runs};
+use crate::telemetry::pairs::{DeliveredDuplicate, Pair, PairDetails, runs};
 
 /// How long the pages of a pair may take to come.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,28 +36,9 @@ const IN_LISTS: (usize, usize, usize) = (40, 200, 24);
 /// The same for one pair that is looked at, where text is shown in snippets.
 const IN_SNIPPETS: (usize, usize, usize) = (200, 1000, 200);
 
-/// Where duplicates are handed to, on their way out.
-#[derive(Clone, Debug)]
-pub(super) struct PairRecorder {
-    /// Those that are kept.
-    pub(super) pairs: Pairs,
-    queue: Sender<Arc<Pair>>,
-}
-
-impl PairRecorder {
-    /// Counts a duplicate; when it is kept, both pages will be looked at.
-    pub(super) fn offer(&self, now: Duration, seen: DeliveredDuplicate) {
-        if let Some(pair) = self.pairs.offer(now, seen) {
-            // The queue is as long as the buffer: a pair that does not fit would be evicted before it is inspected.
-            let _ = self.queue.try_send(pair);
-        }
-    }
-}
-
 /// Starts the thread that looks at pairs as they come.
 pub(super) fn start(pair_inspector: PairInspector) -> Result<PairRecorder, Fatal> {
-    let (queue, waiting): (_, Receiver<Arc<Pair>>) = bounded(KEPT);
-    let pair_recorder = PairRecorder { pairs: Pairs::default(), queue };
+    let (pair_recorder, waiting) = PairRecorder::new();
     let pairs = pair_recorder.pairs.clone();
     let work = move || {
         for pair in waiting {
@@ -284,7 +265,7 @@ mod tests {
     use super::*;
     use crate::config::{ExternalInputs, Layers, Purpose};
     use crate::record::{PartitionId, Timestamp};
-    use crate::telemetry::pairs::Filter;
+    use crate::telemetry::pairs::{Filter, KEPT, Pairs};
 
     fn at(offset: i64) -> Source {
         PartitionId::new("pages", 0).at(offset)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::clock::Clock;
 use super::fatal::failure;
-use super::pair_inspector::PairRecorder;
+use super::pair_recorder::PairRecorder;
 use super::tree_budget::TreeBudget;
 use crate::config::Properties;
 use crate::config::raw::Compression;

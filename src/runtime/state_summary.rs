@@ -4,21 +4,21 @@ use serde_json::{Value, json};
 
 use crate::index::Original;
 use crate::judge::{Judge, Snapshot};
-use crate::protocol::{LogIdentity, Rules, RulesNumber};
+use crate::protocol::{LogIdentity, LogPartition, RequestOffset, Rules, RulesNumber, VerdictOffset};
 use crate::record::Timestamp;
 
 /// Statistics of one partition of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateSummary {
-    log: u32,
-    at: Option<i64>,
+    log: LogPartition,
+    at: Option<VerdictOffset>,
     identity: Option<LogIdentity>,
     originals: usize,
     rules: Option<Rules>,
     rules_number: RulesNumber,
     newest: Timestamp,
     oldest: Option<Timestamp>,
-    next_request: i64,
+    next_request: RequestOffset,
     input_partitions: Option<usize>,
     memory_bytes: Option<usize>,
     role: Option<String>,
@@ -27,18 +27,18 @@ pub struct StateSummary {
 impl StateSummary {
     /// Looks at a snapshot.
     #[must_use]
-    pub fn by_snapshot(log: u32, snapshot: &Snapshot) -> Self {
+    pub fn by_snapshot(log: LogPartition, snapshot: &Snapshot) -> Self {
         let state = &snapshot.state;
         Self {
             log,
-            at: Some(snapshot.at.0),
+            at: Some(snapshot.at),
             identity: Some(state.log),
             originals: snapshot.originals.len(),
             rules: Some(state.rules.clone()),
             rules_number: state.rules_number,
             newest: state.stream_time,
             oldest: snapshot.originals.iter().map(|original| original.event_time).min(),
-            next_request: state.next_request.0,
+            next_request: state.next_request,
             input_partitions: Some(state.partitions.len()),
             memory_bytes: None,
             role: None,
@@ -48,18 +48,18 @@ impl StateSummary {
     /// Looks at a judge. Costs no more than a few look-ups: originals that were forgotten and have not left the memory
     /// are counted.
     #[must_use]
-    pub fn by_judge(log: u32, judge: &Judge) -> Self {
+    pub fn by_judge(log: LogPartition, judge: &Judge) -> Self {
         let state = judge.state();
         Self {
             log,
-            at: judge.settled_at().map(|at| at.0),
+            at: judge.settled_at(),
             identity: state.log(),
             originals: state.index().len(),
             rules: state.rules().cloned(),
             rules_number: state.rules_number(),
             newest: state.stream_time(),
             oldest: state.index().live(&state.watermarks()).next().map(|original| original.event_time),
-            next_request: state.next_request().0,
+            next_request: state.next_request(),
             input_partitions: None,
             memory_bytes: Some(state.index().memory_bytes()),
             role: Some(format!("{:?}", judge.role()).to_lowercase()),
@@ -73,9 +73,9 @@ impl StateSummary {
         let window = |oldest: Timestamp| self.newest.millis().saturating_sub(oldest.millis()).max(0) / 1000;
         let rules = self.rules.as_ref();
         let mut value = json!({
-            "log_partition": self.log,
+            "log_partition": self.log.0,
             "role": self.role,
-            "verdict_log_offset": self.at,
+            "verdict_log_offset": self.at.map(|at| at.0),
             "log_identity": self.identity.map(|log| format!("{:016x}", log.0)),
             "originals": self.originals,
             "max_entries": rules.map(|rules| rules.max_entries),
@@ -86,7 +86,7 @@ impl StateSummary {
             "configured_window_seconds": rules.map(|rules| rules.windows.max().as_secs()),
             "allowed_lateness_seconds": rules.map(|rules| rules.lateness.as_secs()),
             "rules_number": self.rules_number.0,
-            "next_request": self.next_request,
+            "next_request": self.next_request.0,
             "input_partitions": self.input_partitions,
         });
         if let Value::Object(object) = &mut value {

@@ -19,7 +19,7 @@ pub(super) const STEP_REQUESTS: usize = 4;
 
 /// One Kafka record of the fingerprint log that was fetched and not judged.
 pub(super) struct FetchedRequests {
-    pub(super) offset: i64,
+    pub(super) offset: RequestOffset,
     pub(super) append_time: Timestamp,
     pub(super) requests: Vec<Request>,
     /// When it came.
@@ -59,7 +59,7 @@ impl FetchedRequests {
 
     /// Makes it what the judge takes.
     pub(super) fn into_event(self) -> Event {
-        Event::Requests { offset: RequestOffset(self.offset), append_time: self.append_time, requests: self.requests }
+        Event::Requests { offset: self.offset, append_time: self.append_time, requests: self.requests }
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
         });
         let append_time = Timestamp::from_millis(0);
         FetchedRequests {
-            offset,
+            offset: RequestOffset(offset),
             append_time,
             requests: requests.collect(),
             fetched: Duration::ZERO,

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use crate::protocol::RequestOffset;
+
 /// How long silence may last before it is reported.
 const LIMIT: Duration = Duration::from_secs(2);
 
@@ -42,7 +44,7 @@ impl VerdictWatch {
 pub(super) struct StandbyWatch {
     watch: VerdictWatch,
     /// The end of the fingerprint log, as of recently.
-    end: i64,
+    end: RequestOffset,
     /// When it was asked for, and whether the answer is on its way.
     asked: Duration,
     is_asked: bool,
@@ -64,18 +66,18 @@ impl StandbyWatch {
     }
 
     /// The fingerprint log ends there, if that is known.
-    pub(super) fn end_answered(&mut self, end: Option<i64>) {
+    pub(super) fn end_answered(&mut self, end: Option<RequestOffset>) {
         self.is_asked = false;
-        self.end = self.end.max(end.unwrap_or(0));
+        self.end = self.end.max(end.unwrap_or_default());
     }
 
     /// Returns how many requests wait.
-    pub(super) fn requests(&self, next_request: i64) -> i64 {
-        (self.end - next_request).max(0)
+    pub(super) fn requests(&self, next_request: RequestOffset) -> u64 {
+        self.end.since(next_request)
     }
 
     /// Returns for how long requests have waited without any verdict, if that is too long.
-    pub(super) fn silence(&mut self, now: Duration, next_request: i64) -> Option<Duration> {
+    pub(super) fn silence(&mut self, now: Duration, next_request: RequestOffset) -> Option<Duration> {
         self.watch.silence(now, self.requests(next_request) > 0)
     }
 }
@@ -92,7 +94,7 @@ mod tests {
         let answers_after = Duration::from_millis(200);
         for comes_at in (0..1_000).step_by(10).map(Duration::from_millis) {
             let (mut watch, mut now, mut looked) = (StandbyWatch::default(), Duration::ZERO, Duration::ZERO);
-            let mut question: Option<(Duration, i64)> = None;
+            let mut question: Option<(Duration, RequestOffset)> = None;
             let said_at = loop {
                 now += TICK_INTERVAL;
                 if let Some((_, end)) = question.take_if(|(asked, _)| now >= *asked + answers_after) {
@@ -102,11 +104,11 @@ mod tests {
                     continue;
                 }
                 looked = now;
-                if watch.silence(now, 0).is_some() {
+                if watch.silence(now, RequestOffset(0)).is_some() {
                     break now;
                 }
                 if watch.asks_for_end(now) {
-                    question = Some((now, i64::from(now >= comes_at)));
+                    question = Some((now, RequestOffset(i64::from(now >= comes_at))));
                 }
             };
             let after = said_at.saturating_sub(comes_at);

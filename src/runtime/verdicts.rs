@@ -15,7 +15,7 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::protocol::{LogPartition, VerdictRecord};
+use crate::protocol::{LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 
 /// How long the cluster may be silent while there is something to read.
@@ -39,9 +39,9 @@ pub struct Read {
     /// The partition of the log.
     pub log: LogPartition,
     /// Offset of the record.
-    pub offset: i64,
+    pub offset: VerdictOffset,
     /// The offset after it.
-    pub next: i64,
+    pub next: VerdictOffset,
     /// The record.
     pub record: VerdictRecord,
 }
@@ -78,7 +78,10 @@ pub fn read(
         let partition = PartitionId::new(Arc::clone(&names.verdicts), log.number());
         let from = match extent {
             Extent::Kept => None,
-            Extent::New => Some(offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?.1),
+            Extent::New => {
+                let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+                Some(VerdictOffset(end))
+            }
         };
         let told = sender.clone();
         let sink = move |event| drop(told.send((log, event)));

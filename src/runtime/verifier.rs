@@ -13,7 +13,7 @@ use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, LogVerifier};
 use crate::kafka::admin::LogNames;
 use crate::kafka::requests::Requests;
-use crate::protocol::{LogPartition, RequestOffset, VerdictRecord};
+use crate::protocol::{LogPartition, RequestOffset, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 
 /// How long requests may take to come.
@@ -37,7 +37,7 @@ pub enum Step<'a> {
         /// The partition of the log.
         log: LogPartition,
         /// Its offset.
-        offset: i64,
+        offset: VerdictOffset,
         /// The comparison so far.
         verification: &'a PartitionVerification,
     },
@@ -46,7 +46,7 @@ pub enum Step<'a> {
         /// The partition of the log.
         log: LogPartition,
         /// Offset of the record of the verdict log.
-        offset: i64,
+        offset: VerdictOffset,
         /// What it is.
         difference: Difference,
     },

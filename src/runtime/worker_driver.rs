@@ -35,7 +35,7 @@ use crate::kafka::output::PagePayload;
 use crate::kafka::producer::{Answer, TransactionalProducer};
 use crate::kafka::unassigned::UnassignedPartitions;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
-use crate::protocol::LogPartition;
+use crate::protocol::{LogPartition, VerdictOffset};
 use crate::record::PartitionId;
 use crate::telemetry::labels::Log;
 use crate::transaction::Call;
@@ -65,7 +65,7 @@ pub(super) enum Message {
     Scanned(LogPartition, FollowEvent),
     Appended(Appended),
     Called(Answer),
-    Checkpoint(LogPartition, Option<i64>),
+    Checkpoint(LogPartition, Option<VerdictOffset>),
     Unread(BTreeSet<PartitionId>),
     Committed(BTreeMap<PartitionId, Option<i64>>),
     Backlog(BTreeMap<PartitionId, Backlog>),
@@ -111,7 +111,7 @@ struct Reader {
     follower: Follower,
     serial: u64,
     /// Next offset to follow, once a record came (for lag).
-    next: Option<i64>,
+    next: Option<VerdictOffset>,
 }
 
 /// The worker's thread.
@@ -330,7 +330,7 @@ impl WorkerDriver {
         let positions = self.settled.of(self.lanes.keys());
         let asks = Arc::clone(&self.asks_lags);
         let verdicts = LogPartition::first(self.readers.len()).zip(&self.readers);
-        let verdicts: Vec<(PartitionId, i64)> =
+        let verdicts: Vec<(PartitionId, VerdictOffset)> =
             verdicts.filter_map(|(log, reader)| Some((self.context.verdicts(log), reader.next?))).collect();
         let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());
         self.lag_tasks.run(move || {
@@ -340,7 +340,7 @@ impl WorkerDriver {
                 metrics.consumer_lags(&lags(&positions, &ends));
                 let unread = verdicts.iter().filter_map(|(partition, next)| {
                     // The marker that ends a transaction follows its last record and is never handed over.
-                    u64::try_from(ends.get(partition)? - next - 1).ok()
+                    Some(VerdictOffset(*ends.get(partition)?).since(next.next()))
                 });
                 metrics.log_lag(Log::Verdicts, unread.sum());
             }

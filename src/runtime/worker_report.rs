@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
 use super::dead_letter_report::DeadLetterReport;
-use super::pair_inspector::PairRecorder;
+use super::pair_recorder::PairRecorder;
 use super::service_context::ServiceContext;
 use super::tracer::Tracer;
 use super::verdict_watch::VerdictWatch;

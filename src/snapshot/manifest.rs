@@ -3,7 +3,7 @@
 use crate::fingerprint::SchemeId;
 use crate::protocol::codec::bytes::Write;
 use crate::protocol::codec::frame::{self, Kind};
-use crate::protocol::{CodecError, LogIdentity};
+use crate::protocol::{CodecError, LogIdentity, VerdictOffset};
 
 /// What a snapshot is a snapshot of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Manifest {
     /// The verdict log that was followed.
     pub log: LogIdentity,
     /// Offset of the next record of the verdict log to follow.
-    pub at: i64,
+    pub at: VerdictOffset,
     /// The scheme that all fingerprints were made under.
     pub scheme: SchemeId,
 }
@@ -43,7 +43,7 @@ pub(super) fn encode(manifest: &Manifest, chunks: &[ChunkHash]) -> Vec<u8> {
     let mut out = Vec::new();
     let start = frame::open(&mut out, Kind::Manifest);
     out.fixed64(manifest.log.0);
-    out.signed(manifest.at);
+    out.signed(manifest.at.0);
     out.run(manifest.scheme.0.as_bytes());
     out.varint(chunks.len() as u64);
     for chunk in chunks {
@@ -57,7 +57,7 @@ pub(super) fn encode(manifest: &Manifest, chunks: &[ChunkHash]) -> Vec<u8> {
 pub(super) fn decode(bytes: &[u8]) -> Result<(Manifest, Vec<ChunkHash>), CodecError> {
     let mut from = frame::unwrap_kind(bytes, Kind::Manifest)?;
     let log = LogIdentity(from.fixed64("log identity")?);
-    let at = from.signed("offset")?;
+    let at = VerdictOffset(from.signed("offset")?);
     let scheme = String::from_utf8(from.run("scheme")?.to_vec()).map_err(|_| CodecError::NotText { what: "scheme" })?;
     let count = from.count(16, "chunks")?;
     let chunks = (0..count).map(|_| from.fixed128("chunk").map(ChunkHash)).collect::<Result<_, _>>()?;

@@ -34,7 +34,7 @@ impl Folder {
     ///
     /// [`SnapshotError`] with the path and the cause. What was there before can still be read.
     pub fn store(&self, name: &str, scheme: &SchemeId, snapshot: &Snapshot) -> Result<u64, SnapshotError> {
-        let manifest = Manifest { log: snapshot.state.log, at: snapshot.at.0, scheme: scheme.clone() };
+        let manifest = Manifest { log: snapshot.state.log, at: snapshot.at, scheme: scheme.clone() };
         self.write(name, &manifest, chunks::encode(snapshot))
     }
 
@@ -45,7 +45,7 @@ impl Folder {
     ///
     /// As [`Folder::store`].
     pub fn store_shared(&self, name: &str, scheme: &SchemeId, snapshot: SharedSnapshot) -> Result<u64, SnapshotError> {
-        let manifest = Manifest { log: snapshot.state.log, at: snapshot.at.0, scheme: scheme.clone() };
+        let manifest = Manifest { log: snapshot.state.log, at: snapshot.at, scheme: scheme.clone() };
         self.write(name, &manifest, chunks::encode_shared(snapshot))
     }
 

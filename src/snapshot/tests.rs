@@ -25,7 +25,7 @@ use dupgate_testkit::hex::{hex, records};
 const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
 
 fn manifest(at: i64) -> Manifest {
-    Manifest { log: LogIdentity(7), at, scheme: scheme() }
+    Manifest { log: LogIdentity(7), at: VerdictOffset(at), scheme: scheme() }
 }
 
 fn scheme() -> SchemeId {
@@ -50,8 +50,8 @@ fn write(folder: &Folder, at: i64) {
 /// Reads back; whatever is found must be what was written.
 fn found(folder: &Folder) -> Option<i64> {
     let (manifest, read) = folder.read("0").unwrap().found?;
-    assert_eq!(read, sections(manifest.at));
-    Some(manifest.at)
+    assert_eq!(read, sections(manifest.at.0));
+    Some(manifest.at.0)
 }
 
 fn files(dir: &TempDir) -> Vec<PathBuf> {

@@ -47,7 +47,7 @@ impl Server {
         };
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
-            crate::error::exit_on_panic(|| {
+            crate::panics::exit_on_panic(|| {
                 runtime.block_on(async move {
                     tokio::select! {
                         _ = stopped => {}

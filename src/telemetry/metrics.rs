@@ -24,7 +24,8 @@ use super::labels::{
     Step, TransactionResult, VerdictLabel,
 };
 use crate::config::settings;
-use crate::fingerprint::share;
+use crate::fingerprint::PerMille;
+use crate::protocol::LogPartition;
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::worker::OutputKind;
 
@@ -63,7 +64,7 @@ struct Inner {
     /// The last record without a verdict, by reason: position and message.
     examples: Mutex<BTreeMap<&'static str, (String, String)>>,
     /// By partition of the fingerprint log.
-    indexes: Mutex<BTreeMap<u32, IndexTotals>>,
+    indexes: Mutex<BTreeMap<LogPartition, IndexTotals>>,
 }
 
 impl Metrics {
@@ -226,14 +227,14 @@ impl Metrics {
         self.series().match_distance.record(f64::from(bits));
     }
 
-    /// A near match was accepted at this similarity, in thousandths.
-    pub fn match_similarity(&self, per_mille: u16) {
-        self.series().match_similarity.record(share(per_mille));
+    /// A near match was accepted at this similarity.
+    pub fn match_similarity(&self, similarity: PerMille) {
+        self.series().match_similarity.record(similarity.share());
     }
 
-    /// A match was accepted because one page holds so much of the other, in thousandths.
-    pub fn match_containment(&self, per_mille: u16) {
-        self.series().match_containment.record(share(per_mille));
+    /// A match was accepted because one page holds so much of the other.
+    pub fn match_containment(&self, contained: PerMille) {
+        self.series().match_containment.record(contained.share());
     }
 
     /// The largest cluster has this many documents.
@@ -421,13 +422,13 @@ impl Metrics {
     }
 
     /// The kept verdict log of a partition spans so much event time.
-    pub fn log_kept(&self, partition: u32, span: Duration) {
-        self.gauge(catalog::LOG_SPAN.name, &[("log_partition", &partition.to_string())]).set(span.as_secs_f64());
+    pub fn log_kept(&self, log: LogPartition, span: Duration) {
+        self.gauge(catalog::LOG_SPAN.name, &[("log_partition", &log.to_string())]).set(span.as_secs_f64());
     }
 
     /// The beginning of both logs of a partition was deleted.
-    pub fn trimmed(&self, partition: u32, now: Timestamp) {
-        let gauge = self.gauge(catalog::LAST_TRIM_TIMESTAMP.name, &[("log_partition", &partition.to_string())]);
+    pub fn trimmed(&self, log: LogPartition, now: Timestamp) {
+        let gauge = self.gauge(catalog::LAST_TRIM_TIMESTAMP.name, &[("log_partition", &log.to_string())]);
         gauge.set(seconds(now));
     }
 
@@ -442,8 +443,8 @@ impl Metrics {
     }
 
     /// This instance judges a partition of the fingerprint log, or does not.
-    pub fn judge_active(&self, partition: u32, is_active: bool) {
-        self.gauge(catalog::JUDGE_ACTIVE.name, &[("log_partition", &partition.to_string())]).set(flag(is_active));
+    pub fn judge_active(&self, log: LogPartition, is_active: bool) {
+        self.gauge(catalog::JUDGE_ACTIVE.name, &[("log_partition", &log.to_string())]).set(flag(is_active));
     }
 
     /// This instance became the judge of a partition.

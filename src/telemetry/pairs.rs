@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
 use crate::compare::{Run, beginning};
-use crate::fingerprint::share;
+use crate::fingerprint::PerMille;
 use crate::record::{Source, Timestamp};
 
 /// Pairs that are kept.
@@ -56,8 +56,8 @@ pub struct DeliveredDuplicate {
     pub stage: &'static str,
     /// Differing bits or slots, as the stage has it.
     pub distance: u8,
-    /// Share of the smaller page in the other, in thousandths, when that is why both match.
-    pub contained: Option<u16>,
+    /// Share of the smaller page in the other, when that is why both match.
+    pub contained: Option<PerMille>,
     /// Event time of the page minus that of the original.
     pub age_ms: i64,
     /// Its id.
@@ -75,8 +75,8 @@ pub struct PairDetails {
     pub segmenter: Option<&'static str>,
     /// Differing bits of both codes, whatever stage matched.
     pub bits: Option<u32>,
-    /// Estimated Jaccard index of both sketches, in thousandths.
-    pub similarity: Option<u16>,
+    /// Estimated Jaccard index of both sketches.
+    pub similarity: Option<PerMille>,
     /// Words of the page, of its original, and of both.
     pub words: Option<[usize; 3]>,
     /// What differs, as far as text may be shown. The first side is the original.
@@ -433,7 +433,7 @@ impl Pair {
             "bits": self.bits(),
         });
         if let (Value::Object(object), Some(contained)) = (&mut object, contained) {
-            object.insert("containment".to_owned(), share(*contained).into());
+            object.insert("containment".to_owned(), contained.share().into());
         }
         if let (Value::Object(object), Some(id)) = (&mut object, id) {
             object.insert("id".to_owned(), id.as_str().into());
@@ -455,7 +455,7 @@ impl PairDetails {
         };
         put("match_id", self.original_id.as_deref().map(Value::from));
         put("segmenter", self.segmenter.map(Value::from));
-        put("similarity", self.similarity.map(|per_mille| Value::from(share(per_mille))));
+        put("similarity", self.similarity.map(|similarity| Value::from(similarity.share())));
         put("words", self.words.map(|[own, other, both]| json!({"own": own, "match": other, "common": both})));
         put("missing", self.missing.as_deref().map(Value::from));
         put("differs", Some(runs(&self.differs)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use dupgate::fingerprint::{PageDigest, SimHash, SketchForm, SlotBits};
+use dupgate::fingerprint::{PageDigest, PerMille, SimHash, SketchForm, SlotBits};
 use dupgate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Verdict};
 use dupgate::record::{PartitionId, Reject, Source, Timestamp};
 use dupgate::worker::{Header, HeaderSettings};
@@ -34,7 +34,7 @@ fn decisions() -> Vec<Decision> {
         Decision::Duplicate { of: of(MatchedBy::Exact) },
         Decision::Duplicate { of: of(near) },
         Decision::Duplicate { of: of(similar) },
-        Decision::Duplicate { of: of(MatchedBy::MinHash { slots: 90, contained: Some(930) }) },
+        Decision::Duplicate { of: of(MatchedBy::MinHash { slots: 90, contained: Some(PerMille(930)) }) },
     ]
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use dupgate::fingerprint::{
-    Banding, ExactHash, Fingerprints, LowConfidence, Numbers, SchemeId, SimHash, Sketch, SketchForm, SlotBits,
+    Banding, ExactHash, Fingerprints, LowConfidence, Numbers, PerMille, SchemeId, SimHash, Sketch, SketchForm, SlotBits,
 };
 use dupgate::index::{Index, Original};
 use dupgate::judge::SharedSnapshot;
@@ -38,7 +38,7 @@ impl Case {
             form: form(),
             banding: Banding::new(42, 3, form()).unwrap(),
             agree: 2,
-            min_similarity: 500,
+            min_similarity: PerMille(500),
             containment: None,
             unsure: LowConfidence::NEVER,
             max_bucket: 256,

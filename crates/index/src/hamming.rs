@@ -68,15 +68,6 @@ impl<W: Codeword> SharedCodes<W> {
     }
 }
 
-/// What one lookup found, to be settled later: see [`HammingIndex::look`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
-    /// Position of the first entry that it has not seen.
-    head: u64,
-    /// Distance and position of what was found.
-    found: Vec<(u8, u64)>,
-}
-
 /// The words of the codes, by table.
 #[derive(Clone, Copy)]
 struct Words<'a, W>(&'a Ring<W>, &'a Plan);
@@ -373,37 +364,6 @@ impl<W: Codeword> HammingIndex<W> {
                 self.prefetch_runs(code);
             }
             act(self, item);
-        }
-    }
-
-    /// Looks many codes up without changing anything: any number of threads may do so at once, each with its piece of
-    /// a batch. [`HammingIndex::settle`] then gives, in order, what a probe would have given at that moment.
-    #[must_use]
-    pub fn look(&self, codes: &[W], reach: u8) -> Vec<Looked> {
-        let mut all = Vec::with_capacity(codes.len());
-        for (number, &code) in codes.iter().enumerate() {
-            if let Some(&ahead) = codes.get(number + 8) {
-                self.prefetch(ahead);
-            }
-            if let Some(&ahead) = codes.get(number + 3) {
-                self.prefetch_runs(ahead);
-            }
-            let mut found = Vec::new();
-            self.probe(code, reach, |position, distance| found.push((distance, position)));
-            all.push(Looked { head: self.ring.head, found });
-        }
-        all
-    }
-
-    /// Shows what a probe would show now, from what was found before and what came since.
-    pub fn settle(&self, looked: &Looked, code: W, reach: u8, mut visit: impl FnMut(u64, u8)) {
-        for &(distance, position) in &looked.found {
-            if self.code(position).is_some() {
-                visit(position, distance);
-            }
-        }
-        if looked.head < self.ring.head {
-            self.tables.engine().run(Sweep(self, looked.head, code, u32::from(reach), visit));
         }
     }
 

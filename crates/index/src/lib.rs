@@ -53,7 +53,7 @@ mod width;
 pub use codeword::Codeword;
 pub use column::{BitColumn, Column, Rows};
 pub use coverage::{Gap, Proof};
-pub use hamming::{HammingIndex, Looked, SharedCodes};
+pub use hamming::{HammingIndex, SharedCodes};
 pub use keys::Keys;
 pub use layout::{ExactTags, FuzzyTags};
 pub use plan::{Plan, PlanCandidate, PlanRequirements};

@@ -9,7 +9,7 @@ use super::{EvalArgs, planted, table, texts};
 use crate::cli::output::columns;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Fingerprinter, share};
+use crate::fingerprint::{Fingerprinter, PerMille};
 use crate::quality::{Baseline, Edit, Half, MAX_PAGES, PairwiseReader, Planted, Report, scored};
 use crate::runtime::clock::Clock;
 
@@ -68,7 +68,7 @@ pub(super) fn baselines(
         let setting = match baseline {
             Baseline::SimHash => format!("3 of {} bits", settings.fingerprint.simhash.bits.bits()),
             Baseline::WordBands => "14 x 8, 5 words".to_owned(),
-            Baseline::Jaccard | Baseline::Cosine => format!(">= {:.2} ({chosen})", share(least)),
+            Baseline::Jaccard | Baseline::Cosine => format!(">= {:.2} ({chosen})", PerMille(least).share()),
         };
         Judged { name: baseline.name().to_owned(), setting, report: scored(stream, &verdicts), seconds }
     };

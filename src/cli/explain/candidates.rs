@@ -5,21 +5,21 @@ use std::cmp::Reverse;
 use crate::cli::index::snapshots_at_hand;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{Inspection, MAX_DISTANCE, partition_of};
+use crate::fingerprint::{Inspection, MAX_DISTANCE, PerMille, partition_of};
 use crate::index::{Original, run_sequential};
 use crate::judge::{Snapshot, State, decide, refusal};
-use crate::protocol::{Answer, PageRequest, PageVerdict, Request, RequestBody, RequestId};
+use crate::protocol::{Answer, LogPartition, PageRequest, PageVerdict, Request, RequestBody, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Timestamp};
 
-/// Originals less alike than this, in thousandths, are not near by any rules worth having.
-const MIN_SIMILARITY: u16 = 100;
+/// Originals less alike than this are not near by any rules worth having.
+const MIN_SIMILARITY: PerMille = PerMille(100);
 
 /// What the snapshot of one log partition says of a page.
 pub(super) struct Found {
     /// The partition of the log.
-    pub(super) log: u32,
+    pub(super) log: LogPartition,
     /// Offset of the verdict log for which the snapshot is true.
-    pub(super) at: i64,
+    pub(super) at: VerdictOffset,
     /// How many originals it holds.
     pub(super) originals: usize,
     /// The nearest ones, nearest first.
@@ -36,10 +36,10 @@ pub(super) struct Near {
     pub(super) exact: bool,
     /// Differing bits.
     pub(super) bits: Option<u32>,
-    /// Estimated Jaccard index, in thousandths.
-    pub(super) similarity: Option<u16>,
-    /// Estimated share of the smaller page in the other one, in thousandths, where containment is in use.
-    pub(super) contained: Option<u16>,
+    /// Estimated Jaccard index.
+    pub(super) similarity: Option<PerMille>,
+    /// Estimated share of the smaller page in the other one, where containment is in use.
+    pub(super) contained: Option<PerMille>,
     /// Why the page is no duplicate of it.
     pub(super) refusal: Option<Refused>,
 }
@@ -57,11 +57,11 @@ pub(super) struct Refused {
 pub(super) fn find(page: &Inspection, settings: &Settings, most: usize) -> Result<Option<Found>, Fatal> {
     let wanted = partition_of(page.reading.scope, settings.log_partitions());
     let snapshots = snapshots_at_hand(settings)?;
-    let found = snapshots.into_iter().find(|(log, _)| usize::try_from(*log).is_ok_and(|log| log == wanted));
+    let found = snapshots.into_iter().find(|(log, _)| log.index() == wanted);
     Ok(found.map(|(log, snapshot)| look(page, log, &snapshot, most)))
 }
 
-fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found {
+fn look(page: &Inspection, log: LogPartition, snapshot: &Snapshot, most: usize) -> Found {
     let minhash = snapshot.state.rules.minhash;
     let form = minhash.map(|minhash| minhash.form);
     let least = minhash.map_or(MIN_SIMILARITY, |minhash| minhash.min_similarity);
@@ -94,7 +94,7 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
         let rules = &snapshot.state.rules;
         near.refusal = refusal.map(|refusal| Refused { by: refusal.name(), why: refusal.sentence(rules) });
     }
-    Found { log, at: snapshot.at.0, originals: snapshot.originals.len(), nearest, verdict }
+    Found { log, at: snapshot.at, originals: snapshot.originals.len(), nearest, verdict }
 }
 
 /// Returns the state of the snapshot with a few of its originals.

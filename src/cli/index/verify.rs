@@ -32,20 +32,19 @@ struct Found {
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let form = settings.fingerprint.minhash.form;
-    let snapshots: BTreeMap<LogPartition, Snapshot> =
-        snapshots_at_hand(&settings)?.into_iter().map(|(log, snapshot)| (LogPartition(log), snapshot)).collect();
+    let snapshots: BTreeMap<LogPartition, Snapshot> = snapshots_at_hand(&settings)?.into_iter().collect();
     let mut found: BTreeMap<LogPartition, Found> = BTreeMap::new();
     let trials = verify_logs(&settings, |step| match step {
         Step::Next { log, offset, verification } => {
             let found = found.entry(log).or_default();
-            if found.at_snapshot.is_none() && snapshots.get(&log).is_some_and(|snapshot| offset >= snapshot.at.0) {
+            if found.at_snapshot.is_none() && snapshots.get(&log).is_some_and(|snapshot| offset >= snapshot.at) {
                 found.at_snapshot = Some(seen(verification.verifier.state()));
             }
         }
         Step::Found { log, offset, difference } => {
             let differences = &mut found.entry(log).or_default().differences;
             if differences.len() < MAX_SHOWN {
-                differences.push(as_json(offset, &difference, form));
+                differences.push(as_json(offset.0, &difference, form));
             }
         }
     })?;

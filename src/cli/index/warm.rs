@@ -118,7 +118,8 @@ fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
 fn document(draft: &Draft) -> Value {
     let topics = draft.topics.iter().map(|(name, is_there)| json!({"topic": name, "exists": is_there}));
     let log = draft.log.iter();
-    let log = log.map(|(partition, (from, end))| json!({"partition": partition.to_string(), "from": from, "end": end}));
+    let log =
+        log.map(|(partition, (from, end))| json!({"partition": partition.to_string(), "from": from.0, "end": end.0}));
     json!({
         "running_scheme": draft.running,
         "scheme": draft.scheme,
@@ -251,6 +252,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::protocol::VerdictOffset;
     use crate::record::PartitionId;
 
     #[test]
@@ -269,7 +271,10 @@ mod tests {
             scheme: "sh64-b".to_owned(),
             from: Timestamp::from_millis(1_788_220_800_000),
             newest: Some(Timestamp::from_millis(1_788_307_200_000)),
-            log: BTreeMap::from([(PartitionId::new("dupgate.verdicts.sh64-a", 0), (5, 905))]),
+            log: BTreeMap::from([(
+                PartitionId::new("dupgate.verdicts.sh64-a", 0),
+                (VerdictOffset(5), VerdictOffset(905)),
+            )]),
             topics: vec![
                 ("dupgate.fingerprints.sh64-b".to_owned(), true),
                 ("dupgate.verdicts.sh64-b".to_owned(), false),

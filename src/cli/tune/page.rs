@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::{Sampled, Tuned};
 use crate::cli::html::{self, Named, escaped};
-use crate::fingerprint::share;
 use crate::quality::Alike;
 use crate::text::Analyzer;
 
@@ -32,7 +31,7 @@ fn section(out: &mut String, analyzer: &Analyzer, alike: &Alike, pages: [&Sample
     let bits = alike.bits.map_or_else(|| "no SimHash".to_owned(), |bits| format!("{bits} bits"));
     let estimate = alike
         .estimate
-        .map_or_else(|| "not compared by sketches".to_owned(), |estimate| format!("estimated {}", share(estimate)));
+        .map_or_else(|| "not compared by sketches".to_owned(), |estimate| format!("estimated {estimate}"));
     let _ = writeln!(
         out,
         "<section><h2>Jaccard index {:.3}: {verdict} <small>{bits}, {estimate}</small></h2>",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cli::output::columns;
 use crate::config::settings::Settings;
-use crate::fingerprint::share;
+use crate::fingerprint::LowConfidence;
 use crate::protocol::{MinHashRules, Stage};
 use crate::quality::{Chance, chances};
 
@@ -65,10 +65,10 @@ impl Curve {
              and their\nsimilarity is estimated at {} or more{}{}{}\n\n{}\n\n{}",
             banding.bands(),
             banding.rows(),
-            share(min_similarity),
+            min_similarity,
             form.bottom().map_or_else(String::new, |k| format!(" by the {k} smallest hashes")),
             if unsure.below > min_similarity {
-                let [below, containment] = [unsure.below, unsure.containment].map(share);
+                let LowConfidence { below, containment, .. } = unsure;
                 format!(
                     " (below {below} only with {containment} of the smaller in the other, or within {} bits)",
                     unsure.max_distance
@@ -77,7 +77,6 @@ impl Curve {
                 String::new()
             },
             containment.map_or_else(String::new, |least| {
-                let least = share(least);
                 format!(", or when they share one band and {least} of the smaller\nis estimated to be in the other")
             }),
             columns(&curve),

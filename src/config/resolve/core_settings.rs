@@ -9,11 +9,12 @@ use secrecy::{ExposeSecret, SecretString};
 use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
+use super::values::{at_least, bytes, per_mille, share_of};
 use super::{ExternalInputs, Findings};
 use crate::fingerprint::{
     Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
 };
-use crate::protocol::{MinHashRules, Rules, SameId, Stage, Windows};
+use crate::protocol::{MinHashRules, Rules, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
 
@@ -51,11 +52,7 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
         found.refuse("input.fields.fetched_at", "is missing: window.timestamp_source is field");
     }
     record::InputSettings {
-        format: match raw.input.format {
-            raw::Format::Json => record::Format::Json,
-            raw::Format::Text => record::Format::Text,
-            raw::Format::Html => record::Format::Html,
-        },
+        format: raw.input.format.into(),
         fields,
         event_time: match raw.window.timestamp_source {
             TimestampSource::Record => record::EventTime::Record,
@@ -95,16 +92,9 @@ pub(super) fn text(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> t
         found.refuse("text.min_features", "0 is below the limit of 1: a page without words has no fingerprint");
     }
     text::Settings {
-        html: match text.html {
-            raw::Html::MainText => text::HtmlText::MainText,
-            raw::Html::AllText => text::HtmlText::AllText,
-        },
+        html: text.html.into(),
         normalize: normalize(&text.normalize),
-        segmenter: match text.segmenter {
-            raw::Segmenter::Auto => text::Segmenter::Auto,
-            raw::Segmenter::Jieba => text::Segmenter::Jieba,
-            raw::Segmenter::Unicode => text::Segmenter::Unicode,
-        },
+        segmenter: text.segmenter.into(),
         jieba: text::JiebaSettings { user_dict, hmm: text.jieba.hmm },
         stopwords,
         min_features: text.min_features,
@@ -115,23 +105,11 @@ pub(super) fn text(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> t
 
 fn normalize(raw: &raw::Normalize) -> text::Normalize {
     text::Normalize {
-        unicode: match raw.unicode {
-            raw::Unicode::Nfkc => text::UnicodeForm::Nfkc,
-            raw::Unicode::None => text::UnicodeForm::None,
-        },
+        unicode: raw.unicode.into(),
         lowercase: raw.lowercase,
-        han: match raw.han {
-            raw::Han::Simplified => text::Han::Simplified,
-            raw::Han::Keep => text::Han::Keep,
-        },
-        digits: match raw.digits {
-            raw::Digits::Keep => text::Digits::Keep,
-            raw::Digits::Mask => text::Digits::Mask,
-        },
-        urls: match raw.urls {
-            raw::Urls::Drop => text::Urls::Drop,
-            raw::Urls::Keep => text::Urls::Keep,
-        },
+        han: raw.han.into(),
+        digits: raw.digits.into(),
+        urls: raw.urls.into(),
     }
 }
 
@@ -143,19 +121,11 @@ pub(super) fn fingerprint(
 ) -> fingerprint::Settings {
     let matching = &raw.r#match;
     let simhash = &matching.simhash;
-    let hash = match simhash.hash {
-        raw::FeatureHash::Xxh3 => fingerprint::FeatureHash::Xxh3,
-        raw::FeatureHash::Md5 => fingerprint::FeatureHash::Md5,
-        raw::FeatureHash::Jenkins => fingerprint::FeatureHash::Jenkins,
-    };
+    let hash = simhash.hash.into();
     fingerprint::Settings {
         simhash: fingerprint::SimHashSettings {
             bits: width(simhash.bits, hash, found),
-            weights: match simhash.weights {
-                raw::Weights::TfIdf => fingerprint::Weights::TfIdf,
-                raw::Weights::Tf => fingerprint::Weights::Tf,
-                raw::Weights::Uniform => fingerprint::Weights::Uniform,
-            },
+            weights: simhash.weights.into(),
             top_k: simhash.top_k,
             hash,
         },
@@ -289,21 +259,6 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
     Some(MinHashRules { form, banding: banding?, agree, min_similarity, containment, unsure, max_bucket })
 }
 
-/// Takes a share that may be absent as thousandths.
-fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<u16> {
-    share.and_then(|share| per_mille(path, share, found))
-}
-
-/// Takes a share as thousandths.
-fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<u16> {
-    if !(0.0..=1.0).contains(&share) {
-        found.refuse(path, format!("{share} is no similarity (expected 0 to 1)"));
-        return None;
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
-    Some((share * 1000.0).round() as u16)
-}
-
 pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -> Rules {
     let matching = &raw.r#match;
     let window = &raw.window;
@@ -361,10 +316,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         lateness: window.allowed_lateness.0,
         max_future_skew: window.max_future_skew.0,
         max_entries: max_entries(raw, found),
-        same_id: match matching.same_id {
-            raw::SameIdPolicy::Update => SameId::Update,
-            raw::SameIdPolicy::Duplicate => SameId::Duplicate,
-        },
+        same_id: matching.same_id.into(),
         minhash,
         number_guard: per_mille("match.number_overlap", matching.number_overlap, found)
             .filter(|_| matching.number_guard),
@@ -445,7 +397,7 @@ fn indexes(judge: &raw::Judge) -> u64 {
 
 pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let index = &raw.index;
-    super::limits::at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
+    at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
     let snapshots_kept = NonZeroUsize::new(index.snapshot.keep).unwrap_or_else(|| {
         found.refuse("index.snapshot.keep", "0 is below the limit of 1");
         NonZeroUsize::MIN
@@ -463,15 +415,4 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
         snapshot_interval: index.snapshot.interval.0,
         snapshots_kept,
     }
-}
-
-/// Takes a size of at least one byte that the machine can address.
-pub(super) fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
-    if size.0 == 0 {
-        found.refuse(path, "0B is below the limit of 1B");
-    }
-    usize::try_from(size.0).unwrap_or_else(|_| {
-        found.refuse(path, format!("{size} is more than this machine can address"));
-        usize::MAX
-    })
 }

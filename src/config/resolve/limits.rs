@@ -5,25 +5,16 @@ use std::time::Duration;
 use super::super::raw::{Raw, Retention, ServedPartitions};
 use super::super::settings::{Judge, Logs, Processing, Settings};
 use super::super::units::Span;
-use super::routes::{check_own_name, is_read};
-use super::{Findings, core_settings};
+use super::Findings;
+use super::names::{check_own_name, is_read};
+use super::values::{MILLISECOND, at_least, bytes};
 use crate::worker;
-
-/// Shorter times cannot be distinguished in Kafka's timestamps.
-pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Longest session of a judge: a client refuses one that is longer than its polling thread may stall.
 const LONGEST_SESSION: Duration = Duration::from_mins(5);
 
 /// Most partitions that each log may have.
 const MAX_PARTITIONS: u32 = 1024;
-
-/// Refuses a duration below a limit.
-pub(super) fn at_least(path: &str, span: Duration, limit: Duration, found: &mut Findings) {
-    if span < limit {
-        found.refuse(path, format!("{} is below the limit of {}", Span(span), Span(limit)));
-    }
-}
 
 pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     let logs = &raw.logs;
@@ -117,8 +108,7 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
 
 pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {
     let processing = &raw.processing;
-    let max_in_flight_bytes =
-        core_settings::bytes("processing.max_in_flight_bytes", processing.max_in_flight_bytes, found);
+    let max_in_flight_bytes = bytes("processing.max_in_flight_bytes", processing.max_in_flight_bytes, found);
     if processing.max_in_flight_bytes < raw.input.max_document {
         found.refuse(
             "processing.max_in_flight_bytes",

@@ -1,14 +1,12 @@
 //! Which topics are read and written.
 
-use super::super::raw::{self, Mode, OnBadRecord, Raw};
+use super::super::raw::{Mode, OnBadRecord, Raw};
 use super::super::settings::{Input, Output, Topics};
 use super::super::units::Start;
-use super::{Findings, Purpose, limits};
-use crate::transaction::Delivery;
-use crate::worker::{self, OBSERVED};
-
-/// Longest name of a topic that brokers take, in bytes.
-const MAX_TOPIC_NAME: usize = 249;
+use super::names::{check_name, check_own_name, is_read};
+use super::values::{MILLISECOND, at_least};
+use super::{Findings, Purpose};
+use crate::worker;
 
 pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input {
     let input = &raw.input;
@@ -89,7 +87,7 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
         }
         named.push(name);
     }
-    limits::at_least("output.commit_interval", output.commit_interval.0, limits::MILLISECOND, found);
+    at_least("output.commit_interval", output.commit_interval.0, MILLISECOND, found);
     let prefix = &output.headers.prefix;
     if prefix.is_empty() || prefix.chars().any(|c| !c.is_ascii_graphic() || c.is_ascii_uppercase()) {
         found.refuse(
@@ -106,47 +104,12 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
         duplicate,
         dead_letter,
         duplicate_value: output.duplicate.value,
-        delivery: match output.delivery {
-            raw::Delivery::ExactlyOnce => Delivery::ExactlyOnce,
-            raw::Delivery::AtLeastOnce => Delivery::AtLeastOnce,
-        },
+        delivery: output.delivery.into(),
         commit_interval: output.commit_interval.0,
         partition: output.partition,
         timestamp: output.timestamp,
         compression: output.compression,
         header_prefix: prefix.clone(),
         dropped_headers: output.headers.drop.clone(),
-    }
-}
-
-/// Returns whether the input takes in a topic of this name.
-pub(super) fn is_read(raw: &Raw, name: &str) -> bool {
-    raw.input.topics.iter().any(|topic| {
-        if topic.starts_with('^') {
-            regex::Regex::new(topic).is_ok_and(|pattern| pattern.is_match(name))
-        } else {
-            topic == name
-        }
-    })
-}
-
-/// Refuses a name that could be mistaken for one that `mode: observe` derives.
-pub(super) fn check_own_name(path: &str, name: &str, found: &mut Findings) {
-    check_name(path, name, found);
-    if name.ends_with(OBSERVED) {
-        found.refuse(
-            path,
-            format!("`{name}` ends in `{OBSERVED}`, which is added to it by `mode: observe`: leave that part out"),
-        );
-    }
-}
-
-/// Refuses what brokers would not take as the name of a topic (or what could not be part of one).
-pub(super) fn check_name(path: &str, name: &str, found: &mut Findings) {
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if name.is_empty() || name == "." || name == ".." || !name.chars().all(legal) {
-        found.refuse(path, format!("`{name}` is no name: expected letters, digits, dots, underscores and hyphens"));
-    } else if name.len() > MAX_TOPIC_NAME {
-        found.refuse(path, format!("a name of {} bytes is above the limit of {MAX_TOPIC_NAME}", name.len()));
     }
 }

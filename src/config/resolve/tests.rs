@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
-use crate::fingerprint::LowConfidence;
+use crate::fingerprint::{LowConfidence, PerMille};
 use crate::protocol::{Rules, Stage, Windows};
 use crate::{fingerprint, record, text, worker};
 
@@ -19,8 +19,14 @@ output:
   dead_letter: {topic: crawl.pages.dead}
 ";
 
-const DEFAULT_UNSURE: LowConfidence =
-    LowConfidence { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
+const DEFAULT_UNSURE: LowConfidence = LowConfidence {
+    below: PerMille(460),
+    below_short: PerMille(330),
+    short: 200,
+    containment: PerMille(800),
+    max_distance: 14,
+    of_many: true,
+};
 
 fn resolved(sets: &[&str]) -> Result<(Settings, Vec<Problem>), Refused> {
     let mut layers = Layers::default();
@@ -189,7 +195,7 @@ fn stages_and_their_windows_fit_together() {
     refused(&["match.stages=exact", "window.stages.simhash=1h"], "window.stages.simhash", "not in match.stages");
     refused(&["window.stages.exact=0s"], "window.stages.exact", "0s remembers nothing");
     assert_eq!(settings(&["window.stages.exact=30d"]).logs.retention, Duration::from_hours(726), "the longest counts");
-    assert_eq!(settings(&["match.number_overlap=0.25"]).rules.number_guard, Some(250));
+    assert_eq!(settings(&["match.number_overlap=0.25"]).rules.number_guard, Some(PerMille(250)));
     assert_eq!(settings(&["match.number_guard=false"]).rules.number_guard, None);
     assert_eq!(settings(&["match.same_id=duplicate"]).rules.same_id, crate::protocol::SameId::Duplicate);
 }
@@ -211,7 +217,7 @@ fn sketches_and_their_bands_fit_together() {
     assert_eq!((form.slots(), form.bits().count()), (128, 8));
     assert_eq!(made.fingerprint, crate::fingerprint::Settings::default());
     assert_eq!(made.rules.minhash.map(|minhash| minhash.form), Some(form));
-    assert_eq!(settings(&["match.minhash.min_similarity=0.25"]).rules.minhash.unwrap().min_similarity, 250);
+    assert_eq!(settings(&["match.minhash.min_similarity=0.25"]).rules.minhash.unwrap().min_similarity, PerMille(250));
     let without = settings(&["match.minhash.permutations=0", "match.stages=exact"]);
     assert_eq!((without.fingerprint.minhash.form, without.rules.minhash), (None, None));
     assert_eq!(settings(&["match.stages=exact"]).fingerprint, made.fingerprint, "stages are no part of the scheme");
@@ -226,11 +232,14 @@ fn sketches_and_their_bands_fit_together() {
     refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
     assert!(form.has_count(), "sketches carry what containment needs, whether it is asked for or not");
     let contained = settings(&["match.minhash.containment=0.75"]);
-    assert_eq!(contained.rules.minhash.unwrap().containment, Some(750));
+    assert_eq!(contained.rules.minhash.unwrap().containment, Some(PerMille(750)));
     assert_eq!(contained.fingerprint, made.fingerprint, "containment is no part of the scheme");
     assert_eq!(made.rules.minhash.unwrap().unsure, DEFAULT_UNSURE);
     let believing = settings(&["match.minhash.low_confidence={below: 0, containment: 0.5}"]);
-    assert_eq!(believing.rules.minhash.unwrap().unsure, LowConfidence { below: 0, containment: 500, ..DEFAULT_UNSURE });
+    assert_eq!(
+        believing.rules.minhash.unwrap().unsure,
+        LowConfidence { below: PerMille(0), containment: PerMille(500), ..DEFAULT_UNSURE }
+    );
     assert_eq!(believing.fingerprint, made.fingerprint, "nor is what is unsure");
     refused(&["match.minhash.low_confidence.below=35"], "match.minhash.low_confidence.below", "expected 0 to 1");
     refused(

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
+use super::UNTIMED;
 use super::run::{Report, Run};
 use crate::deduplicator::LineTimes;
 use crate::error::Fatal;
 use crate::record::{EventTime, Timestamp};
 use crate::replay::FilePlace;
 use crate::worker::PageAction;
-
-/// Event time of a line until it is known: lines have no timestamp beside what is in them.
-pub(super) const UNTIMED: Timestamp = Timestamp::MIN;
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_files(&mut self) -> Result<(), Fatal> {

@@ -10,7 +10,7 @@ use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
-use crate::protocol::{Answer, LogPartition, Verdict};
+use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::{Leaving, LogOrder, LogPages, LogRange, Next, Part, Target, live_name, name_of};
 use crate::worker::{Page, PageAction, PageOutcome};
@@ -36,7 +36,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 self.housekeeping()?;
             }
             if let Some(walk) = walks.get(at).filter(|_| log.is_caught_up) {
-                self.mark(&walk.partition, walk.next, walk.next);
+                self.mark(&walk.partition, walk.next.0, walk.next.0);
             }
             if self.is_full() && log.is_caught_up {
                 self.flush_log(&mut walks, &log)?;
@@ -62,8 +62,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             } else {
                 LogOrder::as_live(self.identity(), self.ranges.clone())
             };
-            let live = LogStream::open(&config, partition.clone(), end)?;
-            let committed = self.marks.get(&partition).map_or(0, |(offset, _)| *offset);
+            let live = LogStream::open(&config, partition.clone(), VerdictOffset(end))?;
+            let committed = VerdictOffset(self.marks.get(&partition).map_or(0, |(offset, _)| *offset));
             let own = match LogPartition::numbered(number).filter(|_| !self.marks.is_empty()) {
                 Some(log) => self.own_log(log)?,
                 None => None,

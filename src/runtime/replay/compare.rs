@@ -14,7 +14,7 @@ use crate::kafka::client::ClientSettings;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::pages::{PageBytes, Pages};
-use crate::protocol::{LogPartition, Rules, RulesNumber, VerdictRecord};
+use crate::protocol::{LogPartition, Rules, RulesNumber, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::replay::{Changes, Side, Sides};
 
@@ -79,7 +79,10 @@ impl Log {
         for log in LogPartition::first(view.partitions) {
             let partition = log_stream::partition(&topic, log);
             let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-            open.push_back(Partition { stream: LogStream::open(config, partition, end)?, rules: HashMap::new() });
+            open.push_back(Partition {
+                stream: LogStream::open(config, partition, VerdictOffset(end))?,
+                rules: HashMap::new(),
+            });
         }
         Ok(Self { open })
     }

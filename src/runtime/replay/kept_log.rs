@@ -6,7 +6,7 @@ use super::log_stream::LogStream;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
-use crate::protocol::{Checkpoint, VerdictRecord};
+use crate::protocol::{Checkpoint, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 use crate::replay::{InputRange, LogRange, Plan};
 
@@ -14,7 +14,7 @@ use crate::replay::{InputRange, LogRange, Plan};
 pub(super) fn first_checkpoint(
     config: &ClientSettings,
     partition: PartitionId,
-    end: i64,
+    end: VerdictOffset,
 ) -> Result<Option<Checkpoint>, Fatal> {
     let mut stream = LogStream::open(config, partition, end)?;
     while let Some(request) = stream.next()? {
@@ -60,7 +60,8 @@ pub(super) fn expect_kept(
                 of.id()
             ))
         };
-        let begins = if first < *end { first_checkpoint(config, partition.clone(), *end)? } else { None };
+        let begins =
+            if first < *end { first_checkpoint(config, partition.clone(), VerdictOffset(*end))? } else { None };
         for input in &plan.input {
             let from = if marks.is_empty() { input.warm_from } else { input.from };
             let is_gone = begins.as_ref().is_none_or(|begins| is_judged_before(begins, &input.id(), from, input.to));

@@ -10,7 +10,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::protocol::{LogPartition, VerdictRecord};
+use crate::protocol::{LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 
 /// How long the cluster may be silent while there is something to read.
@@ -21,7 +21,7 @@ const AHEAD: usize = 8 << 20;
 
 /// One record, and the offset after it.
 pub(in crate::runtime) struct Request {
-    pub(in crate::runtime) next: i64,
+    pub(in crate::runtime) next: VerdictOffset,
     pub(in crate::runtime) record: VerdictRecord,
 }
 
@@ -30,13 +30,13 @@ pub(in crate::runtime) struct LogStream {
     _follower: Follower,
     events: Receiver<FollowEvent>,
     partition: PartitionId,
-    end: i64,
+    end: VerdictOffset,
     is_over: bool,
 }
 
 impl LogStream {
     /// Starts reading at the first record that is kept.
-    pub(super) fn open(config: &ClientSettings, partition: PartitionId, end: i64) -> Result<Self, Fatal> {
+    pub(super) fn open(config: &ClientSettings, partition: PartitionId, end: VerdictOffset) -> Result<Self, Fatal> {
         Self::open_at(config, partition, None, end)
     }
 
@@ -44,8 +44,8 @@ impl LogStream {
     pub(in crate::runtime) fn open_at(
         config: &ClientSettings,
         partition: PartitionId,
-        from: Option<i64>,
-        end: i64,
+        from: Option<VerdictOffset>,
+        end: VerdictOffset,
     ) -> Result<Self, Fatal> {
         let (sender, events) = unbounded();
         let thread = format!("log-{}", partition.number);

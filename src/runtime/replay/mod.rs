@@ -21,6 +21,8 @@ mod writer;
 
 use std::time::Duration;
 
+use crate::record::Timestamp;
+
 pub use compare::{Texts, compare};
 pub use files::fetch_lines;
 pub use pace::{NotARate, Rate};
@@ -31,3 +33,9 @@ pub use store::{Lock, ReplayState, Store, Stored};
 
 /// How long a question to the cluster may take.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the coordinator lets a transaction live.
+const TRANSACTION: Duration = Duration::from_mins(1);
+
+/// Event time of a line until it is known: lines have no timestamp beside what is in them.
+const UNTIMED: Timestamp = Timestamp::MIN;

@@ -19,7 +19,7 @@ use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::offsets::Offsets;
-use crate::protocol::{Checkpoint, LogPartition, RequestOffset};
+use crate::protocol::{Checkpoint, LogPartition, RequestOffset, VerdictOffset};
 use crate::record::{EventTime, PartitionId, Timestamp};
 use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
 
@@ -423,7 +423,7 @@ impl Planning<'_> {
             if first >= end {
                 continue;
             }
-            begins.extend(first_checkpoint(&config, partition, end)?);
+            begins.extend(first_checkpoint(&config, partition, VerdictOffset(end))?);
         }
         if begins.is_empty() {
             return Ok(Err(format!("nothing was judged in `{}` yet", names.verdicts)));

@@ -14,6 +14,7 @@ use super::super::record_processor::RecordProcessor;
 use super::super::service_context;
 use super::super::tree_budget::TreeBudget;
 use super::super::worker_report::labels_of;
+use super::TRANSACTION;
 use super::feed::Feed;
 use super::log_stream::{self, LogStream};
 use super::pace::{Pace, Rate};
@@ -26,7 +27,7 @@ use crate::fingerprint::Fingerprinter;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
-use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictRecord};
+use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{Counts, Digest, FilePlace, InputRange, Order, Part, Plan, Ranges, Reads, Total, name_of};
 use crate::telemetry::Metrics;
@@ -51,9 +52,6 @@ const LAG_LOOK: Duration = Duration::from_secs(5);
 
 /// Pages before the share of dead letters counts.
 const ENOUGH: u64 = 1000;
-
-/// How long the coordinator lets a transaction live.
-pub(super) const TRANSACTION: Duration = Duration::from_mins(1);
 
 /// How a replay is run; nothing of it decides a verdict.
 #[derive(Clone, Debug, Default)]
@@ -194,7 +192,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             clock,
             metrics: metrics.clone(),
             trees: TreeBudget::new(memory, first.record.format),
-            untimed: if plan.is_of_files() { super::by_files::UNTIMED } else { Timestamp::default() },
+            untimed: if plan.is_of_files() { super::UNTIMED } else { Timestamp::default() },
         };
         let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         let threads = first.processing.threads.unwrap_or_else(cpus);
@@ -498,7 +496,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let partition = log_stream::partition(&Arc::from(self.plan.own_verdicts()), log);
         let (_, end) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
         let config = service_context::cluster(&self.live.kafka).follower(&self.plan.own_group());
-        LogStream::open(&config, partition, end).map(Some)
+        LogStream::open(&config, partition, VerdictOffset(end)).map(Some)
     }
 
     fn finish(mut self) -> Result<Outcome, Fatal> {

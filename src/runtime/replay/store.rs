@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::fatal::{self, ended, failure};
 use super::super::service_context;
 use super::QUERY_TIMEOUT;
-use super::run::TRANSACTION;
+use super::TRANSACTION;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::{Cluster, ProducerSettings};

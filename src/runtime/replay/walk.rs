@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::log_stream::LogStream;
 use crate::error::{Fatal, Reason};
 use crate::judge::Diverged;
-use crate::protocol::{Answer, RequestOffset, Verdict, VerdictRecord};
+use crate::protocol::{Answer, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::{LogOrder, Next};
 
@@ -20,12 +20,12 @@ pub(super) struct Walk {
     /// The replay's own verdicts up to where it was interrupted.
     own: Option<Own>,
     /// Records before this offset were committed by the replay.
-    committed: i64,
-    head: Option<(i64, VerdictRecord)>,
+    committed: VerdictOffset,
+    head: Option<(VerdictOffset, VerdictRecord)>,
     /// When the head was judged, in event time.
     key: Timestamp,
     /// Offset after the last record that was taken.
-    pub(super) next: i64,
+    pub(super) next: VerdictOffset,
 }
 
 struct Own {
@@ -49,7 +49,7 @@ impl Walk {
         order: LogOrder,
         live: LogStream,
         own: Option<LogStream>,
-        committed: i64,
+        committed: VerdictOffset,
     ) -> Result<Self, Fatal> {
         let own = own.map(|stream| Own { stream, verdicts: VecDeque::new(), taken: 0 });
         let mut walk =

@@ -114,7 +114,7 @@ impl Asks {
                 if let Some((log, _)) = self.unsure.remove(&request)
                     && let Some(asked) = self.logs.get_mut(log.index())
                 {
-                    asked.append(RequestOffset(offset));
+                    asked.append(offset);
                 }
                 Ok(())
             }

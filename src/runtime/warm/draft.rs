@@ -13,7 +13,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
-use crate::protocol::{Answer, LogPartition, VerdictRecord};
+use crate::protocol::{Answer, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// How long a question to the cluster may take.
@@ -37,7 +37,7 @@ pub struct Draft {
     /// Event time of the newest page that the running scheme has judged; `None` when it has judged nothing.
     pub newest: Option<Timestamp>,
     /// The part of the running scheme's verdict log that is read: first offset, and end at this moment.
-    pub log: BTreeMap<PartitionId, (i64, i64)>,
+    pub log: BTreeMap<PartitionId, (VerdictOffset, VerdictOffset)>,
     /// The logs of the new scheme, and whether they are there.
     pub topics: Vec<(String, bool)>,
     /// Partitions of the input, and records in them from [`Draft::from`] on.
@@ -50,7 +50,7 @@ impl Draft {
     /// Returns how many offsets of the running scheme's log there are to read.
     #[must_use]
     pub fn offsets(&self) -> u64 {
-        self.log.values().map(|(from, end)| u64::try_from(end - from).unwrap_or(0)).sum()
+        self.log.values().map(|(from, end)| end.since(*from)).sum()
     }
 }
 
@@ -117,10 +117,11 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
     let logs = LogPartition::first(running.log_partitions().get()).map(|log| partition(&old_names.verdicts, log));
     let logs: BTreeSet<PartitionId> = logs.collect();
     let config = cluster.follower(group);
-    let mut held: BTreeMap<PartitionId, (i64, i64)> = BTreeMap::new();
+    let mut held: BTreeMap<PartitionId, (VerdictOffset, VerdictOffset)> = BTreeMap::new();
     let mut newest: Option<Timestamp> = None;
     for log in &logs {
         let (first, end) = offsets.range(log).map_err(unavailable)?;
+        let (first, end) = (VerdictOffset(first), VerdictOffset(end));
         newest = newest.max(newest_in(&config, log, first, end)?);
         held.insert(log.clone(), (first, end));
     }
@@ -143,8 +144,8 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
     let starts = offsets.at_time(&logs, written).map_err(unavailable)?;
     let mut log = BTreeMap::new();
     for (partition, (first, end)) in held {
-        let start = starts.get(&partition).copied().unwrap_or(first).clamp(first, end);
-        if start == first && first > 0 {
+        let start = starts.get(&partition).copied().map_or(first, VerdictOffset).clamp(first, end);
+        if start == first && first > VerdictOffset(0) {
             warnings
                 .push(format!("{partition} is kept from offset {first} on: what was judged before is not filled in"));
         }
@@ -191,12 +192,12 @@ fn input_topics(settings: &Settings) -> Vec<String> {
 fn newest_in(
     config: &crate::kafka::client::ClientSettings,
     log: &PartitionId,
-    first: i64,
-    end: i64,
+    first: VerdictOffset,
+    end: VerdictOffset,
 ) -> Result<Option<Timestamp>, Fatal> {
     let mut back = LAST;
     loop {
-        let from = end.saturating_sub(back).max(first);
+        let from = VerdictOffset(end.0.saturating_sub(back)).max(first);
         let mut stream = LogStream::open_at(config, log.clone(), Some(from), end)?;
         let mut newest = None;
         while let Some(request) = stream.next()? {

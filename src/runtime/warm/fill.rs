@@ -21,7 +21,7 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::protocol::{LogPartition, PageRequest, PageVerdict, RequestBody, Verdict, VerdictRecord};
+use crate::protocol::{LogPartition, PageRequest, PageVerdict, RequestBody, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{EventTime, PartitionId};
 use crate::replay::{LogMerge, WarmAsk, WarmStep, WarmUp};
 
@@ -57,7 +57,7 @@ struct Log {
     follower: Follower,
     /// Counts the batches that wait.
     permits: VecDeque<Permit>,
-    next: i64,
+    next: VerdictOffset,
     /// When the question for its end was asked that is not answered.
     asks_end: Option<Duration>,
     asked_end: Duration,
@@ -123,7 +123,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         for number in LogPartition::first(running.log_partitions().get()) {
             let told = sender.clone();
             let log = partition(&names.verdicts, number);
-            let next = draft.log.get(&log).map_or(0, |(start, _)| *start);
+            let next = draft.log.get(&log).map_or(VerdictOffset(0), |(start, _)| *start);
             let thread = format!("running-{number}");
             let sink = move |event| drop(told.send(Message::Running(number, event)));
             let follower = Follower::start(&cluster.follower(group), log, ByteBudget::new(AHEAD), thread, sink)
@@ -353,8 +353,8 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     }
 
     fn show(&mut self) {
-        let read: i64 = self.logs.iter().map(|log| log.next).sum();
-        let began: i64 = self.draft.log.values().map(|(start, _)| start).sum();
+        let read: i64 = self.logs.iter().map(|log| log.next.0).sum();
+        let began: i64 = self.draft.log.values().map(|(start, _)| start.0).sum();
         let read = u64::try_from(read.saturating_sub(began)).unwrap_or(0);
         let waiting = self.waiting();
         (self.see)(&Report { phase: self.phase, filled: &self.filled, read: (read, self.draft.offsets()), waiting });

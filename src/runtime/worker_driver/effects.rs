@@ -10,7 +10,7 @@ use crate::kafka::group_consumer::{Command, GroupConsumerSettings, Start};
 use crate::kafka::output::{PagePayload, Pages};
 use crate::kafka::producer::{OffsetAndMetadata, ProducerCommand};
 use crate::kafka::verdict_log::FollowCommand;
-use crate::protocol::LogPartition;
+use crate::protocol::{LogPartition, VerdictOffset};
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{wall_clock, wall_time};
 use crate::runtime::driver::sink;
@@ -31,7 +31,7 @@ impl WorkerDriver {
                 if let Some(reader) = self.readers.get_mut(log.index()) {
                     reader.serial = self.serials;
                     reader.next = None;
-                    reader.follower.command(FollowCommand::From(from.map(|from| from.0), self.serials));
+                    reader.follower.command(FollowCommand::From(from, self.serials));
                 }
             }
             Effect::FollowToEnd(log) => {
@@ -61,7 +61,7 @@ impl WorkerDriver {
                 self.requests_since.get_or_insert_with(|| self.clock.now());
                 self.requests.append(log, request);
             }
-            Effect::ScanVerdicts { log, from } => self.recall(log, from.map(|from| from.0))?,
+            Effect::ScanVerdicts { log, from } => self.recall(log, from)?,
             Effect::EndScan(log) => self.end_scan(log),
             Effect::Call(request) => self.call(request),
             Effect::Delivered(outputs) => self.report.delivered(&outputs),
@@ -87,7 +87,10 @@ impl WorkerDriver {
             let committed =
                 offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
             let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
-            drop(sender.send(Message::Checkpoint(log, metadata.and_then(|offset| offset.parse().ok()))));
+            drop(
+                sender
+                    .send(Message::Checkpoint(log, metadata.and_then(|offset| offset.parse().ok()).map(VerdictOffset))),
+            );
             Ok(())
         });
     }
@@ -179,7 +182,7 @@ impl WorkerDriver {
         }
     }
 
-    pub(super) fn recall(&mut self, log: LogPartition, from: Option<i64>) -> Result<(), Fatal> {
+    pub(super) fn recall(&mut self, log: LogPartition, from: Option<VerdictOffset>) -> Result<(), Fatal> {
         self.serials += 1;
         let serial = self.serials;
         let Some(place) = self.recalls.get_mut(log.index()) else { return Ok(()) };

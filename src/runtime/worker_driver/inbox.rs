@@ -9,7 +9,7 @@ use crate::kafka::fingerprint_log::{Appended, NotAppended};
 use crate::kafka::group_consumer::{Command, ConsumerEvent};
 use crate::kafka::output::PagePayload;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind};
-use crate::protocol::{LogPartition, RequestOffset, VerdictOffset};
+use crate::protocol::LogPartition;
 use crate::record::PartitionId;
 use crate::runtime::fatal::{append_denied, ended};
 use crate::runtime::text_pool::{Done, Job};
@@ -29,7 +29,7 @@ impl WorkerDriver {
                 Err(append_denied(&self.context.names.fingerprints))
             }
             Message::Appended(Appended { request, offset }) => {
-                self.handle(Event::Appended(request, offset.map(RequestOffset).map_err(|_| ())))
+                self.handle(Event::Appended(request, offset.map_err(|_| ())))
             }
             Message::Called(answer) => {
                 if let Err(CallError::Undeliverable { index, reason }) = &answer
@@ -41,7 +41,7 @@ impl WorkerDriver {
                 self.note_commit(answer.is_ok());
                 self.handle(Event::Called(answer.map(|_| ())))
             }
-            Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset.map(VerdictOffset))),
+            Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
             Message::Unread(partitions) => self.handle(Event::Unread(partitions)),
             Message::Committed(offsets) => {
                 self.settled.answered(&offsets);
@@ -226,7 +226,7 @@ impl WorkerDriver {
             FollowEventKind::Record { offset, next, record, permit: _permit } => {
                 reader.next = Some(next);
                 self.report.followed(log, &record);
-                self.handle(Event::Followed { log, offset: VerdictOffset(offset), record })
+                self.handle(Event::Followed { log, offset, record })
             }
             FollowEventKind::End(_) => self.handle(Event::FollowedToEnd(log)),
             FollowEventKind::Moved(why) => {
@@ -243,7 +243,7 @@ impl WorkerDriver {
         }
         match event.kind {
             FollowEventKind::Record { offset, record, permit: _permit, .. } => {
-                self.handle(Event::Scanned { log, offset: VerdictOffset(offset), record })
+                self.handle(Event::Scanned { log, offset, record })
             }
             FollowEventKind::End(_) => {
                 reader.follower.command(FollowCommand::Stop);

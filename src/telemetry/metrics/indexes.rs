@@ -1,6 +1,7 @@
 //! The indexes of all judges of this process, as one.
 
 use super::{Log, Metrics, PoisonError, catalog, flag, float, seconds};
+use crate::protocol::LogPartition;
 use crate::record::Timestamp;
 use crate::telemetry::labels::MemoryPart;
 
@@ -30,7 +31,7 @@ pub struct IndexTotals {
 impl Metrics {
     /// The judge of a partition of the fingerprint log has this index now. Shown is the sum over all judges of this
     /// process, and the worst of them where a sum says nothing.
-    pub fn index(&self, log: u32, figures: IndexTotals) {
+    pub fn index(&self, log: LogPartition, figures: IndexTotals) {
         let mut all = self.inner.indexes.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(log, figures);
         let sum = |part: fn(&IndexTotals) -> u64| float(all.values().map(part).sum());

@@ -1,5 +1,6 @@
 use super::super::catalog::{Label, Spec};
 use super::*;
+use crate::fingerprint::PerMille;
 
 fn metrics() -> Metrics {
     with(true)
@@ -83,8 +84,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.end_to_end_latency(Timestamp::from_millis(1_000_000), now);
     metrics.batch_size(7);
     metrics.match_distance(3);
-    metrics.match_similarity(953);
-    metrics.match_containment(812);
+    metrics.match_similarity(PerMille(953));
+    metrics.match_containment(PerMille(812));
     metrics.largest_cluster(7);
     metrics.match_age(Duplicate::Exact, -7000);
     metrics.document_tokens(Segmenter::Jieba, 100);
@@ -109,7 +110,7 @@ fn record_everything(metrics: &Metrics) {
         largest_bucket: 1,
         ..IndexTotals::default()
     };
-    metrics.index(0, figures);
+    metrics.index(LogPartition(0), figures);
     metrics.lookup(2, Some(5));
     metrics.index_limits(1, second, second);
     metrics.log_retention(second);
@@ -124,10 +125,10 @@ fn record_everything(metrics: &Metrics) {
     metrics.judge_wait(second, 1);
     metrics.log_lag(Log::Verdicts, 1);
     metrics.repeats(1);
-    metrics.log_kept(0, second);
-    metrics.trimmed(0, now);
+    metrics.log_kept(LogPartition(0), second);
+    metrics.trimmed(LogPartition(0), now);
     metrics.clamped_timestamps(1);
-    metrics.judge_active(0, true);
+    metrics.judge_active(LogPartition(0), true);
     metrics.judge_takeover();
     metrics.restored(RestoreSource::Log, 1);
     metrics.snapshot_duration(SnapshotOperation::Write, second);
@@ -249,9 +250,9 @@ fn the_judges_of_one_process_are_shown_as_one() {
         waiting: 6,
         ..IndexTotals::default()
     };
-    metrics.index(0, IndexTotals { entries: 1_000, ..one });
-    metrics.index(1, other);
-    metrics.index(0, one);
+    metrics.index(LogPartition(0), IndexTotals { entries: 1_000, ..one });
+    metrics.index(LogPartition(1), other);
+    metrics.index(LogPartition(0), one);
     let text = metrics.render();
     assert_eq!(value(&text, "dupgate_index_entries", &[]), Some(7.0));
     assert_eq!(value(&text, "dupgate_index_ready", &[]), Some(0.0), "one of them restores");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::protocol::LogPartition;
 use crate::record::Timestamp;
 use crate::telemetry::catalog;
 use crate::telemetry::parsed_metrics::ParsedMetrics;
@@ -16,8 +17,8 @@ pub const NO_JUDGE: &str = "nobody judges";
 
 /// Returns the name of the check of the judge or standby of a partition of the logs.
 #[must_use]
-pub fn judge_check(log_partition: u32) -> String {
-    format!("judge {log_partition}")
+pub fn judge_check(log: LogPartition) -> String {
+    format!("judge {log}")
 }
 
 /// How a partition of the logs is judged, seen from here.
@@ -81,7 +82,7 @@ impl Judges {
         for partition in 0..log_partitions {
             let label = partition.to_string();
             let is_judge = figures.sum(catalog::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
-            let (presence, why) = match failing(&judge_check(partition)) {
+            let (presence, why) = match failing(&judge_check(LogPartition(partition))) {
                 Some(_) if is_judge => (JudgePresence::Judge, None),
                 Some(None) => (JudgePresence::Standby, None),
                 Some(Some(why)) if why.contains(NO_JUDGE) => (JudgePresence::NoJudge, Some(why)),

@@ -83,6 +83,7 @@ mod tests {
 
     use super::*;
     use crate::config::settings;
+    use crate::protocol::LogPartition;
     use crate::record::{PartitionId, Timestamp};
     use crate::telemetry::{IndexTotals, Metrics};
     use std::collections::BTreeMap;
@@ -155,7 +156,7 @@ mod tests {
         metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9), (PartitionId::new("u", 0), 4)]));
         metrics.index_limits(400, Duration::from_secs(100), Duration::from_secs(5));
         let oldest = Some(Timestamp::from_millis(50_000));
-        metrics.index(0, IndexTotals { oldest, exact_bytes: 100, ..IndexTotals::default() });
+        metrics.index(LogPartition(0), IndexTotals { oldest, exact_bytes: 100, ..IndexTotals::default() });
         metrics.last_record("t", Timestamp::from_millis(75_000));
         metrics.verdict(Duration::from_millis(20));
         let reading = Reading::of(&ParsedMetrics::parse(&metrics.render()));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::config::settings;
+use crate::protocol::LogPartition;
 use crate::record::{PartitionId, Reject};
 use crate::telemetry::labels::{Blocked, Eviction, VerdictLabel};
 
@@ -29,7 +30,7 @@ fn overview() -> (Overview, Metrics, Health) {
 #[test]
 fn the_answer_says_how_the_instance_does_and_what_happened_since() {
     let (overview, metrics, health) = overview();
-    let judge = health.check(&judge_check(0), "restoring the index, 40 %");
+    let judge = health.check(&judge_check(LogPartition(0)), "restoring the index, 40 %");
     let worker = health.check("worker", "starting");
     worker.pass();
     overview.sample();
@@ -86,7 +87,7 @@ fn the_answer_says_how_the_instance_does_and_what_happened_since() {
     assert_eq!(overview.answer(1)["samples"]["near"], json!([]), "nothing new");
 
     judge.pass();
-    metrics.judge_active(0, true);
+    metrics.judge_active(LogPartition(0), true);
     let answer = overview.answer(1);
     assert_eq!((&answer["ready"], &answer["judges"][0]["state"]), (&json!(true), &json!("judge")));
 }

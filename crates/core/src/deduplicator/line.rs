@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{LineVerdict, Original, PageResult};
-use crate::fingerprint::share;
+use crate::fingerprint::PerMille;
 use crate::record::Source;
 
 /// Writes a place as people look for it in a file: `pages.jsonl:17`.
@@ -49,11 +49,11 @@ impl PageResult {
             verdict: self.verdict.name(),
             ..Line::default()
         };
-        if let Some(Original { stage, distance, similarity, contained, source, id }) = self.verdict.original() {
-            line.stage = Some(stage.name());
-            line.distance = Some(*distance).filter(|_| similarity.is_none());
-            line.similarity = similarity.map(share);
-            line.containment = contained.map(share);
+        if let Some(Original { by, similarity, source, id }) = self.verdict.original() {
+            line.stage = Some(by.stage().name());
+            line.distance = Some(by.distance()).filter(|_| similarity.is_none());
+            line.similarity = similarity.map(PerMille::share);
+            line.containment = by.contained().map(PerMille::share);
             line.matched = Some(place_of(source));
             line.match_id = id.as_deref();
         }

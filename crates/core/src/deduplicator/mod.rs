@@ -21,7 +21,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 
-use crate::fingerprint::FingerprintedPage;
+use crate::fingerprint::{FingerprintedPage, PerMille};
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::protocol::{
     Answer, Decision, LogIdentity, Match, MatchedBy, PageRequest, PageVerdict, Request, RequestBody, RequestId,
@@ -31,7 +31,7 @@ use crate::record::{EventTime, Rejection, Source, Timestamp};
 
 pub use line::place_of;
 pub use times::LineTimes;
-pub use versus::{PairVerdict, StageResult};
+pub use versus::{PairVerdict, StageResult, Threshold};
 
 /// What decides the verdicts, and what time it is.
 #[derive(Clone, Debug)]
@@ -94,14 +94,10 @@ pub enum LineVerdict {
 /// What a page was matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Original {
-    /// The stage that matched.
-    pub stage: Stage,
-    /// Differing bits, or differing slots of the sketch; 0 in the exact stage.
-    pub distance: u8,
-    /// Estimated Jaccard index in thousandths, in the `minhash` stage.
-    pub similarity: Option<u16>,
-    /// Share of the smaller page in the other, in thousandths, when that is why both match.
-    pub contained: Option<u16>,
+    /// By which stage, and how near in its measure.
+    pub by: MatchedBy,
+    /// Estimated Jaccard index, in the `minhash` stage.
+    pub similarity: Option<PerMille>,
     /// Position of the original.
     pub source: Source,
     /// Its id, if it had one.
@@ -263,8 +259,7 @@ impl ScopeJudge {
             (MatchedBy::MinHash { slots, .. }, Some(minhash)) => Some(minhash.form.similarity(slots)),
             _ => None,
         };
-        let (stage, distance, contained) = (of.by.stage(), of.by.distance(), of.by.contained());
-        Original { stage, distance, similarity, contained, source: of.source.clone(), id }
+        Original { by: of.by, similarity, source: of.source.clone(), id }
     }
 
     fn remember(&mut self, page: &PageVerdict, id: Option<&str>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, SimHash};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SimHash};
 use crate::protocol::{SameId, Windows};
 use crate::record::{Encoding, PartitionId, Reject};
 use crate::text::{CutBy, Extraction};
@@ -21,7 +21,7 @@ fn settings(event_time: EventTime, max_entries: u64) -> DeduplicatorSettings {
         max_entries,
         same_id: SameId::Update,
         minhash: None,
-        number_guard: Some(500),
+        number_guard: Some(PerMille(500)),
         simhash_similarity: None,
         same_site: None,
     };

@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 
 use super::{Deduplicator, DeduplicatorError, DeduplicatorSettings, LineVerdict};
-use crate::fingerprint::{FingerprintedPage, MAX_DISTANCE};
+use crate::fingerprint::{FingerprintedPage, MAX_DISTANCE, PerMille};
 use crate::judge::Refusal;
-use crate::protocol::{MinHashRules, Rules, Stage};
+use crate::protocol::{MatchedBy, MinHashRules, Rules, Stage};
 use crate::record::{EventTime, PartitionId, Timestamp};
 
 /// What the judge says of a pair of pages.
@@ -28,10 +28,18 @@ pub struct StageResult {
     pub in_use: bool,
     /// Whether it matches under the rules' own threshold; by likeness alone, whatever one page holds of the other.
     pub matches: bool,
-    /// The strictest threshold under which it still matches, other rules as they are: `match.simhash.max_distance` in
-    /// bits, `match.minhash.min_similarity` in thousandths. `None` when no threshold makes it match, and for the exact
-    /// stage, which has none.
-    pub from: Option<u16>,
+    /// The strictest threshold under which it still matches, other rules as they are. `None` when no threshold makes it match,
+    /// and for the exact stage, which has none.
+    pub from: Option<Threshold>,
+}
+
+/// The threshold of a stage, inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threshold {
+    /// Differing bits: `match.simhash.max_distance`.
+    MaxDistance(u8),
+    /// Estimated Jaccard index: `match.minhash.min_similarity`.
+    MinSimilarity(PerMille),
 }
 
 impl PairVerdict {
@@ -54,12 +62,16 @@ impl PairVerdict {
                 Stage::MinHash => alone.minhash.map(|minhash| Rules { minhash: Some(loose(minhash)), ..alone.clone() }),
             };
             let loosest = loosest.map(|rules| ask(rules, one, other)).transpose()?;
-            let from = loosest.as_ref().and_then(LineVerdict::original).filter(|original| original.stage == stage);
+            let from = loosest.as_ref().and_then(LineVerdict::original).filter(|original| original.by.stage() == stage);
             Ok(StageResult {
                 stage,
                 in_use: rules.stages.contains(&stage),
                 matches: ask(alone, one, other)?.original().is_some(),
-                from: from.map(|original| original.similarity.unwrap_or_else(|| u16::from(original.distance))),
+                from: from.and_then(|original| match original.by {
+                    MatchedBy::Exact => None,
+                    MatchedBy::SimHash { bits } => Some(Threshold::MaxDistance(bits)),
+                    MatchedBy::MinHash { .. } => original.similarity.map(Threshold::MinSimilarity),
+                }),
             })
         });
         let stages: Result<Vec<StageResult>, DeduplicatorError> = stages.into_iter().collect();
@@ -75,7 +87,7 @@ impl PairVerdict {
 }
 
 fn loose(minhash: MinHashRules) -> MinHashRules {
-    MinHashRules { min_similarity: 0, ..minhash }
+    MinHashRules { min_similarity: PerMille::ZERO, ..minhash }
 }
 
 fn ask(rules: Rules, one: &FingerprintedPage, other: &FingerprintedPage) -> Result<LineVerdict, DeduplicatorError> {

@@ -1,6 +1,6 @@
 //! The modules `record`, `text` and `fingerprint` in one call: the bytes of a record -> a request about its page.
 
-use super::identity::{Identity, id_of_address};
+use super::identity::Identity;
 use super::scheme::{partition_of, scheme_id};
 use super::shingle::{Letters, ShingleUnit, hash_of};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
@@ -8,7 +8,7 @@ use super::{
     AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
     ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,
 };
-use crate::record::{Address, Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
+use crate::record::{Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
@@ -324,12 +324,6 @@ impl Fingerprinter {
 fn damped(count: u32, idf: u32) -> u32 {
     let weight = u64::from(log_weight(count)) * u64::from(idf) / u64::from(text::ONE);
     u32::try_from(weight).unwrap_or(u32::MAX)
-}
-
-/// Returns the hash of a page's id. An address is hashed in its normal form: what names it may write it in another one.
-#[must_use]
-pub fn id_hash(id: &str) -> IdHash {
-    Address::parse(id).map_or_else(|| IdHash(xxh3_64(id.as_bytes())), |address| id_of_address(&address))
 }
 
 fn scope_hash(scope: &str) -> ScopeHash {

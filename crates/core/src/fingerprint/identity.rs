@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{AddressHash, IdHash, SiteHash, id_hash};
+use super::{AddressHash, IdHash, SiteHash};
 use crate::record::{Address, Body, Document};
 use crate::text::HeadLinks;
 
@@ -50,6 +50,12 @@ fn canonical_of(document: &Document<'_>, address: &Address) -> Option<Address> {
     let links = HeadLinks::of(html);
     let base = links.base.and_then(|base| address.join(&base));
     base.as_ref().unwrap_or(address).join(&links.canonical?)
+}
+
+/// Returns the hash of a page's id. An address is hashed in its normal form: what names it may write it in another one.
+#[must_use]
+pub fn id_hash(id: &str) -> IdHash {
+    Address::parse(id).map_or_else(|| IdHash(xxh3_64(id.as_bytes())), |address| id_of_address(&address))
 }
 
 /// Returns the hash of an address that is an id.

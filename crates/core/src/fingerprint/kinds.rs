@@ -1,5 +1,6 @@
 //! The fingerprints of one page and the small hashes that travel with them.
 
+use crate::fingerprint::PerMille;
 use std::fmt;
 
 use super::{Numbers, SimHash, Sketch, SketchForm};
@@ -58,16 +59,16 @@ impl Fingerprints {
         self.simhash?.distance(other.simhash?)
     }
 
-    /// Returns the Jaccard index that both sketches, of this form, estimate, in thousandths; where both pages have one.
+    /// Returns the Jaccard index that both sketches, of this form, estimate; where both pages have one.
     #[must_use]
-    pub fn similarity(&self, other: &Self, form: SketchForm) -> Option<u16> {
+    pub fn similarity(&self, other: &Self, form: SketchForm) -> Option<PerMille> {
         Some(form.similarity(form.distance(self.sketch.as_ref()?, other.sketch.as_ref()?)))
     }
 
-    /// Returns the share of the smaller page that is in the other one, as both sketches, of this form, estimate it, in
-    /// thousandths ([`SketchForm::contained`]). `known` slots of them are known to agree.
+    /// Returns the share of the smaller page that is in the other one, as both sketches, of this form, estimate it
+    /// ([`SketchForm::contained`]). `known` slots of them are known to agree.
     #[must_use]
-    pub fn contained(&self, other: &Self, form: SketchForm, known: u8) -> Option<u16> {
+    pub fn contained(&self, other: &Self, form: SketchForm, known: u8) -> Option<PerMille> {
         let (one, other) = (self.sketch.as_ref()?, other.sketch.as_ref()?);
         form.contained(one, other, form.distance(one, other), known)
     }

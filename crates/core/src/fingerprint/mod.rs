@@ -14,6 +14,7 @@ mod inspect;
 mod kinds;
 mod minhash;
 mod numbers;
+mod per_mille;
 mod fingerprinter;
 mod scheme;
 mod seed;
@@ -27,15 +28,17 @@ mod tests;
 
 pub use code::{BadSimHash, SimHash};
 pub use dupgate_index::{MAX_DISTANCE, Width};
-pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of, id_hash};
+pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of};
+pub use identity::id_hash;
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
 pub use minhash::{
     BadBanding, BadForm, Banding, BottomK, Evidence, Limits, LowConfidence, Permutations, SameSite, Sketch, SketchForm,
-    SlotBits, TwoPages, share,
+    SlotBits, TwoPages,
 };
 pub use numbers::{Numbers, dates};
+pub use per_mille::PerMille;
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
 pub use seed::Seed;
 pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights, WrongWidth};

@@ -1,5 +1,6 @@
 //! Summary of the numbers on a page: equal words with different numbers are different pages.
 
+use crate::fingerprint::PerMille;
 use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -108,11 +109,11 @@ impl Numbers {
         first == NONE
     }
 
-    /// Returns how much of the smaller set of numbers is in the other one, in thousandths, as far as the summaries
+    /// Returns how much of the smaller set of numbers is in the other one, as far as the summaries
     /// tell. `None` when one of both has fewer than two that can be compared, unless it has no more than that one: a
     /// single number and another single number say nothing, but one and several others do.
     #[must_use]
-    pub fn overlap(&self, other: &Self) -> Option<u16> {
+    pub fn overlap(&self, other: &Self) -> Option<PerMille> {
         let bound = self.bound().min(other.bound());
         let [ours, theirs] = [self, other].map(|set| set.0.partition_point(|hash| *hash <= bound));
         let (least, most) = (ours.min(theirs), ours.max(theirs));
@@ -122,17 +123,17 @@ impl Numbers {
         if are_full && least < Self::KEPT / 2 && shared < least.max(1) && most >= Self::KEPT / 2 {
             // Most of what is kept of one set lies below nearly all of the other and is not in it. The few that can be
             // compared say little; among many pages of one template some agree by chance.
-            return Some(0);
+            return Some(PerMille::ZERO);
         }
         if least < 2 && !(one_of_one && most > 1) {
             return None;
         }
-        u16::try_from(shared * 1000 / least).ok()
+        Some(PerMille::of(shared as u64, least as u64))
     }
 
-    /// Returns whether two pages have other numbers: less than `least` thousandths of the smaller set are in the other.
+    /// Returns whether two pages have other numbers: less than `least` of the smaller set is in the other.
     #[must_use]
-    pub fn differ(&self, other: &Self, least: u16) -> bool {
+    pub fn differ(&self, other: &Self, least: PerMille) -> bool {
         !self.is_empty() && self.overlap(other).is_some_and(|shared| shared < least)
     }
 
@@ -311,8 +312,8 @@ mod tests {
             ))
         };
         let year = holidays(["1月1日", "2月17日", "4月5日", "6月19日"]);
-        assert!(year.differ(&holidays(["1月1日", "2月6日", "4月4日", "6月9日"]), 500));
-        assert!(!year.differ(&holidays(["1月1日", "2月17日", "4月5日", "6月9日"]), 500));
+        assert!(year.differ(&holidays(["1月1日", "2月6日", "4月4日", "6月9日"]), PerMille(500)));
+        assert!(!year.differ(&holidays(["1月1日", "2月17日", "4月5日", "6月9日"]), PerMille(500)));
         let stamped = "a 3月5日 12:30 b 3月6日 12:30 c 3月7日 12:30 d 3月8日 12:30 e 3月9日 12:30";
         assert!(Numbers::of(stamped).is_empty(), "when somebody wrote is not what a page is about");
     }
@@ -321,24 +322,31 @@ mod tests {
     fn the_same_words_with_other_figures_differ() {
         let of = |text: &str| Numbers::of(text);
         let monday = of("今日最高气温21度，风力3级，降水概率40%");
-        assert_eq!(monday.overlap(&monday), Some(1000));
-        assert!(monday.differ(&of("今日最高气温28度，风力5级，降水概率10%"), 500));
-        assert!(!monday.differ(&of("今日最高气温21度，风力3级，降水概率10%"), 500), "two of three are the same");
-        assert!(!of("3人受伤，5人失踪").differ(&of("3人受伤"), 1000), "it is one of both");
+        assert_eq!(monday.overlap(&monday), Some(PerMille::ONE));
+        assert!(monday.differ(&of("今日最高气温28度，风力5级，降水概率10%"), PerMille(500)));
+        assert!(
+            !monday.differ(&of("今日最高气温21度，风力3级，降水概率10%"), PerMille(500)),
+            "two of three are the same"
+        );
+        assert!(!of("3人受伤，5人失踪").differ(&of("3人受伤"), PerMille(1000)), "it is one of both");
         let one = of("【10万元移民】10万瑞典克朗（约10万元）");
         assert_eq!(one.hashes().len(), 1);
-        assert!(one.differ(&of("【21万元移民】65万瑞典克朗（约96万元）"), 1));
-        assert!(!one.differ(&of("【21万元移民】21万瑞典克朗（约21万元）"), 1000), "one and one say nothing");
+        assert!(one.differ(&of("【21万元移民】65万瑞典克朗（约96万元）"), PerMille(1)));
+        assert!(!one.differ(&of("【21万元移民】21万瑞典克朗（约21万元）"), PerMille(1000)), "one and one say nothing");
         assert_eq!(of("涨幅3.5%").hashes(), of("涨幅35%").hashes(), "one figure, however it is written");
     }
 
     #[test]
     fn a_unit_belongs_to_its_figure_and_marks_do_not() {
         let whole = Numbers::of("3月5日，涨幅3.5亿元，共1,200家；比分10、20。");
-        assert_eq!(Numbers::of("3月降水5毫米").overlap(&Numbers::of("3人5次")), Some(0), "other units");
+        assert_eq!(Numbers::of("3月降水5毫米").overlap(&Numbers::of("3人5次")), Some(PerMille::ZERO), "other units");
         for copy in ["3月5日涨幅35亿元共1200家比分1020", "3月5日 涨幅3 5亿元 共1 200家 比分10 20 "]
         {
-            assert!(!whole.differ(&Numbers::of(copy), 500), "{copy}: {:?}", whole.overlap(&Numbers::of(copy)));
+            assert!(
+                !whole.differ(&Numbers::of(copy), PerMille(500)),
+                "{copy}: {:?}",
+                whole.overlap(&Numbers::of(copy))
+            );
         }
     }
 
@@ -375,7 +383,7 @@ mod tests {
                                                other in prop::collection::btree_set(0..20_u16, 0..8)) {
             let fewer = one.len().min(other.len());
             let tells = fewer > 1 || fewer == 1 && one.len().max(other.len()) > 1;
-            let expected = tells.then(|| u16::try_from(one.intersection(&other).count() * 1000 / fewer).unwrap());
+            let expected = tells.then(|| PerMille(u16::try_from(one.intersection(&other).count() * 1000 / fewer).unwrap()));
             let [a, b] = [&one, &other].map(|set| kept(set.iter().copied()));
             prop_assert_eq!(a.overlap(&b), expected);
             prop_assert_eq!(b.overlap(&a), expected);
@@ -385,7 +393,7 @@ mod tests {
         #[test]
         fn a_part_of_a_page_never_has_other_figures(all in prop::collection::btree_set(0..5000_u16, 0..60), part in 0..60_usize) {
             let some = kept(all.iter().copied().enumerate().filter(|(number, _)| number % 7 != part % 7).map(|(_, hash)| hash));
-            prop_assert!(kept(all).overlap(&some).is_none_or(|shared| shared == 1000));
+            prop_assert!(kept(all).overlap(&some).is_none_or(|shared| shared == PerMille(1000)));
         }
 
         #[test]

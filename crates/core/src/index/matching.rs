@@ -2,6 +2,7 @@
 
 use super::Index;
 use super::families::{Difference, Families, FamilyKeys, KEYS};
+use super::match_fields::MatchFields;
 use super::original::{Candidate, Probe, ProbeStats};
 use super::refusal::Refusal;
 use super::ring::{self, masked};
@@ -22,10 +23,10 @@ impl Index {
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
         let bits_to = |position| self.bits_to(code?, position);
         let mut seen = ProbeStats::default();
-        let mut match_in = |position: u64, facts: &ring::MatchFields, by: MatchedBy| {
+        let mut match_in = |position: u64, facts: &MatchFields, by: MatchedBy| {
             visit(self.candidate(probe, (position, facts), by));
         };
-        let mut show = |position: u64, facts: &ring::MatchFields, bits: Option<u8>| {
+        let mut show = |position: u64, facts: &MatchFields, bits: Option<u8>| {
             if let Some(by) = probe.verify(facts, bits) {
                 match_in(position, facts, by);
             }
@@ -88,7 +89,7 @@ impl Index {
         self.oldest_of_ids.borrow_mut().live(id, MAX_OF_ID, self.ring.positions().start, is_live, search)
     }
 
-    fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &ring::MatchFields), by: MatchedBy) -> Candidate {
+    fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &MatchFields), by: MatchedBy) -> Candidate {
         let names = self.names(position, facts);
         let same_id = probe.is_same_page(names);
         let of_site = || if same_id { None } else { self.other_page_of_site(probe, position, facts) };
@@ -125,7 +126,7 @@ impl Index {
     }
 
     /// Returns what says that an original of the page's site is another page.
-    fn other_page_of_site(&self, probe: &Probe<'_>, position: u64, facts: &ring::MatchFields) -> Option<Refusal> {
+    fn other_page_of_site(&self, probe: &Probe<'_>, position: u64, facts: &MatchFields) -> Option<Refusal> {
         let rule = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site)?;
         let sketch = probe.fingerprints.sketch.as_ref()?;
         let distance = self.sketches.distance_to(sketch, position)?;

@@ -16,6 +16,7 @@
 mod simhash_index;
 mod families;
 mod lookup;
+mod match_fields;
 mod matching;
 mod original;
 mod refusal;
@@ -25,6 +26,7 @@ mod shared;
 mod sketches;
 mod stats;
 mod variants;
+mod why_not;
 
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
 pub use original::{Candidate, Kin, Original, Probe, ProbeStats, Removed};

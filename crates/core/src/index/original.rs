@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::match_fields::MatchFields;
 use super::refusal::Refusal;
-use super::ring::MatchFields;
-use crate::fingerprint::{AddressHash, Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
+use crate::fingerprint::{AddressHash, Fingerprints, IdHash, Numbers, PerMille, SameSite, ScopeHash, SiteHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage, Windows};
 use crate::record::{Source, Timestamp};
 
@@ -59,10 +59,10 @@ pub struct Probe<'a> {
     pub stages: &'a [Stage],
     /// Largest Hamming distance of a `SimHash` match, inclusive.
     pub max_distance: u8,
-    /// Least share of numbers that a near original has in common with the page, in thousandths; no matter when absent.
-    pub number_guard: Option<u16>,
-    /// Least estimated Jaccard index of a `SimHash` match where both have a sketch, in thousandths; no matter when absent.
-    pub simhash_similarity: Option<u16>,
+    /// Least share of numbers that a near original has in common with the page; no matter when absent.
+    pub number_guard: Option<PerMille>,
+    /// Least estimated Jaccard index of a `SimHash` match where both have a sketch; no matter when absent.
+    pub simhash_similarity: Option<PerMille>,
     /// What pages of one site have to be to match; like any others when absent.
     pub same_site: Option<SameSite>,
 }

@@ -1,13 +1,9 @@
 //! Why an original is not matched: the rule that decided, with what was measured.
 
-use super::Index;
-use super::original::Probe;
-use super::ring::masked;
-use super::sketches::{Measured, Wanted};
-use crate::fingerprint::TwoPages;
-use crate::protocol::{Rules, Stage};
+use crate::fingerprint::{PerMille, TwoPages};
+use crate::protocol::Rules;
 
-/// Why an original is no match. Thousandths are inclusive and rounded down, as in the rules.
+/// Why an original is no match. Limits are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Page and original have different scopes.
@@ -23,27 +19,27 @@ pub enum Refusal {
         /// Differing bits of the `SimHash`es.
         bits: Option<u8>,
         /// Estimated Jaccard index.
-        similarity: Option<u16>,
+        similarity: Option<PerMille>,
         /// Share of the smaller page that is in the other one.
-        contained: Option<u16>,
+        contained: Option<PerMille>,
     },
     /// Similar enough, but the sketches share too few keys to be compared.
     SharedBands {
         /// Estimated Jaccard index.
-        similarity: u16,
+        similarity: PerMille,
         /// Keys that both have.
         shared: u8,
     },
     /// Similar enough by a low estimate, without further evidence.
     LowConfidence {
         /// Estimated Jaccard index.
-        similarity: u16,
+        similarity: PerMille,
         /// The estimate that would have needed no further evidence, for this pair.
-        least: u16,
+        least: PerMille,
         /// Whether it is the one of short pages and of pages of two sites.
         is_short: bool,
         /// Share of the smaller page that is in the other one.
-        contained: Option<u16>,
+        contained: Option<PerMille>,
         /// Differing bits of the `SimHash`es.
         bits: Option<u8>,
         /// The bits that would have been evidence enough, for this pair.
@@ -54,14 +50,14 @@ pub enum Refusal {
     /// The `SimHash`es are near, the sketches are not.
     SimHashSimilarity {
         /// Estimated Jaccard index.
-        similarity: u16,
+        similarity: PerMille,
     },
     /// Of the page's site, and not enough alike for that.
     SameSite(TwoPages),
     /// Near, with other numbers.
     Numbers {
         /// Share of the smaller page's numbers that are in the other one.
-        overlap: u16,
+        overlap: PerMille,
     },
 }
 
@@ -87,7 +83,6 @@ impl Refusal {
     /// Says in one sentence what was measured, and which setting decided. `rules` are those of the decision.
     #[must_use]
     pub fn sentence(self, rules: &Rules) -> String {
-        let share = |thousandths: u16| f64::from(thousandths) / 1000.0;
         match self {
             Self::Scope => "the pages have different scopes (input.fields.scope)".to_owned(),
             Self::Window => {
@@ -106,15 +101,11 @@ impl Refusal {
                     )
                 });
                 let unlike = similarity.zip(rules.minhash).map(|(similarity, minhash)| {
-                    let least = share(minhash.min_similarity);
-                    format!(
-                        "the estimated similarity is {} (match.minhash.min_similarity is {least})",
-                        share(similarity)
-                    )
+                    let least = minhash.min_similarity;
+                    format!("the estimated similarity is {similarity} (match.minhash.min_similarity is {least})")
                 });
                 let least = rules.minhash.and_then(|minhash| minhash.containment);
                 let held = contained.zip(least).map(|(contained, least)| {
-                    let [contained, least] = [contained, least].map(share);
                     format!("{contained} of the smaller page is in the other (match.minhash.containment is {least})")
                 });
                 [far, unlike, held].into_iter().flatten().collect::<Vec<_>>().join(" and ")
@@ -124,120 +115,46 @@ impl Refusal {
                 let keys = if shared == 1 { "key" } else { "keys" };
                 format!(
                     "the sketches share {shared} band {keys} (match.minhash.min_shared_bands is {least}), although the \
-                     estimated similarity is {}",
-                    share(similarity)
+                     estimated similarity is {similarity}"
                 )
             }
             Self::LowConfidence { similarity, least, is_short, contained, bits, max_distance } => {
                 let unsure = rules.minhash.map(|minhash| minhash.unsure);
-                let configured = unsure.map_or(0, |unsure| if is_short { unsure.below_short } else { unsure.below });
+                let configured =
+                    unsure.map_or(PerMille::ZERO, |unsure| if is_short { unsure.below_short } else { unsure.below });
                 let name = if is_short { "below_short" } else { "below" };
                 let many = if least > configured { " and stricter among many candidates" } else { "" };
-                let wanted = share(unsure.map_or(0, |unsure| unsure.containment));
-                let held = contained.map_or("an unknown share".to_owned(), |contained| share(contained).to_string());
+                let wanted = unsure.map_or(PerMille::ZERO, |unsure| unsure.containment);
+                let held = contained.map_or("an unknown share".to_owned(), |contained| contained.to_string());
                 let apart = bits.map_or("the SimHashes are not known".to_owned(), |bits| {
                     format!("the SimHashes differ in {bits} bits (max_distance is {max_distance})")
                 });
                 format!(
-                    "the estimated similarity {} is below {} (match.minhash.low_confidence.{name} is {}{many}), {held} of the \
-                     smaller page is in the other (containment is {wanted}) and {apart}",
-                    share(similarity),
-                    share(least),
-                    share(configured)
+                    "the estimated similarity {similarity} is below {least} (match.minhash.low_confidence.{name} is \
+                     {configured}{many}), {held} of the smaller page is in the other (containment is {wanted}) and {apart}"
                 )
             }
             Self::Crowded => "many pages are like the original, and it is held under none of the page's keys \
                               (match.minhash.max_bucket)"
                 .to_owned(),
             Self::SimHashSimilarity { similarity } => {
-                let least = share(rules.simhash_similarity.unwrap_or(0));
+                let least = rules.simhash_similarity.unwrap_or_default();
                 format!(
-                    "the SimHashes are near, but the estimated similarity is {} (match.simhash.min_similarity is {least})",
-                    share(similarity)
+                    "the SimHashes are near, but the estimated similarity is {similarity} (match.simhash.min_similarity is {least})"
                 )
             }
             Self::SameSite(TwoPages { similarity, contained }) => {
-                let least = share(rules.same_site.map_or(0, |rule| rule.containment));
+                let least = rules.same_site.map_or(PerMille::ZERO, |rule| rule.containment);
                 let measured = contained.map_or_else(
-                    || format!("the estimated similarity is {}", share(similarity)),
-                    |contained| format!("about {} of the smaller page is in the other", share(contained)),
+                    || format!("the estimated similarity is {similarity}"),
+                    |contained| format!("about {contained} of the smaller page is in the other"),
                 );
                 format!("both pages are of one site, and {measured} (match.same_site is {least})")
             }
             Self::Numbers { overlap } => {
-                let least = share(rules.number_guard.unwrap_or(0));
-                let overlap = share(overlap);
+                let least = rules.number_guard.unwrap_or_default();
                 format!("{overlap} of the smaller page's numbers are in the other (match.number_overlap is {least})")
             }
         }
     }
-}
-
-impl Index {
-    /// Returns why an original that [`Index::candidates`] and [`Index::members`] do not show is not among them; `None`
-    /// when it is not held. Costs a probe: for explanations, not for the judge.
-    #[must_use]
-    pub fn why_not(&self, probe: &Probe<'_>, sequence: u64) -> Option<Refusal> {
-        let position = self.position_of(sequence)?;
-        let facts = self.ring.facts(position)?;
-        if facts.scope != probe.scope {
-            return Some(Refusal::Scope);
-        }
-        let uses = |stage| probe.stages.contains(&stage);
-        let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
-        let bits_to = |position| self.bits_to(code?, position);
-        let bits = bits_to(position);
-        let by_code = bits.filter(|_| uses(Stage::SimHash));
-        if probe.verify(&facts, bits).is_some() {
-            return Some(Refusal::Crowded);
-        }
-        let is_equal = uses(Stage::Exact) && facts.exact == probe.fingerprints.exact;
-        if is_equal || by_code.is_some_and(|bits| bits <= probe.max_distance) {
-            return Some(Refusal::Window);
-        }
-        let sketch = probe.fingerprints.sketch.as_ref().filter(|_| uses(Stage::MinHash));
-        let measured = sketch.and_then(|sketch| {
-            let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
-            let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
-            self.sketches.measure(&wanted, position)
-        });
-        let Some(measured) = measured else {
-            let far = Refusal::Distance { bits: by_code, similarity: None, contained: None };
-            let has_others = uses(Stage::SimHash) || uses(Stage::MinHash);
-            let short = if has_others { Refusal::TooShort } else { Refusal::Stages };
-            return Some(by_code.map_or(short, |_| far));
-        };
-        Some(if let Some(refusal) = of_sketches(measured, bits, by_code) {
-            refusal
-        } else if probe.may_match_by_sketch(&facts) {
-            Refusal::Crowded
-        } else {
-            Refusal::Window
-        })
-    }
-}
-
-/// Returns why two sketches do not match; `None` when they do.
-fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Option<Refusal> {
-    let Measured { rules, evidence, shared } = measured;
-    let (similarity, contained) = (evidence.estimate, evidence.contained);
-    if shared >= rules.least_keys() && contained.zip(rules.containment).is_some_and(|(share, least)| share >= least) {
-        return None;
-    }
-    if similarity < rules.min_similarity {
-        let contained = contained.filter(|_| rules.containment.is_some());
-        return Some(Refusal::Distance { bits: by_code, similarity: Some(similarity), contained });
-    }
-    if !rules.is_sure(evidence) {
-        let limits = rules.unsure.limits(rules.form, evidence);
-        return Some(Refusal::LowConfidence {
-            similarity,
-            least: limits.least,
-            is_short: limits.is_short,
-            contained,
-            bits,
-            max_distance: limits.max_distance,
-        });
-    }
-    (shared < rules.agree).then_some(Refusal::SharedBands { similarity, shared })
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::match_fields::MatchFields;
 use super::original::{Kin, Original};
 use crate::fingerprint::{AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
 use crate::protocol::{ExpiryWatermarks, Placement};
@@ -100,17 +101,6 @@ impl<T: Copy> SparseColumn<T> {
     fn memory_bytes(&self) -> usize {
         self.all.memory_bytes() + self.ranks.memory_bytes()
     }
-}
-
-/// What a probe compares.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MatchFields {
-    pub(super) sequence: u64,
-    pub(super) event_time: Timestamp,
-    pub(super) exact: ExactHash,
-    pub(super) id: Option<IdHash>,
-    pub(super) scope: Option<ScopeHash>,
-    pub(super) site: Option<SiteHash>,
 }
 
 /// Keys of the table of exact hashes.

@@ -1,8 +1,9 @@
 //! Whether a page and an original are one page, as far as ids and addresses say.
 
 use super::Index;
+use super::match_fields::MatchFields;
 use super::original::Probe;
-use super::ring::{MatchFields, key_of_address};
+use super::ring::key_of_address;
 use crate::fingerprint::{AddressHash, IdHash};
 
 /// What is known of the names of a page or an original.

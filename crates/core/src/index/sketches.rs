@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::ring::{Ring, in_scope};
-use crate::fingerprint::{Evidence, ScopeHash, SiteHash, Sketch, SketchForm};
+use crate::fingerprint::{Evidence, PerMille, ScopeHash, SiteHash, Sketch, SketchForm};
 use crate::protocol::{MinHashRules, Placement};
 use dupgate_index::ExactTags;
 use dupgate_index::TableStats;
@@ -269,7 +269,7 @@ impl Sketches {
     pub(super) fn probe<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
         &self,
         wanted: &Wanted<'_, M, D>,
-        mut visit: impl FnMut(u64, u8, Option<u16>),
+        mut visit: impl FnMut(u64, u8, Option<PerMille>),
     ) -> u32 {
         let compared = self.compared(wanted);
         self.show(wanted, &compared, &mut visit);
@@ -339,7 +339,7 @@ impl Sketches {
         &self,
         wanted: &Wanted<'_, M, D>,
         positions: &[u64],
-        mut visit: impl FnMut(u64, u8, Option<u16>),
+        mut visit: impl FnMut(u64, u8, Option<PerMille>),
     ) {
         let Some(rules) = self.finder.as_ref().map(|finder| finder.rules) else { return };
         let may_match = positions.iter().filter(|position| (wanted.may_match)(**position));
@@ -357,7 +357,7 @@ impl Sketches {
         &self,
         wanted: &Wanted<'_, M, D>,
         compared: &[Compared],
-        visit: &mut impl FnMut(u64, u8, Option<u16>),
+        visit: &mut impl FnMut(u64, u8, Option<PerMille>),
     ) {
         let Some(BandTables { rules, reach, .. }) = &self.finder else { return };
         let near = compared.iter().filter(|one| is_rival(wanted, one)).count();
@@ -478,7 +478,7 @@ mod tests {
     use crate::record::{PartitionId, Timestamp};
     use proptest::prelude::*;
 
-    fn rules(agree: u8, min_similarity: u16) -> MinHashRules {
+    fn rules(agree: u8, min_similarity: PerMille) -> MinHashRules {
         let form = SketchForm::new(16, SlotBits::B8).unwrap();
         let banding = Banding::new(5, 3, form).unwrap();
         MinHashRules {
@@ -517,7 +517,7 @@ mod tests {
         found_how(sketches, sketch).into_iter().map(|(position, distance, _)| (position, distance)).collect()
     }
 
-    fn found_how(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8, Option<u16>)> {
+    fn found_how(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8, Option<PerMille>)> {
         let mut found = Vec::new();
         let ring = Ring::new();
         let wanted = Wanted { ring: &ring, site: None, sketch, scope: None, may_match: |_| true, bits_to: |_| None };
@@ -532,7 +532,7 @@ mod tests {
         fn what_is_found_is_what_a_scan_finds(
             bytes in prop::collection::vec(prop::option::of(prop::collection::vec(0_u8..2, 16)), 1..60),
             agree in 1_u8..4,
-            min_similarity in prop::sample::select(vec![0_u16, 300, 500, 800, 1000]),
+            min_similarity in prop::sample::select([0, 300, 500, 800, 1000].map(PerMille).to_vec()),
             keep in 0_u64..30,
             anew in any::<bool>(),
         ) {
@@ -569,9 +569,12 @@ mod tests {
         fn what_is_contained_is_what_a_scan_finds(
             bytes in prop::collection::vec((prop::collection::vec(0_u8..2, 16), 8_u16..80), 1..40),
             agree in 1_u8..4,
-            min_similarity in prop::sample::select(vec![0_u16, 500, 800, 1000]),
-            containment in prop::option::of(prop::sample::select(vec![0_u16, 400, 750, 1000])),
-            unsure in (prop::sample::select(vec![0_u16, 500, 900]), prop::sample::select(vec![400_u16, 900])),
+            min_similarity in prop::sample::select([0, 500, 800, 1000].map(PerMille).to_vec()),
+            containment in prop::option::of(prop::sample::select([0, 400, 750, 1000].map(PerMille).to_vec())),
+            unsure in (
+                prop::sample::select([0, 500, 900].map(PerMille).to_vec()),
+                prop::sample::select([400, 900].map(PerMille).to_vec()),
+            ),
         ) {
             let plain = rules(agree, min_similarity);
             let unsure = LowConfidence { below: unsure.0, containment: unsure.1, ..LowConfidence::NEVER };
@@ -591,13 +594,13 @@ mod tests {
                     let jaccard = ((13.0 - f64::from(distance)) / 13.0 - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
                     let (small, both) = (f64::from(page.1.min(other.1)), f64::from(page.1 + other.1));
                     let share = (jaccard * both / ((1.0 + jaccard) * small)).min(1.0) * 1000.0;
-                    let holds = |least: u16| jaccard >= 1.0 / 16.0 && share + 1e-6 >= f64::from(least);
+                    let holds = |least: PerMille| jaccard >= 1.0 / 16.0 && share + 1e-6 >= f64::from(least.0);
                     let sure = estimate >= unsure.below || holds(unsure.containment);
                     if bands >= usize::from(agree) && estimate >= min_similarity && sure {
                         expected.push((number as u64, distance, None));
                     } else if bands >= 1 && containment.is_some_and(holds) {
                         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths")]
-                        expected.push((number as u64, distance, Some((share + 1e-6) as u16)));
+                        expected.push((number as u64, distance, Some(PerMille((share + 1e-6) as u16))));
                     }
                 }
                 prop_assert_eq!(found_how(&sketches, &sketch_of(page)), expected);
@@ -609,7 +612,7 @@ mod tests {
     /// An original of another time of the log at each of two positions so far apart that both have the same mark in
     /// [`Tables::found_in`]: each shares two keys with the page, under one of which it is held.
     fn compared_at_distance(gap: u64) -> u32 {
-        let rules = rules(2, 0);
+        let rules = rules(2, PerMille(0));
         let (mut ring, mut sketches) = (Ring::new(), Sketches::new(0));
         sketches.set_rules(&ring, Some(rules));
         let held = Sketch::from_bytes(&[[7; 6].as_slice(), &[1; 10]].concat());
@@ -638,7 +641,7 @@ mod tests {
     #[test]
     fn sketches_of_another_form_are_held_but_not_compared() {
         let mut sketches = Sketches::new(0);
-        sketches.set_rules(&Ring::new(), Some(rules(1, 500)));
+        sketches.set_rules(&Ring::new(), Some(rules(1, PerMille(500))));
         sketches.push(&Ring::new(), Some(&Sketch::from_bytes(&[1; 32])));
         sketches.push(&Ring::new(), Some(&Sketch::from_bytes(&[1; 16])));
         assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 16])), [(1, 0)]);
@@ -652,8 +655,8 @@ mod tests {
     fn restored_sketches_are_found_as_if_they_had_come_one_by_one() {
         let all = || (0..200_u8).map(|n| (n % 3 > 0).then(|| Sketch::from_bytes(&[n % 7; 16])));
         let (mut one_by_one, mut at_once) = (Sketches::new(0), Sketches::new(0));
-        one_by_one.set_rules(&Ring::new(), Some(rules(2, 500)));
-        at_once.set_rules(&Ring::new(), Some(rules(2, 500)));
+        one_by_one.set_rules(&Ring::new(), Some(rules(2, PerMille(500))));
+        at_once.set_rules(&Ring::new(), Some(rules(2, PerMille(500))));
         let all: Vec<Option<Sketch>> = all().collect();
         all.iter().for_each(|sketch| one_by_one.push(&Ring::new(), sketch.as_ref()));
         at_once.fill(all.iter().map(Option::as_ref));

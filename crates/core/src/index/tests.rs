@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, LowConfidence, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits, Width,
+    Banding, ExactHash, Fingerprints, LowConfidence, Numbers, PerMille, ScopeHash, SimHash, Sketch, SketchForm,
+    SlotBits, Width,
 };
 use crate::protocol::{MinHashRules, Placement, Stage, Windows};
 use crate::record::Timestamp;
@@ -130,8 +131,9 @@ impl List {
                     let [ours, theirs] = [probe.fingerprints, &original.fingerprints].map(|page| page.numbers.hashes());
                     let (fewer, more) = (ours.len().min(theirs.len()), ours.len().max(theirs.len()));
                     let shared = ours.iter().filter(|figure| theirs.contains(figure)).count();
-                    let others =
-                        fewer > 0 && more > 1 && shared * 1000 < usize::from(probe.number_guard.unwrap_or(0)) * fewer;
+                    let others = fewer > 0
+                        && more > 1
+                        && shared * 1000 < usize::from(probe.number_guard.unwrap_or_default().0) * fewer;
                     let others = others && stage != Stage::Exact;
                     found.push((original.sequence, stage, u8::try_from(distance).unwrap(), same_id, others));
                     break;
@@ -244,7 +246,8 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                     stages: STAGES[stages],
                     // Mostly what the tables were built for.
                     max_distance: if max_distance == 9 { bound } else { max_distance },
-                    number_guard: [None, Some(500), Some(1000)][usize::try_from(page.offset).unwrap() % 3],
+                    number_guard: [None, Some(PerMille(500)), Some(PerMille::ONE)]
+                        [usize::try_from(page.offset).unwrap() % 3],
                     simhash_similarity: None,
                     same_site: None,
                 };
@@ -546,7 +549,7 @@ fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
         form,
         banding,
         agree: 1,
-        min_similarity: 500,
+        min_similarity: PerMille(500),
         containment: None,
         unsure: LowConfidence::NEVER,
         max_bucket: 0,

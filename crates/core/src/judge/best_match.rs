@@ -1,5 +1,6 @@
 //! Chooses the best candidate, independent of the order in which the index finds them.
 
+use crate::fingerprint::PerMille;
 use crate::index::{Candidate, Kin};
 use crate::protocol::{MatchedBy, Rules, Stage};
 use crate::record::Timestamp;
@@ -43,8 +44,8 @@ impl BestMatch {
     }
 }
 
-/// Least estimated Jaccard index of the members of a family with its head, in thousandths: what differs is a small part.
-const MIN_OF_FAMILY: u16 = 700;
+/// Least estimated Jaccard index of the members of a family with its head: what differs is a small part.
+const MIN_OF_FAMILY: PerMille = PerMille(700);
 
 /// A page that is so near to an original without being the same belongs to its family. Two pages of a site whose `SimHash`es
 /// happen to be near are not of one: a member is found by what it has in common with its head, and so would be lost.
@@ -184,8 +185,8 @@ mod tests {
         let near_but_later = (false, simhash(1), 8);
         let far = (false, simhash(2), 4);
         let by_sketch = (false, minhash(90, None), 6);
-        let contained = (false, minhash(80, Some(900)), 2);
-        let contained_less = (false, minhash(81, Some(900)), 1);
+        let contained = (false, minhash(80, Some(PerMille(900))), 2);
+        let contained_less = (false, minhash(81, Some(PerMille(900))), 1);
         let mut all = vec![
             nearest_template,
             template,

@@ -9,8 +9,8 @@ use super::decide::{decide_watched, refusal};
 use super::tests::rules as tiny_rules;
 use super::*;
 use crate::fingerprint::{
-    AddressHash, Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, SameSite, ScopeHash,
-    SimHash, SiteHash, Sketch, SketchForm, SlotBits,
+    AddressHash, Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, PerMille, SameSite,
+    ScopeHash, SimHash, SiteHash, Sketch, SketchForm, SlotBits,
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::protocol::{
@@ -30,13 +30,13 @@ pub(super) fn rules(max_bucket: u16) -> Rules {
         form: form(),
         banding: Banding::new(42, 3, form()).unwrap(),
         agree: 2,
-        min_similarity: 300,
+        min_similarity: PerMille(300),
         containment: None,
         unsure: LowConfidence {
-            below: 460,
-            below_short: 330,
+            below: PerMille(460),
+            below_short: PerMille(330),
             short: 200,
-            containment: 800,
+            containment: PerMille(800),
             max_distance: 14,
             of_many: true,
         },
@@ -45,10 +45,10 @@ pub(super) fn rules(max_bucket: u16) -> Rules {
     Rules {
         max_distance: 3,
         windows: Windows::all(Duration::from_hours(1)),
-        number_guard: Some(500),
+        number_guard: Some(PerMille(500)),
         minhash: Some(minhash),
-        simhash_similarity: Some(200),
-        same_site: Some(SameSite { containment: 950 }),
+        simhash_similarity: Some(PerMille(200)),
+        same_site: Some(SameSite { containment: PerMille(950) }),
         ..tiny_rules(1_000_000)
     }
 }
@@ -386,7 +386,7 @@ fn a_code_made_to_be_that_of_another_text_suppresses_nobody() {
         let Answer::Page(page) = verdict.answer else { panic!() };
         is_duplicate(&page.decision)
     };
-    assert!(crafted(None) && !crafted(Some(200)));
+    assert!(crafted(None) && !crafted(Some(PerMille(200))));
 }
 
 fn made() -> impl Strategy<Value = Made> {
@@ -448,7 +448,7 @@ proptest! {
                 }
                 Decision::Template { .. } => {
                     let reason = reason(chosen.unwrap().sequence);
-                    prop_assert!(matches!(reason, Some(Refusal::Numbers { overlap: 0..500 })), "{:?}", reason);
+                    prop_assert!(matches!(reason, Some(Refusal::Numbers { overlap: PerMille(0..500) })), "{:?}", reason);
                 }
                 Decision::Duplicate { .. } | Decision::Update { .. } => {
                     prop_assert_eq!(reason(chosen.unwrap().sequence), None);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Width};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, ScopeHash, SimHash, Width};
 use crate::index::run_sequential;
 use crate::protocol::{
     Answer, Checkpoint, Decision, ForgetTarget, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId,
@@ -32,7 +32,7 @@ pub(super) fn rules(max_entries: u64) -> Rules {
         max_entries,
         same_id: SameId::Update,
         minhash: None,
-        number_guard: Some(501),
+        number_guard: Some(PerMille(501)),
         simhash_similarity: None,
         same_site: None,
     }

@@ -11,6 +11,7 @@ mod checkpoint;
 pub mod codec;
 mod request;
 mod judged;
+mod log_identity;
 mod offset;
 mod placement;
 mod rules;
@@ -22,11 +23,11 @@ pub use codec::{
     encode_requests, encode_verdict, is_ours,
 };
 pub use judged::Judged;
+pub use log_identity::LogIdentity;
 pub use offset::{LogPartition, RequestOffset, VerdictOffset};
 pub use placement::Placement;
 pub use request::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
 pub use rules::{ExpiryWatermarks, MinHashRules, Rules, RulesNumber, SameId, Stage, Windows};
 pub use verdict::{
-    Answer, Decision, LogIdentity, Match, MatchedBy, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch,
-    VerdictRecord,
+    Answer, Decision, Match, MatchedBy, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch, VerdictRecord,
 };

@@ -52,6 +52,12 @@ impl RequestOffset {
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
+
+    /// Returns how many offsets there are from `start` up to this one, which is not counted; 0 when it is not after `start`.
+    #[must_use]
+    pub fn since(self, start: Self) -> u64 {
+        u64::try_from(self.0.saturating_sub(start.0)).unwrap_or(0)
+    }
 }
 
 impl VerdictOffset {
@@ -59,6 +65,12 @@ impl VerdictOffset {
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
+    }
+
+    /// Returns how many offsets there are from `start` up to this one, which is not counted; 0 when it is not after `start`.
+    #[must_use]
+    pub fn since(self, start: Self) -> u64 {
+        u64::try_from(self.0.saturating_sub(start.0)).unwrap_or(0)
     }
 }
 

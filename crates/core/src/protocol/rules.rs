@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::fingerprint::{Banding, Evidence, Fingerprints, LowConfidence, MinHashSettings, SameSite, SketchForm};
+use crate::fingerprint::{
+    Banding, Evidence, Fingerprints, LowConfidence, MinHashSettings, PerMille, SameSite, SketchForm,
+};
 use crate::record::Timestamp;
 
 /// A way to match, strongest first: that order is the order of preference between candidates.
@@ -103,14 +105,14 @@ pub struct Rules {
     pub max_entries: u64,
     /// What a changed page with a known id is.
     pub same_id: SameId,
-    /// Least share of the smaller page's numbers that a near page has in common, in thousandths, inclusive; with fewer
+    /// Least share of the smaller page's numbers that a near page has in common, inclusive; with fewer
     /// it is a template. Without it numbers do not count.
-    pub number_guard: Option<u16>,
+    pub number_guard: Option<PerMille>,
     /// How sketches are compared; without it the `MinHash` stage finds nothing.
     pub minhash: Option<MinHashRules>,
-    /// Least estimated Jaccard index of pages that match by their `SimHash`, in thousandths, inclusive, where both have a
+    /// Least estimated Jaccard index of pages that match by their `SimHash`, inclusive, where both have a
     /// sketch: words can be chosen so that a `SimHash` becomes that of another text. Without it the distance alone counts.
-    pub simhash_similarity: Option<u16>,
+    pub simhash_similarity: Option<PerMille>,
     /// What pages of one site have to be to match. Without it they are like any others.
     pub same_site: Option<SameSite>,
 }
@@ -126,10 +128,10 @@ impl Default for Rules {
             max_future_skew: Duration::from_mins(10),
             max_entries: 1_000_000,
             same_id: SameId::Update,
-            number_guard: Some(500),
+            number_guard: Some(PerMille(500)),
             minhash: MinHashSettings::default().form.and_then(MinHashRules::usual),
-            simhash_similarity: Some(200),
-            same_site: Some(SameSite { containment: 950 }),
+            simhash_similarity: Some(PerMille(200)),
+            same_site: Some(SameSite { containment: PerMille(950) }),
         }
     }
 }
@@ -143,12 +145,12 @@ pub struct MinHashRules {
     pub banding: Banding,
     /// Keys that must be shared before sketches are compared, at least 1.
     pub agree: u8,
-    /// Least estimated Jaccard index of a match, in thousandths, inclusive.
-    pub min_similarity: u16,
-    /// Least share of the smaller page that is in the other one, in thousandths, inclusive: pages that hold so much of
+    /// Least estimated Jaccard index of a match, inclusive.
+    pub min_similarity: PerMille,
+    /// Least share of the smaller page that is in the other one, inclusive: pages that hold so much of
     /// each other match, however unlike they are as a whole, if they share a single key. Without it only likeness
     /// counts.
-    pub containment: Option<u16>,
+    pub containment: Option<PerMille>,
     /// Where an estimate alone does not make a match.
     pub unsure: LowConfidence,
     /// Most originals that are found by one key, and by one difference of a family; those that come later are found by
@@ -161,15 +163,15 @@ impl MinHashRules {
     #[must_use]
     pub fn usual(form: SketchForm) -> Option<Self> {
         let unsure = LowConfidence {
-            below: 460,
-            below_short: 330,
+            below: PerMille(460),
+            below_short: PerMille(330),
             short: 200,
-            containment: 800,
+            containment: PerMille(800),
             max_distance: 14,
             of_many: true,
         };
         let banding = Banding::new(42, 3, form).ok()?;
-        Some(Self { form, banding, agree: 2, min_similarity: 300, containment: None, unsure, max_bucket: 64 })
+        Some(Self { form, banding, agree: 2, min_similarity: PerMille(300), containment: None, unsure, max_bucket: 64 })
     }
 
     /// Returns how many keys must be shared before two sketches are looked at.
@@ -178,10 +180,10 @@ impl MinHashRules {
         if self.containment.is_some() { 1 } else { self.agree }
     }
 
-    /// Returns the share of the smaller page that is in the other one, in thousandths, as their sketches estimate it when
+    /// Returns the share of the smaller page that is in the other one, as their sketches estimate it when
     /// they share a key; where both have one that tells.
     #[must_use]
-    pub fn share_contained(&self, one: &Fingerprints, other: &Fingerprints) -> Option<u16> {
+    pub fn share_contained(&self, one: &Fingerprints, other: &Fingerprints) -> Option<PerMille> {
         one.contained(other, self.form, self.banding.rows())
     }
 
@@ -217,7 +219,7 @@ impl MinHashRules {
     /// Says by how much of the smaller page a pair of sketches at this distance, which shares a key, matches by
     /// containment; `None` when it does not.
     #[must_use]
-    pub fn contained(&self, one: &[u8], other: &[u8], distance: u8) -> Option<u16> {
+    pub fn contained(&self, one: &[u8], other: &[u8], distance: u8) -> Option<PerMille> {
         let least = self.containment?;
         self.form.contained(one, other, distance, self.banding.rows()).filter(|share| *share >= least)
     }

@@ -1,14 +1,11 @@
 //! Records of the verdict log: verdicts, rules and checkpoints.
 
 use super::{
-    Checkpoint, ExpiryWatermarks, ForgetTarget, Placement, RequestId, RequestOffset, Rules, RulesNumber, Stage,
+    Checkpoint, ExpiryWatermarks, ForgetTarget, LogIdentity, Placement, RequestId, RequestOffset, Rules, RulesNumber,
+    Stage,
 };
-use crate::fingerprint::{AddressHash, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
+use crate::fingerprint::{AddressHash, Fingerprints, IdHash, PageDigest, PerMille, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-
-/// Drawn once when a verdict log is created; distinguishes it from another log under the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogIdentity(pub u64);
 
 /// One record of the verdict log.
 #[derive(Clone, Debug, PartialEq)]
@@ -218,9 +215,9 @@ pub enum MatchedBy {
     MinHash {
         /// Differing slots, in the scale of [`SketchForm::similarity`](crate::fingerprint::SketchForm::similarity).
         slots: u8,
-        /// Share of the smaller page that is in the other one, in thousandths, when that is why both match: as a whole
+        /// Share of the smaller page that is in the other one, when that is why both match: as a whole
         /// they are not near.
-        contained: Option<u16>,
+        contained: Option<PerMille>,
     },
 }
 
@@ -245,9 +242,9 @@ impl MatchedBy {
         }
     }
 
-    /// Returns the share of the smaller page that is in the other one, in thousandths, when they match by that.
+    /// Returns the share of the smaller page that is in the other one, when they match by that.
     #[must_use]
-    pub const fn contained(self) -> Option<u16> {
+    pub const fn contained(self) -> Option<PerMille> {
         match self {
             Self::Exact | Self::SimHash { .. } => None,
             Self::MinHash { contained, .. } => contained,

@@ -24,6 +24,7 @@ mod page_queues;
 mod log_order;
 mod log_pages;
 mod plan;
+mod ranges;
 mod rejudge;
 mod time_order;
 mod warm;
@@ -35,10 +36,8 @@ pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};
 pub use log_order::{LogOrder, Next};
 pub use log_pages::{Leaving, LogPages, live_name};
-pub use plan::{
-    InputRange, LogRange, Order, Part, Plan, PlanError, Progress, Ranges, Reads, Shadow, Target, Total, own_name,
-    plan_topic,
-};
+pub use plan::{Order, Part, Plan, PlanError, Progress, Ranges, Reads, Shadow, Target, Total, own_name, plan_topic};
+pub use ranges::{InputRange, LogRange};
 pub use rejudge::Rejudge;
 pub use time_order::{LOOKAHEAD, TimeOrder};
 pub use warm::{LogMerge, WarmAsk, WarmCounts, WarmStep, WarmUp};

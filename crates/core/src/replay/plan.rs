@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{ArchiveFile, Counts, FilePlace};
+use super::{ArchiveFile, Counts, FilePlace, InputRange, LogRange};
 use crate::record::{PartitionId, Source};
 
 /// Layout of plans that this release writes and reads.
@@ -61,42 +61,6 @@ impl Target {
     pub fn has_pages(self) -> bool {
         matches!(self, Self::Shadow | Self::Live)
     }
-}
-
-/// The offsets of one input partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InputRange {
-    /// The topic.
-    pub topic: String,
-    /// The partition.
-    pub partition: i32,
-    /// First offset of the warm-up; `from` when there is none.
-    pub warm_from: i64,
-    /// First offset of the range.
-    pub from: i64,
-    /// After the last offset of the range.
-    pub to: i64,
-}
-
-impl InputRange {
-    /// Returns the partition.
-    #[must_use]
-    pub fn id(&self) -> PartitionId {
-        PartitionId::new(self.topic.as_str(), self.partition)
-    }
-}
-
-/// The part of one partition of the live verdict log that gives the order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogRange {
-    /// The topic.
-    pub topic: String,
-    /// The partition.
-    pub partition: i32,
-    /// First offset.
-    pub first: i64,
-    /// After the last offset.
-    pub end: i64,
 }
 
 /// Names of all that the replay writes.

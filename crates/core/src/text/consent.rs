@@ -6,6 +6,8 @@
 //!
 //! Cost: one search for "cookie" for most pages; for the others some tens of microseconds.
 
+use super::solid::solid;
+
 /// A longer text is no notice, and if it is one, it is what the page is about.
 const MOST_SOLID: usize = 3000;
 
@@ -182,11 +184,11 @@ impl Language {
         let mut language = Self::default();
         let text = text.to_lowercase();
         for sentence in text.split(['.', '!', '?', '。', '！', '？', ';', '；', '\n']) {
-            let solid = super::extract::solid(sentence);
+            let characters = solid(sentence);
             let topics = topics_of(sentence);
-            language.solid += solid;
+            language.solid += characters;
             if (topics != 0 && is_addressed(sentence)) || topics.count_ones() >= 3 {
-                language.asking += solid;
+                language.asking += characters;
                 language.topics |= topics;
             }
         }

@@ -1,8 +1,10 @@
 //! HTML -> the text that a reader sees.
 
 use super::consent;
+use super::elements::{HIDDEN, INLINE};
 use super::nesting::{self, Shape};
 use super::settings::HtmlText;
+use super::solid::solid;
 use super::stripped;
 use super::tree::{self, MAX_ATTRIBUTES, NoTree};
 use crate::record::{Reject, Rejection};
@@ -24,16 +26,6 @@ const MAX_SEARCHED: usize = 1 << 19;
 
 /// Paragraphs of fewer characters stay where the others of a notice are left out: buttons and single words.
 const MIN_PARAGRAPH: usize = 20;
-
-/// Elements whose content is not shown.
-pub(super) const HIDDEN: [&str; 10] =
-    ["head", "script", "style", "noscript", "template", "iframe", "object", "textarea", "svg", "title"];
-
-/// Elements that do not end a word.
-pub(super) const INLINE: [&str; 26] = [
-    "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "em", "font", "i", "ins", "kbd", "mark", "q",
-    "s", "small", "span", "strike", "strong", "sub", "sup", "u", "wbr",
-];
 
 /// What was taken out of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -150,11 +142,6 @@ fn is_trusted(main: &str, visible: &Visible) -> bool {
     let characters = solid(main);
     main.trim().len() >= MIN_MAIN_TEXT
         && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(MIN_SHARE_OF_TEXT) >= visible.running)
-}
-
-/// Counts the characters that are no blanks.
-pub(super) fn solid(text: &str) -> usize {
-    text.chars().filter(|c| !c.is_whitespace()).count()
 }
 
 /// All that a reader of the page sees.

@@ -1,9 +1,7 @@
 //! HTML cut into tags and text in one pass, without a tree.
 
+use super::elements::RAW;
 use super::nesting::{end_of_raw, is_any, name_of, tag_end};
-
-/// Elements whose content is text up to their end tag, whatever is in it.
-pub(super) const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
 
 /// A piece of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 
 mod analyzer;
 mod consent;
+mod elements;
 mod entities;
 mod extract;
 mod han;
@@ -17,6 +18,7 @@ mod markup;
 mod nesting;
 mod normalize;
 mod settings;
+mod solid;
 mod stripped;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! How deep HTML is nested and how much of it there is, counted before any tree is built.
 
-use super::markup::RAW;
+use super::elements::RAW;
 
 /// What one pass over the bytes of a page finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Visible text of HTML without a tree: for pages whose tree would be too large.
 
+use super::elements::{HIDDEN, INLINE};
 use super::entities::{Place, decode_into};
-use super::extract::{HIDDEN, INLINE};
 use super::markup::{Piece, pieces};
 use super::nesting::is_any;
 

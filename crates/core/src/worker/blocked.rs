@@ -1,58 +1,13 @@
 //! Blocked partitions: a partition that cannot make progress is reported and rechecked periodically; the others continue.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
+use super::blocked_reason::Blocked;
 use super::events::Effect;
 use super::machine::Worker;
 use super::queue::PartitionQueue;
 use crate::record::PartitionId;
-
-/// Why a partition cannot be read on. Shown with the way out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Blocked {
-    /// A position is judged, and its verdict cannot be read back any more.
-    VerdictLost,
-    /// The verdict of this offset is about another page.
-    ForeignPage(i64),
-    /// The group has no offset, although positions are judged.
-    NoOffset,
-    /// The partition does not hold the offset that comes next.
-    OutOfRange {
-        /// The offset.
-        offset: i64,
-        /// First offset that the partition holds.
-        first: i64,
-        /// After the last one.
-        end: i64,
-    },
-}
-
-impl fmt::Display for Blocked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::VerdictLost => {
-                f.write_str("its verdicts are gone for good: `dupgate verdicts reopen` has a range judged anew")
-            }
-            Self::ForeignPage(offset) => write!(
-                f,
-                "offset {offset} is not the page that was judged there: if the topic was deleted and created again, stop all \
-                 workers, delete the group's offsets of the topic, and let `dupgate verdicts reopen` have the range judged again"
-            ),
-            Self::NoOffset => f.write_str(
-                "it has judged positions but no committed offset: stop all workers and set the group's offset, or, if the topic \
-                 was deleted and created again, let `dupgate verdicts reopen` have the range judged again",
-            ),
-            Self::OutOfRange { offset, first, end } => write!(
-                f,
-                "offset {offset} comes next and the partition holds {first} to {end}: going on elsewhere would skip \
-                 records; to accept that, stop all workers and set the group's offset; if the topic was deleted and created \
-                 again, delete the group's offsets of it and let `dupgate verdicts reopen` have the range judged again"
-            ),
-        }
-    }
-}
 
 impl<P> Worker<P> {
     /// Returns the partitions that cannot be read on, and why.

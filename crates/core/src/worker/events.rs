@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::progress::Backlog;
+use super::backlog::Backlog;
 use crate::protocol::{
     LogPartition, PageRequest, Request, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
 };

@@ -3,7 +3,7 @@
 //! All values are text and a function of the record and its verdict: no clock, no host, no instance. Headers that came
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
 
-use crate::fingerprint::{SimHash, SketchForm, share};
+use crate::fingerprint::{SimHash, SketchForm};
 use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, Stage, Verdict};
 use crate::record::{Reject, Source, Timestamp};
 
@@ -98,12 +98,12 @@ impl HeaderSettings {
                 match (by, self.sketch) {
                     (MatchedBy::SimHash { bits }, _) => say("distance", bits.to_string()),
                     (MatchedBy::MinHash { slots, .. }, Some(form)) => {
-                        say("similarity", similarity(form.similarity(*slots)));
+                        say("similarity", form.similarity(*slots).to_string());
                     }
                     (MatchedBy::Exact, _) | (MatchedBy::MinHash { .. }, None) => {}
                 }
                 if let Some(contained) = by.contained() {
-                    say("containment", similarity(contained));
+                    say("containment", contained.to_string());
                 }
                 // A template begins a cluster of its own.
                 if matches!(page.decision, Decision::Duplicate { .. }) {
@@ -150,11 +150,6 @@ impl HeaderSettings {
     }
 }
 
-/// Writes thousandths as people write a share: `0.85`, `0.857`, `1`.
-fn similarity(per_mille: u16) -> String {
-    share(per_mille).to_string()
-}
-
 /// Returns the name of a verdict, as used in headers, metrics and verdict lines.
 #[must_use]
 pub const fn verdict_name(page: &PageVerdict) -> &'static str {
@@ -192,6 +187,7 @@ pub const fn message(reason: Reject) -> &'static str {
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
+    use crate::fingerprint::PerMille;
     use crate::protocol::RequestId;
     use crate::record::PartitionId;
 
@@ -272,7 +268,7 @@ mod tests {
     fn a_page_that_holds_a_known_one_says_by_how_much() {
         let original = PartitionId::new("pages", 3).at(184_467);
         let of = Match {
-            by: MatchedBy::MinHash { slots: 100, contained: Some(930) },
+            by: MatchedBy::MinHash { slots: 100, contained: Some(PerMille(930)) },
             source: original.clone(),
             age_ms: 5,
             cluster: original,

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::blocked::Blocked;
+use super::blocked_reason::Blocked;
 use super::breaker::Breaker;
 use super::events::{Effect, Event, Output, Page, PageAction, PageOutcome};
-use super::flow_control::Pacer;
 use super::followed_log::FollowedLog;
 use super::membership::Membership;
 use super::outgoing::Outgoing;
+use super::pacer::Pacer;
 use super::partitions::Partitions;
 use super::queue::PartitionQueue;
 use super::settings::WorkerSettings;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocked::Blocked;
+use super::blocked_reason::Blocked;
 use super::events::{Effect, PageAction, PageOutcome};
 use super::followed_log::{FollowedLog, ScanEnd};
 use super::machine::Worker;

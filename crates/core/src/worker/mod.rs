@@ -10,7 +10,9 @@
 
 #[cfg(test)]
 mod test_worker;
+mod backlog;
 mod blocked;
+mod blocked_reason;
 mod breaker;
 mod deliver;
 mod events;
@@ -24,19 +26,22 @@ mod membership;
 mod outgoing;
 mod partitions;
 mod flow_control;
+mod pacer;
+mod pacing;
 mod progress;
+mod recent_times;
 mod verdict_scan;
 mod route;
 mod settings;
 mod subscription;
 mod unanswered;
 
-pub use blocked::Blocked;
+pub use backlog::Backlog;
+pub use blocked_reason::Blocked;
 pub use events::{Effect, Event, Failure, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom};
-pub use flow_control::Pacing;
 pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message, verdict_name};
 pub use machine::{Status, Worker};
-pub use progress::Backlog;
+pub use pacing::Pacing;
 pub use route::{BadRecords, Mode, OBSERVED, Partitioning, Routing, Tombstones, murmur2};
 pub use settings::WorkerSettings;
 pub use subscription::{Subscription, unread};

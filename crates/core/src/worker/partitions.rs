@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::blocked::Blocked;
+use super::blocked_reason::Blocked;
 use super::events::ReadFrom;
 use super::queue::{PageState, PartitionQueue, Recheck, Waiting};
 use crate::protocol::{LogPartition, RequestId, RequestOffset};

@@ -7,28 +7,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::flow_control::{Pacing, RecentTimes};
+use super::backlog::Backlog;
+use super::pacing::Pacing;
+use super::recent_times::RecentTimes;
 use crate::record::{PartitionId, Source, Timestamp};
 
 /// Asks for the next pages of a partition are repeated this many times as often as those for offsets.
 const HEADS_PER_LOOK: u32 = 8;
-
-/// What is left to read of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backlog {
-    /// The next offset to read: the committed one, or where a group without one begins.
-    pub next: i64,
-    /// The offset after the last record.
-    pub end: i64,
-    /// Times of the first pages from the offset that was asked for, at most [`Backlog::PAGES`]; none when no page follows. Absent when
-    /// it was not asked for, or is not known.
-    pub head: Option<Vec<Timestamp>>,
-}
-
-impl Backlog {
-    /// Pages that have to agree on the time of a partition.
-    pub const PAGES: usize = 8;
-}
 
 /// The progress of all partitions.
 #[derive(Debug, Default)]

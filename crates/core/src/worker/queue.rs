@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::blocked::Blocked;
+use super::backlog::Backlog;
+use super::blocked_reason::Blocked;
 use super::events::{Page, PageAction, PageOutcome, ReadFrom};
-use super::flow_control::RecentTimes;
-use super::progress::Backlog;
+use super::recent_times::RecentTimes;
 use crate::protocol::{LogPartition, RequestId, RequestOffset};
 use crate::record::{Reject, Source, Timestamp};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::flow_control::Pacing;
+use super::pacing::Pacing;
 use crate::transaction::Delivery;
 
 /// Settings of a worker.

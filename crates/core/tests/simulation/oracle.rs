@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dupgate_core::fingerprint::{AddressHash, Fingerprints, IdHash, ScopeHash, SiteHash};
+use dupgate_core::fingerprint::{AddressHash, Fingerprints, IdHash, PerMille, ScopeHash, SiteHash};
 use dupgate_core::protocol::{
     Answer, Decision, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request,
     RequestBody, RequestId, Rules, SameId, Stage, Verdict,
@@ -42,7 +42,7 @@ struct Held {
 }
 
 /// A candidate with all that its rank depends on.
-type Ranked<'h> = (bool, (bool, bool), usize, Option<u16>, u32, u64, &'h Held);
+type Ranked<'h> = (bool, (bool, bool), usize, Option<PerMille>, u32, u64, &'h Held);
 
 fn index(stage: Stage) -> usize {
     match stage {
@@ -309,7 +309,7 @@ fn named(page: &PageRequest, held: &Held) -> bool {
 }
 
 /// Says whether so little differs that other figures are what two pages are about.
-fn nearly_equal(stage: Stage, distance: u32, contained: Option<u16>, page: &PageRequest) -> bool {
+fn nearly_equal(stage: Stage, distance: u32, contained: Option<PerMille>, page: &PageRequest) -> bool {
     let slots = page.fingerprints.sketch.as_ref().map_or(0, |sketch| u32::try_from(sketch.bytes().len() - 2).unwrap());
     match stage {
         Stage::Exact => false,
@@ -325,7 +325,7 @@ fn jaccard(slots: u32, agreeing: u32) -> f64 {
 
 /// Slots that differ, when enough bands agree or the page names the original and few enough differ, or when one page holds enough of the
 /// other, which is told then: slot by slot, from the definition.
-fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u32, Option<u16>)> {
+fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u32, Option<PerMille>)> {
     let minhash = rules.minhash?;
     let (one, other) = (held.fingerprints.sketch.as_ref()?.bytes(), page.fingerprints.sketch.as_ref()?.bytes());
     let ((one, [_, one_size]), (other, [_, other_size])) = (one.split_last_chunk()?, other.split_last_chunk()?);
@@ -342,17 +342,17 @@ fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u3
     let beside = jaccard(slots - f64::from(minhash.banding.rows()));
     let (fewer, both) = (f64::from(*one_size.min(other_size)), f64::from(*one_size) + f64::from(*other_size));
     let share = (beside * both / (1.0 + beside) / fewer).min(1.0) * 1000.0 + 1e-9;
-    let holds = |least: u16| beside >= 1.0 / 16.0 && share >= f64::from(least);
+    let holds = |least: PerMille| beside >= 1.0 / 16.0 && share >= f64::from(least.0);
     let of_two_sites = held.site.zip(page.site).is_some_and(|(one, other)| one != other);
     let unsure = minhash.unsure;
     let below = if of_two_sites { unsure.below_short } else { unsure.below };
-    let sure = unsure.below == 0 || estimate * 1000.0 >= f64::from(below) || holds(unsure.containment);
-    if agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity) && sure {
+    let sure = unsure.below == PerMille::ZERO || estimate * 1000.0 >= f64::from(below.0) || holds(unsure.containment);
+    if agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity.0) && sure {
         return Some((distance, None));
     }
     let holds = agreeing > 0 && holds(minhash.containment?);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths, rounded down")]
-    holds.then_some((distance, Some(share as u16)))
+    holds.then_some((distance, Some(PerMille(share as u16))))
 }
 
 /// Returns whether less than the demanded share of the fewer numbers is in both; the pages of this world have few.
@@ -360,10 +360,10 @@ fn others(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> bool {
     let (one, other) = (held.numbers.hashes(), page.numbers.hashes());
     let shared = one.iter().filter(|figure| other.contains(figure)).count();
     let fewer = one.len().min(other.len());
-    rules.number_guard.is_some_and(|least| fewer >= 2 && shared * 1000 < fewer * usize::from(least))
+    rules.number_guard.is_some_and(|least| fewer >= 2 && shared * 1000 < fewer * usize::from(least.0))
 }
 
-fn distance(stage: Stage, held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u32, Option<u16>)> {
+fn distance(stage: Stage, held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u32, Option<PerMille>)> {
     let (one, other) = (&held.fingerprints, &page.fingerprints);
     match stage {
         Stage::Exact => (one.exact == other.exact).then_some((0, None)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate_core::fingerprint::{Banding, LowConfidence, SameSite, SketchForm, SlotBits};
+use dupgate_core::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate_core::protocol::{
     ForgetTarget, LogIdentity, LogPartition, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows,
@@ -78,7 +78,7 @@ const WINDOW: u64 = 8;
 const LATENESS: u64 = 4;
 
 /// Rules for the sketches of the pages: five bands of three of their sixteen slots.
-fn minhash(agree: u8, min_similarity: u16, containment: Option<u16>, unsure: LowConfidence) -> MinHashRules {
+fn minhash(agree: u8, min_similarity: PerMille, containment: Option<PerMille>, unsure: LowConfidence) -> MinHashRules {
     let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
     let banding = Banding::new(5, 3, form).unwrap();
     MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 }
@@ -96,7 +96,7 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
             max_entries: 50,
             same_id: SameId::Update,
             minhash: None,
-            number_guard: Some(500),
+            number_guard: Some(PerMille(500)),
             simhash_similarity: None,
             same_site: None,
         };
@@ -117,11 +117,14 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
         same_id: rng.pick(&[SameId::Update, SameId::Update, SameId::Duplicate]),
         minhash: Some(minhash(
             rng.pick(&[1, 2]),
-            rng.pick(&[300, 600, 800]),
-            rng.pick(&[None, Some(600), Some(950)]),
-            rng.pick(&[LowConfidence::NEVER, LowConfidence { below: 850, containment: 900, ..LowConfidence::NEVER }]),
+            rng.pick(&[300, 600, 800].map(PerMille)),
+            rng.pick(&[None, Some(PerMille(600)), Some(PerMille(950))]),
+            rng.pick(&[
+                LowConfidence::NEVER,
+                LowConfidence { below: PerMille(850), containment: PerMille(900), ..LowConfidence::NEVER },
+            ]),
         )),
-        number_guard: rng.pick(&[None, Some(500), Some(700)]),
+        number_guard: rng.pick(&[None, Some(PerMille(500)), Some(PerMille(700))]),
         simhash_similarity: None,
         same_site: None,
     }
@@ -135,8 +138,8 @@ fn crowded(rng: &Rng) -> Rules {
     let max_bucket = rng.pick(&[1, 2, 3]);
     Rules {
         minhash: rules.minhash.map(|minhash| MinHashRules { max_bucket, ..minhash }),
-        same_site: rng.pick(&[None, Some(SameSite { containment: 900 })]),
-        simhash_similarity: rng.pick(&[None, Some(300)]),
+        same_site: rng.pick(&[None, Some(SameSite { containment: PerMille(900) })]),
+        simhash_similarity: rng.pick(&[None, Some(PerMille(300))]),
         ..rules
     }
 }

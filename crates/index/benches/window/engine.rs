@@ -41,14 +41,12 @@ pub(crate) struct Run {
     pub(crate) longest_stall_ms: f64,
     /// Longest that the system takes for one fresh large page, beside which a stall is to be seen.
     pub(crate) fresh_page_ms: f64,
-    /// Looked up on every core in batches, and settled in order, in wall time.
-    pub(crate) all_cores_ns: f64,
 }
 
 /// Measures the lean and the wide plan, if wanted; prints a line for each.
 pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, Run> {
     println!(
-        "  {:<6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9}  plan",
+        "  {:<6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9}  plan",
         "",
         "ns/op",
         "M op/s",
@@ -61,8 +59,7 @@ pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String
         "bound",
         "stall ms",
         "page ms",
-        "compared",
-        "2 cores"
+        "compared"
     );
     let plans = Plan::all(Width::B64, REACH);
     let named = |name: &str| plans.iter().find(|plan| plan.to_string() == name).unwrap().clone();
@@ -79,7 +76,7 @@ pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String
     for (name, plan) in asked.into_iter().filter(|(name, _)| wanted(name)) {
         let run = measure(data, &plan);
         println!(
-            "  {name:<6} {:>7.0} {:>8.2} {:>8.0} {:>8.1} {:>8.1} {:>7.1} {:>8.1} {:>8.1} {:>7.2} {:>9.2} {:>9.2} {:>9.1} {:>9.0}  {}",
+            "  {name:<6} {:>7.0} {:>8.2} {:>8.0} {:>8.1} {:>8.1} {:>7.1} {:>8.1} {:>8.1} {:>7.2} {:>9.2} {:>9.2} {:>9.1}  {}",
             run.ns,
             run.mops,
             run.fill_ns,
@@ -92,7 +89,6 @@ pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String
             run.longest_stall_ms,
             run.fresh_page_ms,
             run.compared,
-            run.all_cores_ns,
             run.plan
         );
         runs.insert(name.to_owned(), run);
@@ -134,7 +130,6 @@ fn measure(data: &Data, plan: &Plan) -> Run {
     // Not the codes themselves, which are in the window by now.
     let beside = behind.iter().take(20_000).map(|code| code ^ 0x8000_0400_0020_0001);
     let compared = beside.map(|code| u64::from(near.probe(code, REACH, |_, _| {}))).sum::<u64>() as f64;
-    let all_cores_ns = all_cores(&mut near, window, behind);
 
     drop(near);
     let stalls = Stalls::measure(plan, &helper, window, (filling, behind));
@@ -155,7 +150,6 @@ fn measure(data: &Data, plan: &Plan) -> Run {
         longest_stall_ms: stalls.longest / 1e6,
         fresh_page_ms: stalls.fresh_page / 1e6,
         stalls: stalls.counts,
-        all_cores_ns,
     }
 }
 
@@ -215,32 +209,6 @@ fn check(near: &HammingIndex, codes: &[u64]) {
         }
         assert_eq!(near.nearest(code, REACH), expected, "{code:x}");
     }
-}
-
-/// Every core looks up its piece of a batch, then the batch is settled in order.
-fn all_cores(near: &mut HammingIndex, window: u64, codes: &[u64]) -> f64 {
-    let codes = &codes[..codes.len().min(200_000)];
-    let threads = crate::machine::cores();
-    #[expect(clippy::disallowed_methods, reason = "what several cores do takes wall time")]
-    let start = std::time::Instant::now();
-    for batch in codes.chunks(4 * BATCH) {
-        let looked: Vec<_> = std::thread::scope(|scope| {
-            let shared = &*near;
-            let piece = |codes| scope.spawn(move || shared.look(codes, REACH));
-            let pieces: Vec<_> = batch.chunks(batch.len().div_ceil(threads)).map(piece).collect();
-            pieces.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-        });
-        for (looked, &code) in looked.iter().zip(batch) {
-            let mut best = None;
-            near.settle(looked, code, REACH, |position, distance| {
-                best = Some(best.unwrap_or((u8::MAX, 0)).min((distance, position)));
-            });
-            std::hint::black_box(best);
-            let position = near.push(Some(code));
-            near.expire_to((position + 1).saturating_sub(window));
-        }
-    }
-    start.elapsed().as_nanos() as f64 / codes.len() as f64
 }
 
 /// How long single operations take, in CPU time of the thread, page faults included.

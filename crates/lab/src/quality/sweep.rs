@@ -4,13 +4,15 @@ use std::collections::HashMap;
 
 use super::Pairs;
 use super::background_similarity::jaccard_of;
-use dupgate_core::fingerprint::{Banding, Evidence, LowConfidence, MAX_DISTANCE, SimHash, Sketch, SketchForm};
+use dupgate_core::fingerprint::{
+    Banding, Evidence, LowConfidence, MAX_DISTANCE, PerMille, SimHash, Sketch, SketchForm,
+};
 
 /// Pairs less alike than this are of no interest to anybody.
 const LEAST: f64 = 0.1;
 
-/// The same in thousandths, as sketches estimate it.
-const MIN_ESTIMATE: u16 = 100;
+/// The same, as sketches estimate it.
+const MIN_ESTIMATE: PerMille = PerMille(100);
 
 /// Cells of the histogram in which the valley is sought, from 0 to 1.
 const CELLS: usize = 20;
@@ -57,9 +59,9 @@ pub struct Alike {
     pub jaccard: f64,
     /// Differing bits.
     pub bits: Option<u32>,
-    /// The Jaccard index that the sketches tell, in thousandths; only when they share enough keys to be compared,
+    /// The Jaccard index that the sketches tell; only when they share enough keys to be compared,
     /// and it is to be believed.
-    pub estimate: Option<u16>,
+    pub estimate: Option<PerMille>,
 }
 
 /// What a threshold does to a sample.
@@ -157,9 +159,9 @@ impl Sweep {
         self.tried(truth, |alike| alike.bits.is_some_and(|bits| bits <= u32::from(most)))
     }
 
-    /// Tries an estimated similarity, in thousandths.
+    /// Tries an estimated similarity.
     #[must_use]
-    pub fn similarity(&self, least: u16, truth: f64) -> Tried {
+    pub fn similarity(&self, least: PerMille, truth: f64) -> Tried {
         self.tried(truth, |alike| alike.estimate.is_some_and(|estimate| estimate >= least))
     }
 
@@ -198,7 +200,7 @@ impl Sweep {
     /// Chooses pairs to review, up to a maximum: those on which a stage and the reference disagree, and those on both
     /// sides of the border, the nearest to it first.
     #[must_use]
-    pub fn doubtful(&self, truth: f64, most_bits: u8, least: u16, most: usize) -> Vec<Alike> {
+    pub fn doubtful(&self, truth: f64, most_bits: u8, least: PerMille, most: usize) -> Vec<Alike> {
         let disagree = |alike: &Alike| {
             let right = alike.jaccard >= truth;
             let by_bits = alike.bits.is_some_and(|bits| bits <= u32::from(most_bits));

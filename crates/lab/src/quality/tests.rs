@@ -3,7 +3,8 @@
 use super::*;
 use crate::crawl::Rng;
 use dupgate_core::fingerprint::{
-    Banding, Fingerprinter, Letters, LowConfidence, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits,
+    Banding, Fingerprinter, Letters, LowConfidence, PerMille, Settings, Shingling, SimHash, Sketch, SketchForm,
+    SlotBits,
 };
 use dupgate_core::record::{Body, EventTime, Fields, Format, InputSettings};
 use dupgate_core::text;
@@ -262,10 +263,11 @@ proptest! {
     /// Two nested loops over all pairs.
     #[test]
     fn a_sweep_finds_and_counts_what_a_scan_does(
-        pages in proptest::collection::vec(any_page(), 0..12), most in 0_u8..=8, least in 0_u16..1000, truth in 0.1..1.0_f64
+        pages in proptest::collection::vec(any_page(), 0..12), most in 0_u8..=8,
+        least in (0_u16..1000).prop_map(PerMille), truth in 0.1..1.0_f64
     ) {
         let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
-        let unsure = LowConfidence { below: 500, containment: 700, ..LowConfidence::NEVER };
+        let unsure = LowConfidence { below: PerMille(500), containment: PerMille(700), ..LowConfidence::NEVER };
         let sketching = Sketching { form, banding: Banding::new(5, 3, form).unwrap(), agree: 2, unsure };
         let sweep = Sweep::of(&pages, Some(sketching));
         let (mut expected, mut by_bits, mut near) = (Vec::new(), Pairs::default(), std::collections::BTreeSet::new());
@@ -277,10 +279,10 @@ proptest! {
                     let bands = (0..5).filter(|band| a.bytes()[band * 3..][..3] == b.bytes()[band * 3..][..3]).count();
                     let distance = form.distance(a, b);
                     let estimate = form.similarity(distance);
-                    let sure = estimate >= 500 || form.contained(a, b, distance, 3) >= Some(700);
+                    let sure = estimate >= PerMille(500) || form.contained(a, b, distance, 3) >= Some(PerMille(700));
                     (bands >= 2 && sure).then_some(estimate)
                 });
-                if jaccard >= 0.1 || bits.is_some_and(|bits| bits <= 8) || estimate.is_some_and(|it| it >= 100) {
+                if jaccard >= 0.1 || bits.is_some_and(|bits| bits <= 8) || estimate.is_some_and(|it| it >= PerMille(100)) {
                     expected.push(Alike { one, other, jaccard, bits, estimate });
                 }
                 let (right, said) = (jaccard >= truth, bits.is_some_and(|bits| bits <= u32::from(most)));
@@ -294,8 +296,8 @@ proptest! {
         }
         prop_assert_eq!(&sweep.alike, &expected);
         prop_assert_eq!(sweep.bits(most, truth), Tried { near: near.len(), pairs: by_bits });
-        let by_sketch = expected.iter().filter(|alike| alike.estimate.is_some_and(|it| it >= least.max(100))).count();
-        prop_assert_eq!(sweep.similarity(least.max(100), truth).pairs.said, by_sketch as u64);
+        let by_sketch = expected.iter().filter(|alike| alike.estimate.is_some_and(|it| it >= least.max(PerMille(100)))).count();
+        prop_assert_eq!(sweep.similarity(least.max(PerMille(100)), truth).pairs.said, by_sketch as u64);
     }
 }
 
@@ -337,7 +339,7 @@ fn a_distance_is_recommended_as_long_as_its_own_pairs_are_confirmed() {
 #[test]
 fn pairs_in_doubt_come_first_and_equal_texts_never() {
     let sweep = Sweep { alike: vec![alike(1.0, 0), alike(0.9, 20), alike(0.2, 1), alike(0.45, 30), alike(0.1, 30)] };
-    let doubtful: Vec<f64> = sweep.doubtful(0.5, 3, 500, 4).iter().map(|alike| alike.jaccard).collect();
+    let doubtful: Vec<f64> = sweep.doubtful(0.5, 3, PerMille(500), 4).iter().map(|alike| alike.jaccard).collect();
     assert_eq!(doubtful, [0.2, 0.9, 0.45, 0.1]);
 }
 

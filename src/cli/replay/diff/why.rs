@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::human;
 use crate::cli::verdict::{Form, Measure};
-use crate::fingerprint::share;
+use crate::fingerprint::PerMille;
 use crate::protocol::{Match, MatchedBy, Rules, SameId, Stage};
 use crate::record::Source;
 use crate::replay::{Example, Ruled, Side, Sides, VerdictKind};
@@ -103,15 +103,15 @@ fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<
                         let least = rules.minhash.and_then(|minhash| minhash.containment);
                         least.map_or_else(
                             || "does not match by containment".to_owned(),
-                            |least| format!("needs {}", share(least)),
+                            |least| format!("needs {least}"),
                         )
                     };
                     return both(&needs);
                 }
             } else if minhash.form.similarity(slots) < minhash.min_similarity {
                 let needs = |rules: &Rules| {
-                    let least = rules.minhash.map_or(0, |minhash| minhash.min_similarity);
-                    format!("needs {}", share(least))
+                    let least = rules.minhash.map_or(PerMille::ZERO, |minhash| minhash.min_similarity);
+                    format!("needs {least}")
                 };
                 return both(&needs);
             }
@@ -175,10 +175,9 @@ fn of_two(
     }
     if is(VerdictKind::Template) && before.number_guard != after.number_guard {
         let least = |rules: &Rules| {
-            rules.number_guard.map_or_else(
-                || "does not compare them".to_owned(),
-                |least| format!("needs {} of them in common", share(least)),
-            )
+            rules
+                .number_guard
+                .map_or_else(|| "does not compare them".to_owned(), |least| format!("needs {least} of them in common"))
         };
         return format!("the numbers differ: {} {}, {} {}", names.before, least(before), names.after, least(after));
     }
@@ -256,8 +255,8 @@ mod tests {
         let live = rules(&["match.minhash.min_similarity=0.5"]);
         let tried = rules(&["match.minhash.min_similarity=0.3"]);
         let form = live.minhash.unwrap().form;
-        let slots = (0..=u8::MAX).find(|slots| form.similarity(*slots) < 450).unwrap();
-        let similarity = share(form.similarity(slots));
+        let slots = (0..=u8::MAX).find(|slots| form.similarity(*slots) < PerMille(450)).unwrap();
+        let similarity = form.similarity(slots);
         let of = matched(MatchedBy::MinHash { slots, contained: None }, 3);
         let expected = format!("similarity {similarity}: live needs 0.5, replay 7c1f needs 0.3");
         assert_eq!(gained(of.clone(), &live, &tried, &[]), expected);
@@ -270,8 +269,8 @@ mod tests {
         assert_eq!(gained(of, &bits(3), &bits(4), &[]), "4 bits differ: live allows 3, replay 7c1f allows 4");
 
         let mut by_containment = live.clone();
-        by_containment.minhash.as_mut().unwrap().containment = Some(800);
-        let of = matched(MatchedBy::MinHash { slots, contained: Some(875) }, 3);
+        by_containment.minhash.as_mut().unwrap().containment = Some(PerMille(800));
+        let of = matched(MatchedBy::MinHash { slots, contained: Some(PerMille(875)) }, 3);
         assert_eq!(
             gained(of, &live, &by_containment, &[]),
             "0.875 of the smaller page is in the other: live does not match by containment, replay 7c1f needs 0.8"
@@ -332,7 +331,7 @@ mod tests {
             words(of(VerdictKind::Near, 3), of(VerdictKind::Template, 3), &[]),
             "same original, and no threshold says why"
         );
-        let guarded = Rules { number_guard: Some(250), ..live.clone() };
+        let guarded = Rules { number_guard: Some(PerMille(250)), ..live.clone() };
         let plain = Rules { number_guard: None, ..live.clone() };
         let near =
             |verdict, rules: &Rules| Some(ruled(verdict, Some(matched(MatchedBy::SimHash { bits: 2 }, 3)), rules));

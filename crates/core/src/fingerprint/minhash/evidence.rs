@@ -1,6 +1,7 @@
 //! Further evidence required for low estimates.
 
 use super::SketchForm;
+use crate::fingerprint::PerMille;
 
 /// Estimates that are so low that they may be wrong, and what is asked of them: how much of the smaller page is in the
 /// other one, or how far apart the `SimHash`es are. Unrelated texts whose Jaccard index is taken for a third share half of the
@@ -8,15 +9,15 @@ use super::SketchForm;
 /// keeps most of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LowConfidence {
-    /// The least estimated Jaccard index that needs no further evidence, in thousandths.
-    pub below: u16,
+    /// The least estimated Jaccard index that needs no further evidence.
+    pub below: PerMille,
     /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the text;
     /// and for pages of two sites, which have no menus in common.
-    pub below_short: u16,
+    pub below_short: PerMille,
     /// Pages of fewer shingles are short: the smaller one of a pair counts.
     pub short: u16,
-    /// Least share of the smaller page that has to be in the other one, in thousandths, inclusive.
-    pub containment: u16,
+    /// Least share of the smaller page that has to be in the other one, inclusive.
+    pub containment: PerMille,
     /// Largest distance of the `SimHash`es that counts as evidence as well, in bits, inclusive.
     pub max_distance: u8,
     /// Whether both limits become stricter with the number of originals that come near to matching: the best of many noisy
@@ -27,8 +28,8 @@ pub struct LowConfidence {
 /// What an estimate is compared with, for one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The least estimate that needs no further evidence, in thousandths, inclusive.
-    pub least: u16,
+    /// The least estimate that needs no further evidence, inclusive.
+    pub least: PerMille,
     /// Whether it comes from [`LowConfidence::below_short`].
     pub is_short: bool,
     /// Largest distance of the `SimHash`es that counts as evidence, in bits, inclusive; 0: none does.
@@ -38,10 +39,10 @@ pub struct Limits {
 /// What is known of a pair whose sketches are near.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// The estimated Jaccard index, in thousandths.
-    pub estimate: u16,
-    /// Share of the smaller page that is in the other one, in thousandths, where it is known.
-    pub contained: Option<u16>,
+    /// The estimated Jaccard index.
+    pub estimate: PerMille,
+    /// Share of the smaller page that is in the other one, where it is known.
+    pub contained: Option<PerMille>,
     /// Differing bits of the `SimHash`es, where both pages have one.
     pub distance: Option<u8>,
     /// Shingles of the smaller page, where it is known.
@@ -61,8 +62,14 @@ const BITS_DEVIATION: u16 = 35;
 
 impl LowConfidence {
     /// Every estimate is believed.
-    pub const NEVER: Self =
-        Self { below: 0, below_short: 0, short: 0, containment: 0, max_distance: 0, of_many: false };
+    pub const NEVER: Self = Self {
+        below: PerMille::ZERO,
+        below_short: PerMille::ZERO,
+        short: 0,
+        containment: PerMille::ZERO,
+        max_distance: 0,
+        of_many: false,
+    };
 
     /// Returns what the estimate of a pair is compared with.
     #[must_use]
@@ -71,10 +78,11 @@ impl LowConfidence {
             evidence.of_two_sites || evidence.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
         let below = if is_short { self.below_short } else { self.below };
         let errors = if self.of_many { in_tenths(evidence.rivals) } else { 0 };
-        let margin = form.standard_error(below) * errors / 10;
+        let PerMille(error) = form.standard_error(below);
+        let margin = error * errors / 10;
         let stricter = u8::try_from(errors * BITS_DEVIATION / 100).unwrap_or(u8::MAX);
         Limits {
-            least: below.saturating_add(margin),
+            least: PerMille(below.0.saturating_add(margin)),
             is_short,
             max_distance: self.max_distance.saturating_sub(stricter),
         }
@@ -85,7 +93,7 @@ impl LowConfidence {
     pub fn is_sure(self, form: SketchForm, evidence: Evidence) -> bool {
         let Evidence { estimate, contained, distance, .. } = evidence;
         let Limits { least, max_distance, .. } = self.limits(form, evidence);
-        self.below == 0
+        self.below == PerMille::ZERO
             || estimate >= least
             || contained.is_some_and(|share| share >= self.containment)
             || (max_distance > 0 && distance.is_some_and(|distance| distance <= max_distance))
@@ -94,8 +102,8 @@ impl LowConfidence {
     /// Returns whether an original with this estimate could be taken for a match by chance: it is at most three standard
     /// errors below the least similarity of one.
     #[must_use]
-    pub fn is_rival(form: SketchForm, estimate: u16, min_similarity: u16) -> bool {
-        estimate + 3 * form.standard_error(min_similarity) >= min_similarity
+    pub fn is_rival(form: SketchForm, estimate: PerMille, min_similarity: PerMille) -> bool {
+        estimate.0 + 3 * form.standard_error(min_similarity).0 >= min_similarity.0
     }
 }
 
@@ -109,21 +117,21 @@ fn in_tenths(rivals: u32) -> u16 {
 /// similarity alone says little (Henzinger, SIGIR 2006).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SameSite {
-    /// Least share of the smaller page that has to be in the other one, in thousandths.
-    pub containment: u16,
+    /// Least share of the smaller page that has to be in the other one.
+    pub containment: PerMille,
 }
 
 /// How far two pages of one site are from being one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwoPages {
-    /// The estimated Jaccard index, in thousandths.
-    pub similarity: u16,
-    /// Estimated share of the smaller page that is in the other one, in thousandths, where the sketches have sizes.
-    pub contained: Option<u16>,
+    /// The estimated Jaccard index.
+    pub similarity: PerMille,
+    /// Estimated share of the smaller page that is in the other one, where the sketches have sizes.
+    pub contained: Option<PerMille>,
 }
 
-/// Least estimated share of the smaller page, however uncertain the estimate is, in thousandths.
-const MIN_CONTAINED: u16 = 800;
+/// Least estimated share of the smaller page, however uncertain the estimate is.
+const MIN_CONTAINED: PerMille = PerMille(800);
 
 impl SameSite {
     /// Returns whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated Jaccard
@@ -140,12 +148,12 @@ impl SameSite {
         let sizes = form.count(one).zip(form.count(other)).map(|(one, other)| [one, other].map(u64::from));
         // Without sizes they count as equal.
         let [one_size, other_size] = sizes.unwrap_or([1000, 1000]);
-        let both = u64::from(self.containment) * one_size.min(other_size);
+        let both = u64::from(self.containment.0) * one_size.min(other_size);
         let all = 1000 * (one_size + other_size);
-        let expected = u16::try_from(1000 * both / all.saturating_sub(both).max(1)).unwrap_or(1000).min(1000);
-        let least = expected.saturating_sub(2 * form.standard_error(expected));
+        let expected = PerMille::of(both, all.saturating_sub(both));
+        let least = PerMille(expected.0.saturating_sub(2 * form.standard_error(expected).0));
         let similarity = form.similarity(distance);
-        let contained = sizes.map(|_| form.contained(one, other, distance, 0).unwrap_or(0));
+        let contained = sizes.map(|_| form.contained(one, other, distance, 0).unwrap_or_default());
         let is_one = similarity >= least && contained.is_none_or(|share| share >= MIN_CONTAINED);
         (!is_one).then_some(TwoPages { similarity, contained })
     }
@@ -161,14 +169,21 @@ mod tests {
     }
 
     fn unsure() -> LowConfidence {
-        LowConfidence { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true }
+        LowConfidence {
+            below: PerMille(460),
+            below_short: PerMille(330),
+            short: 200,
+            containment: PerMille(800),
+            max_distance: 14,
+            of_many: true,
+        }
     }
 
     #[test]
     fn an_estimate_is_believed_when_it_is_high_or_when_either_witness_agrees() {
         let low = Evidence {
-            estimate: 400,
-            contained: Some(570),
+            estimate: PerMille(400),
+            contained: Some(PerMille(570)),
             distance: Some(20),
             shingles: Some(200),
             of_two_sites: false,
@@ -176,15 +191,19 @@ mod tests {
         };
         let is_sure = |evidence| unsure().is_sure(form(), evidence);
         assert!(!is_sure(low));
-        assert!(is_sure(Evidence { estimate: 460, ..low }) && !is_sure(Evidence { estimate: 459, ..low }));
         assert!(
-            is_sure(Evidence { contained: Some(800), ..low }) && !is_sure(Evidence { contained: Some(799), ..low })
+            is_sure(Evidence { estimate: PerMille(460), ..low })
+                && !is_sure(Evidence { estimate: PerMille(459), ..low })
+        );
+        assert!(
+            is_sure(Evidence { contained: Some(PerMille(800)), ..low })
+                && !is_sure(Evidence { contained: Some(PerMille(799)), ..low })
         );
         assert!(is_sure(Evidence { distance: Some(14), ..low }) && !is_sure(Evidence { distance: Some(15), ..low }));
         assert!(is_sure(Evidence { of_two_sites: true, ..low }));
         let short = Evidence { shingles: Some(199), ..low };
-        assert!(is_sure(short) && is_sure(Evidence { estimate: 330, ..short }));
-        assert!(!is_sure(Evidence { estimate: 329, ..short }));
+        assert!(is_sure(short) && is_sure(Evidence { estimate: PerMille(330), ..short }));
+        assert!(!is_sure(Evidence { estimate: PerMille(329), ..short }));
         assert!(!is_sure(Evidence { contained: None, distance: None, ..low }));
         assert!(LowConfidence::NEVER.is_sure(form(), low));
     }
@@ -194,7 +213,7 @@ mod tests {
         let least = |rivals| {
             let sure = |estimate: &u16| {
                 let alone = Evidence {
-                    estimate: *estimate,
+                    estimate: PerMille(*estimate),
                     contained: None,
                     distance: None,
                     shingles: None,
@@ -214,7 +233,7 @@ mod tests {
             unsure().is_sure(
                 form(),
                 Evidence {
-                    estimate: 350,
+                    estimate: PerMille(350),
                     contained: None,
                     distance: Some(distance),
                     shingles: None,
@@ -235,7 +254,7 @@ mod tests {
 
     #[test]
     fn pages_of_one_site_are_one_page_when_nearly_all_of_the_smaller_is_in_the_other() {
-        let rule = SameSite { containment: 950 };
+        let rule = SameSite { containment: PerMille(950) };
         let are_one = |differing: u8, sizes: [usize; 2]| {
             rule.are_one(form(), &sketch(0, sizes[0]), &sketch(usize::from(differing), sizes[1]), differing)
         };

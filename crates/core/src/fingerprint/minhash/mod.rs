@@ -26,4 +26,4 @@ pub use bottom_k::BottomK;
 pub(super) use distinct::Distinct;
 pub use evidence::{Evidence, Limits, LowConfidence, SameSite, TwoPages};
 pub use permutations::Permutations;
-pub use sketch::{BadForm, Sketch, SketchForm, SlotBits, share};
+pub use sketch::{BadForm, Sketch, SketchForm, SlotBits};

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::{bottom_k, count};
+use crate::fingerprint::PerMille;
 
 /// How many slots a sketch has, how many bits each, and what follows them. Two sketches are compared by their slots, or by
 /// their smallest elements where the form has them.
@@ -180,29 +181,29 @@ impl SketchForm {
         }
     }
 
-    /// Returns the largest distance at which the estimated Jaccard index is still `per_mille` thousandths: inclusive.
-    /// `None` when no distance is so small (more than 1000 thousandths).
+    /// Returns the largest distance at which the estimated Jaccard index is still `least`: inclusive. `None` when no distance
+    /// is so small (`least` is more than [`PerMille::ONE`]).
     #[must_use]
-    pub fn reach(self, per_mille: u16) -> Option<u8> {
+    pub fn reach(self, least: PerMille) -> Option<u8> {
         let farthest = self.bottom().unwrap_or(self.slots);
-        (0..=farthest).rev().find(|distance| self.similarity(*distance) >= per_mille)
+        (0..=farthest).rev().find(|distance| self.similarity(*distance) >= least)
     }
 
-    /// Returns the Jaccard index estimated from a distance, in thousandths, rounded down, with what unrelated texts would
-    /// agree in taken off; 0 when that is all.
+    /// Returns the Jaccard index estimated from a distance, rounded down, with what unrelated texts would agree in taken
+    /// off; 0 when that is all.
     #[must_use]
-    pub fn similarity(self, distance: u8) -> u16 {
+    pub fn similarity(self, distance: u8) -> PerMille {
         let (part, whole) = self.jaccard(distance, 0);
-        u16::try_from(part * 1000 / whole.max(1)).unwrap_or(1000)
+        PerMille::of(part, whole)
     }
 
-    /// Returns the standard error of an estimate of this Jaccard index, in thousandths as the index: `sqrt(J (1 - J) / n)`
-    /// for n slots, or n of the smallest elements.
+    /// Returns the standard error of an estimate of this Jaccard index: `sqrt(J (1 - J) / n)` for n slots, or n of the
+    /// smallest elements.
     #[must_use]
-    pub fn standard_error(self, per_mille: u16) -> u16 {
-        let jaccard = u32::from(per_mille.min(1000));
+    pub fn standard_error(self, jaccard: PerMille) -> PerMille {
+        let jaccard = u32::from(jaccard.min(PerMille::ONE).0);
         let slots = u32::from(self.bottom().unwrap_or(self.slots)).max(1);
-        u16::try_from((jaccard * (1000 - jaccard) / slots).isqrt()).unwrap_or(u16::MAX)
+        PerMille(u16::try_from((jaccard * (1000 - jaccard) / slots).isqrt()).unwrap_or(u16::MAX))
     }
 
     /// Returns the Jaccard index estimated from a distance as a fraction. `known` slots are left out: they are
@@ -219,14 +220,14 @@ impl SketchForm {
         ((agreeing * values).saturating_sub(slots), slots * (values - 1))
     }
 
-    /// Returns the share of the smaller set that is in the other one, in thousandths, rounded down: from the Jaccard
-    /// index and both sizes, |A and B| being J (|A| + |B|) / (1 + J). `known` slots agree because the pair was found by
+    /// Returns the share of the smaller set that is in the other one, rounded down: from the Jaccard index
+    /// and both sizes, |A and B| being J (|A| + |B|) / (1 + J). `known` slots agree because the pair was found by
     /// them: they say nothing of the others, and of texts of unlike length they are most of what agrees.
     ///
     /// `None` when the form has no counts, or when so little of the larger set is in both that the estimate could come
     /// from chance: less than a sixteenth.
     #[must_use]
-    pub fn contained(self, one: &[u8], other: &[u8], distance: u8, known: u8) -> Option<u16> {
+    pub fn contained(self, one: &[u8], other: &[u8], distance: u8, known: u8) -> Option<PerMille> {
         let [one, other] = [self.count(one)?, self.count(other)?].map(u128::from);
         let (part, whole) = self.jaccard(distance, known);
         if part == 0 || part * MIN_CONTAINED < whole {
@@ -234,7 +235,7 @@ impl SketchForm {
         }
         let [part, whole] = [part, whole].map(u128::from);
         let per_mille = part * (one + other) * 1000 / ((whole + part) * one.min(other).max(1));
-        Some(u16::try_from(per_mille.min(1000)).unwrap_or(1000))
+        Some(u16::try_from(per_mille).map_or(PerMille::ONE, |per_mille| PerMille(per_mille).min(PerMille::ONE)))
     }
 
     /// Returns the size that a sketch was made with: exactly up to 4,095, within 0.05 % beyond. `None` when the form has no
@@ -297,12 +298,6 @@ impl fmt::Debug for Sketch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sketch({self})")
     }
-}
-
-/// Returns thousandths, as estimates are kept, as a share of one.
-#[must_use]
-pub fn share(per_mille: u16) -> f64 {
-    f64::from(per_mille) / 1000.0
 }
 
 /// Spreads a minimum, whose upper bits are mostly 0, over all bits (the finaliser of `MurmurHash3`).

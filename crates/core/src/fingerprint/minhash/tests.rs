@@ -3,6 +3,7 @@
 #![expect(clippy::cast_precision_loss, reason = "counts of a few thousand")]
 
 use super::*;
+use crate::fingerprint::PerMille;
 use proptest::prelude::*;
 
 struct Dice(u64);
@@ -103,7 +104,7 @@ fn the_estimate_from_few_bits_is_corrected_for_what_strangers_agree_in() {
                     &form.cut(&minima(&permutations, &other), &other, other.len()),
                 );
                 agreeing += 1.0 - f64::from(distance) / 128.0;
-                similar += share(form.similarity(distance));
+                similar += form.similarity(distance).share();
             }
             let (agreeing, similar) = (agreeing / f64::from(pairs), similar / f64::from(pairs));
             let expected = jaccard + (1.0 - jaccard) * chance;
@@ -225,8 +226,8 @@ fn how_much_of_a_set_is_in_a_larger_one_is_estimated_without_bias() {
             assert_eq!((form.count(&one), form.count(&other)), (u32::try_from(small).ok(), u32::try_from(large).ok()));
             let contained = form.contained(&one, &other, form.distance(&one, &other), 0);
             assert_eq!(contained, form.contained(&other, &one, form.distance(&one, &other), 0));
-            sum += contained.map_or(0.0, share);
-            found += usize::from(contained >= Some(750));
+            sum += contained.map_or(0.0, PerMille::share);
+            found += usize::from(contained >= Some(PerMille(750)));
         }
         let (mean, truth) = (sum / f64::from(pairs), shared as f64 / small as f64);
         // The estimate of a whole one is cut off at 1, that of a small share at what chance may say.
@@ -248,10 +249,10 @@ fn slots_that_are_known_to_agree_and_the_size_behind_them_count_for_nothing() {
     let contained =
         |agreeing, known| form.contained(&sketch(agreeing, 20), &sketch(agreeing, 60), distance(agreeing), known);
     // 2 of 13 beside the known three: J = .1505, and .1505 * 80 / (1.1505 * 20).
-    assert_eq!((contained(5, 3), contained(5, 0)), (Some(523), Some(946)));
-    assert_eq!(contained(16, 3), Some(1000), "at most all of it");
+    assert_eq!((contained(5, 3), contained(5, 0)), (Some(PerMille(523)), Some(PerMille(946))));
+    assert_eq!(contained(16, 3), Some(PerMille::ONE), "at most all of it");
     // The known ones alone, and one more of 16, are what unrelated texts have.
-    assert_eq!((contained(3, 3), contained(1, 0), contained(2, 0)), (None, None, Some(433)));
+    assert_eq!((contained(3, 3), contained(1, 0), contained(2, 0)), (None, None, Some(PerMille(433))));
     let plain = SketchForm::new(16, SlotBits::B8).unwrap();
     assert_eq!(plain.contained(&sketch(5, 20), &sketch(5, 60), 11, 0), None, "without sizes nobody knows");
 }
@@ -270,7 +271,7 @@ fn sketches_compared_by_their_smallest_estimate_without_bias() {
             .map(|_| {
                 let (one, other) = dice.pair(shared, own);
                 let (one, other) = (form.cut(&[0; 16], &one, 0), form.cut(&[0; 16], &other, 0));
-                share(form.similarity(form.distance(&one, &other)))
+                form.similarity(form.distance(&one, &other)).share()
             })
             .collect();
         let count = f64::from(pairs);
@@ -299,13 +300,19 @@ fn the_smallest_stand_behind_the_slots_and_decide_alone() {
     let tail: Vec<u32> = one.bytes()[18..].as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).collect();
     assert_eq!((&tail[..3], tail[3..].iter().all(|element| *element == u32::MAX)), (&[3, 5, 9][..], true));
     // 3 and 5 of 3, 5, 7, 9: half, though no slot agrees; and all of it, though none does.
-    assert_eq!((form.distance(&one, &other), form.similarity(8), form.reach(500)), (8, 500, Some(8)));
+    assert_eq!(
+        (form.distance(&one, &other), form.similarity(8), form.reach(PerMille(500))),
+        (8, PerMille(500), Some(8))
+    );
     assert_eq!(slots.distance(&one, &other), 16);
     let [all, reordered] = [[1, 2, 3], [3, 2, 1]].map(|elements| sketch(&elements));
-    assert_eq!((form.distance(&all, &reordered), form.similarity(0), form.similarity(16)), (0, 1000, 0));
+    assert_eq!(
+        (form.distance(&all, &reordered), form.similarity(0), form.similarity(16)),
+        (0, PerMille::ONE, PerMille::ZERO)
+    );
     assert_eq!(form.distance(&all, &sketch(&[8, 9])), 16);
     // Half of 4 shingles are in 2 of 3: |both| = .5 * 7 / 1.5 / 3.
-    assert_eq!(form.contained(&one, &other, 8, 3), Some(777));
+    assert_eq!(form.contained(&one, &other, 8, 3), Some(PerMille(777)));
     assert_eq!(slots.with_bottom(15), Err(BadForm::BottomK(15)));
     assert_eq!(slots.with_bottom(256), Err(BadForm::BottomK(256)));
 }
@@ -325,16 +332,16 @@ fn a_sketch_keeps_its_bytes_in_all_releases() {
 #[test]
 fn the_reach_is_the_largest_distance_that_is_still_similar_enough() {
     let form = form(128, SlotBits::B8);
-    assert_eq!((form.similarity(0), form.similarity(128)), (1000, 0));
+    assert_eq!((form.similarity(0), form.similarity(128)), (PerMille::ONE, PerMille::ZERO));
     for per_mille in [1, 300, 400, 500, 999, 1000] {
-        let reach = form.reach(per_mille).unwrap();
-        assert!(form.similarity(reach) >= per_mille);
-        assert!(reach == 128 || form.similarity(reach + 1) < per_mille);
+        let reach = form.reach(PerMille(per_mille)).unwrap();
+        assert!(form.similarity(reach) >= PerMille(per_mille));
+        assert!(reach == 128 || form.similarity(reach + 1) < PerMille(per_mille));
     }
-    assert_eq!(form.reach(0), Some(128));
-    assert_eq!(form.reach(1001), None);
+    assert_eq!(form.reach(PerMille(0)), Some(128));
+    assert_eq!(form.reach(PerMille(1001)), None);
     // 64 of 128 agree; 1/256 of the others did by chance.
-    assert_eq!(form.similarity(64), 498);
+    assert_eq!(form.similarity(64), PerMille(498));
 }
 
 #[test]

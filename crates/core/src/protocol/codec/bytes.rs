@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
     #[cfg(test)]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self::of_version(bytes, super::frame::FORMAT_VERSION)
+        Self::of_version(bytes, super::versions::FORMAT_VERSION)
     }
 
     /// Begins at the first of these bytes, which this format version wrote.

@@ -2,7 +2,7 @@
 
 use super::CodecError;
 use super::bytes::{Reader, Write};
-use super::frame::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION, SITES_VERSION};
+use super::versions::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION, SITES_VERSION};
 use crate::fingerprint::{
     AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, Width,
 };

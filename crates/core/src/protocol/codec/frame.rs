@@ -2,31 +2,10 @@
 
 use super::CodecError;
 use super::bytes::Reader;
+use super::versions::{DEFAULT_VERSION, KNOWN_VERSIONS};
 
 /// First bytes of every record of both logs.
 pub const MAGIC: [u8; 2] = *b"dg";
-
-/// The newest version of the format. It is written only where a record holds what older ones cannot say: pages with an
-/// address that their id does not say.
-pub const FORMAT_VERSION: u8 = 7;
-
-/// The version that is written where a record holds sites, variants, originals that not all tables hold, or the rules that go
-/// with them, and nothing newer.
-pub const SITES_VERSION: u8 = 6;
-
-/// The version written where rules ask for further evidence of low estimates and nothing newer is needed.
-pub const WITNESS_VERSION: u8 = 5;
-
-/// The version that is written where a record holds what [`DEFAULT_VERSION`] cannot say: a `SimHash` of other than 64 bits,
-/// or how much of a page is in another one.
-pub const OPTIONS_VERSION: u8 = 4;
-
-/// The version of the format that is written where it can say all: older releases read it.
-pub const DEFAULT_VERSION: u8 = 3;
-
-/// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 7] =
-    [1, 2, DEFAULT_VERSION, OPTIONS_VERSION, WITNESS_VERSION, SITES_VERSION, FORMAT_VERSION];
 
 /// Bytes of a frame around its body.
 pub const FRAME_BYTES: usize = 8;

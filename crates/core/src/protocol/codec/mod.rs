@@ -82,13 +82,13 @@ mod requests;
 mod rules;
 mod verdict_batch;
 mod verdicts;
+mod versions;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
-pub use frame::{
-    DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION,
-};
+pub use frame::MAGIC;
 pub use requests::{decode_requests, encode_requests};
 pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
+pub use versions::{DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
 
 use crate::record::Reject;
 use bytes::Reader;

@@ -2,8 +2,9 @@
 
 use super::bytes::{Reader, Write};
 use super::fingerprints::{self, Present};
-use super::frame::{self, FORMAT_VERSION, Kind, SITES_VERSION};
+use super::frame::{self, Kind};
 use super::positions::Positions;
+use super::versions::{FORMAT_VERSION, SITES_VERSION};
 use super::{CodecError, reject};
 use crate::fingerprint::{AddressHash, IdHash, PageDigest, SiteHash};
 use crate::protocol::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};

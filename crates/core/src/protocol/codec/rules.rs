@@ -2,8 +2,9 @@
 
 use super::CodecError;
 use super::bytes::{Reader, Write};
-use super::frame::{self, DEFAULT_VERSION, Kind, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
-use crate::fingerprint::{Banding, LowConfidence, SameSite, SketchForm, SlotBits};
+use super::frame::{self, Kind};
+use super::versions::{DEFAULT_VERSION, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
+use crate::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
     ExpiryWatermarks, LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Windows,
 };
@@ -30,7 +31,7 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
 pub(super) fn version_of(rules: &Rules) -> u8 {
     let is_newer = |minhash: &MinHashRules| {
         let LowConfidence { max_distance, of_many, short, below_short, .. } = minhash.unsure;
-        minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != 0
+        minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != PerMille::ZERO
     };
     if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
         return SITES_VERSION;
@@ -64,41 +65,41 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
         // No form has more than 16 bits a slot.
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
         out.extend([banding.bands(), banding.rows(), agree]);
-        out.varint(u64::from(min_similarity));
+        out.varint(u64::from(min_similarity.0));
         let version = version_of(rules);
         if version >= OPTIONS_VERSION {
             out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
-            containment.iter().for_each(|least| out.varint(u64::from(*least)));
+            containment.iter().for_each(|least| out.varint(u64::from(least.0)));
         }
         if version >= WITNESS_VERSION {
-            out.varint(u64::from(unsure.below));
-            out.varint(u64::from(unsure.containment));
+            out.varint(u64::from(unsure.below.0));
+            out.varint(u64::from(unsure.containment.0));
         }
         if version >= SITES_VERSION {
             out.extend([unsure.max_distance, u8::from(unsure.of_many)]);
             out.varint(u64::from(unsure.short));
-            out.varint(u64::from(unsure.below_short));
+            out.varint(u64::from(unsure.below_short.0));
             out.varint(u64::from(max_bucket));
         }
     }
     out.push(u8::from(rules.number_guard.is_some()));
     if let Some(least) = rules.number_guard {
-        out.varint(u64::from(least));
+        out.varint(u64::from(least.0));
     }
     if version_of(rules) >= SITES_VERSION {
         for share in [rules.simhash_similarity, rules.same_site.map(|same_site| same_site.containment)] {
             out.push(u8::from(share.is_some()));
-            share.iter().for_each(|share| out.varint(u64::from(*share)));
+            share.iter().for_each(|share| out.varint(u64::from(share.0)));
         }
     }
 }
 
 /// Up to version 5 there was neither.
-fn read_share(from: &mut Reader<'_>, what: &'static str) -> Result<Option<u16>, CodecError> {
+fn read_share(from: &mut Reader<'_>, what: &'static str) -> Result<Option<PerMille>, CodecError> {
     if from.version() < SITES_VERSION {
         return Ok(None);
     }
-    read_bool(from, what)?.then(|| from.small(what)).transpose()
+    read_bool(from, what)?.then(|| from.small(what).map(PerMille)).transpose()
 }
 
 fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecError> {
@@ -110,11 +111,11 @@ fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecErr
 }
 
 /// Versions 1 and 2 knew no numbers.
-fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<u16>, CodecError> {
+fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<PerMille>, CodecError> {
     if from.version() < 3 {
         return Ok(None);
     }
-    read_bool(from, "number_guard")?.then(|| from.small("number_guard")).transpose()
+    read_bool(from, "number_guard")?.then(|| from.small("number_guard").map(PerMille)).transpose()
 }
 
 /// Version 1 knew no sketches.
@@ -132,7 +133,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let (bands, rows) = (from.byte("bands")?, from.byte("rows")?);
     let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
     let agree = from.byte("agree")?;
-    let min_similarity = from.small("min_similarity")?;
+    let min_similarity = PerMille(from.small("min_similarity")?);
     let (containment, unsure) = (None, LowConfidence::NEVER);
     let mut rules = MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 };
     if from.version() >= OPTIONS_VERSION {
@@ -143,17 +144,18 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
         if k > 0 {
             rules.form = rules.form.with_bottom(k.into()).map_err(|_| bad("bottom_k", k))?;
         }
-        rules.containment = read_bool(from, "containment")?.then(|| from.small("containment")).transpose()?;
+        rules.containment =
+            read_bool(from, "containment")?.then(|| from.small("containment").map(PerMille)).transpose()?;
     }
     if from.version() >= WITNESS_VERSION {
-        let (below, containment) = (from.small("unsure")?, from.small("unsure containment")?);
+        let (below, containment) = (PerMille(from.small("unsure")?), PerMille(from.small("unsure containment")?));
         rules.unsure = LowConfidence { below, containment, ..LowConfidence::NEVER };
     }
     if from.version() >= SITES_VERSION {
         rules.unsure.max_distance = from.byte("unsure distance")?;
         rules.unsure.of_many = read_bool(from, "unsure of many")?;
         rules.unsure.short = from.small("unsure short")?;
-        rules.unsure.below_short = from.small("unsure below short")?;
+        rules.unsure.below_short = PerMille(from.small("unsure below short")?);
         rules.max_bucket = from.small("max_bucket")?;
     }
     Ok(Some(rules))

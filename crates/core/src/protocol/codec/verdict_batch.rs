@@ -2,11 +2,12 @@
 
 use super::bytes::{Reader, Write};
 use super::fingerprints::{self, More, Present};
-use super::frame::{self, Kind, OPTIONS_VERSION};
+use super::frame::{self, Kind};
 use super::positions::Positions;
 use super::rules::{read_stage, read_watermarks, write_watermarks};
+use super::versions::OPTIONS_VERSION;
 use super::{CodecError, reject};
-use crate::fingerprint::{IdHash, PageDigest};
+use crate::fingerprint::{IdHash, PageDigest, PerMille};
 use crate::protocol::{
     Answer, Decision, ForgetTarget, LogIdentity, Match, MatchedBy, NewOriginal, PageVerdict, RequestId, RequestOffset,
     RulesNumber, Stage, Verdict, VerdictBatch,
@@ -172,7 +173,7 @@ fn read_page(from: &mut Reader<'_>, places: &mut Positions, head: u8) -> Result<
 fn write_match(out: &mut Vec<u8>, places: &mut Positions, of: &Match) {
     out.push(of.by.stage() as u8);
     out.push(of.by.distance());
-    of.by.contained().iter().for_each(|share| out.varint(u64::from(*share)));
+    of.by.contained().iter().for_each(|share| out.varint(u64::from(share.0)));
     places.write_reference(out, &of.source);
     out.signed(of.age_ms);
     if of.cluster != of.source {
@@ -183,7 +184,7 @@ fn write_match(out: &mut Vec<u8>, places: &mut Positions, of: &Match) {
 fn read_match(from: &mut Reader<'_>, places: &Positions, flags: u8) -> Result<Match, CodecError> {
     let stage = read_stage(from)?;
     let distance = from.byte("distance")?;
-    let contained = (flags & IS_CONTAINED != 0).then(|| from.small("containment")).transpose()?;
+    let contained = (flags & IS_CONTAINED != 0).then(|| from.small("containment").map(PerMille)).transpose()?;
     let by = match (stage, distance, contained) {
         (Stage::Exact, 0, None) => MatchedBy::Exact,
         (Stage::SimHash, bits, None) => MatchedBy::SimHash { bits },

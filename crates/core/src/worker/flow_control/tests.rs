@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::fingerprint::PageDigest;
 use crate::protocol::{Answer, Decision, PageVerdict, RequestId, Verdict};
-use crate::record::PartitionId;
+use crate::record::{PartitionId, Timestamp};
 use crate::worker::test_worker::{TestWorker, input};
-use crate::worker::{Event, Page, PageAction, PageOutcome, ReadFrom};
+use crate::worker::{Backlog, Event, Page, PageAction, PageOutcome, ReadFrom};
 
 const HOUR: i64 = 3_600_000;
 const NOW: i64 = 1_000_000 * HOUR;

@@ -1,5 +1,6 @@
 //! Where scenarios are played: a cluster with two input partitions and one log, and the processes that were started.
 
+use dupgate_core::fingerprint::PerMille;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,7 +177,7 @@ impl Stage {
                     max_entries: self.max_entries,
                     same_id: SameId::Update,
                     minhash: None,
-                    number_guard: Some(500),
+                    number_guard: Some(PerMille(500)),
                     simhash_similarity: None,
                     same_site: None,
                 },

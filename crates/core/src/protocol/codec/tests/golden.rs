@@ -4,7 +4,7 @@
 //! ones, and readers that still understand the old ones; never new bytes in an old file.
 
 use super::*;
-use crate::fingerprint::{AddressHash, SameSite, SiteHash};
+use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash};
 use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
 use dupgate_testkit::hex::{hex, records};
 
@@ -163,7 +163,7 @@ fn checkpoint_of_all_versions() {
 /// What the defaults write.
 #[test]
 fn rules_that_are_unsure_of_low_estimates_are_written_as_a_version_of_their_own() {
-    let unsure = LowConfidence { below: 330, containment: 800, ..LowConfidence::NEVER };
+    let unsure = LowConfidence { below: PerMille(330), containment: PerMille(800), ..LowConfidence::NEVER };
     let minhash = rules().minhash.map(|minhash| MinHashRules { form: minhash.form.with_count(), unsure, ..minhash });
     let rules = Rules { minhash, ..rules() };
     let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules: rules.clone() };
@@ -205,16 +205,22 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
     check_written("verdicts.v6.hex", verdicts_6, &encode_verdict(&value, 0));
     check_read("verdicts.v6.hex", verdicts_6, &value);
 
-    let unsure =
-        LowConfidence { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
+    let unsure = LowConfidence {
+        below: PerMille(460),
+        below_short: PerMille(330),
+        short: 200,
+        containment: PerMille(800),
+        max_distance: 14,
+        of_many: true,
+    };
     let minhash = rules().minhash.map(|minhash| MinHashRules {
         form: minhash.form.with_count(),
         unsure,
         max_bucket: 64,
         ..minhash
     });
-    let same_site = Some(SameSite { containment: 950 });
-    let rules = Rules { minhash, simhash_similarity: Some(200), same_site, ..rules() };
+    let same_site = Some(SameSite { containment: PerMille(950) });
+    let rules = Rules { minhash, simhash_similarity: Some(PerMille(200)), same_site, ..rules() };
     let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules };
     let value = VerdictRecord::Rules(record);
     check_written("rules.v6.hex", rules_6, &encode_verdict(&value, 0));
@@ -296,7 +302,7 @@ fn options_are_written_as_a_version_of_their_own() {
 fn rules_4() -> Rules {
     let minhash = rules().minhash.map(|minhash| MinHashRules {
         form: minhash.form.with_count().with_bottom(64).unwrap(),
-        containment: Some(750),
+        containment: Some(PerMille(750)),
         ..minhash
     });
     Rules { minhash, ..rules() }
@@ -314,7 +320,7 @@ fn batch_4() -> VerdictBatch {
         };
         // The second of each kind stays as it was.
         if of.cluster == of.source {
-            of.by = MatchedBy::MinHash { slots: of.by.distance(), contained: Some(750 + number) };
+            of.by = MatchedBy::MinHash { slots: of.by.distance(), contained: Some(PerMille(750 + number)) };
         }
     }
     batch
@@ -491,12 +497,12 @@ pub(super) fn rules() -> Rules {
             form,
             banding: Banding::new(42, 3, form).unwrap(),
             agree: 2,
-            min_similarity: 300,
+            min_similarity: PerMille(300),
             containment: None,
             unsure: LowConfidence::NEVER,
             max_bucket: 0,
         }),
-        number_guard: Some(500),
+        number_guard: Some(PerMille(500)),
         simhash_similarity: None,
         same_site: None,
     }

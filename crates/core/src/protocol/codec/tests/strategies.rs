@@ -1,7 +1,7 @@
 //! Values of every shape.
 
 use super::*;
-use crate::fingerprint::{AddressHash, SameSite, SiteHash};
+use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash};
 use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
@@ -101,7 +101,7 @@ pub(super) fn requests() -> impl Strategy<Value = Request> {
 }
 
 fn matches() -> BoxedStrategy<Match> {
-    let contained = prop::option::weighted(0.2, any::<u16>());
+    let contained = prop::option::weighted(0.2, shares());
     let by = prop_oneof![
         Just(MatchedBy::Exact),
         any::<u8>().prop_map(|bits| MatchedBy::SimHash { bits }),
@@ -160,7 +160,8 @@ fn spans() -> BoxedStrategy<Duration> {
 fn rules() -> BoxedStrategy<Rules> {
     let windows = (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| Windows { exact, simhash, minhash });
     let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
-    let same_id = (same_id, any::<Option<u16>>(), prop_oneof![Just((None, None)), any::<(Option<u16>, Option<u16>)>()]);
+    let share = || prop::option::of(shares());
+    let same_id = (same_id, share(), prop_oneof![Just((None, None)), (share(), share())]);
     let minhash = prop::option::of(minhash_rules());
     (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), same_id, minhash)
         .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, guards, minhash)| Rules {
@@ -181,9 +182,8 @@ fn rules() -> BoxedStrategy<Rules> {
 
 fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
     let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
-    let options =
-        (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(any::<u16>()), unsure(), buckets());
-    (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), any::<u16>(), options).prop_map(
+    let options = (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(shares()), unsure(), buckets());
+    (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), shares(), options).prop_map(
         |(pairs, bits, bands, rows, agree, min_similarity, (counts, bottom, containment, unsure, max_bucket))| {
             let plain = SketchForm::new(pairs * 2, bits).unwrap();
             let counted = if counts { plain.with_count() } else { plain };
@@ -194,19 +194,23 @@ fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
     )
 }
 
+fn shares() -> impl Strategy<Value = PerMille> {
+    any::<u16>().prop_map(PerMille)
+}
+
 fn buckets() -> impl Strategy<Value = u16> {
     prop_oneof![Just(0), any::<u16>()]
 }
 
 fn unsure() -> impl Strategy<Value = LowConfidence> {
-    let some = (any::<u16>(), any::<u16>(), prop_oneof![Just((0, false)), any::<(u8, bool)>()]).prop_map(
+    let some = (shares(), shares(), prop_oneof![Just((0, false)), any::<(u8, bool)>()]).prop_map(
         |(below, containment, (max_distance, of_many))| LowConfidence {
             below,
             containment,
             max_distance,
             of_many,
             short: max_distance.into(),
-            below_short: u16::from(max_distance) * 3,
+            below_short: PerMille(u16::from(max_distance) * 3),
         },
     );
     prop_oneof![Just(LowConfidence::NEVER), some]

@@ -1,0 +1,15 @@
+//! What a probe compares of an original.
+
+use crate::fingerprint::{ExactHash, IdHash, ScopeHash, SiteHash};
+use crate::record::Timestamp;
+
+/// What a probe compares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MatchFields {
+    pub(super) sequence: u64,
+    pub(super) event_time: Timestamp,
+    pub(super) exact: ExactHash,
+    pub(super) id: Option<IdHash>,
+    pub(super) scope: Option<ScopeHash>,
+    pub(super) site: Option<SiteHash>,
+}

@@ -1,0 +1,77 @@
+//! Finds the rule by which an original is not matched.
+
+use super::Index;
+use super::original::Probe;
+use super::refusal::Refusal;
+use super::ring::masked;
+use super::sketches::{Measured, Wanted};
+use crate::protocol::Stage;
+
+impl Index {
+    /// Returns why an original that [`Index::candidates`] and [`Index::members`] do not show is not among them; `None`
+    /// when it is not held. Costs a probe: for explanations, not for the judge.
+    #[must_use]
+    pub fn why_not(&self, probe: &Probe<'_>, sequence: u64) -> Option<Refusal> {
+        let position = self.position_of(sequence)?;
+        let facts = self.ring.facts(position)?;
+        if facts.scope != probe.scope {
+            return Some(Refusal::Scope);
+        }
+        let uses = |stage| probe.stages.contains(&stage);
+        let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
+        let bits_to = |position| self.bits_to(code?, position);
+        let bits = bits_to(position);
+        let by_code = bits.filter(|_| uses(Stage::SimHash));
+        if probe.verify(&facts, bits).is_some() {
+            return Some(Refusal::Crowded);
+        }
+        let is_equal = uses(Stage::Exact) && facts.exact == probe.fingerprints.exact;
+        if is_equal || by_code.is_some_and(|bits| bits <= probe.max_distance) {
+            return Some(Refusal::Window);
+        }
+        let sketch = probe.fingerprints.sketch.as_ref().filter(|_| uses(Stage::MinHash));
+        let measured = sketch.and_then(|sketch| {
+            let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
+            let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
+            self.sketches.measure(&wanted, position)
+        });
+        let Some(measured) = measured else {
+            let far = Refusal::Distance { bits: by_code, similarity: None, contained: None };
+            let has_others = uses(Stage::SimHash) || uses(Stage::MinHash);
+            let short = if has_others { Refusal::TooShort } else { Refusal::Stages };
+            return Some(by_code.map_or(short, |_| far));
+        };
+        Some(if let Some(refusal) = of_sketches(measured, bits, by_code) {
+            refusal
+        } else if probe.may_match_by_sketch(&facts) {
+            Refusal::Crowded
+        } else {
+            Refusal::Window
+        })
+    }
+}
+
+/// Returns why two sketches do not match; `None` when they do.
+fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Option<Refusal> {
+    let Measured { rules, evidence, shared } = measured;
+    let (similarity, contained) = (evidence.estimate, evidence.contained);
+    if shared >= rules.least_keys() && contained.zip(rules.containment).is_some_and(|(share, least)| share >= least) {
+        return None;
+    }
+    if similarity < rules.min_similarity {
+        let contained = contained.filter(|_| rules.containment.is_some());
+        return Some(Refusal::Distance { bits: by_code, similarity: Some(similarity), contained });
+    }
+    if !rules.is_sure(evidence) {
+        let limits = rules.unsure.limits(rules.form, evidence);
+        return Some(Refusal::LowConfidence {
+            similarity,
+            least: limits.least,
+            is_short: limits.is_short,
+            contained,
+            bits,
+            max_distance: limits.max_distance,
+        });
+    }
+    (shared < rules.agree).then_some(Refusal::SharedBands { similarity, shared })
+}

@@ -1,0 +1,5 @@
+//! Which verdict log it is.
+
+/// Drawn once when a verdict log is created; distinguishes it from another log under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIdentity(pub u64);

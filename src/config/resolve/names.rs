@@ -1,0 +1,40 @@
+//! Names of topics and groups: which ones brokers take, and which ones are in use.
+
+use super::super::raw::Raw;
+use super::Findings;
+use crate::worker::OBSERVED;
+
+/// Longest name of a topic that brokers take, in bytes.
+const MAX_TOPIC_NAME: usize = 249;
+
+/// Returns whether the input takes in a topic of this name.
+pub(super) fn is_read(raw: &Raw, name: &str) -> bool {
+    raw.input.topics.iter().any(|topic| {
+        if topic.starts_with('^') {
+            regex::Regex::new(topic).is_ok_and(|pattern| pattern.is_match(name))
+        } else {
+            topic == name
+        }
+    })
+}
+
+/// Refuses a name that could be mistaken for one that `mode: observe` derives.
+pub(super) fn check_own_name(path: &str, name: &str, found: &mut Findings) {
+    check_name(path, name, found);
+    if name.ends_with(OBSERVED) {
+        found.refuse(
+            path,
+            format!("`{name}` ends in `{OBSERVED}`, which is added to it by `mode: observe`: leave that part out"),
+        );
+    }
+}
+
+/// Refuses what brokers would not take as the name of a topic (or what could not be part of one).
+pub(super) fn check_name(path: &str, name: &str, found: &mut Findings) {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() || name == "." || name == ".." || !name.chars().all(legal) {
+        found.refuse(path, format!("`{name}` is no name: expected letters, digits, dots, underscores and hyphens"));
+    } else if name.len() > MAX_TOPIC_NAME {
+        found.refuse(path, format!("a name of {} bytes is above the limit of {MAX_TOPIC_NAME}", name.len()));
+    }
+}

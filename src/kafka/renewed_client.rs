@@ -1,0 +1,190 @@
+//! A client that is replaced when it has lost its brokers, by the same rules for each kind of reader and producer.
+//!
+//! Its owner calls [`RenewedClient::replace_if_lost`] now and then, on the thread that polls the client. The old client is kept
+//! until another one was created and has taken its work over; where that fails, it is tried again at the next probe. A client
+//! that is replaced closes on a thread of its own. A producer of transactions is none of these: its machine decides when it is
+//! replaced (`super::producer`).
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::KafkaError;
+use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
+
+use super::client::LoggingContext;
+use super::watchdog::{ClientWatchdog, close_in_background, has_brokers};
+
+/// A client that can be asked whether it reaches any broker.
+pub(super) trait WatchedClient: Send + 'static {
+    /// Returns whether any broker answers a request for the metadata of this topic, of all topics for none.
+    fn has_brokers(&self, topic: Option<&str>) -> bool;
+}
+
+impl<C: ConsumerContext + 'static> WatchedClient for BaseConsumer<C> {
+    fn has_brokers(&self, topic: Option<&str>) -> bool {
+        has_brokers(self.client(), topic)
+    }
+}
+
+impl<C: ProducerContext + 'static> WatchedClient for ThreadedProducer<C> {
+    fn has_brokers(&self, topic: Option<&str>) -> bool {
+        has_brokers(self.client(), topic)
+    }
+}
+
+impl<T: WatchedClient + Sync> WatchedClient for Arc<T> {
+    fn has_brokers(&self, topic: Option<&str>) -> bool {
+        T::has_brokers(self, topic)
+    }
+}
+
+/// Creates a client.
+type Create<C> = Box<dyn Fn() -> Result<C, KafkaError> + Send>;
+
+/// The client in use, and what it takes to replace it.
+pub(super) struct RenewedClient<C> {
+    client: C,
+    create: Create<C>,
+    watchdog: ClientWatchdog,
+    /// What it is, in log lines.
+    name: String,
+}
+
+impl<C> Deref for RenewedClient<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
+        &self.client
+    }
+}
+
+impl RenewedClient<BaseConsumer<LoggingContext>> {
+    /// Creates a consumer that is assigned its partitions by hand.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be created from these settings.
+    pub(super) fn consumer(config: &ClientConfig, name: String) -> Result<Self, KafkaError> {
+        let config = config.clone();
+        Self::new(name, move || config.create_with_context(LoggingContext(())))
+    }
+}
+
+impl<C: WatchedClient> RenewedClient<C> {
+    /// Creates the first client; those that follow are created in the same way.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be created.
+    pub(super) fn new(
+        name: String,
+        create: impl Fn() -> Result<C, KafkaError> + Send + 'static,
+    ) -> Result<Self, KafkaError> {
+        Ok(Self { client: create()?, create: Box::new(create), watchdog: ClientWatchdog::new(), name })
+    }
+
+    /// Returns whether a broker answered when the client was last asked.
+    pub(super) const fn answers(&self) -> bool {
+        self.watchdog.answers()
+    }
+
+    /// Replaces a client that has lost its brokers; returns whether it did. `topic` names one whose metadata is asked for.
+    /// `take_over` readies the new client, given the old one first: where it fails, the old one is kept.
+    ///
+    /// May take a second and a half while no broker answers.
+    pub(super) fn replace_if_lost(
+        &mut self,
+        topic: impl FnOnce() -> Option<String>,
+        take_over: impl FnOnce(&C, &C) -> Result<(), KafkaError>,
+    ) -> bool {
+        let Self { client, create, watchdog, name } = self;
+        if !watchdog.is_lost(|| client.has_brokers(topic().as_deref())) {
+            return false;
+        }
+        tracing::warn!(target: "dupgate::kafka", client = name, "replacing client: no broker reachable");
+        match create().and_then(|fresh| take_over(client, &fresh).map(|()| fresh)) {
+            Ok(fresh) => {
+                watchdog.begin_again();
+                close_in_background(std::mem::replace(client, fresh));
+                true
+            }
+            Err(error) => {
+                tracing::error!(target: "dupgate::kafka", client = name, %error, "failed to replace the client, retrying");
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A client that reaches no broker, by its number.
+    struct Unreachable(u32);
+
+    impl WatchedClient for Unreachable {
+        fn has_brokers(&self, _: Option<&str>) -> bool {
+            false
+        }
+    }
+
+    fn failure(why: &str) -> KafkaError {
+        KafkaError::ClientCreation(why.to_owned())
+    }
+
+    /// Clients that are created in order of their numbers, but for the one of number 1, which fails.
+    fn clients() -> RenewedClient<Unreachable> {
+        let created = AtomicU32::new(0);
+        let create = move || match created.fetch_add(1, Relaxed) {
+            1 => Err(failure("no memory")),
+            number => Ok(Unreachable(number)),
+        };
+        let mut client = RenewedClient::new("reader".to_owned(), create).unwrap();
+        client.watchdog = ClientWatchdog::probing_every(Duration::from_millis(1));
+        client
+    }
+
+    #[test]
+    fn a_client_is_kept_until_another_one_has_taken_over() {
+        let mut client = clients();
+        let mut taken_over = Vec::new();
+        while taken_over.len() < 3 {
+            let in_use = client.0;
+            let is_replaced = client.replace_if_lost(
+                || None,
+                |old, fresh| {
+                    taken_over.push((old.0, fresh.0));
+                    // The second one cannot be readied.
+                    if fresh.0 == 2 { Err(failure("no assignment")) } else { Ok(()) }
+                },
+            );
+            assert_eq!(client.0 != in_use, is_replaced);
+        }
+        assert_eq!(taken_over, [(0, 2), (0, 3), (3, 4)], "each failure is followed by another attempt");
+    }
+
+    #[test]
+    fn a_failed_replacement_is_retried_at_the_next_probe() {
+        let mut client = clients();
+        let (mut probes, mut replaced_at) = (0, None);
+        while replaced_at.is_none() {
+            let mut is_asked = false;
+            let is_replaced = client.replace_if_lost(
+                || {
+                    is_asked = true;
+                    None
+                },
+                |_, _| Ok(()),
+            );
+            probes += u32::from(is_asked);
+            replaced_at = is_replaced.then_some(probes);
+        }
+        assert_eq!(replaced_at, Some(4), "three misses, and one after the attempt that failed");
+    }
+}

@@ -1,0 +1,29 @@
+//! What reaches the thread of a judge.
+
+use crate::judge::{InputOffsets, Judge};
+use crate::kafka::group_consumer::ConsumerEvent;
+use crate::kafka::producer::Answer;
+use crate::kafka::verdict_log::FollowEvent;
+use crate::protocol::{RequestOffset, VerdictOffset};
+
+/// Looks at the judge on its own thread, between two events.
+pub(super) type Question = Box<dyn FnOnce(&Judge) + Send>;
+
+/// What reaches the driver.
+pub(super) enum Message {
+    /// From the fingerprint log's group, with the number of the membership.
+    GroupConsumer(u64, ConsumerEvent),
+    Followed(FollowEvent),
+    Called(Answer),
+    /// With the number of the question.
+    InputCommitted(u64, InputOffsets),
+    /// What the verdict log held when the reader of this number began.
+    LogRange(u64, VerdictOffset, VerdictOffset),
+    /// The end of the fingerprint log; `None` when there was no answer.
+    RequestsEnd(Option<RequestOffset>),
+    /// The brokers have deleted the beginning of both logs.
+    Trimmed,
+    Asked(Question),
+    SnapshotWanted,
+    Stop,
+}
