@@ -2,7 +2,7 @@
 //!
 //! Most sentences of a notice speak to the reader about cookies, data, partners and choices. An article about cookies has the
 //! same words, but seldom says "we" and "you"; a recipe for cookies says "you", but asks for no consent. English, German and
-//! Chinese are known. Measurements are in `docs/QUALITY.md`, the cases in the tests.
+//! Chinese are known. Measurements are in `docs/TEXT.md`, the cases in the tests.
 //!
 //! Cost: one search for "cookie" for most pages; for the others some tens of microseconds.
 
