@@ -47,15 +47,23 @@ impl BestMatch {
 /// Least estimated Jaccard index of the members of a family with its head: what differs is a small part.
 const MIN_OF_FAMILY: PerMille = PerMille(700);
 
+/// Returns whether nearly all of a page and an original is the same, and not all.
+pub(super) fn is_nearly_equal(rules: &Rules, original: &Candidate) -> bool {
+    match original.by {
+        MatchedBy::Exact | MatchedBy::MinHash { contained: Some(_), .. } => false,
+        MatchedBy::SimHash { .. } => true,
+        MatchedBy::MinHash { slots, contained: None } => is_alike(rules, slots),
+    }
+}
+
 /// A page that is so near to an original without being the same belongs to its family. Two pages of a site whose `SimHash`es
 /// happen to be near are not of one: a member is found by what it has in common with its head, and so would be lost.
-pub(super) fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
-    let is_alike = |slots| rules.minhash.is_some_and(|minhash| minhash.form.similarity(slots) >= MIN_OF_FAMILY);
-    match head.by {
-        MatchedBy::Exact | MatchedBy::MinHash { contained: Some(_), .. } => false,
-        MatchedBy::SimHash { .. } => head.slots.is_none_or(is_alike),
-        MatchedBy::MinHash { slots, contained: None } => is_alike(slots),
-    }
+fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
+    is_nearly_equal(rules, head) && head.slots.is_none_or(|slots| is_alike(rules, slots))
+}
+
+fn is_alike(rules: &Rules, slots: u8) -> bool {
+    rules.minhash.is_some_and(|minhash| minhash.form.similarity(slots) >= MIN_OF_FAMILY)
 }
 
 /// The oldest head that takes a page as a member: a member is lost with its head, and one that joins late would be lost

@@ -1,7 +1,7 @@
 //! `decide`: a request yields a verdict, the state untouched.
 
 use super::State;
-use super::best_match::{BestMatch, Heads, MembersFrom, is_of_family};
+use super::best_match::{BestMatch, Heads, MembersFrom, is_nearly_equal};
 use crate::index::{Candidate, Kin, Original, Probe, ProbeStats, Refusal};
 use crate::protocol::{
     Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody, Rules,
@@ -165,7 +165,7 @@ fn is_update(rules: &Rules, page: &PageRequest, candidate: Candidate) -> bool {
 /// either. Where nearly all of both is the same, the numbers are what they are about: pages of one template, under one
 /// careless canonical address.
 fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> bool {
-    page.is_variant && candidate.same_id && !candidate.same_address && !is_of_family(rules, candidate)
+    page.is_variant && candidate.same_id && !candidate.same_address && !is_nearly_equal(rules, candidate)
 }
 
 /// Heads that one window or one capacity holds of pages that are all alike: each takes members for this part of it.
