@@ -31,9 +31,8 @@ else
 	@$(CARGO) run --release -- demo --for $(FOR)
 endif
 
-test: ## Check, lint and run all tests, those against a real Kafka included
+test: ## Run all tests, those against a real Kafka included
 	@tests/tools.sh test
-	@$(MAKE) --no-print-directory lint docs deny-if-installed
 	RUST_TEST_THREADS=$(THREADS) $(CARGO) test --locked --workspace
 
 check: lint ## Before a commit: format, lints, the pure crates, what is written beside the code; no broker, a minute on a warm tree
