@@ -233,5 +233,6 @@ mod tests {
         assert!(is_of_family(&rules, &head(None)), "pages without a sketch have nothing else");
         assert!(is_of_family(&rules, &head(Some(20))));
         assert!(!is_of_family(&rules, &head(Some(60))));
+        assert!(is_nearly_equal(&rules, &head(Some(60))), "for renderings of a page the code is enough");
     }
 }
