@@ -25,10 +25,10 @@ const NONE: u16 = u16::MAX;
 /// equal hashes in 65,535.
 ///
 /// ```
-/// # use dupgate_core::fingerprint::Numbers;
+/// # use dupgate_core::fingerprint::{Numbers, PerMille};
 /// let monday = Numbers::of("on monday 21 degrees, wind 30 km/h, 1,012 hpa");
 /// let friday = Numbers::of("on friday 24 degrees, wind 15 km/h, 1,009 hpa");
-/// assert!(monday.overlap(&friday).is_some_and(|shared| shared < 500));
+/// assert!(monday.overlap(&friday).is_some_and(|shared| shared < PerMille(500)));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Numbers([u16; Self::KEPT]);
