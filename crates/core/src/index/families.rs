@@ -12,7 +12,8 @@
 //! inserted, and are not written down.
 //!
 //! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`KEYS`] places in
-//! tables and four bytes for each key, and a quarter of a byte for each position of the ring ([`Ranks`]).
+//! tables, four bytes for each key and sixteen for its place and head, and a quarter of a byte for each position of the ring
+//! ([`Ranks`]).
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;

@@ -92,7 +92,6 @@ impl Index {
     fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &MatchFields), by: MatchedBy) -> Candidate {
         let names = self.names(position, facts);
         let same_id = probe.is_same_page(names);
-        let of_site = || if same_id { None } else { self.other_page_of_site(probe, position, facts) };
         let slots = match by {
             MatchedBy::Exact => None,
             MatchedBy::MinHash { slots, .. } => Some(slots),
@@ -100,6 +99,7 @@ impl Index {
                 probe.fingerprints.sketch.as_ref().and_then(|sketch| self.sketches.distance_to(sketch, position))
             }
         };
+        let of_site = || if same_id { None } else { self.other_page_of_site(probe, (position, facts), slots?) };
         Candidate {
             sequence: facts.sequence,
             event_time: facts.event_time,
@@ -111,26 +111,31 @@ impl Index {
             other_numbers: probe.are_other_numbers(by, || self.ring.numbers(position)),
             refused_by: match by {
                 MatchedBy::Exact => None,
-                MatchedBy::SimHash { .. } => self.without_witness(probe, position).or_else(of_site),
+                MatchedBy::SimHash { .. } => {
+                    slots.and_then(|slots| self.without_witness(probe, slots)).or_else(of_site)
+                }
                 MatchedBy::MinHash { .. } => of_site(),
             },
         }
     }
 
     /// Returns the likeness of the sketches where it speaks against a `SimHash` match.
-    fn without_witness(&self, probe: &Probe<'_>, position: u64) -> Option<Refusal> {
+    fn without_witness(&self, probe: &Probe<'_>, slots: u8) -> Option<Refusal> {
         let least = probe.simhash_similarity?;
-        let distance = self.sketches.distance_to(probe.fingerprints.sketch.as_ref()?, position)?;
-        let similarity = self.sketches.form()?.similarity(distance);
+        let similarity = self.sketches.form()?.similarity(slots);
         (similarity < least).then_some(Refusal::SimHashSimilarity { similarity })
     }
 
     /// Returns what says that an original of the page's site is another page.
-    fn other_page_of_site(&self, probe: &Probe<'_>, position: u64, facts: &MatchFields) -> Option<Refusal> {
+    fn other_page_of_site(
+        &self,
+        probe: &Probe<'_>,
+        (position, facts): (u64, &MatchFields),
+        slots: u8,
+    ) -> Option<Refusal> {
         let rule = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site)?;
         let sketch = probe.fingerprints.sketch.as_ref()?;
-        let distance = self.sketches.distance_to(sketch, position)?;
-        let two = rule.are_two(self.sketches.form()?, sketch, self.sketches.row(position)?, distance)?;
+        let two = rule.are_two(self.sketches.form()?, sketch, self.sketches.row(position)?, slots)?;
         Some(Refusal::SameSite(two))
     }
 
