@@ -9,8 +9,8 @@ use super::decide::{decide_watched, refusal};
 use super::tests::rules as tiny_rules;
 use super::*;
 use crate::fingerprint::{
-    AddressHash, Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, PerMille, SameSite,
-    ScopeHash, SimHash, SiteHash, Sketch, SketchForm, SlotBits,
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SameSite, ScopeHash, SimHash,
+    SiteHash, Sketch, SketchForm, SlotBits,
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::protocol::{
@@ -26,22 +26,7 @@ fn form() -> SketchForm {
 }
 
 pub(super) fn rules(max_bucket: u16) -> Rules {
-    let minhash = MinHashRules {
-        form: form(),
-        banding: Banding::new(42, 3, form()).unwrap(),
-        agree: 2,
-        min_similarity: PerMille(300),
-        containment: None,
-        unsure: LowConfidence {
-            below: PerMille(460),
-            below_short: PerMille(330),
-            short: 200,
-            containment: PerMille(800),
-            max_distance: 14,
-            of_many: true,
-        },
-        max_bucket,
-    };
+    let minhash = MinHashRules { max_bucket, ..MinHashRules::usual(form()).unwrap() };
     Rules {
         max_distance: 3,
         windows: Windows::all(Duration::from_hours(1)),

@@ -162,14 +162,7 @@ impl MinHashRules {
     /// Returns the default rules for sketches of this form; `None` for one with fewer slots than 42 bands of 3 rows take.
     #[must_use]
     pub fn usual(form: SketchForm) -> Option<Self> {
-        let unsure = LowConfidence {
-            below: PerMille(460),
-            below_short: PerMille(330),
-            short: 200,
-            containment: PerMille(800),
-            max_distance: 14,
-            of_many: true,
-        };
+        let unsure = LowConfidence::USUAL;
         let banding = Banding::new(42, 3, form).ok()?;
         Some(Self { form, banding, agree: 2, min_similarity: PerMille(300), containment: None, unsure, max_bucket: 64 })
     }

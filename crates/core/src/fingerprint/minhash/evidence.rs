@@ -71,6 +71,16 @@ impl LowConfidence {
         of_many: false,
     };
 
+    /// The default.
+    pub const USUAL: Self = Self {
+        below: PerMille(460),
+        below_short: PerMille(330),
+        short: 200,
+        containment: PerMille(800),
+        max_distance: 14,
+        of_many: true,
+    };
+
     /// Returns what the estimate of a pair is compared with.
     #[must_use]
     pub fn limits(self, form: SketchForm, evidence: Evidence) -> Limits {
@@ -168,17 +178,6 @@ mod tests {
         SketchForm::new(128, SlotBits::B8).unwrap().with_count()
     }
 
-    fn unsure() -> LowConfidence {
-        LowConfidence {
-            below: PerMille(460),
-            below_short: PerMille(330),
-            short: 200,
-            containment: PerMille(800),
-            max_distance: 14,
-            of_many: true,
-        }
-    }
-
     #[test]
     fn an_estimate_is_believed_when_it_is_high_or_when_either_witness_agrees() {
         let low = Evidence {
@@ -189,7 +188,7 @@ mod tests {
             of_two_sites: false,
             rivals: 0,
         };
-        let is_sure = |evidence| unsure().is_sure(form(), evidence);
+        let is_sure = |evidence| LowConfidence::USUAL.is_sure(form(), evidence);
         assert!(!is_sure(low));
         assert!(
             is_sure(Evidence { estimate: PerMille(460), ..low })
@@ -220,7 +219,7 @@ mod tests {
                     of_two_sites: false,
                     rivals,
                 };
-                unsure().is_sure(form(), alone)
+                LowConfidence::USUAL.is_sure(form(), alone)
             };
             (0..=1000).find(sure).unwrap()
         };
@@ -230,7 +229,7 @@ mod tests {
         }
         assert!([0, 1, 5, 50, 500, 5_000, u32::MAX].map(least).is_sorted());
         let near = |distance, rivals| {
-            unsure().is_sure(
+            LowConfidence::USUAL.is_sure(
                 form(),
                 Evidence {
                     estimate: PerMille(350),
