@@ -136,49 +136,43 @@ impl<'a> Heads<'a> {
 mod tests {
     use super::*;
 
+    fn candidate(sequence: u64, by: MatchedBy) -> Candidate {
+        Candidate {
+            sequence,
+            event_time: Timestamp::MIN,
+            kin: Kin::Head,
+            by,
+            slots: None,
+            same_id: false,
+            same_address: false,
+            other_numbers: false,
+            refused_by: None,
+        }
+    }
+
+    fn best_among(candidates: impl IntoIterator<Item = Candidate>) -> u64 {
+        let mut choice = BestMatch::default();
+        candidates.into_iter().for_each(|candidate| choice.consider(candidate));
+        choice.best().unwrap().sequence
+    }
+
     /// From 20 on they have other numbers.
     fn best_of(candidates: &[(bool, MatchedBy, u64)]) -> u64 {
-        let mut choice = BestMatch::default();
-        for &(same_id, by, sequence) in candidates {
-            let other_numbers = sequence >= 20;
-            let (event_time, kin) = (Timestamp::MIN, Kin::Head);
-            choice.consider(Candidate {
-                sequence,
-                event_time,
-                kin,
-                by,
-                slots: None,
-                same_id,
-                same_address: same_id,
-                other_numbers,
-                refused_by: None,
-            });
-        }
-        choice.best().unwrap().sequence
+        best_among(candidates.iter().map(|&(same_id, by, sequence)| Candidate {
+            same_id,
+            same_address: same_id,
+            other_numbers: sequence >= 20,
+            ..candidate(sequence, by)
+        }))
     }
 
     #[test]
     fn of_one_id_an_equal_text_then_what_was_fetched_from_the_pages_own_address_comes_first() {
         let simhash = |bits| MatchedBy::SimHash { bits };
-        let of = |by, sequence, same_address| Candidate {
-            event_time: Timestamp::MIN,
-            kin: Kin::Head,
-            sequence,
-            by,
-            slots: None,
-            same_id: true,
-            same_address,
-            other_numbers: false,
-            refused_by: None,
-        };
-        let best_of = |candidates: &[Candidate]| {
-            let mut choice = BestMatch::default();
-            candidates.iter().for_each(|candidate| choice.consider(*candidate));
-            choice.best().unwrap().sequence
-        };
+        let of = |by, sequence, same_address| Candidate { same_id: true, same_address, ..candidate(sequence, by) };
         let [nearest, own, equal] = [of(simhash(0), 1, false), of(simhash(3), 2, true), of(MatchedBy::Exact, 3, false)];
-        assert_eq!(best_of(&[nearest, own]), 2);
-        assert_eq!(best_of(&[nearest, own, equal]), 3);
+        assert_eq!(best_among([nearest, own]), 2);
+        assert_eq!(best_among([nearest, own, equal]), 3);
     }
 
     #[test]
@@ -219,17 +213,7 @@ mod tests {
     #[test]
     fn a_code_alone_makes_no_family_where_sketches_tell_two_pages() {
         let rules = super::super::similar_pages::rules(64);
-        let head = |slots| Candidate {
-            sequence: 1,
-            event_time: Timestamp::MIN,
-            kin: Kin::Head,
-            by: MatchedBy::SimHash { bits: 2 },
-            slots,
-            same_id: false,
-            same_address: false,
-            other_numbers: false,
-            refused_by: None,
-        };
+        let head = |slots| Candidate { slots, ..candidate(1, MatchedBy::SimHash { bits: 2 }) };
         assert!(is_of_family(&rules, &head(None)), "pages without a sketch have nothing else");
         assert!(is_of_family(&rules, &head(Some(20))));
         assert!(!is_of_family(&rules, &head(Some(60))));
