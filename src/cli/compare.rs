@@ -200,7 +200,7 @@ impl Pair {
                 let keys = settings.rules.minhash.map_or_else(String::new, |minhash| {
                     format!("; {} of {} keys shared", near.keys.unwrap_or(0), minhash.banding.bands())
                 });
-                format!("similarity {}{exact}{keys}", thousandths(estimate))
+                format!("similarity {estimate}{exact}{keys}")
             }),
         };
         let measured = measured.unwrap_or_else(|| "too little text".to_owned());
@@ -213,7 +213,7 @@ impl Pair {
         let (measured, said) = match near.figures {
             Some(shared) => {
                 let verb = if shared < least { "others" } else { "the same" };
-                (format!("{} of the smaller page's are in the other", thousandths(shared)), verb)
+                (format!("{shared} of the smaller page's are in the other"), verb)
             }
             None if near.exact || near.numbers == [0, 0] => return None,
             None => {
@@ -224,7 +224,7 @@ impl Pair {
                 (format!("{one} and {other}"), "no say, too few")
             }
         };
-        let limit = format!("{said} (match.number_overlap is {})", thousandths(least));
+        let limit = format!("{said} (match.number_overlap is {least})");
         Some(vec!["figures".to_owned(), measured, limit])
     }
 
@@ -232,13 +232,13 @@ impl Pair {
     fn containment_row(&self, settings: &Settings) -> Option<Vec<String>> {
         let (minhash, near) = (settings.rules.minhash?, &self.near);
         let (least, exactly) = (minhash.containment?, near.contains?);
-        let measured = near.contained.map_or("too little to tell".to_owned(), thousandths);
+        let measured = near.contained.map_or("too little to tell".to_owned(), |share| share.to_string());
         let matches = near.contained.is_some_and(|share| share >= least) && near.keys.is_some_and(|keys| keys > 0);
         let verb = if matches { "match" } else { "no match" };
         Some(vec![
             "containment".to_owned(),
             format!("{measured} of the smaller page, exactly {exactly:.3}"),
-            format!("{verb} (match.minhash.containment is {})", thousandths(least)),
+            format!("{verb} (match.minhash.containment is {least})"),
         ])
     }
 
@@ -260,16 +260,14 @@ impl Pair {
                 let LowConfidence { below, containment, max_distance, .. } = minhash.unsure;
                 let from = match says.from {
                     Some(Threshold::MinSimilarity(similarity)) => {
-                        format!(", up to {} matches", thousandths(similarity))
+                        format!(", up to {similarity} matches")
                     }
                     None if self.near.keys.is_some_and(|keys| keys < usize::from(minhash.agree)) => {
                         format!(", none would match: {} keys have to be shared", minhash.agree)
                     }
                     None if self.near.estimate.is_some() => format!(
-                        ", none would match: below {} the smaller page has to be in the other to {}, and is to {}{}",
-                        thousandths(below),
-                        thousandths(containment),
-                        thousandths(self.near.contained.unwrap_or_default()),
+                        ", none would match: below {below} the smaller page has to be in the other to {containment}, and is to {}{}",
+                        self.near.contained.unwrap_or_default(),
                         if max_distance > 0 {
                             format!("; or the SimHashes have to be within {max_distance} bits")
                         } else {
@@ -278,7 +276,7 @@ impl Pair {
                     ),
                     Some(Threshold::MaxDistance(_)) | None => String::new(),
                 };
-                format!(" (match.minhash.min_similarity is {}{from})", thousandths(minhash.min_similarity))
+                format!(" (match.minhash.min_similarity is {}{from})", minhash.min_similarity)
             }
             (Stage::MinHash, None) => " (there are no sketches: match.minhash.permutations is 0)".to_owned(),
         };
@@ -345,10 +343,6 @@ impl Pair {
             "hint": self.hint,
         })
     }
-}
-
-pub(super) fn thousandths(share: PerMille) -> String {
-    share.to_string()
 }
 
 fn threshold(threshold: Threshold) -> Value {
