@@ -68,14 +68,10 @@ mod tests {
 
     #[test]
     fn a_panic_on_a_thread_ends_the_process_with_its_own_code() {
-        const CHILD: &str = "DUPGATE_TEST_PANICS";
-        if std::env::var_os(CHILD).is_some() {
+        let ended = in_a_process("a_panic_on_a_thread_ends_the_process_with_its_own_code", || {
             let thread = std::thread::spawn(|| exit_on_panic(|| panic!("a bug")));
             thread.join().unwrap();
-        }
-        let name = "panics::tests::a_panic_on_a_thread_ends_the_process_with_its_own_code";
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let ended = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+        });
         assert_eq!(ended.status.code(), Some(70), "{ended:?}");
     }
 
@@ -113,23 +109,27 @@ mod tests {
         assert!(text.contains("text work panicked on a page") && !text.contains("secret"), "{text}");
     }
 
-    /// Set in the process that is to panic.
-    const PANICS: &str = "DUPGATE_TEST_PANICS";
+    /// Does the work of this test in a process of its own, which starts the test again.
+    fn in_a_process(test: &str, work: impl FnOnce()) -> std::process::Output {
+        const CHILD: &str = "DUPGATE_TEST_PANICS";
+        if std::env::var_os(CHILD).is_some() {
+            work();
+            std::process::exit(0);
+        }
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([&format!("panics::tests::{test}"), "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap()
+    }
 
     #[test]
     fn a_panic_outside_of_shielded_work_is_logged_and_ends_the_process() {
-        if std::env::var_os(PANICS).is_some() {
+        let ended = in_a_process("a_panic_outside_of_shielded_work_is_logged_and_ends_the_process", || {
             tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
             end_the_process_on_panic();
             assert_eq!(shielded(|| -> i32 { panic!("a secret page") }), None);
             // The process ends on the thread that panics, whoever waits for it.
             let judge = std::thread::Builder::new().name("judge-0".to_owned()).spawn(|| panic!("out of cheese"));
             drop(judge.unwrap().join());
-            std::process::exit(0);
-        }
-        let name = "panics::tests::a_panic_outside_of_shielded_work_is_logged_and_ends_the_process";
-        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-        let ended = again.args([name, "--exact", "--nocapture"]).env(PANICS, "1").output().unwrap();
+        });
         let text = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(70), "{text}");
         let line = text.lines().find(|line| line.contains("ERROR panic: out of cheese"));
