@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::record::Timestamp;
+
 /// Units of time from the largest, in milliseconds.
 const UNITS: [(&str, u64); 4] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)];
 
@@ -16,6 +18,11 @@ pub(super) fn count(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// Writes a time as `2026-09-01T00:00:00Z`; nothing for one that is in no calendar.
+pub(super) fn time(time: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).unwrap_or_default()
 }
 
 /// Writes a duration in its two largest units: `3 d 6 h`, `24 min 37 s`, `13 s`, `939 ms`.

@@ -17,6 +17,7 @@ mod human;
 pub mod index;
 pub mod output;
 pub mod page;
+mod progress_bar;
 mod operator_requests;
 pub mod replay;
 mod report;

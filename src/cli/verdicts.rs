@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use self::search::Limits;
-use super::human::age;
+use super::human::{self, age};
 use super::operator_requests::operator_requests;
 use super::output::{Format, columns, print, print_list};
 use super::replay::When;
@@ -150,7 +150,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     let mut searched = None;
     if limits.is_wanted {
         let done = search::search(&settings, limits, &ids)?;
-        sources.extend(done.found.values().flatten().map(|page| page.source.clone()));
+        sources.extend(done.sources());
         searched = Some((ids.clone(), done));
     }
     let (mut found, originals) = answers_about(&settings, sources.clone(), &ids, args.duplicates)?;
@@ -160,7 +160,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
         match search::search(&settings, limits, &missing) {
             Ok(done) => {
                 if !done.found.is_empty() {
-                    sources.extend(done.found.values().flatten().map(|page| page.source.clone()));
+                    sources.extend(done.sources());
                     found = answers_about(&settings, sources, &ids, args.duplicates)?.0;
                 }
                 searched = Some((missing, done));
@@ -199,11 +199,10 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
 /// A verdict with a label for each part of it.
 fn labelled(page: &PageVerdict, form: verdict::Form, offset: i64, ids: &BTreeMap<Source, String>) -> String {
     let named = |source: &Source| ids.get(source).map_or_else(|| source.to_string(), |id| format!("{source}  {id}"));
-    let time = jiff::Timestamp::from_millisecond(page.event_time.millis());
     let mut rows = vec![
         ("page", named(&page.source)),
         ("verdict", crate::worker::verdict_name(page).to_owned()),
-        ("event time", time.map(|time| time.to_string()).unwrap_or_default()),
+        ("event time", human::time(page.event_time)),
     ];
     if let Some(of) = page.decision.matched() {
         rows.push(("found by", format!("{}, {}", of.by.stage().name(), verdict::Measure::of(of, form).in_words())));

@@ -76,6 +76,13 @@ pub struct Searched {
     pub found: BTreeMap<IdHash, VecDeque<FoundPage>>,
 }
 
+impl Searched {
+    /// Returns the positions of all pages that were found.
+    pub fn sources(&self) -> impl Iterator<Item = Source> {
+        self.found.values().flatten().map(|page| page.source.clone())
+    }
+}
+
 /// How far a search is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {

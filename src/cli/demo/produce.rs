@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::tick;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::ProduceArgs;
 use crate::cli::Global;
+use crate::cli::progress_bar::progress_bar;
 use crate::config::Purpose;
 use crate::config::settings::Topics;
 use crate::crawl::Truth;
@@ -90,11 +91,9 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
 
 /// Shows how many pages were written, and how many are left when that is known.
 fn bar(count: Option<u64>) -> ProgressBar {
-    let (bar, template) = match count {
-        Some(count) => {
-            (ProgressBar::new(count), "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}")
-        }
-        None => (ProgressBar::no_length(), "produce {spinner} {human_pos} pages  {per_sec}"),
+    let template = match count {
+        Some(_) => "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}",
+        None => "produce {spinner} {human_pos} pages  {per_sec}",
     };
-    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+    progress_bar(count, template)
 }

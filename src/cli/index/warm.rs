@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
 use crossbeam_channel::{Receiver, tick};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::cli::output::{Format, columns, print, print_json};
+use crate::cli::progress_bar::progress_bar;
 use crate::cli::replay::When;
 use crate::cli::{Global, human, note};
 use crate::config::{Purpose, load};
@@ -190,8 +191,7 @@ impl Progress {
     fn new() -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let template = "{prefix:8} {bar:28} {percent:>3} %  {msg}  left {eta}";
-            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(1).with_style(style)
+            progress_bar(Some(1), template)
         });
         Self { bar, ticks: tick(LOG_INTERVAL), shown: None }
     }

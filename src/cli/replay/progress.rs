@@ -4,9 +4,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, tick};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::cli::human;
+use crate::cli::progress_bar::progress_bar;
 use crate::replay::{Counts, Plan};
 use crate::runtime::clock::Clock;
 use crate::runtime::replay::{Phase, Report};
@@ -55,8 +56,7 @@ impl Progress {
             } else {
                 "{prefix:8} {bar:28} {percent:>3} %  {human_pos} / {human_len}  {per_sec}  {msg}  left {eta}"
             };
-            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(total).with_style(style)
+            progress_bar(Some(total), template)
         });
         Self { plan: plan.clone(), bar, ticks: tick(LOG_INTERVAL), before: None, clock: Clock::start() }
     }

@@ -6,9 +6,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, tick};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::cli::human;
+use crate::cli::progress_bar::progress_bar;
 use crate::deduplicator::{LineVerdict, PageResult, place_of};
 use crate::record::Rejection;
 use crate::runtime::lines::Line;
@@ -111,12 +112,9 @@ impl Progress {
 }
 
 fn bar(size: Option<u64>) -> ProgressBar {
-    let (bar, template) = match size {
-        Some(size) => (
-            ProgressBar::new(size),
-            "sieve {bar:28} {percent:>3} %  {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  left {eta}",
-        ),
-        None => (ProgressBar::no_length(), "sieve {spinner} {bytes}  {bytes_per_sec}  {msg}"),
+    let template = match size {
+        Some(_) => "sieve {bar:28} {percent:>3} %  {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  left {eta}",
+        None => "sieve {spinner} {bytes}  {bytes_per_sec}  {msg}",
     };
-    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+    progress_bar(size, template)
 }

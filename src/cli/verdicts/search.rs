@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::Value;
 
 use super::ShowArgs;
 use crate::cli::instance::{Instance, in_query};
+use crate::cli::progress_bar::progress_bar;
 use crate::cli::{human, note};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -86,8 +87,7 @@ pub(super) fn search(settings: &Settings, limits: Limits, ids: &Ids<'_>) -> Resu
     note(&format!("searching {} in {}{most}", listed(ids.values().copied()), quoted(&searched_topics(settings))));
     let bar = std::io::stderr().is_terminal().then(|| {
         let template = "search {bar:28} {percent:>3} %  {human_pos} / {human_len} records  {per_sec}  left {eta}";
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        ProgressBar::new(0).with_style(style)
+        progress_bar(Some(0), template)
     });
     let wanted = Wanted { ids: ids.keys().copied().collect(), records: limits.records, since: limits.since };
     let searched = search_pages(settings, &wanted, |Progress { records, most }| {
@@ -112,8 +112,7 @@ pub(super) fn not_found(ids: &Ids<'_>, searched: &Searched, since: Limits) -> Op
         return Some(format!("{missing}: no record was searched, {topics} holds none of that time"));
     }
     let times = searched.times.map_or_else(String::new, |(oldest, newest)| {
-        let text = |time: Timestamp| jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string());
-        format!(", from {} to {}", text(oldest).unwrap_or_default(), text(newest).unwrap_or_default())
+        format!(", from {} to {}", human::time(oldest), human::time(newest))
     });
     let further = match (searched.is_whole, since.since) {
         (true, None) => "; it holds no more",
