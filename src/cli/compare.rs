@@ -14,7 +14,7 @@ use crate::deduplicator::{PairVerdict, Threshold};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, LowConfidence, Numbers, PerMille};
 use crate::judge::Refusal;
-use crate::protocol::Stage;
+use crate::protocol::{MinHashRules, Stage};
 use crate::quality::{contained, jaccard, set_of};
 use crate::text::{self, Digits};
 
@@ -262,8 +262,10 @@ impl Pair {
                     Some(Threshold::MinSimilarity(similarity)) => {
                         format!(", up to {similarity} matches")
                     }
-                    None if self.near.keys.is_some_and(|keys| keys < usize::from(minhash.agree)) => {
-                        format!(", none would match: {} keys have to be shared", minhash.agree)
+                    None if self.near.keys.is_some_and(|keys| keys < usize::from(self.keys_needed(minhash))) => {
+                        let needed = self.keys_needed(minhash);
+                        let keys = if needed == 1 { "key has" } else { "keys have" };
+                        format!(", none would match: {needed} {keys} to be shared")
                     }
                     None if self.near.estimate.is_some() => format!(
                         ", none would match: below {below} the smaller page has to be in the other to {containment}, and is to {}{}",
@@ -282,6 +284,11 @@ impl Pair {
         };
         let unused = if says.in_use { "" } else { ", but not in match.stages" };
         format!("{verb}{limit}{unused}")
+    }
+
+    /// Returns how many keys the second page has to share with the first.
+    fn keys_needed(&self, minhash: MinHashRules) -> u8 {
+        minhash.keys_needed(u32::try_from(self.other.shingles.len()).ok())
     }
 
     fn json(&self, settings: &Settings, args: &CompareArgs) -> Value {
@@ -322,7 +329,7 @@ impl Pair {
                 "similarity": near.estimate.map(PerMille::share), "jaccard": near.jaccard,
                 "min_similarity": minhash.map(|minhash| minhash.min_similarity.share()),
                 "matches_up_to": sketch.2,
-                "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
+                "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| self.keys_needed(minhash)),
                 "low_confidence": minhash.map(|minhash| json!({
                     "below": minhash.unsure.below.share(), "containment": minhash.unsure.containment.share(),
                     "max_distance": minhash.unsure.max_distance,

@@ -18,7 +18,7 @@ use crate::config::settings::Settings;
 use crate::deduplicator::place_of;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection, Letters, MAX_DISTANCE, PerMille};
-use crate::quality::{Sample, Sketching, Sweep, Tried, set_of};
+use crate::quality::{Sample, Sweep, Tried, set_of};
 use crate::record::RawRecord;
 use crate::runtime::lines::{self, Line};
 
@@ -103,14 +103,8 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     if refused > 0 {
         super::note(&format!("{refused} lines hold no page that can be judged; they are left out"));
     }
-    let sketching = settings.rules.minhash.map(|minhash| Sketching {
-        form: minhash.form,
-        banding: minhash.banding,
-        agree: minhash.agree,
-        unsure: minhash.unsure,
-    });
     let samples: Vec<Sample> = pages.iter().map(|page| page.sample.clone()).collect();
-    let sweep = Sweep::of(&samples, sketching);
+    let sweep = Sweep::of(&samples, settings.rules.minhash);
     if sweep.alike.is_empty() {
         let why = format!("of {} pages no two are alike: nothing can be said of thresholds", pages.len());
         return Err(Reason::Failure.because(anyhow::anyhow!(why)));

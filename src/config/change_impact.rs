@@ -16,7 +16,7 @@ pub enum ChangeImpact {
 }
 
 /// Keys by their beginning; the first that fits counts.
-const TABLE: [(&str, ChangeImpact); 32] = [
+const TABLE: [(&str, ChangeImpact); 33] = [
     ("mode", ChangeImpact::State),
     ("input.group", ChangeImpact::State),
     ("logs.prefix", ChangeImpact::State),
@@ -34,6 +34,7 @@ const TABLE: [(&str, ChangeImpact); 32] = [
     ("match.minhash.bands", ChangeImpact::Rules),
     ("match.minhash.rows", ChangeImpact::Rules),
     ("match.minhash.min_shared_bands", ChangeImpact::Rules),
+    ("match.minhash.one_band_below", ChangeImpact::Rules),
     ("window.size", ChangeImpact::Rules),
     ("window.stages", ChangeImpact::Rules),
     ("window.allowed_lateness", ChangeImpact::Rules),

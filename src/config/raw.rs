@@ -269,6 +269,7 @@ section! {
         bands: usize = 42,
         rows: usize = 3,
         min_shared_bands: u8 = 2,
+        one_band_below: u16 = 64,
         min_similarity: f64 = 0.3,
         low_confidence: LowConfidence = LowConfidence::default(),
         containment: Option<f64> = None,

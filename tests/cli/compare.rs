@@ -255,6 +255,19 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
             ],
         ),
         (
+            &text("各种血型人的冲动购买表现，准吗？请对号入座！"),
+            &text(
+                "健康 视频 科技 娱乐 教育 首页 更多\n各种血型人的冲动购买表现，准吗？请对号入座！\n网站地图 | 意见反馈",
+            ),
+            &[],
+            [
+                "unique",
+                "min_shared_bands",
+                "the sketches share 0 band keys (match.minhash.one_band_below is 64: a shorter page needs 1), although the \
+             estimated similarity is 0.356",
+            ],
+        ),
+        (
             &news,
             &near,
             &["match.simhash.max_distance=8", "match.simhash.min_similarity=0.9"],

@@ -38,6 +38,7 @@ impl Case {
             form: form(),
             banding: Banding::new(42, 3, form()).unwrap(),
             agree: 2,
+            one_key_below: 64,
             min_similarity: PerMille(500),
             containment: None,
             unsure: LowConfidence::NEVER,

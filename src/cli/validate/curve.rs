@@ -24,7 +24,7 @@ impl Curve {
         let rules = &settings.rules;
         let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash))?;
         let shingle = settings.fingerprint.minhash.shingle;
-        let chances = chances(shingle, minhash.banding, minhash.least_keys(), rules.max_entries);
+        let chances = chances(shingle, minhash.banding, minhash.least_keys(None), rules.max_entries);
         Some(Self { minhash, max_entries: rules.max_entries, chances })
     }
 
@@ -33,7 +33,8 @@ impl Curve {
     }
 
     pub(super) fn table(&self) -> String {
-        let MinHashRules { form, banding, agree, min_similarity, containment, unsure, .. } = self.minhash;
+        let MinHashRules { form, banding, agree, one_key_below, min_similarity, containment, unsure, .. } =
+            self.minhash;
         let (slots, bits) = (form.slots(), form.bits().count());
         let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
         let sharing = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
@@ -61,10 +62,15 @@ impl Curve {
             columns(&chances)
         };
         format!(
-            "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {agree} bands \
+            "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {agree} bands{} \
              and their\nsimilarity is estimated at {} or more{}{}{}\n\n{}\n\n{}",
             banding.bands(),
             banding.rows(),
+            if agree > 1 && one_key_below > 0 {
+                format!(" (one, where the later has fewer than {one_key_below} shingles)")
+            } else {
+                String::new()
+            },
             min_similarity,
             form.bottom().map_or_else(String::new, |k| format!(" by the {k} smallest hashes")),
             if unsure.below > min_similarity {
@@ -85,8 +91,8 @@ impl Curve {
     }
 
     pub(super) fn json(&self) -> Value {
-        let MinHashRules { banding, agree, .. } = self.minhash;
-        let least = self.minhash.least_keys();
+        let MinHashRules { banding, agree, one_key_below, .. } = self.minhash;
+        let least = self.minhash.least_keys(None);
         let point = |hundredths: &u8| {
             json!({
                 "jaccard": f64::from(*hundredths) / 100.0,
@@ -103,7 +109,7 @@ impl Curve {
             })
         };
         json!({
-            "bands": banding.bands(), "rows": banding.rows(), "agree": agree, "max_entries": self.max_entries,
+            "bands": banding.bands(), "rows": banding.rows(), "agree": agree, "one_band_below": one_key_below, "max_entries": self.max_entries,
             "curve": HUNDREDTHS.iter().map(point).collect::<Vec<_>>(),
             "by_chance": (!self.chances.is_empty()).then(|| self.chances.iter().map(chance).collect::<Vec<_>>()),
         })

@@ -232,6 +232,7 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
         bands,
         rows,
         min_shared_bands: agree,
+        one_band_below: one_key_below,
         min_similarity,
         low_confidence: ref unsure,
         containment,
@@ -256,7 +257,16 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
         of_many: unsure.of_many,
     };
     let containment = share_of("match.minhash.containment", containment, found);
-    Some(MinHashRules { form, banding: banding?, agree, min_similarity, containment, unsure, max_bucket })
+    Some(MinHashRules {
+        form,
+        banding: banding?,
+        agree,
+        one_key_below,
+        min_similarity,
+        containment,
+        unsure,
+        max_bucket,
+    })
 }
 
 pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -> Rules {

@@ -24,7 +24,7 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
         return;
     }
     let shingle = settings.fingerprint.minhash.shingle;
-    let chances = chances(shingle, minhash.banding, minhash.least_keys(), rules.max_entries);
+    let chances = chances(shingle, minhash.banding, minhash.least_keys(None), rules.max_entries);
     let costs = chances.iter().map(|chance| (chance.nanoseconds(minhash.banding), chance));
     let Some((cost, worst)) = costs.max_by(|(one, _), (other, _)| one.total_cmp(other)) else { return };
     if cost > MAX_NANOSECONDS {
@@ -35,7 +35,7 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
                 "{bands} bands of {rows} rows, {} to be shared, find about {:.0} strangers for a page among {} originals of {} \
                  and compare {:.0}: {:.1} ms of the judge (limit 1 ms); more rows, a larger min_shared_bands, longer shingles or fewer \
                  index.max_entries find fewer",
-                minhash.least_keys(),
+                minhash.least_keys(None),
                 worst.found,
                 rules.max_entries,
                 worst.kind,

@@ -29,6 +29,8 @@ pub enum Refusal {
         similarity: PerMille,
         /// Keys that both have.
         shared: u8,
+        /// Keys that both have to have.
+        needed: u8,
     },
     /// Similar enough by a low estimate, without further evidence.
     LowConfidence {
@@ -110,12 +112,17 @@ impl Refusal {
                 });
                 [far, unlike, held].into_iter().flatten().collect::<Vec<_>>().join(" and ")
             }
-            Self::SharedBands { similarity, shared } => {
-                let least = rules.minhash.map_or(0, |minhash| minhash.agree);
+            Self::SharedBands { similarity, shared, needed } => {
                 let keys = if shared == 1 { "key" } else { "keys" };
+                let limit = match rules.minhash {
+                    Some(minhash) if minhash.agree != needed => {
+                        format!("one_band_below is {}: a shorter page needs {needed}", minhash.one_key_below)
+                    }
+                    Some(_) | None => format!("min_shared_bands is {needed}"),
+                };
                 format!(
-                    "the sketches share {shared} band {keys} (match.minhash.min_shared_bands is {least}), although the \
-                     estimated similarity is {similarity}"
+                    "the sketches share {shared} band {keys} (match.minhash.{limit}), although the estimated \
+                     similarity is {similarity}"
                 )
             }
             Self::LowConfidence { similarity, least, is_short, contained, bits, max_distance } => {

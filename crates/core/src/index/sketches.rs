@@ -1,6 +1,7 @@
 //! Sketches of the originals, found by the keys of their bands.
 //!
-//! Every original that shares at least `agree` of the keys by which its placement lets it be found is compared. Keys that many
+//! Every original that shares at least `agree` of the keys by which its placement lets it be found is compared, of a short page
+//! every one that shares a single key. Keys that many
 //! have find no more than `max_bucket` originals, and members of families are found through their heads ([`super::families`]):
 //! law L7 is that of the `SimHash` stage. Keys are cut from the held sketches, so that neither entries nor the ring carry them.
 //!
@@ -111,6 +112,8 @@ pub(super) struct Measured {
     pub(super) evidence: Evidence,
     /// Keys that both have, whether tables hold the original under them or not.
     pub(super) shared: u8,
+    /// Shingles of the page, where they are known.
+    pub(super) shingles: Option<u32>,
 }
 
 /// Pages of the same site have a rule of their own, independent of that for other pages.
@@ -280,23 +283,25 @@ impl Sketches {
     fn compared<M: Fn(u64) -> bool, D>(&self, wanted: &Wanted<'_, M, D>) -> Vec<Compared> {
         let mut compared = Vec::new();
         let Some(BandTables { rules, tables, .. }) = &self.finder else { return compared };
-        let MinHashRules { form, banding, agree, .. } = *rules;
+        let MinHashRules { form, banding, .. } = *rules;
         if wanted.sketch.len() != form.bytes() {
             return compared;
         }
         let own: Vec<u64> = banding.keys(form, wanted.sketch).collect();
         let keys: Vec<u64> = own.iter().map(|key| in_scope(*key, wanted.scope)).collect();
         let mut found = Vec::new();
-        tables.found_in(&keys, u32::from(rules.least_keys()), self.positions(), |position| found.push(position));
+        let shingles = form.count(wanted.sketch);
+        let (least, needed) = (rules.least_keys(shingles), rules.keys_needed(shingles));
+        tables.found_in(&keys, u32::from(least), self.positions(), |position| found.push(position));
         self.ask_for(wanted.ring, &found);
-        let (least, agree) = (usize::from(rules.least_keys()), usize::from(agree));
+        let (least, needed) = (usize::from(least), usize::from(needed));
         for position in found {
             let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { continue };
             let placement = wanted.ring.placement(position);
-            let shared = keys_in_tables(banding.keys(form, held), &own, placement, least.max(agree));
+            let shared = keys_in_tables(banding.keys(form, held), &own, placement, least.max(needed));
             if shared >= least {
                 let distance = form.distance(wanted.sketch, held);
-                let shares_enough = shared >= agree;
+                let shares_enough = shared >= needed;
                 let is_rival = shares_enough && rules.is_rival(distance);
                 compared.push(Compared { position, distance, is_rival, shares_enough });
             }
@@ -331,7 +336,7 @@ impl Sketches {
         let bits = (wanted.bits_to)(position);
         let of_two_sites = is_of_other_site(wanted, position);
         let evidence = rules.evidence([wanted.sketch, held], distance, bits, of_two_sites, rivals);
-        Some(Measured { rules, evidence, shared })
+        Some(Measured { rules, evidence, shared, shingles: rules.form.count(wanted.sketch) })
     }
 
     /// Shows those of these positions that match, as [`Sketches::probe`] does. They need share no key.
@@ -485,6 +490,7 @@ mod tests {
             form,
             banding,
             agree,
+            one_key_below: 0,
             min_similarity,
             containment: None,
             unsure: LowConfidence::NEVER,
@@ -563,12 +569,13 @@ mod tests {
     }
 
     proptest! {
-        /// Two nested loops again: what shares enough keys and is near, which has to hold enough where that is unsure; and of
+        /// Two nested loops again: what shares enough keys (a short page one) and is near, which has to hold enough where that is unsure; and of
         /// the rest what shares one and holds enough.
         #[test]
         fn what_is_contained_is_what_a_scan_finds(
             bytes in prop::collection::vec((prop::collection::vec(0_u8..2, 16), 8_u16..80), 1..40),
             agree in 1_u8..4,
+            one_key_below in prop::sample::select(vec![0_u16, 30, 100]),
             min_similarity in prop::sample::select([0, 500, 800, 1000].map(PerMille).to_vec()),
             containment in prop::option::of(prop::sample::select([0, 400, 750, 1000].map(PerMille).to_vec())),
             unsure in (
@@ -578,13 +585,14 @@ mod tests {
         ) {
             let plain = rules(agree, min_similarity);
             let unsure = LowConfidence { below: unsure.0, containment: unsure.1, ..LowConfidence::NEVER };
-            let rules = MinHashRules { form: plain.form.with_count(), containment, unsure, ..plain };
+            let rules = MinHashRules { form: plain.form.with_count(), one_key_below, containment, unsure, ..plain };
             let mut sketches = Sketches::new(0);
             sketches.set_rules(&Ring::new(), Some(rules));
             let sketch_of = |(slots, size): &(Vec<u8>, u16)| {
                 Sketch::from_bytes(&[&slots[..], &size.to_be_bytes()].concat())
             };
             for (position, page) in bytes.iter().enumerate() {
+                let needed = if page.1 < one_key_below { 1 } else { usize::from(agree) };
                 let mut expected = Vec::new();
                 for (number, other) in bytes[..position].iter().enumerate() {
                     let bands = (0..5).filter(|band| page.0[band * 3..][..3] == other.0[band * 3..][..3]).count();
@@ -596,7 +604,7 @@ mod tests {
                     let share = (jaccard * both / ((1.0 + jaccard) * small)).min(1.0) * 1000.0;
                     let holds = |least: PerMille| jaccard >= 1.0 / 16.0 && share + 1e-6 >= f64::from(least.0);
                     let sure = estimate >= unsure.below || holds(unsure.containment);
-                    if bands >= usize::from(agree) && estimate >= min_similarity && sure {
+                    if bands >= needed && estimate >= min_similarity && sure {
                         expected.push((number as u64, distance, None));
                     } else if bands >= 1 && containment.is_some_and(holds) {
                         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths")]

@@ -549,6 +549,7 @@ fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
         form,
         banding,
         agree: 1,
+        one_key_below: 0,
         min_similarity: PerMille(500),
         containment: None,
         unsure: LowConfidence::NEVER,

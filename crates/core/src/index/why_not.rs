@@ -53,9 +53,11 @@ impl Index {
 
 /// Returns why two sketches do not match; `None` when they do.
 fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Option<Refusal> {
-    let Measured { rules, evidence, shared } = measured;
+    let Measured { rules, evidence, shared, shingles } = measured;
     let (similarity, contained) = (evidence.estimate, evidence.contained);
-    if shared >= rules.least_keys() && contained.zip(rules.containment).is_some_and(|(share, least)| share >= least) {
+    if shared >= rules.least_keys(shingles)
+        && contained.zip(rules.containment).is_some_and(|(share, least)| share >= least)
+    {
         return None;
     }
     if similarity < rules.min_similarity {
@@ -73,5 +75,6 @@ fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Opt
             max_distance: limits.max_distance,
         });
     }
-    (shared < rules.agree).then_some(Refusal::SharedBands { similarity, shared })
+    let needed = rules.keys_needed(shingles);
+    (shared < needed).then_some(Refusal::SharedBands { similarity, shared, needed })
 }

@@ -145,6 +145,9 @@ pub struct MinHashRules {
     pub banding: Banding,
     /// Keys that must be shared before sketches are compared, at least 1.
     pub agree: u8,
+    /// Pages of fewer shingles are compared with every original that shares a single key: what an edit leaves of a short text
+    /// shares few. The page that is looked for counts, not the original. 0: no page is.
+    pub one_key_below: u16,
     /// Least estimated Jaccard index of a match, inclusive.
     pub min_similarity: PerMille,
     /// Least share of the smaller page that is in the other one, inclusive: pages that hold so much of
@@ -164,13 +167,30 @@ impl MinHashRules {
     pub fn usual(form: SketchForm) -> Option<Self> {
         let unsure = LowConfidence::USUAL;
         let banding = Banding::new(42, 3, form).ok()?;
-        Some(Self { form, banding, agree: 2, min_similarity: PerMille(300), containment: None, unsure, max_bucket: 64 })
+        Some(Self {
+            form,
+            banding,
+            agree: 2,
+            one_key_below: 64,
+            min_similarity: PerMille(300),
+            containment: None,
+            unsure,
+            max_bucket: 64,
+        })
     }
 
-    /// Returns how many keys must be shared before two sketches are looked at.
+    /// Returns how many keys an original has to share with a page of this many shingles to be like it; where their number is not
+    /// known, those of a page that is not short.
     #[must_use]
-    pub const fn least_keys(&self) -> u8 {
-        if self.containment.is_some() { 1 } else { self.agree }
+    pub fn keys_needed(&self, shingles: Option<u32>) -> u8 {
+        let is_short = shingles.is_some_and(|shingles| shingles < u32::from(self.one_key_below));
+        if is_short { 1 } else { self.agree }
+    }
+
+    /// Returns how many keys must be shared before two sketches are looked at: containment asks for a single one.
+    #[must_use]
+    pub fn least_keys(&self, shingles: Option<u32>) -> u8 {
+        if self.containment.is_some() { 1 } else { self.keys_needed(shingles) }
     }
 
     /// Returns the share of the smaller page that is in the other one, as their sketches estimate it when

@@ -347,7 +347,8 @@ fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u3
     let unsure = minhash.unsure;
     let below = if of_two_sites { unsure.below_short } else { unsure.below };
     let sure = unsure.below == PerMille::ZERO || estimate * 1000.0 >= f64::from(below.0) || holds(unsure.containment);
-    if agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity.0) && sure {
+    let needed = if u16::from(*other_size) < minhash.one_key_below { 1 } else { minhash.agree };
+    if agreeing >= usize::from(needed) && estimate * 1000.0 >= f64::from(minhash.min_similarity.0) && sure {
         return Some((distance, None));
     }
     let holds = agreeing > 0 && holds(minhash.containment?);

@@ -81,7 +81,7 @@ const LATENESS: u64 = 4;
 fn minhash(agree: u8, min_similarity: PerMille, containment: Option<PerMille>, unsure: LowConfidence) -> MinHashRules {
     let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
     let banding = Banding::new(5, 3, form).unwrap();
-    MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 }
+    MinHashRules { form, banding, agree, one_key_below: 0, min_similarity, containment, unsure, max_bucket: 0 }
 }
 
 fn rules(rng: &mut Rng, plain: bool) -> Rules {
@@ -136,8 +136,9 @@ fn crowded(rng: &Rng) -> Rules {
     let mut rng = Rng::new(rng.clone().next());
     let rules = rules(&mut rng, false);
     let max_bucket = rng.pick(&[1, 2, 3]);
+    let one_key_below = rng.pick(&[0, 24]);
     Rules {
-        minhash: rules.minhash.map(|minhash| MinHashRules { max_bucket, ..minhash }),
+        minhash: rules.minhash.map(|minhash| MinHashRules { max_bucket, one_key_below, ..minhash }),
         same_site: rng.pick(&[None, Some(SameSite { containment: PerMille(900) })]),
         simhash_similarity: rng.pick(&[None, Some(PerMille(300))]),
         ..rules

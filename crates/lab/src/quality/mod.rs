@@ -29,4 +29,4 @@ pub use families::{Families, FamilyKind, FamilyPage};
 pub use frequent::{Frequent, Share, frequent};
 pub use planted::{Half, PlantSettings, Planted, Role, plant, plant_joined};
 pub use score::{Count, Pairs, Report, Scorer};
-pub use sweep::{Alike, Sample, Sketching, Sweep, Tried};
+pub use sweep::{Alike, Sample, Sweep, Tried};

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use super::Pairs;
 use super::background_similarity::jaccard_of;
-use dupgate_core::fingerprint::{
-    Banding, Evidence, LowConfidence, MAX_DISTANCE, PerMille, SimHash, Sketch, SketchForm,
-};
+use dupgate_core::fingerprint::{Evidence, MAX_DISTANCE, PerMille, SimHash, Sketch};
+use dupgate_core::protocol::MinHashRules;
 
 /// Pairs less alike than this are of no interest to anybody.
 const LEAST: f64 = 0.1;
@@ -33,19 +32,6 @@ pub struct Sample {
     pub sketch: Option<Sketch>,
     /// Hashes of its shingles, ascending, each once.
     pub shingles: Vec<u32>,
-}
-
-/// How sketches are compared.
-#[derive(Clone, Copy, Debug)]
-pub struct Sketching {
-    /// Their form.
-    pub form: SketchForm,
-    /// Their bands.
-    pub banding: Banding,
-    /// Keys to be shared.
-    pub agree: u8,
-    /// Where an estimate needs further evidence.
-    pub unsure: LowConfidence,
 }
 
 /// Two pages that are alike by some measure; the first came first.
@@ -83,11 +69,11 @@ pub struct Sweep {
 impl Sweep {
     /// Compares every page with every earlier one. Costs some nanoseconds a pair, and what popular shingles cost.
     #[must_use]
-    pub fn of(pages: &[Sample], sketching: Option<Sketching>) -> Self {
+    pub fn of(pages: &[Sample], sketching: Option<MinHashRules>) -> Self {
         let mut holders: HashMap<u32, Vec<usize>> = HashMap::new();
         let mut shared = vec![0_usize; pages.len()];
         let keys_of = |page: &Sample| {
-            let (sketch, Sketching { form, banding, .. }) = (page.sketch.as_ref()?, sketching?);
+            let (sketch, MinHashRules { form, banding, .. }) = (page.sketch.as_ref()?, sketching?);
             Some(banding.keys(form, sketch).collect::<Vec<u64>>())
         };
         let mut alike = Vec::new();
@@ -103,17 +89,19 @@ impl Sweep {
                 let jaccard = jaccard_of(*shared, page.shingles.len(), earlier.shingles.len());
                 let bits = page.simhash.zip(earlier.simhash).and_then(|(page, earlier)| page.distance(earlier));
                 let estimate = || {
-                    let Sketching { form, banding, agree, unsure } = sketching?;
+                    let rules @ MinHashRules { form, banding, unsure, .. } = sketching?;
                     let (ours, theirs) = (page.sketch.as_ref()?, earlier.sketch.as_ref()?);
                     let distance = form.distance(ours, theirs);
                     let estimate = form.similarity(distance);
-                    let enough = banding.shared(form, theirs, keys.as_ref()?) >= usize::from(agree);
+                    let shared = banding.shared(form, theirs, keys.as_ref()?);
+                    let of_page = u32::try_from(page.shingles.len()).ok();
                     let contained = form.contained(ours, theirs, distance, banding.rows());
                     let bits = bits.and_then(|bits| u8::try_from(bits).ok());
                     let shingles = u32::try_from(page.shingles.len().min(earlier.shingles.len())).ok();
                     let evidence =
                         Evidence { estimate, contained, distance: bits, shingles, of_two_sites: false, rivals: 0 };
-                    (enough && unsure.is_sure(form, evidence)).then_some(estimate)
+                    (shared >= usize::from(rules.keys_needed(of_page)) && unsure.is_sure(form, evidence))
+                        .then_some(estimate)
                 };
                 let estimate = estimate();
                 let close = bits.is_some_and(|bits| bits <= u32::from(MAX_DISTANCE));

@@ -6,6 +6,7 @@ use dupgate_core::fingerprint::{
     Banding, Fingerprinter, Letters, LowConfidence, PerMille, Settings, Shingling, SimHash, Sketch, SketchForm,
     SlotBits,
 };
+use dupgate_core::protocol::MinHashRules;
 use dupgate_core::record::{Body, EventTime, Fields, Format, InputSettings};
 use dupgate_core::text;
 use proptest::prelude::*;
@@ -264,12 +265,22 @@ proptest! {
     #[test]
     fn a_sweep_finds_and_counts_what_a_scan_does(
         pages in proptest::collection::vec(any_page(), 0..12), most in 0_u8..=8,
-        least in (0_u16..1000).prop_map(PerMille), truth in 0.1..1.0_f64
+        least in (0_u16..1000).prop_map(PerMille), truth in 0.1..1.0_f64, one_key_below in 0_u16..6
     ) {
         let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
         let unsure = LowConfidence { below: PerMille(500), containment: PerMille(700), ..LowConfidence::NEVER };
-        let sketching = Sketching { form, banding: Banding::new(5, 3, form).unwrap(), agree: 2, unsure };
-        let sweep = Sweep::of(&pages, Some(sketching));
+        let banding = Banding::new(5, 3, form).unwrap();
+        let rules = MinHashRules {
+            form,
+            banding,
+            agree: 2,
+            one_key_below,
+            min_similarity: PerMille::ZERO,
+            containment: None,
+            unsure,
+            max_bucket: 0,
+        };
+        let sweep = Sweep::of(&pages, Some(rules));
         let (mut expected, mut by_bits, mut near) = (Vec::new(), Pairs::default(), std::collections::BTreeSet::new());
         for (other, page) in pages.iter().enumerate() {
             for (one, earlier) in pages[..other].iter().enumerate() {
@@ -280,7 +291,8 @@ proptest! {
                     let distance = form.distance(a, b);
                     let estimate = form.similarity(distance);
                     let sure = estimate >= PerMille(500) || form.contained(a, b, distance, 3) >= Some(PerMille(700));
-                    (bands >= 2 && sure).then_some(estimate)
+                    let needed = if page.shingles.len() < usize::from(one_key_below) { 1 } else { 2 };
+                    (bands >= needed && sure).then_some(estimate)
                 });
                 if jaccard >= 0.1 || bits.is_some_and(|bits| bits <= 8) || estimate.is_some_and(|it| it >= PerMille(100)) {
                     expected.push(Alike { one, other, jaccard, bits, estimate });

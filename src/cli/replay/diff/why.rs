@@ -197,6 +197,7 @@ fn differing(one: &Rules, other: &Rules) -> Vec<&'static str> {
         ("match.minhash.min_similarity", minhash(|one, other| one.min_similarity != other.min_similarity)),
         ("match.minhash.containment", minhash(|one, other| one.containment != other.containment)),
         ("match.minhash.bands", minhash(|one, other| one.banding != other.banding || one.agree != other.agree)),
+        ("match.minhash.one_band_below", minhash(|one, other| one.one_key_below != other.one_key_below)),
         ("match.minhash.low_confidence", minhash(|one, other| one.unsure != other.unsure)),
         ("match.minhash.max_bucket", minhash(|one, other| one.max_bucket != other.max_bucket)),
         ("match.same_id", one.same_id != other.same_id),

@@ -2,7 +2,7 @@
 
 use super::CodecError;
 use super::bytes::{Reader, Write};
-use super::versions::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION, SITES_VERSION};
+use super::versions::{ADDRESS_VERSION, DEFAULT_VERSION, OPTIONS_VERSION, SITES_VERSION};
 use crate::fingerprint::{
     AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, Width,
 };
@@ -14,7 +14,7 @@ pub const HAS_MORE: u8 = 1 << 5;
 const HAS_SITE: u8 = 1;
 const HAS_SKIPPED: u8 = 1 << 1;
 const HAS_FAMILY: u8 = 1 << 2;
-/// Not before [`FORMAT_VERSION`].
+/// Not before [`ADDRESS_VERSION`].
 const HAS_ADDRESS: u8 = 1 << 3;
 
 /// What an original may have besides its hashes.
@@ -39,7 +39,7 @@ impl More {
     #[must_use]
     pub fn version(self) -> u8 {
         match self {
-            Self { address: Some(_), .. } => FORMAT_VERSION,
+            Self { address: Some(_), .. } => ADDRESS_VERSION,
             _ if self == Self::default() => DEFAULT_VERSION,
             _ => SITES_VERSION,
         }
@@ -78,7 +78,7 @@ impl More {
             return Ok(Self::default());
         }
         let more = from.byte("more")?;
-        let of_address = if from.version() < FORMAT_VERSION { 0 } else { HAS_ADDRESS };
+        let of_address = if from.version() < ADDRESS_VERSION { 0 } else { HAS_ADDRESS };
         let known = HAS_SITE | HAS_SKIPPED | HAS_FAMILY | of_address;
         if from.version() < SITES_VERSION || more == 0 || more > known {
             return Err(CodecError::BadValue { what: "more", value: u64::from(more) });

@@ -88,7 +88,9 @@ pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use frame::MAGIC;
 pub use requests::{decode_requests, encode_requests};
 pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
-pub use versions::{DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
+pub use versions::{
+    ADDRESS_VERSION, DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION,
+};
 
 use crate::record::Reject;
 use bytes::Reader;

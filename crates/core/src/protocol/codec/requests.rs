@@ -4,7 +4,7 @@ use super::bytes::{Reader, Write};
 use super::fingerprints::{self, Present};
 use super::frame::{self, Kind};
 use super::positions::Positions;
-use super::versions::{FORMAT_VERSION, SITES_VERSION};
+use super::versions::{ADDRESS_VERSION, SITES_VERSION};
 use super::{CodecError, reject};
 use crate::fingerprint::{AddressHash, IdHash, PageDigest, SiteHash};
 use crate::protocol::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
@@ -19,7 +19,7 @@ const PAGE_OF_SITE: u8 = 5;
 
 const HAS_SITE: u8 = 1;
 const IS_VARIANT: u8 = 1 << 1;
-/// Not before [`FORMAT_VERSION`].
+/// Not before [`ADDRESS_VERSION`].
 const HAS_ADDRESS: u8 = 1 << 2;
 
 /// Fewest bytes of a request: its head and its request id.
@@ -69,7 +69,7 @@ fn kind_of(page: &PageRequest) -> u8 {
 /// Returns the version that a page needs for what stands besides its fingerprints.
 fn version_of(page: &PageRequest) -> Option<u8> {
     if page.address.is_some() {
-        return Some(FORMAT_VERSION);
+        return Some(ADDRESS_VERSION);
     }
     (page.site.is_some() || page.is_variant).then_some(SITES_VERSION)
 }
@@ -125,7 +125,7 @@ fn read_request(from: &mut Reader<'_>, places: &mut Positions) -> Result<Request
             let digest = PageDigest(from.fixed32("digest")?);
             let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits(present)?)?;
             let more = if kind == PAGE_OF_SITE { from.byte("site")? } else { 0 };
-            let of_address = if from.version() < FORMAT_VERSION { 0 } else { HAS_ADDRESS };
+            let of_address = if from.version() < ADDRESS_VERSION { 0 } else { HAS_ADDRESS };
             if more > HAS_SITE | IS_VARIANT | of_address {
                 return Err(CodecError::BadValue { what: "site", value: u64::from(more) });
             }

@@ -3,7 +3,7 @@
 use super::CodecError;
 use super::bytes::{Reader, Write};
 use super::frame::{self, Kind};
-use super::versions::{DEFAULT_VERSION, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
+use super::versions::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
 use crate::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
     ExpiryWatermarks, LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Windows,
@@ -33,6 +33,9 @@ pub(super) fn version_of(rules: &Rules) -> u8 {
         let LowConfidence { max_distance, of_many, short, below_short, .. } = minhash.unsure;
         minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != PerMille::ZERO
     };
+    if rules.minhash.is_some_and(|minhash| minhash.one_key_below != 0) {
+        return FORMAT_VERSION;
+    }
     if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
         return SITES_VERSION;
     }
@@ -60,8 +63,9 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     out.varint(rules.max_entries);
     out.push(rules.same_id as u8);
     out.push(u8::from(rules.minhash.is_some()));
-    if let Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket }) = rules.minhash
-    {
+    if let Some(minhash) = rules.minhash {
+        let MinHashRules { form, banding, agree, one_key_below, min_similarity, containment, unsure, max_bucket } =
+            minhash;
         // No form has more than 16 bits a slot.
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
         out.extend([banding.bands(), banding.rows(), agree]);
@@ -80,6 +84,9 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
             out.varint(u64::from(unsure.short));
             out.varint(u64::from(unsure.below_short.0));
             out.varint(u64::from(max_bucket));
+        }
+        if version >= FORMAT_VERSION {
+            out.varint(u64::from(one_key_below));
         }
     }
     out.push(u8::from(rules.number_guard.is_some()));
@@ -135,7 +142,8 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let agree = from.byte("agree")?;
     let min_similarity = PerMille(from.small("min_similarity")?);
     let (containment, unsure) = (None, LowConfidence::NEVER);
-    let mut rules = MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 };
+    let mut rules =
+        MinHashRules { form, banding, agree, one_key_below: 0, min_similarity, containment, unsure, max_bucket: 0 };
     if from.version() >= OPTIONS_VERSION {
         if read_bool(from, "count")? {
             rules.form = form.with_count();
@@ -157,6 +165,9 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
         rules.unsure.short = from.small("unsure short")?;
         rules.unsure.below_short = PerMille(from.small("unsure below short")?);
         rules.max_bucket = from.small("max_bucket")?;
+    }
+    if from.version() >= FORMAT_VERSION {
+        rules.one_key_below = from.small("one_key_below")?;
     }
     Ok(Some(rules))
 }

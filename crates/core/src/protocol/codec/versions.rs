@@ -1,8 +1,11 @@
 //! Versions of the format of both logs.
 
-/// The newest version of the format. It is written only where a record holds what older ones cannot say: pages with an
-/// address that their id does not say.
-pub const FORMAT_VERSION: u8 = 7;
+/// The newest version of the format. It is written only where a record holds what older ones cannot say: rules under which a
+/// short page needs a single key.
+pub const FORMAT_VERSION: u8 = 8;
+
+/// The version that is written where a record holds pages with an address that their id does not say, and nothing newer.
+pub const ADDRESS_VERSION: u8 = 7;
 
 /// The version that is written where a record holds sites, variants, originals that not all tables hold, or the rules that go
 /// with them, and nothing newer.
@@ -19,5 +22,5 @@ pub const OPTIONS_VERSION: u8 = 4;
 pub const DEFAULT_VERSION: u8 = 3;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 7] =
-    [1, 2, DEFAULT_VERSION, OPTIONS_VERSION, WITNESS_VERSION, SITES_VERSION, FORMAT_VERSION];
+pub const KNOWN_VERSIONS: [u8; 8] =
+    [1, 2, DEFAULT_VERSION, OPTIONS_VERSION, WITNESS_VERSION, SITES_VERSION, ADDRESS_VERSION, FORMAT_VERSION];

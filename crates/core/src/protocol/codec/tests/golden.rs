@@ -54,6 +54,9 @@ const AT_ADDRESSES: [&str; 2] = [
     include_str!("../../../../tests/golden/verdicts.v7.hex"),
 ];
 
+/// Rules under which a short page needs a single key are written as version 8.
+const RULES_8: &str = include_str!("../../../../tests/golden/rules.v8.hex");
+
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
     assert!(
         records(golden) == written,
@@ -205,6 +208,20 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
     check_written("verdicts.v6.hex", verdicts_6, &encode_verdict(&value, 0));
     check_read("verdicts.v6.hex", verdicts_6, &value);
 
+    let value = rules_of_sites(0);
+    check_written("rules.v6.hex", rules_6, &encode_verdict(&value, 0));
+    check_read("rules.v6.hex", rules_6, &value);
+}
+
+#[test]
+fn rules_for_short_pages_are_written_as_a_version_of_their_own() {
+    let value = rules_of_sites(64);
+    check_written("rules.v8.hex", RULES_8, &encode_verdict(&value, 0));
+    check_read("rules.v8.hex", RULES_8, &value);
+}
+
+/// Rules with every setting of version 6, and the one of version 8.
+fn rules_of_sites(one_key_below: u16) -> VerdictRecord {
     let unsure = LowConfidence {
         below: PerMille(460),
         below_short: PerMille(330),
@@ -217,14 +234,12 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
         form: minhash.form.with_count(),
         unsure,
         max_bucket: 64,
+        one_key_below,
         ..minhash
     });
     let same_site = Some(SameSite { containment: PerMille(950) });
     let rules = Rules { minhash, simhash_similarity: Some(PerMille(200)), same_site, ..rules() };
-    let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules };
-    let value = VerdictRecord::Rules(record);
-    check_written("rules.v6.hex", rules_6, &encode_verdict(&value, 0));
-    check_read("rules.v6.hex", rules_6, &value);
+    VerdictRecord::Rules(RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules })
 }
 
 #[test]
@@ -497,6 +512,7 @@ pub(super) fn rules() -> Rules {
             form,
             banding: Banding::new(42, 3, form).unwrap(),
             agree: 2,
+            one_key_below: 0,
             min_similarity: PerMille(300),
             containment: None,
             unsure: LowConfidence::NEVER,

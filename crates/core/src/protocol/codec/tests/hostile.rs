@@ -113,7 +113,7 @@ fn another_version_is_named_before_the_checksum_is_looked_at() {
     bytes[2] = 9;
     let error = decode_requests(&bytes).unwrap_err();
     assert_eq!(error, CodecError::UnknownVersion { found: 9 });
-    assert_eq!(error.to_string(), "the record has format version 9; this release reads [1, 2, 3, 4, 5, 6, 7]");
+    assert_eq!(error.to_string(), "the record has format version 9; this release reads [1, 2, 3, 4, 5, 6, 7, 8]");
 }
 
 #[test]

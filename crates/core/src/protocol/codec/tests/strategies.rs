@@ -182,14 +182,23 @@ fn rules() -> BoxedStrategy<Rules> {
 
 fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
     let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
-    let options = (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(shares()), unsure(), buckets());
+    let buckets = (buckets(), buckets());
+    let options = (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(shares()), unsure(), buckets);
     (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), shares(), options).prop_map(
-        |(pairs, bits, bands, rows, agree, min_similarity, (counts, bottom, containment, unsure, max_bucket))| {
+        |(
+            pairs,
+            bits,
+            bands,
+            rows,
+            agree,
+            min_similarity,
+            (counts, bottom, containment, unsure, (max_bucket, one_key_below)),
+        )| {
             let plain = SketchForm::new(pairs * 2, bits).unwrap();
             let counted = if counts { plain.with_count() } else { plain };
             let form = bottom.map_or(counted, |k| counted.with_bottom(k).unwrap());
             let banding = Banding::new(bands, rows, form).unwrap();
-            MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket }
+            MinHashRules { form, banding, agree, one_key_below, min_similarity, containment, unsure, max_bucket }
         },
     )
 }
