@@ -2,6 +2,7 @@
 
 use super::consent;
 use super::elements::{HIDDEN, INLINE};
+use super::markup::{Piece, pieces};
 use super::nesting::{self, Shape};
 use super::settings::HtmlText;
 use super::solid::solid;
@@ -92,18 +93,18 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     }
     let main = if visible.text.trim().len() < MIN_MAIN_TEXT { None } else { main_text(page) };
     let main = match main {
-        Some(notice) if consent::is_notice(&notice) => main_text_without(&notice, html, max_depth, &visible),
-        main => main.filter(|main| is_trusted(main, &visible)),
+        Some(notice) if consent::is_notice(&notice.text) => main_text_without(&notice.text, html, max_depth, &visible),
+        main => main.filter(|main| main.is_trusted(&visible)),
     };
     Ok(match main {
-        Some(main) => (main, Extraction::Main),
+        Some(main) => (main.text, Extraction::Main),
         None => (visible.text, Extraction::AllFallback),
     })
 }
 
 /// Looks for the article of a page whose notice about cookies was taken for it: without the paragraphs of the notice. `None`
 /// where what is left has no article, or a small one; the page may be about cookies.
-fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visible) -> Option<String> {
+fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visible) -> Option<MainText> {
     if visible.text.len() > MAX_SEARCHED {
         return None;
     }
@@ -125,23 +126,45 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
         }
     })?;
     gone.iter().for_each(NodeRef::remove_from_parent);
-    // A list of links is no article, however long.
-    let running = visible_text(&page, max_depth)?.running;
-    let is_running = |main: &str| running.saturating_mul(2) >= solid(main);
-    main_text(page).filter(|main| is_running(main) && is_trusted(main, visible) && !consent::is_notice(main))
+    main_text(page).filter(|main| main.is_trusted(visible) && !consent::is_notice(&main.text))
 }
 
-fn main_text(page: Document) -> Option<String> {
+/// What was taken for the article.
+struct MainText {
+    text: String,
+    /// Characters inside of links, blanks not counted.
+    linked: usize,
+}
+
+fn main_text(page: Document) -> Option<MainText> {
     let config = Config { text_mode: TextMode::Formatted, disable_json_ld: true, ..Config::default() };
     let article = Readability::with_document(page, None, Some(config)).ok()?.parse().ok()?;
-    Some(String::from(article.text_content))
+    Some(MainText { text: String::from(article.text_content), linked: linked(&article.content) })
 }
 
-/// Returns whether this is the article, and not the notice about cookies or the form for comments beside it.
-fn is_trusted(main: &str, visible: &Visible) -> bool {
-    let characters = solid(main);
-    main.trim().len() >= MIN_MAIN_TEXT
-        && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(MIN_SHARE_OF_TEXT) >= visible.running)
+/// Counts the characters inside of links that are no blanks; a character reference counts as it is written.
+fn linked(html: &str) -> usize {
+    let (mut links, mut characters) = (0_usize, 0);
+    for piece in pieces(html) {
+        match piece {
+            Piece::Start(tag) => links += usize::from(tag.name.eq_ignore_ascii_case("a")),
+            Piece::End(name) => links = links.saturating_sub(usize::from(name.eq_ignore_ascii_case("a"))),
+            Piece::Text(text) if links > 0 => characters += solid(text),
+            Piece::Text(_) | Piece::Raw(_) => {}
+        }
+    }
+    characters
+}
+
+impl MainText {
+    /// Returns whether this is the article, and not the notice about cookies, the form for comments or the navigation beside it: a list
+    /// of links is no article, however long.
+    fn is_trusted(&self, visible: &Visible) -> bool {
+        let characters = solid(&self.text);
+        self.text.trim().len() >= MIN_MAIN_TEXT
+            && self.linked.saturating_mul(2) <= characters
+            && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(MIN_SHARE_OF_TEXT) >= visible.running)
+    }
 }
 
 /// All that a reader of the page sees.

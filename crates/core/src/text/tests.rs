@@ -234,6 +234,31 @@ fn notices_beside_the_article_are_not_taken_for_it() {
     assert!(text.contains("committee") && !text.contains("weather"), "{text}");
 }
 
+/// A film, a gallery or a frame: the navigation is the longest text of the page, however long it is.
+#[test]
+fn navigation_is_not_taken_for_the_article() {
+    let own = analyzer(|_| {});
+    for links in [12, 60] {
+        let menu: String =
+            (0..links).map(|at| format!("<li><a href=/{at}>Section {at} of the paper</a></li>")).collect();
+        for headline in ["The council votes on the bridge", "A film about the harbour"] {
+            let main = format!("<main><h1>{headline}</h1><iframe src=/f></iframe></main>");
+            let page =
+                format!("<body><nav><ul>{menu}</ul></nav>{main}<footer><p>All rights reserved</p></footer></body>");
+            let (text, extraction) = extracted(&own, &page);
+            assert_eq!(extraction, Extraction::AllFallback, "{links}");
+            assert!(text.contains(&headline.to_lowercase()), "{text}");
+        }
+    }
+    // An article with many links stays one.
+    let story =
+        "<p>The <a href=/c>committee</a> has published its <a href=/r>report</a> on the harbour works.</p>".repeat(12);
+    let (text, extraction) =
+        extracted(&own, &format!("<body><article>{story}</article><footer>Imprint</footer></body>"));
+    assert_eq!(extraction, Extraction::Main);
+    assert!(text.contains("committee") && !text.contains("imprint"), "{text}");
+}
+
 #[test]
 fn settings_that_would_hash_nothing_are_refused() {
     let refuse = |change: fn(&mut Settings)| {
