@@ -71,6 +71,9 @@ pub struct EvalArgs {
     /// Pages per stream of different generated articles on sites
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "sites", conflicts_with = "base")]
     pub pages: usize,
+    /// Judge only the streams that repeat this percentage of each page's text: 20, 30, 40, 50 or 60, or several of them
+    #[arg(long = "share", value_name = "PERCENT", value_delimiter = ',', requires = "sites", value_parser = sites::share)]
+    pub shares: Vec<usize>,
     /// End with exit code 1 if a row of `--sites` misses its goal
     #[arg(long, requires = "sites")]
     pub check: bool,

@@ -244,6 +244,12 @@ fn streams_of_sites_are_judged_and_what_misses_its_goal_is_marked() {
     let plain = self::figures(&eval(&["--texts", "40"]));
     let ordinary = of("ordinary").into_iter().find(|row| row["addressed"] == false).unwrap();
     assert_eq!((&ordinary["found"], &ordinary["lost"]), (&plain["removed"], &plain["lost"]));
+    let chosen = self::figures(&eval(&["--sites", "--pages", "80", "--texts", "40", "--share", "40,50"]));
+    let of_shares: Vec<_> =
+        rows.iter().filter(|row| row["kind"] == "unlike" && (row["share"] == 40 || row["share"] == 50)).collect();
+    assert_eq!(chosen["sites"].as_array().unwrap().iter().collect::<Vec<_>>(), of_shares);
+    let refused = eval(&["--sites", "--share", "45"]);
+    assert!(refused.code == 2 && refused.err.contains("expected one of 20, 30, 40, 50, 60"), "{}", refused.err);
     let refused = eval(&["--pages", "200"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
 }

@@ -20,6 +20,12 @@ use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRe
 /// A row and the counts of its pages.
 type Counted = (Row, SiteCounts);
 
+/// Reads a percentage of repeated text for which there are streams.
+pub(super) fn share(given: &str) -> Result<usize, String> {
+    let known = given.parse().ok().filter(|share| SHARES.contains(share));
+    known.ok_or_else(|| format!("expected one of {}", SHARES.map(|share| share.to_string()).join(", ")))
+}
+
 /// Judges all streams, each by a judge of its own; prints tables that mark what misses its goal, or JSON.
 ///
 /// # Errors
@@ -44,7 +50,10 @@ pub(super) fn sites(
     let plain = planted(&ordinary, args);
     let articles =
         if args.base.is_empty() { SiteTexts::generated(args.seed) } else { SiteTexts::given(args.seed, &ordinary) };
-    let streams = streams(&articles, &ordinary, &plain, SiteSettings { seed: args.seed, pages: args.pages });
+    let mut streams = streams(&articles, &ordinary, &plain, SiteSettings { seed: args.seed, pages: args.pages });
+    let is_wanted =
+        |row: &Row| row.kind == RowKind::Unlike && row.share.is_some_and(|share| args.shares.contains(&share));
+    streams.retain(|stream| args.shares.is_empty() || stream.rows().iter().all(is_wanted));
     let counted = judged(&streams, &reader, settings)?;
     let pages: usize = streams.iter().map(SiteStream::pages).sum();
     let rows: Vec<Value> = counted.iter().map(json_of).collect();
@@ -140,6 +149,9 @@ fn tables(counted: &[Counted]) -> String {
         line.extend(share(counts.lost));
         line.push(format!("{}{mark}", goal(row)));
         others.push(line);
+    }
+    if others.len() == 1 {
+        others.clear();
     }
     let missed = missed(counted);
     format!(
