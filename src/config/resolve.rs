@@ -23,7 +23,7 @@ pub use core_settings::BYTES_PER_ORIGINAL;
 pub(super) use core_settings::DEFAULT_MAX_MEMORY;
 
 /// Labels of the program's own metrics: no free label may take their name.
-pub const RESERVED_LABELS: [&str; 30] = [
+pub const RESERVED_LABELS: [&str; 31] = [
     "log_partition",
     "algorithm",
     "component",
@@ -37,6 +37,7 @@ pub const RESERVED_LABELS: [&str; 30] = [
     "output",
     "part",
     "partition",
+    "phase",
     "quantile",
     "queue",
     "reason",

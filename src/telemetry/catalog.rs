@@ -4,8 +4,8 @@ use metrics::Unit;
 
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
-    LabelValue, LimitedQueue, Log, MemoryPart, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation,
-    Step, TransactionResult, VerdictLabel,
+    LabelValue, LimitedQueue, Log, MemoryPart, Pause, Queue, Rebalance, ReplayPhase, RestoreSource, Segmenter,
+    SnapshotOperation, Step, TransactionResult, VerdictLabel,
 };
 use crate::worker::OutputKind;
 
@@ -268,6 +268,16 @@ table! {
         "Records in an internal queue: waiting for a text thread, for verdict and transaction, in the open transaction.";
     QUEUE_LIMIT: "dupgate_queue_limit_records", Gauge, Count, &[closed::<LimitedQueue>()],
         "Capacity of an internal queue. The others are bounded in bytes, by processing.max_in_flight_bytes.";
+
+    // Replay
+    REPLAY_RECORDS: "dupgate_replay_records_total", Counter, Count, &[Label::Open("replay"), closed::<ReplayPhase>()],
+        "Records that this process has worked through for a replay. range: those of the replayed range. warm_up: those before it, which are judged and not produced. follow: those that were committed before an interruption, whose verdicts are read again.";
+    REPLAY_REMAINING: "dupgate_replay_remaining_records", Gauge, Count, &[Label::Open("replay")],
+        "Records of the warm-up and the range that a replay has not worked through. As the plan counts them, by offsets: where the input was written in transactions it may end above 0. Absent where files are replayed, whose lines are counted by nobody before.";
+    REPLAY_PROGRESS: "dupgate_replay_progress_ratio", Gauge, Count, &[Label::Open("replay")],
+        "Share of the warm-up and the range that a replay has worked through: by records, or by bytes where files are replayed. 1 only once everything is committed.";
+    REPLAY_YIELDING: "dupgate_replay_yielding", Gauge, Count, &[Label::Open("replay")],
+        "1 while a replay waits because the service lags by more records than --yield-to-lag.";
 }
 
 #[cfg(test)]

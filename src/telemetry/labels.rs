@@ -14,6 +14,11 @@ pub trait LabelValue: Copy + 'static {
 
     /// Returns the place of the value in its set.
     fn index(self) -> usize;
+
+    /// Returns the value as it is written.
+    fn name(self) -> &'static str {
+        Self::NAMES.get(self.index()).copied().unwrap_or_default()
+    }
 }
 
 macro_rules! label {
@@ -310,6 +315,17 @@ label! {
         Produce = "produce",
         /// Pages in the transaction under way.
         Commit = "commit",
+    }
+}
+label! {
+    /// What a replay processes records for.
+    ReplayPhase = "phase" {
+        /// The state of a replay that was interrupted.
+        Follow = "follow",
+        /// The state at the beginning of the range.
+        WarmUp = "warm_up",
+        /// The outcome.
+        Range = "range",
     }
 }
 

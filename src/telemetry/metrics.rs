@@ -5,6 +5,7 @@
 //! Cost: an atomic operation for closed labels, a look-up by hash for topics and partitions.
 
 mod indexes;
+mod replays;
 mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use metrics::{Counter, Gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
 pub use self::indexes::IndexTotals;
+pub use self::replays::ReplayProgress;
 use self::series::Series;
 use super::catalog::{self, Kind, TABLE};
 use super::labels::{

@@ -20,4 +20,4 @@ pub mod status;
 pub mod catalog;
 
 pub use health::{Check, Health, Heartbeat};
-pub use metrics::{IndexTotals, Metrics};
+pub use metrics::{IndexTotals, Metrics, ReplayProgress};

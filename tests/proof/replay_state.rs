@@ -144,7 +144,9 @@ fn what_bounds_a_replay_bounds_it() {
     let said = cluster.disk("yielding").with_extension("log");
     let polite =
         ["replay", "run", "--from", "start", "--order", "time", "--into", "none", "--execute", "--yield-to-lag", "50"];
+    let address = http::free_address();
     let mut command = cluster.command(&polite);
+    command.arg("--listen").arg(address.to_string());
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     command.stderr(std::fs::File::create(&said).expect("a file"));
     let mut running = command.spawn().expect("it starts");
@@ -157,6 +159,12 @@ fn what_bounds_a_replay_bounds_it() {
     for field in ["yielding=100", "pages=0", "pages_per_second=0"] {
         assert!(fields.contains(field), "{line}");
     }
+    let (_, text) = http::get(address, "/metrics").expect("it serves metrics");
+    let shown = |name: &str| http::sum(&text, name, &[]);
+    assert_eq!(shown("dupgate_replay_yielding"), Some(1.0), "{text}");
+    assert_eq!(shown("dupgate_replay_records_total"), Some(0.0), "{text}");
+    assert_eq!(shown("dupgate_replay_progress_ratio"), Some(0.0), "{text}");
+    assert_eq!(shown("dupgate_replay_remaining_records"), Some((PAGES + 100) as f64), "{text}");
     let mut team = Team::new(&cluster);
     team.join_as("one", json!({}));
     team.deliver(&mut out, PAGES + 100);
@@ -213,6 +221,18 @@ fn two_replays_beside_a_running_service_touch_nothing_of_it() {
     });
     let series = served.lines().filter(|line| line.starts_with("dupgate_") && line.contains(' '));
     assert!(series.clone().count() > 0 && series.clone().all(|line| line.contains("replay=\"time\"")), "{served}");
+    let planned = status(&cluster, "time")["records"].as_f64().expect("a number of records");
+    wait::until("metrics that say how far the replay is", || {
+        let (_, text) = http::get(address, "/metrics")?;
+        let shown = |name: &str, labels: &[&str]| http::sum(&text, name, labels);
+        let done = shown("dupgate_replay_records_total", &["phase=\"range\""])?;
+        let share = shown("dupgate_replay_progress_ratio", &["replay=\"time\""])?;
+        // Both are set one after the other: a scrape may come between them.
+        let is_told = (share - done / planned).abs() < 1e-6;
+        let is_left = shown("dupgate_replay_remaining_records", &[]) == Some(planned - done);
+        (share > 0.0 && share < 1.0 && is_told && is_left && shown("dupgate_replay_yielding", &[]) == Some(0.0))
+            .then_some(())
+    });
     for (at, from) in (PAGES * 3 / 5..PAGES).step_by(PAGES / 10).enumerate() {
         write(from, from + PAGES / 10);
         out.wait_for(PAGES * 3 / 5 + at * PAGES / 10);

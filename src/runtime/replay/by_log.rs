@@ -29,7 +29,10 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             while let Some(step) = walks.get_mut(at).map(Walk::step).transpose()?.flatten() {
                 match (step, walks.get_mut(at)) {
-                    (Step::Done(next, verdict), _) => log.pages.remember(&next, *verdict),
+                    (Step::Done(next, verdict), _) => {
+                        self.meter.follow(1);
+                        log.pages.remember(&next, *verdict);
+                    }
                     (Step::Do(next), Some(walk)) => self.do_next(walk, &mut log, next)?,
                     (Step::Do(_), None) => {}
                 }

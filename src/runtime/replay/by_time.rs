@@ -68,6 +68,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             while let Some(request) = own.next()? {
                 if let VerdictRecord::Verdicts(batch) = &request.record {
                     taken += batch.verdicts.len() as u64;
+                    self.meter.follow(batch.verdicts.len());
                 }
                 judge.follow_record(&request.record).map_err(diverged)?;
                 self.housekeeping()?;

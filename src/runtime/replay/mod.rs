@@ -10,6 +10,7 @@ mod file_reader;
 mod files;
 mod kept_log;
 pub(super) mod log_stream;
+mod meter;
 pub(super) mod pace;
 mod planning;
 mod run;

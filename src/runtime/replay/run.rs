@@ -17,6 +17,7 @@ use super::super::worker_report::labels_of;
 use super::TRANSACTION;
 use super::feed::Feed;
 use super::log_stream::{self, LogStream};
+use super::meter::Meter;
 use super::pace::{Pace, Rate};
 use super::setup::{extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
@@ -115,6 +116,7 @@ pub fn run(
 ) -> Result<Outcome, Fatal> {
     let clock = Clock::start();
     let mut run = Run::build(from, live, settings, options, metrics, signals, clock, see)?;
+    run.measure();
     match (run.plan.reads, run.plan.order) {
         (Reads::Fingerprints, _) => run.by_fingerprints()?,
         (Reads::Pages, Order::Time) => run.by_time()?,
@@ -159,6 +161,8 @@ pub(super) struct Run<'a, S> {
     /// The state of the replay when this run began.
     pub(super) marks: BTreeMap<PartitionId, (i64, i64)>,
     pub(super) withdrawn: Vec<(Source, Reject)>,
+    /// For the metrics.
+    pub(super) meter: Meter,
 }
 
 impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
@@ -227,6 +231,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         if let Some(first) = counts.first_mut() {
             first.clone_from(&total.counts);
         }
+        let meter = Meter::start(&total.counts);
         Ok(Self {
             ranges,
             live,
@@ -254,6 +259,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             place,
             marks,
             withdrawn: Vec::new(),
+            meter,
             plan,
         })
     }
@@ -416,6 +422,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         if now.saturating_sub(self.shown) >= SHOW {
             self.shown = now;
             self.metrics.upkeep();
+            self.measure();
             if let Some(counts) = self.counts.first() {
                 (self.see)(&Report { phase: self.phase, counts, place: self.place });
             }
@@ -432,6 +439,14 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         Err(Reason::Unfinished.because(anyhow::anyhow!("stopped: {how}")))
     }
 
+    /// Says in the metrics how far it is.
+    fn measure(&self) {
+        let is_yielding = matches!(self.phase, Phase::Yielding(_));
+        if let Some(counts) = self.counts.first() {
+            self.meter.show(&self.metrics, &self.plan, counts, self.place.as_ref(), is_yielding);
+        }
+    }
+
     /// Waits before the next page as long as the rate and the live service ask for.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Fatal> {
         self.pace.note(bytes);
@@ -440,6 +455,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             self.rest(wait)?;
         }
         let Some(limit) = self.options.yield_to_lag else { return Ok(()) };
+        let phase = self.phase;
         while self.lag_seen.is_none_or(|seen| self.clock.now().saturating_sub(seen) >= LAG_LOOK) {
             let lag = self.live_lag()?;
             if lag <= limit {
@@ -451,6 +467,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             self.phase = Phase::Yielding(lag);
             self.rest(LAG_LOOK / 5)?;
         }
+        self.phase = phase;
         Ok(())
     }
 
@@ -518,6 +535,9 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             writer.commit(Batch { total: total.clone(), ..batch });
         }
         self.settle()?;
+        if let Some(counts) = self.counts.first() {
+            self.meter.show_end(&self.metrics, &self.plan, counts);
+        }
         Ok(Outcome { total, variants: self.counts, elapsed_ms: millis(self.clock.now()) })
     }
 }

@@ -140,6 +140,12 @@ fn record_everything(metrics: &Metrics) {
     metrics.worker_busy(second);
     metrics.queue_records(Queue::Work, 1);
     metrics.transaction_limit(1);
+    let replay = ReplayProgress { of_range: 3, share: 0.25, remaining: Some(9), is_yielding: true, ..replay_begun() };
+    metrics.replay("7c1f", &replay);
+}
+
+fn replay_begun() -> ReplayProgress {
+    ReplayProgress { remaining: Some(12), ..ReplayProgress::default() }
 }
 
 #[test]
@@ -261,4 +267,45 @@ fn the_judges_of_one_process_are_shown_as_one() {
     assert_eq!(value(&text, "dupgate_index_memory_bytes", &["part=\"refs\""]), Some(0.0));
     assert_eq!(value(&text, "dupgate_index_largest_bucket_entries", &[]), Some(7.0));
     assert_eq!(value(&text, "dupgate_internal_log_lag_records", &["log=\"fingerprints\""]), Some(6.0));
+}
+
+#[test]
+fn a_replay_counts_records_from_zero_and_says_what_is_left() {
+    let metrics = metrics();
+    let id = "replay=\"7c1f\"";
+    metrics.replay("7c1f", &replay_begun());
+    let text = metrics.render();
+    for phase in ["follow", "warm_up", "range"] {
+        let phase = format!("phase=\"{phase}\"");
+        assert_eq!(value(&text, "dupgate_replay_records_total", &[id, &phase]), Some(0.0), "{text}");
+    }
+    assert_eq!(value(&text, "dupgate_replay_progress_ratio", &[id]), Some(0.0));
+    assert_eq!(value(&text, "dupgate_replay_yielding", &[id]), Some(0.0));
+
+    let later = ReplayProgress { followed: 5, warmed_up: 1, of_range: 2, share: 0.75, ..replay_begun() };
+    metrics.replay("7c1f", &ReplayProgress { remaining: Some(3), is_yielding: true, ..later });
+    let text = metrics.render();
+    for (phase, records) in [("follow", 5.0), ("warm_up", 1.0), ("range", 2.0)] {
+        let phase = format!("phase=\"{phase}\"");
+        assert_eq!(value(&text, "dupgate_replay_records_total", &[id, &phase]), Some(records), "{text}");
+    }
+    assert_eq!(value(&text, "dupgate_replay_progress_ratio", &[id]), Some(0.75));
+    assert_eq!(value(&text, "dupgate_replay_remaining_records", &[id]), Some(3.0));
+    assert_eq!(value(&text, "dupgate_replay_yielding", &[id]), Some(1.0));
+
+    let of_files = ReplayProgress { remaining: None, ..later };
+    let metrics = with(true);
+    metrics.replay("files", &of_files);
+    let text = metrics.render();
+    assert_eq!(value(&text, "dupgate_replay_remaining_records", &[]), None, "nobody has counted the lines");
+}
+
+#[test]
+fn the_replay_label_of_all_series_is_not_doubled() {
+    let labels = vec![("replay".to_owned(), "7c1f".to_owned())];
+    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels }).unwrap();
+    metrics.replay("7c1f", &replay_begun());
+    let text = metrics.render();
+    let line = text.lines().find(|line| line.starts_with("dupgate_replay_progress_ratio{")).unwrap();
+    assert_eq!(line.matches("replay=").count(), 1, "{line}");
 }
