@@ -18,7 +18,10 @@ VERDICTS = {"unique": GREEN, "update": BLUE, "template": PURPLE, "exact": ORANGE
 OUTPUTS = {"unique": GREEN, "duplicate": ORANGE, "dead_letter": RED}
 QUANTILES = {"p5": BLUE, "p50": GREEN, "p95": YELLOW, "p99": ORANGE}
 
-INSTANCES = 'job=~"$job",instance=~"$instance"'
+CHOSEN = 'job=~"$job",instance=~"$instance"'
+# What the service does: series of replays have the label replay.
+INSTANCES = f'{CHOSEN},replay=""'
+OF_REPLAYS = f'{CHOSEN},replay!=""'
 TOPICS = 'topic=~"$topic"'
 
 
@@ -27,9 +30,9 @@ def metric(name, *matchers, all_instances=INSTANCES):
     return f"dupgate_{name}{{{','.join((all_instances, *matchers))}}}"
 
 
-def rate(name, *matchers):
+def rate(name, *matchers, all_instances=INSTANCES):
     """Select the same per second."""
-    return f"rate({metric(name, *matchers)}[$__rate_interval])"
+    return f"rate({metric(name, *matchers, all_instances=all_instances)}[$__rate_interval])"
 
 
 def increase(name, *matchers):
@@ -237,6 +240,25 @@ def heatmap(title, description, expr, *, unit, decimals=0, **more):
     }
     queries = [query(expr, "{{le}}", format="heatmap")]
     return panel("heatmap", title, description, queries, unit=unit, options=options, custom=custom, **more)
+
+
+def bars(title, description, queries, *, unit, no_data="no data", **more):
+    """Make a panel of horizontal bars, of which each begins at 0."""
+    options = {
+        "displayMode": "basic",
+        "legend": {"calcs": [], "displayMode": "list", "placement": "bottom", "showLegend": False},
+        "maxVizHeight": 60,
+        "minVizHeight": 16,
+        "minVizWidth": 8,
+        "namePlacement": "auto",
+        "orientation": "horizontal",
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "showUnfilled": True,
+        "sizing": "auto",
+        "valueMode": "text",
+    }
+    defaults = {"color": {"mode": "fixed", "fixedColor": BLUE}, "noValue": no_data, "min": 0, **more.pop("defaults", {})}
+    return panel("bargauge", title, description, queries, unit=unit, options=options, defaults=defaults, **more)
 
 
 def states(title, description, queries, values, **more):

@@ -5,6 +5,7 @@ from model import (
     GREEN,
     GREY,
     INSTANCES,
+    OF_REPLAYS,
     ORANGE,
     OUTPUTS,
     PURPLE,
@@ -14,6 +15,7 @@ from model import (
     VERDICTS,
     YELLOW,
     Dashboard,
+    bars,
     color,
     heatmap,
     increase,
@@ -70,7 +72,7 @@ def numbers():
     """Return the two lines of large numbers at the top: does it work, and how well."""
     down = (
         'count((up{job=~"$job",instance=~"$instance"} == 0) and on (job) '
-        'count by (job) (present_over_time(dupgate_build_info{job=~"$job"}[1d]))) or vector(0)'
+        'count by (job) (present_over_time(dupgate_build_info{job=~"$job",replay=""}[1d]))) or vector(0)'
     )
     standby = (
         f"count(({metric('index_ready')} == 1) unless on (job, instance) "
@@ -757,6 +759,64 @@ def process():
     ]
 
 
+def replays():
+    """Return how far replays are, as long as their processes are scraped."""
+
+    def of_replay(name):
+        return metric(f"replay_{name}", all_instances=OF_REPLAYS)
+
+    progress = of_replay("progress_ratio")
+    records = rate("replay_records_total", all_instances=OF_REPLAYS)
+    return [
+        bars(
+            "Progress",
+            "Share of its warm-up and its range that each replay has worked through. A replay is shown while its process runs "
+            "and is scraped (--listen).",
+            [query(f"max by (replay) ({progress})", "{{replay}}")],
+            unit="percentunit",
+            no_data="no replay",
+            defaults={"max": 1},
+            runbooks=("DupgateReplayStalled",),
+        ),
+        lines(
+            "Replay rate",
+            "Records that replays work through. follow: a replay that goes on reads again what it has committed. warm_up: pages "
+            "before the range, judged and not produced.",
+            [query(f"sum by (replay, phase) ({records})", "{{replay}} {{phase}}")],
+            unit="cps",
+            runbooks=("DupgateReplayStalled",),
+        ),
+        stat(
+            "Time left",
+            "What is left, at the progress of the last moments.",
+            [
+                query(
+                    f"(1 - max by (replay) ({progress}))"
+                    f" / (max by (replay) (deriv({progress}[$__rate_interval])) > 0)",
+                    "{{replay}}",
+                )
+            ],
+            unit="s",
+            no_data="no replay moves",
+            graph="none",
+        ),
+        lines(
+            "Records left",
+            "Records of the warm-up and of the range that are left, by replay. Replays of files are not shown: their lines are "
+            "counted when they are read.",
+            [query(f"max by (replay) ({of_replay('remaining_records')})", "{{replay}}")],
+            unit="short",
+            runbooks=("DupgateReplayStalled",),
+        ),
+        states(
+            "Replays that wait",
+            "Replays with --yield-to-lag wait while the service lags by more records than that.",
+            [query(f"max by (replay) ({of_replay('yielding')})", "{{replay}}")],
+            {0: ("judging", GREEN), 1: ("waiting for the service", GREY)},
+        ),
+    ]
+
+
 def builds():
     """Return the table of versions and configurations."""
     build = f"max by (instance, version, revision, librdkafka) ({metric('build_info')})"
@@ -804,4 +864,7 @@ def dashboard():
     for graph in process():
         made.add(graph, 8, 8)
     made.add(builds(), 24, 6)
+    made.row("Replay", collapsed=True)
+    for graph, width in zip(replays(), (8, 8, 8, 8, 16), strict=True):
+        made.add(graph, width, 8)
     return made.json()

@@ -31,6 +31,7 @@ type Open = Record<string, unknown>;
 # By kind of panel: where its types are, and whether it has settings for its series.
 KINDS = {
     "stat": ("stat/panelcfg/x/StatPanelCfg_types.gen", False),
+    "bargauge": ("bargauge/panelcfg/x/BarGaugePanelCfg_types.gen", False),
     "timeseries": ("timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen", True),
     "heatmap": ("heatmap/panelcfg/x/HeatmapPanelCfg_types.gen", True),
     "state-timeline": ("statetimeline/panelcfg/x/StateTimelinePanelCfg_types.gen", True),

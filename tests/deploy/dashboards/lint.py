@@ -29,6 +29,10 @@ FOREIGN = {
     "process_threads": set(),
 }
 TARGET = {"job", "instance"}
+# Every series of a replay has this label, and no series of the service.
+REPLAY = "replay"
+# But for these: Prometheus makes them.
+WITHOUT_REPLAYS = {"ALERTS", "up"}
 # Alerts that fire at once: what they count has happened.
 AT_ONCE = {"DupgateColdStart", "DupgateCorruptData"}
 # What runbooks name beside settings of dupgate.
@@ -115,8 +119,12 @@ def check_expression(expr, where):
             continue
         kind, labels = known
         allowed |= labels.keys()
+        is_of_replays = REPLAY in labels
+        wanted = next((operator for label, operator, value in matchers if (label, value) == (REPLAY, "")), None)
+        is_apart = is_of_replays and wanted != "=" or not is_of_replays and wanted == "="
+        check(name in WITHOUT_REPLAYS or is_apart, where, f"{name} mixes replays and the service")
         for label, operator, value in matchers:
-            if label in TARGET:
+            if label in TARGET or (label, value) == (REPLAY, ""):
                 continue
             if label not in labels:
                 fault(where, f"{name} has no label {label}")
@@ -235,7 +243,7 @@ def check_panel(name, panel, alerts):
     if panel["type"] == "heatmap":
         check(all(target["format"] == "heatmap" for target in targets), where, "must ask for buckets")
         check(panel["options"]["calculate"] is False, where, "has buckets already")
-    if panel["type"] == "stat":
+    if panel["type"] in ("stat", "bargauge"):
         check("noValue" in defaults, where, "must say what no data means")
 
 
@@ -364,7 +372,7 @@ def check_alerts(alerts):
             for label, _, value in matchers:
                 known = described(name)
                 check(known, test["name"], f"no such metric: {name}")
-                if label not in TARGET and known:
+                if label not in TARGET | {REPLAY} and known:
                     check(label in known[1], test["name"], f"{name} has no label {label}")
                     check(not known[1].get(label) or value in known[1][label], test["name"], f"{name} has no {label} {value}")
         for case in test["alert_rule_test"]:

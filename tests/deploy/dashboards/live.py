@@ -40,6 +40,9 @@ FASTER = 60
 SHORTEST = {"range": 8, "for": 2}
 PATIENCE = 150
 
+# Alerts that a replay must not fire by being ended or by waiting.
+OF_PROCESSES = {"DupgateReplayStalled", "DupgateDown", "DupgateInstanceDown", "DupgateStalled"}
+
 # Queries that have no data on a deployment that is well and a minute old, and why.
 IDLE = {
     ("Duplicate share, now and a day ago", "B"): "there is no yesterday yet",
@@ -356,6 +359,14 @@ class Deployment:
         sets = [word for setting in (*self.settings, *settings) for word in ("--set", setting)]
         return play.start(f"{self.job}-{name}", play.program, "run", "-c", path, "--log-format", "text", *sets)
 
+    def replay(self, name, *arguments):
+        """Start a replay of the input, and have it scraped as a job of its own."""
+        path = self.config(f"replay-{name}")
+        listen = f"127.0.0.1:{self.ports[f'replay-{name}']}"
+        self.play.scrape(f"{self.job}-replay", self.ports[f"replay-{name}"])
+        command = (self.play.program, "replay", "run", "-c", path, "--from", "start", "--order", "time", "--id", name)
+        return self.play.start(f"{self.job}-replay-{name}", *command, "--execute", "--listen", listen, *arguments)
+
     def feed(self, *arguments):
         """Write the generated crawl into the input."""
         play, number = self.play, len(self.play.logs)
@@ -390,7 +401,7 @@ class Deployment:
 
 def substituted(expr):
     """Put in the variables of a dashboard."""
-    values = {"$__rate_interval": "10s", "$__range": "1m", "$job": "crawl", "$instance": ".+", "$topic": ".+"}
+    values = {"$__rate_interval": "10s", "$__range": "1m", "$job": "crawl(-replay)?", "$instance": ".+", "$topic": ".+"}
     for name, value in values.items():
         expr = expr.replace(name, value)
     return expr
@@ -605,7 +616,12 @@ def main(program, prometheus, promtool):
         workers.feed("--rate", "0", "--count", "4500")
         for name in ("b", "worker"):
             crawl.await_ready(name)
+        crawl.replay("slow", "--into", "none", "--rate", "3/s")
         check_well(play)
+        if play.value('dupgate_replay_progress_ratio{job="crawl-replay"}') is None:
+            raise Fault("the replay is over before the panels were looked at")
+        # To end a replay is no reason to page.
+        play.end("crawl-replay")
         play.expect("workers", "DupgateNoVerdicts", "workers without any judge")
         play.expect("workers", "DupgateStalled", "their lag stays")
         play.expect("workers", "DupgateDrainTimeHigh", "and would for hours")
@@ -690,6 +706,10 @@ def main(program, prometheus, promtool):
         # An operator pauses an instance, and forgets it.
         request = urllib.request.Request(f"http://127.0.0.1:{block.admin['a']}/api/v1/pause", method="POST")
         urllib.request.urlopen(request, timeout=10).close()
+        # A replay waits until its lag is worked off.
+        block.replay("polite", "--into", "none", "--yield-to-lag", "10")
+        yielding = 'dupgate_replay_yielding{job="block-replay",replay="polite"}'
+        until("a replay waits for the service that is paused", lambda: play.value(yielding) == 1)
         # The disk of another one takes no snapshot any more.
         folder = play.folder / "old-a"
         shutil.rmtree(folder)
@@ -705,7 +725,17 @@ def main(program, prometheus, promtool):
         lost_process.kill()
         play.end("lost-b")
         play.expect("lost", "DupgateDown", "all instances of a deployment are gone")
+        if play.value(yielding) != 1:
+            raise Fault("the replay of a paused service went on")
+        full.replay("stuck", "--rate", "5/s")
+        until("a replay commits", lambda: play.value('sum(dupgate_replay_records_total{job="full-replay"})'))
         play.kafka.order("kill")
+        play.expect("full-replay", "DupgateReplayStalled", "the brokers are gone while it commits")
+        for job, why in (("crawl", "was ended"), ("block", "waits for the service")):
+            told = {alert for of, alert in play.seen if of == f"{job}-replay"} & OF_PROCESSES
+            if told:
+                raise Fault(f"{told} for a replay that {why}")
+            say(f"DupgateReplayStalled         is silent for a replay that {why}")
         # A transaction takes its time to fail: too long to fire within ranges that are divided.
         play.expect("bad", "DupgateCommitsFailing", "the brokers are gone", states=("pending", "firing"))
         print(f"      {time.monotonic() - begun:.0f} s", flush=True)
