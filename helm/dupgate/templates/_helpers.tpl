@@ -240,6 +240,14 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- if and $values.httpRoute.enabled (not $values.httpRoute.parentRefs) }}
 - httpRoute.enabled needs httpRoute.parentRefs
 {{- end }}
+{{- if and $values.replayJob.enabled (not $values.replayJob.args) }}
+- replayJob.enabled needs replayJob.args: what follows `dupgate replay`, such as [run, --from=-48h, --execute]
+{{- end }}
+{{- range $values.replayJob.args }}
+{{- if hasPrefix "--listen" . }}
+- replayJob.args: --listen is set by the chart, from http.address and http.port
+{{- end }}
+{{- end }}
 {{- if and $values.networkPolicy.enabled (not $values.networkPolicy.kafkaEgress) (not $settings.brokers) }}
 - networkPolicy.enabled needs networkPolicy.kafkaEgress: the chart does not know the brokers
 {{- end }}

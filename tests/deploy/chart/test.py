@@ -87,8 +87,10 @@ def sets(assignments):
 def pods(objects):
     """Yields metadata and spec of every pod that the objects lead to, with the component it is."""
     for each in objects:
-        pod = each if each["kind"] == "Pod" else each.get("spec", {}).get("template")
-        if each["kind"] in ("Pod", "Job", "StatefulSet", "Deployment"):
+        spec = each.get("spec", {})
+        spec = spec["jobTemplate"]["spec"] if each["kind"] == "CronJob" else spec
+        pod = each if each["kind"] == "Pod" else spec.get("template")
+        if each["kind"] in ("Pod", "Job", "CronJob", "StatefulSet", "Deployment"):
             yield pod["metadata"]["labels"]["app.kubernetes.io/component"], each, pod
 
 
@@ -150,6 +152,7 @@ def objects():
         "PrometheusRule",
         "ScaledObject",
         "Job",
+        "CronJob",
         "Pod",
     }
     expect(kinds == wanted, "all-on renders every kind of object there is", sorted(wanted ^ kinds))
@@ -261,6 +264,8 @@ def objects():
         "KEDA follows the group of mode observe",
     )
 
+    replays()
+
     ports = [
         port["port"]
         for rule in one(render(*values("secured")), "NetworkPolicy")["spec"]["egress"]
@@ -297,11 +302,48 @@ def objects():
     )
 
 
+def replays():
+    """The template of replays never runs by itself, and what is made of it runs once and can be scraped."""
+    made = render(*values("replay"))
+    cron = one(made, "CronJob")
+    job = cron["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    expect(cron["spec"]["suspend"] is True, "the CronJob of replays is suspended")
+    expect(
+        (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never"),
+        "a replay that failed is not begun a second time",
+    )
+    wanted = yaml.safe_load((CHART / "ci/replay-values.yaml").read_text())["replayJob"]["args"]
+    expect(
+        container["args"] == ["replay", *wanted, "--listen=0.0.0.0:9464"],
+        "replayJob.args follow dupgate replay, and the chart adds --listen",
+        container["args"],
+    )
+    _, help_text, _ = run(DUPGATE, "replay", "run", "--help")
+    flags = [arg.split("=")[0] for arg in container["args"] if arg.startswith("--")]
+    expect(all(flag in help_text for flag in flags), f"dupgate replay run has {' '.join(flags)}")
+    ports = [port["port"] for each in of_kind(made, "PodMonitor") for port in each["spec"]["podMetricsEndpoints"]]
+    expect(
+        ports == ["http", "http"] and [port["name"] for port in container["ports"]] == ["http"],
+        "the PodMonitors ask for a port that the pods have",
+    )
+    policy = one(made, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    expect(policy == [{"port": "http", "protocol": "TCP"}], "the network policy lets Prometheus read the replay's metrics")
+    writable = [mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
+    path = next(each["value"] for each in container["env"] if each["name"] == "DUPGATE_INDEX__PATH")
+    expect(writable == [path], "the lock of a replay is written to a volume", writable)
+    listed = one(render(*values("replay"), "--set", "replayJob.args={list}"), "CronJob")["spec"]["jobTemplate"]["spec"]["template"]
+    expect(
+        listed["spec"]["containers"][0]["args"] == ["replay", "list"] and "dupgate/serves" not in listed["metadata"]["labels"],
+        "what does not listen is not scraped",
+    )
+
+
 def selectors(everything):
     """Every selector finds the pods it is meant for, and no others."""
     labels = {component: pod["metadata"]["labels"] for component, _, pod in pods(everything)}
     labels["judge"] = {**labels["judge"], "statefulset.kubernetes.io/pod-name": "dupgate-all-judge-1"}
-    expect(set(labels) == {"judge", "worker", "topics", "check"}, "there are pods of four components")
+    expect(set(labels) == {"judge", "worker", "topics", "replay", "check"}, "there are pods of five components")
 
     def found(selector):
         return {name for name, pod in labels.items() if selector.items() <= pod.items()}
@@ -320,7 +362,9 @@ def selectors(everything):
             expect(
                 exact[0]["spec"].get("publishNotReadyAddresses"), f"service {service} leads to judges that are not ready, too"
             )
-    checked("the PodMonitor", one(everything, "PodMonitor")["spec"]["selector"]["matchLabels"], {"judge", "worker"})
+    for monitor, wanted in (("dupgate-all", {"judge", "worker"}), ("dupgate-all-replay", {"replay"})):
+        exact = [each for each in of_kind(everything, "PodMonitor") if each["metadata"]["name"] == monitor]
+        checked(f"the PodMonitor {monitor}", exact[0]["spec"]["selector"]["matchLabels"], wanted)
     checked("the network policy", one(everything, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"], set(labels))
     for kind, component in (("StatefulSet", "judge"), ("Deployment", "worker")):
         spec = one(everything, kind)["spec"]
@@ -345,7 +389,7 @@ def configuration():
         maps = {each["metadata"]["name"]: each["data"] for each in of_kind(objects, "ConfigMap")}
         for component, _, pod in pods(objects):
             container = next(
-                each for each in pod["spec"]["containers"] if each["name"] in ("dupgate", "topics", "check")
+                each for each in pod["spec"]["containers"] if each["name"] in ("dupgate", "topics", "replay", "check")
             )
             with tempfile.TemporaryDirectory() as root:
                 read_by_program(case, component, pod["spec"], container, maps, Path(root))
@@ -538,6 +582,8 @@ REFUSED = [
     ("judges that do not judge", ["judges.roles={worker}"], "judges.roles must have judge"),
     ("judges with an unknown role", ["judges.roles={judge,jduge}"], "at '/judges/roles/1'"),
     ("nobody who reads", ["judges.roles={judge}", "workers.replicas=0"], "no instance reads the input"),
+    ("a replay of nothing", ["replayJob.enabled=true"], "replayJob.enabled needs replayJob.args"),
+    ("another listener of a replay", ["replayJob.args={run,--listen=:1}"], "--listen is set by the chart"),
     ("a size that is none", ["judges.persistence.size=plenty"], "at '/judges/persistence/size'"),
 ]
 
@@ -610,6 +656,7 @@ def installation():
         cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         for case in CASES:
             stored(cluster, case.name.removesuffix("-values.yaml"))
+        replay_of_template(cluster)
         lifecycle(cluster)
         notes(cluster)
 
@@ -661,6 +708,19 @@ def stored(cluster, case):
         done.returncode == 0 and not warned,
         f"{case}: all {len(manifests)} objects and pods pass strict validation and admission",
         done.stderr,
+    )
+
+
+def replay_of_template(cluster):
+    """What the notes say makes a Job of the template of replays."""
+    case, name = "replay", f"{RELEASE}-dupgate-replay"
+    cluster.kubectl("create", "job", f"{name}-1", f"--from=cronjob/{name}", "--namespace", case)
+    job = json.loads(cluster.kubectl("get", "job", f"{name}-1", "--namespace", case, "-o", "json").stdout)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    expect(
+        container["args"][:2] == ["replay", "run"] and not job["spec"].get("suspend"),
+        "kubectl create job --from makes a replay of the suspended template",
+        job["spec"],
     )
 
 
@@ -753,6 +813,7 @@ WARNED = [
     (["workers.resources.limits.memory=895Mi"], "a worker needs 0.9 GiB"),
     (["networkPolicy.enabled=true"], "a Prometheus outside of the namespace crawl reads no metrics"),
     (["judges.resources.limits=null"], "judges.resources.limits.memory is not set"),
+    (["replayJob.enabled=true", "replayJob.args={list}"], "replayJob.resources.limits.memory is 6Gi"),
     (["terminationGracePeriodSeconds=44"], "processing.shutdown_grace 30s"),
     (["config.processing.shutdown_grace=1m 16s"], "processing.shutdown_grace 1m 16s"),
     (["judges.replicas=1"], "there is no standby"),
