@@ -126,7 +126,7 @@ table! {
     PRODUCE_FAILURES: "dupgate_produce_failures_total", Counter, Count, &[closed::<OutputKind>(), Label::Open("reason")],
         "Records given up on after all producer retries.";
     ERRORS: "dupgate_errors_total", Counter, Count, &[closed::<Component>(), closed::<ErrorKind>()],
-        "Errors by component; the log line carries the detail.";
+        "Errors by component, of the kinds that arise in it; the log line carries the detail.";
 
     // Latency
     PROCESS_DURATION: "dupgate_record_duration_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],

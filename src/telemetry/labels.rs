@@ -118,6 +118,24 @@ label! {
         Corrupt = "corrupt",
     }
 }
+
+impl Component {
+    /// Returns the kinds of errors that arise here.
+    #[must_use]
+    pub const fn kinds(self) -> &'static [ErrorKind] {
+        match self {
+            Self::Consumer => &[ErrorKind::Fatal],
+            Self::Producer | Self::Judge => {
+                &[ErrorKind::Retriable, ErrorKind::Abortable, ErrorKind::Fenced, ErrorKind::Fatal]
+            }
+            Self::Log => &[ErrorKind::Corrupt],
+            Self::Snapshot => &[ErrorKind::Io, ErrorKind::Corrupt],
+            Self::Admin => &[ErrorKind::Retriable],
+            Self::Traces => &[ErrorKind::Io],
+        }
+    }
+}
+
 label! {
     /// A step of the work on one page.
     Step = "stage" {

@@ -191,7 +191,14 @@ impl Metrics {
 
     /// Something went wrong.
     pub fn error(&self, component: Component, kind: ErrorKind) {
-        self.series().errors.of(component).of(kind).increment(1);
+        let known = self.series().errors.of(component).iter().find(|(of, _)| *of == kind);
+        if let Some((_, counter)) = known {
+            counter.increment(1);
+        } else {
+            // One that nobody has thought of counts all the same.
+            let labels = &[(Component::LABEL, component.name()), (ErrorKind::LABEL, kind.name())];
+            self.counter(catalog::ERRORS.name, labels).increment(1);
+        }
     }
 
     // Latency

@@ -64,6 +64,11 @@ impl<L, H: Handle> Handle for Family<L, H> {
         Self { series: Vec::new(), nowhere: H::nowhere(), label: PhantomData }
     }
 }
+impl Handle for Vec<(ErrorKind, Counter)> {
+    fn nowhere() -> Self {
+        Self::new()
+    }
+}
 impl Handle for BTreeMap<Reject, Counter> {
     fn nowhere() -> Self {
         Self::new()
@@ -74,6 +79,10 @@ impl<L: LabelValue, H: Handle> Family<L, H> {
     fn new(make: impl Fn((&'static str, &'static str)) -> H) -> Self {
         let series = L::NAMES.iter().map(|name| make((L::LABEL, name))).collect();
         Self { series, nowhere: H::nowhere(), label: PhantomData }
+    }
+
+    fn of_each(make: impl Fn(L) -> H) -> Self {
+        Self { series: L::ALL.iter().copied().map(make).collect(), nowhere: H::nowhere(), label: PhantomData }
     }
 
     /// Returns the series of one value.
@@ -93,7 +102,8 @@ pub(super) struct Series {
     pub(super) records_produced: Family<OutputKind, Counter>,
     pub(super) produced_bytes: Family<OutputKind, Counter>,
     pub(super) produce_failures: Family<OutputKind, BTreeMap<Reject, Counter>>,
-    pub(super) errors: Family<Component, Family<ErrorKind, Counter>>,
+    /// Only the kinds that arise in a component.
+    pub(super) errors: Family<Component, Vec<(ErrorKind, Counter)>>,
     pub(super) process_duration: Histogram,
     pub(super) stage_duration: Family<Step, Histogram>,
     pub(super) end_to_end_latency: Histogram,
@@ -169,8 +179,12 @@ impl Series {
                 }
                 rejects
             }),
-            errors: Family::new(|component| {
-                Family::new(|kind| counter(recorder, catalog::ERRORS.name, &[component, kind]))
+            errors: Family::of_each(|component: Component| {
+                let of = (Component::LABEL, component.name());
+                let counted = |kind: &ErrorKind| {
+                    (*kind, counter(recorder, catalog::ERRORS.name, &[of, (ErrorKind::LABEL, kind.name())]))
+                };
+                component.kinds().iter().map(counted).collect()
             }),
             process_duration: registrar.histogram(&catalog::PROCESS_DURATION),
             stage_duration: registrar.histograms(&catalog::STAGE_DURATION),

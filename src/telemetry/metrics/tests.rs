@@ -43,7 +43,8 @@ fn every_series_with_closed_labels_is_there_from_the_start() {
     for spec in TABLE {
         let open = spec.labels.iter().any(|label| matches!(label, Label::Open(_)));
         let plain_gauge = spec.kind == Kind::Gauge && spec.labels.is_empty();
-        if open || plain_gauge {
+        // Its pairs are those that occur.
+        if open || plain_gauge || spec.name == catalog::ERRORS.name {
             continue;
         }
         for labels in combinations(spec) {
@@ -61,7 +62,26 @@ fn every_series_with_closed_labels_is_there_from_the_start() {
         assert_eq!(value(&text, "dupgate_dead_letters_total", &[&reason, &stage]), Some(0.0));
         assert_eq!(value(&text, "dupgate_withdrawn_documents_total", &[&reason]), Some(0.0));
     }
+    for component in Component::ALL {
+        for kind in component.kinds() {
+            let labels = [format!("component=\"{}\"", component.name()), format!("kind=\"{}\"", kind.name())];
+            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            assert_eq!(value(&text, "dupgate_errors_total", &labels), Some(0.0), "{labels:?}");
+        }
+    }
     assert_eq!(value(&text, "dupgate_last_commit_timestamp_seconds", &[]), None, "1970 is not the last commit");
+}
+
+#[test]
+fn errors_have_no_series_for_pairs_that_do_not_occur_before_they_do() {
+    let metrics = metrics();
+    let pairs = |text: &str| text.lines().filter(|line| line.starts_with("dupgate_errors_total{")).count();
+    let impossible = &["component=\"traces\"", "kind=\"fenced\""];
+    let text = metrics.render();
+    assert_eq!(pairs(&text), Component::ALL.iter().map(|component| component.kinds().len()).sum::<usize>(), "{text}");
+    assert_eq!(value(&text, "dupgate_errors_total", impossible), None);
+    metrics.error(Component::Traces, ErrorKind::Fenced);
+    assert_eq!(value(&metrics.render(), "dupgate_errors_total", impossible), Some(1.0));
 }
 
 /// Calls every recording function once.
