@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{IsTerminal, Write};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -201,30 +202,34 @@ struct Screen {
 
 impl Screen {
     fn show(&mut self, summary: &Summary) {
-        let mut text = String::new();
-        if self.is_terminal {
-            self.clear();
-            let lines = summary.live();
-            self.lines = lines.len();
-            // A line that is longer than the terminal is cut: if it took two rows, one would be left on screen.
-            text.push_str(NO_WRAP);
-            for line in lines {
-                text.push_str(&line);
-                text.push('\n');
-            }
-            text.push_str(WRAP);
-        } else {
-            text = summary.line() + "\n";
-        }
+        let text = if self.is_terminal { self.redrawn(&summary.live()) } else { summary.line() + "\n" };
         // Standard error may be closed: the outputs tell all the same.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
     /// Takes the lines shown last off the terminal.
     fn clear(&mut self) {
-        if self.lines > 0 {
-            let _ = write!(std::io::stderr(), "\x1b[{}A\x1b[J", self.lines);
-            self.lines = 0;
+        let _ = std::io::stderr().write_all(self.cleared().as_bytes());
+    }
+
+    /// Returns what puts these lines in the place of those shown last.
+    fn redrawn(&mut self, lines: &[String]) -> String {
+        let mut text = self.cleared();
+        self.lines = lines.len();
+        // A line that is longer than the terminal is cut: if it took two rows, one would be left on screen.
+        text.push_str(NO_WRAP);
+        for line in lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text.push_str(WRAP);
+        text
+    }
+
+    fn cleared(&mut self) -> String {
+        match mem::take(&mut self.lines) {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\x1b[J"),
         }
     }
 }
@@ -232,6 +237,60 @@ impl Screen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the rows that a terminal of so many columns shows after this.
+    fn rows(columns: usize, text: &str) -> Vec<String> {
+        let (mut rows, mut row, mut wraps) = (vec![String::new()], 0, true);
+        let mut rest = text;
+        while let Some(letter) = rest.chars().next() {
+            if let Some(code) = rest.strip_prefix("\x1b[") {
+                let end = code.find(|c: char| c.is_ascii_alphabetic()).expect("an escape sequence has an end");
+                let (number, command) = (&code[..end], &code[end..=end]);
+                match command {
+                    "A" => row -= number.parse::<usize>().expect("a number of rows"),
+                    "J" => {
+                        rows.truncate(row);
+                        rows.push(String::new());
+                    }
+                    "h" | "l" if number == "?7" => wraps = command == "h",
+                    _ => {}
+                }
+                rest = &code[end + 1..];
+                continue;
+            }
+            let is_full = rows[row].chars().count() == columns;
+            match letter {
+                '\n' => row += 1,
+                _ if !is_full => rows[row].push(letter),
+                _ if wraps => {
+                    row += 1;
+                    rows.insert(row, letter.to_string());
+                }
+                _ => {
+                    rows[row].pop();
+                    rows[row].push(letter);
+                }
+            }
+            if rows.len() == row {
+                rows.push(String::new());
+            }
+            rest = &rest[letter.len_utf8()..];
+        }
+        rows
+    }
+
+    #[test]
+    fn a_narrow_terminal_keeps_no_lines_of_the_summaries_before() {
+        let mut screen = Screen { is_terminal: true, lines: 0 };
+        let summary = |second: u32| vec![format!("second {second}"), "v".repeat(106), "end".to_owned()];
+        let mut text = "started\n".to_owned();
+        for second in 1..=3 {
+            text += &screen.redrawn(&summary(second));
+        }
+        assert_eq!(rows(80, &text), ["started", "second 3", &"v".repeat(80), "end", ""], "{text:?}");
+        text += &screen.cleared();
+        assert_eq!(rows(80, &text), ["started", ""], "{text:?}");
+    }
 
     #[test]
     fn gauges_are_summed_over_their_series() {
