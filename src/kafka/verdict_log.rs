@@ -21,14 +21,14 @@ use super::client::LoggingContext;
 use super::offsets::Offsets;
 use super::renewed_client::RenewedClient;
 use super::rereading::Rereading;
-use crate::protocol::{VerdictOffset, VerdictReader, VerdictRecord, is_ours};
+use crate::protocol::{BARRIER, VerdictOffset, VerdictReader, VerdictRecord, is_ours};
 use crate::record::PartitionId;
 
 const POLL: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(1);
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often it is said that an open transaction is waited for.
+/// How often it is said that a barrier is waited for.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often it is said that records of somebody else are skipped.
@@ -41,8 +41,8 @@ pub enum FollowCommand {
     From(Option<VerdictOffset>, u64),
     /// Say when all that is committed now was handed over. The number comes back with the answer.
     ToEnd(u64),
-    /// Say when all that was written up to now was handed over: like [`FollowCommand::ToEnd`], once no transaction is open.
-    ToLast(u64),
+    /// Say when the barrier at this offset was read, and all before it was handed over. The number comes back with the answer.
+    ToBarrier(u64, VerdictOffset),
     /// Hand over nothing any more.
     Stop,
 }
@@ -70,7 +70,7 @@ pub enum FollowEventKind {
         /// Counts it until it is taken in.
         permit: Permit,
     },
-    /// Everything that was committed at the [`FollowCommand::ToEnd`] of this number was handed over.
+    /// Everything that the [`FollowCommand::ToEnd`] or [`FollowCommand::ToBarrier`] of this number asks for was handed over.
     End(u64),
     /// The log does not hold the offset asked for, or cannot be read there: why.
     Moved(String),
@@ -129,6 +129,7 @@ impl Follower {
             rereading: Rereading::default(),
             begins: None,
             ends: Ends::Unasked,
+            newest_barrier: None,
             complaint: tick(WARN_INTERVAL),
         };
         std::thread::Builder::new()
@@ -152,8 +153,14 @@ enum Ends {
     Unasked,
     /// Asked by this number; the end is not known yet.
     Asked(u64),
-    /// Asked for the end of a log without open transactions.
-    AskedForLast(u64),
+    /// Asked for a barrier that was not read yet. Only that record itself says that nothing before it is missing: a broker that
+    /// has lost touch with the others takes an earlier offset for the end.
+    Barrier {
+        /// The question's number.
+        question: u64,
+        /// Where the barrier is.
+        barrier: VerdictOffset,
+    },
     /// The end is known, and a fetch that began after it was learned has not come to an end of its own yet.
     At {
         /// The question's number.
@@ -225,6 +232,8 @@ struct Reader {
     /// Tells when reading begins, while it waits for that.
     begins: Option<Receiver<Instant>>,
     ends: Ends,
+    /// Offset of the last barrier read since reading began.
+    newest_barrier: Option<VerdictOffset>,
     complaint: Receiver<Instant>,
 }
 
@@ -269,13 +278,15 @@ impl Reader {
                 self.next = from;
                 self.assembly = VerdictReader::new();
                 self.ends = Ends::Unasked;
+                self.newest_barrier = None;
                 let pause = self.rereading.begin(from);
                 self.begin(pause);
             }
             FollowCommand::ToEnd(question) => self.ends = Ends::Asked(question),
-            FollowCommand::ToLast(question) => {
-                self.ends = Ends::AskedForLast(question);
+            FollowCommand::ToBarrier(question, barrier) => {
+                self.ends = Ends::Barrier { question, barrier };
                 self.complaint = tick(WARN_INTERVAL);
+                self.end_at_barrier();
             }
             FollowCommand::Stop => {
                 self.active = false;
@@ -319,13 +330,12 @@ impl Reader {
     /// Learns where the committed records end. A fetch that was under way before tells nothing about that end, so
     /// the reading starts over where it is: the next end of partition comes from a later fetch.
     fn look_for_end(&mut self) {
-        let (question, is_for_last) = match self.ends {
-            Ends::Asked(question) => (question, false),
-            Ends::AskedForLast(question) => (question, true),
+        let question = match self.ends {
+            Ends::Asked(question) => question,
+            Ends::Barrier { barrier, .. } => return self.complain(barrier),
             Ends::Unasked | Ends::At { .. } => return,
         };
         match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT) {
-            Ok((_, end)) if is_for_last && self.holds_open_transaction(end) => {}
             Ok((low, end)) => {
                 let (next, end) = (self.next.unwrap_or(VerdictOffset(low)), VerdictOffset(end));
                 if next >= end {
@@ -335,33 +345,45 @@ impl Reader {
                     self.reread(question, end);
                 }
             }
-            Err(error) => {
-                tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "the end of the log is asked for again");
-            }
+            Err(error) => self.end_unknown(&error),
         }
     }
 
-    /// Returns whether there are records after the last stable offset, or whether that is unknown.
-    fn holds_open_transaction(&self, stable: i64) -> bool {
-        let written = match self.written.range(&self.partition) {
-            Ok((_, written)) => written,
-            Err(error) => {
-                tracing::warn!(
-                    target: "dupgate::kafka",
-                    partition = %self.partition, %error, "the end of the log is asked for again"
-                );
-                return true;
-            }
-        };
-        if written > stable && self.complaint.try_recv().is_ok() {
-            tracing::error!(
+    /// Says now and then why a barrier is not read: a transaction before it is open, or the broker does not know it.
+    fn complain(&self, barrier: VerdictOffset) {
+        if self.complaint.try_recv().is_err() {
+            return;
+        }
+        let stable = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT);
+        match (stable, self.written.range(&self.partition)) {
+            (Ok((_, stable)), Ok((_, written))) if stable <= barrier.0 && barrier.0 < written => tracing::error!(
                 target: "dupgate::kafka",
                 partition = %self.partition, stable, written,
                 "a transaction of a former judge hangs in the verdict log; nothing is judged before it ends: find it by \
                  kafka-transactions.sh find-hanging, and end it by kafka-transactions.sh abort"
-            );
+            ),
+            (Ok((_, stable)), Ok((_, written))) => tracing::warn!(
+                target: "dupgate::kafka",
+                partition = %self.partition, barrier = barrier.0, stable, written,
+                "nothing is judged before the record is read that this judge has written"
+            ),
+            (Err(error), _) => self.end_unknown(&error),
+            (_, Err(error)) => self.end_unknown(&error),
         }
-        written > stable
+    }
+
+    fn end_unknown(&self, error: &KafkaError) {
+        tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "the end of the log is asked for again");
+    }
+
+    /// Reports the end if the barrier that was asked for was read.
+    fn end_at_barrier(&mut self) {
+        let Ends::Barrier { question, barrier } = self.ends else { return };
+        if self.newest_barrier == Some(barrier) {
+            self.ended(question);
+        } else if self.next.is_some_and(|next| next > barrier) {
+            self.moved(format!("does not hold offset {barrier} before {}", place(self.next)));
+        }
     }
 
     fn reread(&mut self, question: u64, end: VerdictOffset) {
@@ -384,6 +406,9 @@ impl Reader {
                 let payload = message.payload().unwrap_or_default();
                 let next = VerdictOffset(message.offset()).next();
                 self.next = Some(next);
+                if payload == BARRIER {
+                    self.newest_barrier = Some(VerdictOffset(message.offset()));
+                }
                 if !is_ours(payload) {
                     self.foreign.skip(&self.partition, message.offset());
                     self.end_here();
@@ -425,6 +450,7 @@ impl Reader {
 
     /// Reports the end if this is the one that was asked for.
     fn end_here(&mut self) {
+        self.end_at_barrier();
         if let Ends::At { question, end } = self.ends
             && self.next.is_some_and(|next| next >= end)
         {

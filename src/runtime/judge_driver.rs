@@ -30,7 +30,7 @@ use crate::kafka::group_consumer::{
 use crate::kafka::offsets::Offsets;
 use crate::kafka::producer::{EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::protocol::{LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict};
+use crate::protocol::{BARRIER, LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict};
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::transaction::{CallError, Delivery};
 
@@ -271,7 +271,9 @@ impl JudgeDriver {
                 self.fetch_log_range(from);
             }
             Effect::FollowToEnd { question } => self.follower.command(FollowCommand::ToEnd(question)),
-            Effect::FollowToLast { question } => self.follower.command(FollowCommand::ToLast(question)),
+            Effect::FollowToBarrier { question, barrier } => {
+                self.follower.command(FollowCommand::ToBarrier(question, barrier));
+            }
             Effect::Unfollow => {
                 self.following = 0;
                 self.follower.command(FollowCommand::Stop);
@@ -329,14 +331,9 @@ impl JudgeDriver {
         let order = match request {
             ProducerCall::Produce(records) => {
                 self.report.writes(&records);
-                let verdicts = self.context.verdicts(self.log);
-                let values = records.iter().map(|record| encode_verdict(record, self.context.part_bytes())).collect();
-                ProducerCommand::Produce(Box::new(EncodedBatch {
-                    topic: verdicts.topic,
-                    partition: verdicts.number,
-                    values,
-                }))
+                self.produce(records.iter().map(|record| encode_verdict(record, self.context.part_bytes())).collect())
             }
+            ProducerCall::ProduceBarrier => self.produce(vec![vec![BARRIER.to_vec()]]),
             ProducerCall::SendOffsets { next_request, checkpoint } => {
                 let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
                 let mark = OffsetAndMetadata {
@@ -349,6 +346,12 @@ impl JudgeDriver {
             ProducerCall::Plain(call) => ProducerCommand::Plain(call),
         };
         self.producer.submit(order);
+    }
+
+    /// Sends records to the verdict log, each in its parts.
+    fn produce(&self, values: Vec<Vec<Vec<u8>>>) -> ProducerCommand {
+        let verdicts = self.context.verdicts(self.log);
+        ProducerCommand::Produce(Box::new(EncodedBatch { topic: verdicts.topic, partition: verdicts.number, values }))
     }
 
     fn fetch_input_committed(&self, question: u64) {

@@ -225,7 +225,7 @@ mod tests {
             while let Some(effect) = self.judge.poll() {
                 let answer = if let Effect::Call(request) = &effect {
                     self.call(request)
-                } else if let Effect::FollowToEnd { question } | Effect::FollowToLast { question } = effect {
+                } else if let Effect::FollowToEnd { question } | Effect::FollowToBarrier { question, .. } = effect {
                     Event::FollowedToEnd { question }
                 } else {
                     assert!(!matches!(effect, Effect::Fail(_)), "{effect:?}");
@@ -243,6 +243,10 @@ mod tests {
                     self.sent = records.iter().map(verdicts).sum();
                     let first = i64::try_from(self.committed).unwrap();
                     return Event::Called(Ok((first..).take(records.len()).map(VerdictOffset).collect()));
+                }
+                ProducerCall::ProduceBarrier => {
+                    self.open_since = Some(now);
+                    return Event::Called(Ok(vec![VerdictOffset(0)]));
                 }
                 ProducerCall::Plain(Call::Commit) => {
                     let open = now.saturating_sub(self.open_since.take().unwrap());

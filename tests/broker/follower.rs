@@ -9,7 +9,8 @@ use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::Cluster;
 use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use dupgate::protocol::{
-    ExpiryWatermarks, LogIdentity, RequestOffset, RulesNumber, VerdictBatch, VerdictRecord, Windows, encode_verdict,
+    BARRIER, ExpiryWatermarks, LogIdentity, RequestOffset, RulesNumber, VerdictBatch, VerdictOffset, VerdictRecord,
+    Windows, encode_verdict,
 };
 use dupgate::record::{PartitionId, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
@@ -77,8 +78,16 @@ fn to_end(events: &Receiver<FollowEvent>) -> Vec<VerdictRecord> {
     }
 }
 
+/// Writes a barrier in a transaction of its own.
+fn write_barrier(broker: &Broker, topic: &str) {
+    let producer = transactional_producer(broker, &broker.unique("next-judge"));
+    producer.begin_transaction().expect("begin");
+    write_bytes(&producer, topic, Some(BARRIER));
+    producer.commit_transaction(wait::LIMIT).expect("commit");
+}
+
 #[test]
-fn the_last_record_is_that_of_the_transaction_which_was_open() {
+fn the_barrier_is_read_after_all_that_was_written_before_it() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("verdicts", 1);
     let producer = transactional_producer(broker, &broker.unique("judge"));
@@ -89,8 +98,10 @@ fn the_last_record_is_that_of_the_transaction_which_was_open() {
     write(&producer, &topic, &record(2));
 
     // Who waits for all that was written waits for the decision; who asks for what is committed does not.
+    // After a record, the marker of its commit, and the record that is not decided.
+    write_barrier(broker, &topic);
     let (patient, patient_events) = follow(broker, &topic);
-    patient.command(FollowCommand::ToLast(1));
+    patient.command(FollowCommand::ToBarrier(1, VerdictOffset(3)));
     let (hasty, hasty_events) = follow(broker, &topic);
     for _ in 0..3 {
         hasty.command(FollowCommand::From(None, 1));
@@ -103,9 +114,34 @@ fn the_last_record_is_that_of_the_transaction_which_was_open() {
     // What is aborted is waited for in the same way, and not handed over.
     producer.begin_transaction().expect("begin");
     write(&producer, &topic, &record(3));
-    patient.command(FollowCommand::ToLast(1));
+    // After the markers of two commits and the record.
+    let at = VerdictOffset(7);
+    write_barrier(broker, &topic);
+    patient.command(FollowCommand::ToBarrier(1, at));
     producer.abort_transaction(wait::LIMIT).expect("abort");
     assert_eq!(to_end(&patient_events), []);
+    // It was read already, and nothing has come since.
+    patient.command(FollowCommand::ToBarrier(2, at));
+    assert_eq!(to_end(&patient_events), []);
+}
+
+#[test]
+fn a_log_that_does_not_hold_the_barrier_is_another_one() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("verdicts", 1);
+    let producer = transactional_producer(broker, &broker.unique("judge"));
+    producer.begin_transaction().expect("begin");
+    (1..4).for_each(|number| write(&producer, &topic, &record(number)));
+    producer.commit_transaction(wait::LIMIT).expect("commit");
+    let (follower, events) = follow(broker, &topic);
+    follower.command(FollowCommand::ToBarrier(1, VerdictOffset(1)));
+    loop {
+        match events.recv_timeout(wait::LIMIT).expect("news of the reader").kind {
+            FollowEventKind::Record { .. } => {}
+            FollowEventKind::End(_) => panic!("there is no barrier"),
+            FollowEventKind::Moved(why) => return assert!(why.contains("offset 1"), "{why}"),
+        }
+    }
 }
 
 #[test]

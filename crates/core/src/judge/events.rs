@@ -22,8 +22,8 @@ pub enum Event {
         /// The record.
         record: VerdictRecord,
     },
-    /// Answers [`Effect::FollowToEnd`] or [`Effect::FollowToLast`]: every record that was committed when it was asked has been
-    /// handed over. An answer to an earlier question than the last one means nothing.
+    /// Answers [`Effect::FollowToEnd`] or [`Effect::FollowToBarrier`]: every record that was asked for has been handed over. An
+    /// answer to an earlier question than the last one means nothing.
     FollowedToEnd {
         /// The question's number.
         question: u64,
@@ -48,7 +48,7 @@ pub enum Event {
     /// Judge some more of the record at hand: while [`super::Judge::is_unfinished`] says so.
     Continue,
     /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record handed over (of its first
-    /// part); every other success gives none.
+    /// part), or of the barrier; every other success gives none.
     Called(Result<Vec<VerdictOffset>, CallError>),
     /// Answers [`Effect::FetchInputCommitted`]. An answer to a question of a former life means nothing.
     InputCommitted {
@@ -74,17 +74,21 @@ pub enum Effect {
         /// First offset wanted.
         from: Option<VerdictOffset>,
     },
-    /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`]; an earlier one that
-    /// is not answered yet is forgotten.
+    /// Say when all that is committed now, as far as brokers know, was handed over. Answered by [`Event::FollowedToEnd`]; an
+    /// earlier one that is not answered yet is forgotten.
     FollowToEnd {
         /// Number of the question: no two have the same.
         question: u64,
     },
-    /// Like [`Effect::FollowToEnd`], after every other writer was fenced: also wait until no transaction is open in the
-    /// log. What an open one holds is decided, and would appear after what is judged without it.
-    FollowToLast {
+    /// Say when this barrier was read, and all before it was handed over. It was written after every other writer was fenced, so
+    /// nothing is missing then, whatever a broker that has lost touch with the others takes for the end of the log; and a
+    /// transaction that is open before it has ended. Answered by [`Event::FollowedToEnd`]; an earlier question that is not
+    /// answered yet is forgotten.
+    FollowToBarrier {
         /// Number of the question: no two have the same.
         question: u64,
+        /// Offset of the barrier.
+        barrier: VerdictOffset,
     },
     /// Hand over nothing of the verdict log any more: from now on we write it, or start over.
     Unfollow,
@@ -128,6 +132,8 @@ pub enum Effect {
 pub enum ProducerCall {
     /// Send these records to the verdict log.
     Produce(Arc<Vec<VerdictRecord>>),
+    /// Send [`BARRIER`](crate::protocol::BARRIER) to the verdict log.
+    ProduceBarrier,
     /// Commit the place in the fingerprint log.
     SendOffsets {
         /// Offset of the next request.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::test_judge::TestJudge;
 use super::tests::rules;
-use super::{Event, Role, State};
+use super::{Effect, Event, Role, State};
 use crate::protocol::{
     Checkpoint, LogIdentity, RequestOffset, Rules, RulesNumber, VerdictBatch, VerdictOffset, VerdictRecord,
 };
@@ -115,14 +115,48 @@ fn a_delayed_end_of_the_log_ends_no_later_take_over() {
     let mut judge = TestJudge::standby();
     judge.holds_ends = true;
     judge.handle(Event::Assigned);
-    let earlier = judge.end_question().expect("follows to the last record");
+    let earlier = judge.end_question().expect("follows to the barrier");
     judge.handle(Event::Revoked);
     // Another judge writes meanwhile.
     judge.handle(Event::Assigned);
-    let question = judge.end_question().expect("follows to the last record");
+    let question = judge.end_question().expect("follows to the barrier");
     judge.handle(Event::FollowedToEnd { question: earlier });
     assert_eq!(judge.role(), Role::TakingOver);
     judge.handle(Event::FollowedToEnd { question });
+    assert_eq!(judge.role(), Role::Active);
+}
+
+#[test]
+fn a_judge_takes_over_once_it_has_read_what_it_wrote_itself() {
+    let mut judge = TestJudge::standby();
+    judge.holds_ends = true;
+    judge.handle(Event::Assigned);
+    assert_eq!(judge.calls, [Call::Init, Call::Begin, Call::Produce, Call::Commit], "offsets move with verdicts alone");
+    let barriers: Vec<_> =
+        judge.effects.iter().filter(|effect| matches!(effect, Effect::FollowToBarrier { .. })).cloned().collect();
+    let [Effect::FollowToBarrier { question, barrier: VerdictOffset(0) }] = barriers[..] else {
+        panic!("{barriers:?}")
+    };
+    assert_eq!(judge.role(), Role::TakingOver);
+    // The predecessor's last words, which no broker that was asked for the end knew of.
+    judge.followed(0, VerdictRecord::Checkpoint(Box::new(beginning(1, rules(1_000)))));
+    judge.followed(1, batch(1, 5));
+    judge.handle(Event::FollowedToEnd { question });
+    assert_eq!(judge.role(), Role::Active);
+    assert_eq!(judge.judge.state().next_request(), RequestOffset(5));
+}
+
+#[test]
+fn a_barrier_that_is_refused_is_written_again_after_a_pause() {
+    let mut judge = TestJudge::standby();
+    judge.refuses = true;
+    judge.handle(Event::Assigned);
+    let attempt = [Call::Init, Call::Begin, Call::Produce, Call::Abort];
+    assert_eq!((judge.role(), &judge.calls[..]), (Role::Standby, &attempt[..]));
+    judge.refuses = false;
+    judge.pass(Duration::from_millis(900));
+    assert_eq!(judge.role(), Role::Standby, "not at once");
+    judge.pass(Duration::from_millis(100));
     assert_eq!(judge.role(), Role::Active);
 }
 

@@ -20,7 +20,7 @@ pub enum Role {
     Restoring,
     /// Follows the active judge, ready to take over.
     Standby,
-    /// Fences the predecessor and follows its last verdicts.
+    /// Fences the predecessor, writes a barrier and follows the last verdicts before it.
     TakingOver,
     /// Judges.
     Active,
@@ -432,7 +432,12 @@ impl Judge {
                 self.leave_for_good();
             }
             Role::Restoring | Role::TakingOver if self.stopping && !self.pending.is_busy() => self.leave_for_good(),
-            Role::Standby => self.snapshot_if_due(now),
+            Role::Standby => {
+                self.snapshot_if_due(now);
+                if self.pending.barrier_pause_is_over(now) {
+                    self.try_take_over();
+                }
+            }
             Role::Restoring | Role::TakingOver | Role::Stopped => {}
         }
     }

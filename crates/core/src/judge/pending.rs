@@ -34,6 +34,8 @@ pub(super) struct Pending {
     questions: u64,
     /// Before what the brokers refused is sent again.
     pause: ResendPause,
+    /// Offset of the barrier that the transaction in progress carries, once it has one.
+    barrier: Option<VerdictOffset>,
 }
 
 /// What is known of the checkpoint that comes next.
@@ -208,6 +210,29 @@ impl Pending {
         ProducerCall::Plain(self.txn.init())
     }
 
+    /// Begins the transaction of the barrier that ends a take-over.
+    pub(super) fn begin_barrier(&mut self) -> ProducerCall {
+        self.barrier = None;
+        ProducerCall::Plain(self.txn.begin_without_offsets())
+    }
+
+    /// The barrier is committed. Returns its offset.
+    pub(super) fn barrier_committed(&mut self) -> Option<VerdictOffset> {
+        self.pause = ResendPause::default();
+        self.barrier.take()
+    }
+
+    /// The transaction of the barrier is aborted. One that the brokers refused is not begun again before
+    /// [`Pending::barrier_pause_is_over`].
+    pub(super) fn barrier_aborted(&mut self, now: Duration) {
+        self.pause.aborted(now);
+    }
+
+    /// Says, once, that a refused barrier may be written again.
+    pub(super) fn barrier_pause_is_over(&mut self, now: Duration) -> bool {
+        self.pause.is_over(now)
+    }
+
     /// Gives up the transaction, if one is open.
     pub(super) fn abort(&mut self) -> Option<ProducerCall> {
         self.txn.abort().map(ProducerCall::Plain)
@@ -258,10 +283,10 @@ impl Pending {
         if let Err(error) = &result {
             self.pause.failed(error);
         }
-        let outcome = result.map(|offsets| {
-            if let Some(sent) = self.sent.as_mut().filter(|_| !offsets.is_empty()) {
-                sent.offsets = offsets;
-            }
+        let outcome = result.map(|offsets| match &mut self.sent {
+            Some(sent) if !offsets.is_empty() => sent.offsets = offsets,
+            Some(_) => {}
+            None => self.barrier = offsets.first().copied().or(self.barrier),
         });
         self.txn.answered(outcome)
     }
@@ -270,6 +295,7 @@ impl Pending {
     pub(super) fn call(&self, call: Call, log: &JudgedLog) -> ProducerCall {
         match (call, &self.sent) {
             (Call::Produce, Some(sent)) => ProducerCall::Produce(Arc::clone(&sent.records)),
+            (Call::Produce, None) => ProducerCall::ProduceBarrier,
             (Call::SendOffsets, Some(sent)) => ProducerCall::SendOffsets {
                 next_request: sent.next_request,
                 checkpoint: sent.checkpoint().or(log.latest_checkpoint()),

@@ -150,17 +150,19 @@ impl Judge {
                 self.effects.push_back(Effect::Call(call));
             }
             TxnStep::Ready if self.role == Role::TakingOver => {
-                let question = self.ask_for_end();
-                self.effects.push_back(Effect::FollowToLast { question });
+                let call = self.pending.begin_barrier();
+                self.effects.push_back(Effect::Call(call));
             }
+            TxnStep::Committed if self.role == Role::TakingOver => self.follow_to_barrier(),
             TxnStep::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
             // The same verdicts again, in a new transaction: they are final.
             TxnStep::Aborted if matches!(self.role, Role::Active | Role::Draining) => {
                 let call = self.pending.resend(self.now, &self.log);
                 self.effects.extend(call.map(Effect::Call));
             }
-            // What was in flight before the state was dropped has ended.
+            // What was in flight before the state was dropped has ended, or the barrier was not written.
             TxnStep::Aborted if self.role == Role::TakingOver => {
+                self.pending.barrier_aborted(self.now);
                 self.role = Role::Standby;
                 self.try_take_over();
             }
@@ -171,6 +173,16 @@ impl Judge {
                 Role::Stopped => {}
             },
         }
+    }
+
+    /// Nobody else writes to the log any more, and the barrier is in it.
+    fn follow_to_barrier(&mut self) {
+        let Some(barrier) = self.pending.barrier_committed() else {
+            self.role = Role::Standby;
+            return self.try_take_over();
+        };
+        let question = self.ask_for_end();
+        self.effects.push_back(Effect::FollowToBarrier { question, barrier });
     }
 
     fn committed(&mut self) {

@@ -103,7 +103,7 @@ impl TestJudge {
             if let Effect::Call(request) = &effect {
                 let answer = self.call(request);
                 self.judge.handle(self.now, Event::Called(answer));
-            } else if let Effect::FollowToEnd { question } | Effect::FollowToLast { question } = effect
+            } else if let Effect::FollowToEnd { question } | Effect::FollowToBarrier { question, .. } = effect
                 && !self.holds_ends
             {
                 self.judge.handle(self.now, Event::FollowedToEnd { question });
@@ -115,7 +115,7 @@ impl TestJudge {
 
     fn call(&mut self, request: &ProducerCall) -> Result<Vec<VerdictOffset>, CallError> {
         match request {
-            ProducerCall::Produce(_) if self.refuses => {
+            ProducerCall::Produce(_) | ProducerCall::ProduceBarrier if self.refuses => {
                 self.calls.push(Call::Produce);
                 Err(CallError::Undeliverable { index: 0, reason: Reject::TooLargeForOutput })
             }
@@ -124,6 +124,12 @@ impl TestJudge {
                 let first = self.next_verdict;
                 self.next_verdict += i64::try_from(records.len()).unwrap() + 1;
                 Ok((first..).take(records.len()).map(VerdictOffset).collect())
+            }
+            ProducerCall::ProduceBarrier => {
+                self.calls.push(Call::Produce);
+                let barrier = self.next_verdict;
+                self.next_verdict += 2;
+                Ok(vec![VerdictOffset(barrier)])
             }
             ProducerCall::SendOffsets { .. } => {
                 self.calls.push(Call::SendOffsets);
@@ -190,9 +196,9 @@ impl TestJudge {
         self.take(|effect| if let Effect::FetchInputCommitted { question } = effect { Some(*question) } else { None })
     }
 
-    /// Takes the question for the end of the log.
+    /// Takes the question for the barrier.
     pub(super) fn end_question(&mut self) -> Option<u64> {
-        self.take(|effect| if let Effect::FollowToLast { question } = effect { Some(*question) } else { None })
+        self.take(|effect| if let Effect::FollowToBarrier { question, .. } = effect { Some(*question) } else { None })
     }
 
     /// Takes the effects that something is found in. Returns what is found in the last one.

@@ -19,7 +19,7 @@ mod verdict;
 
 pub use checkpoint::{Checkpoint, PartitionCheckpoint};
 pub use codec::{
-    CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
+    BARRIER, CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
     encode_requests, encode_verdict, is_ours,
 };
 pub use judged::Judged;

@@ -33,6 +33,8 @@ pub struct TransactionMachine {
     abort_requested: bool,
     /// A `Begin` succeeded, and no commit or abort since.
     open: bool,
+    /// The transaction carries records and no offsets.
+    without_offsets: bool,
 }
 
 /// What an answer means to the owner.
@@ -87,6 +89,12 @@ impl TransactionMachine {
         }
     }
 
+    /// Opens a transaction that carries no offsets. The machine must not be busy.
+    pub fn begin_without_offsets(&mut self) -> Call {
+        self.without_offsets = true;
+        self.begin()
+    }
+
     /// Asks for an abort. Returns the call to make now; `None` when one is out (its answer leads to the abort) or
     /// when nothing is open. A commit that is out runs its course.
     pub fn abort(&mut self) -> Option<Call> {
@@ -112,7 +120,11 @@ impl TransactionMachine {
                 self.open = true;
                 self.go_on(Call::Produce)
             }
-            Call::Produce => self.go_on(Call::SendOffsets),
+            Call::Produce if !self.without_offsets => self.go_on(Call::SendOffsets),
+            Call::Produce => match self.delivery {
+                Delivery::ExactlyOnce => self.go_on(Call::Commit),
+                Delivery::AtLeastOnce => self.end(TxnStep::Committed),
+            },
             Call::SendOffsets => match self.delivery {
                 Delivery::ExactlyOnce => self.go_on(Call::Commit),
                 Delivery::AtLeastOnce => self.end(TxnStep::Committed),
@@ -207,6 +219,26 @@ mod tests {
         );
         for delivery in [Delivery::ExactlyOnce, Delivery::AtLeastOnce] {
             assert_eq!(run(delivery, |_| Ok(())).0.last(), Some(&delivery.last_call()));
+        }
+    }
+
+    #[test]
+    fn a_transaction_without_offsets_is_committed_once_its_records_are_there() {
+        for (delivery, calls) in [
+            (Delivery::ExactlyOnce, [Call::Begin, Call::Produce, Call::Commit].as_slice()),
+            (Delivery::AtLeastOnce, &[Call::Produce]),
+        ] {
+            let mut txn = TransactionMachine::new(delivery);
+            assert_eq!(txn.begin_without_offsets(), calls[0]);
+            for &call in &calls[1..] {
+                assert_eq!(txn.answered(Ok(())), TxnStep::Call(call));
+            }
+            assert_eq!(txn.answered(Ok(())), TxnStep::Committed);
+            txn.begin();
+            (2..ALL.len()).for_each(|_| drop(txn.answered(Ok(()))));
+            let sends =
+                matches!(delivery, Delivery::AtLeastOnce) || txn.answered(Ok(())) == TxnStep::Call(Call::Commit);
+            assert!(sends, "the next transaction carries offsets");
         }
     }
 

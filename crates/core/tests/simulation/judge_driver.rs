@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use dupgate_core::index::run_sequential;
 use dupgate_core::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Snapshot};
 use dupgate_core::protocol::{
-    LogPartition, RequestOffset, VerdictOffset, VerdictReader, decode_requests, encode_verdict,
+    BARRIER, LogPartition, RequestOffset, VerdictOffset, VerdictReader, decode_requests, encode_verdict,
 };
 use dupgate_core::transaction::{Call, CallError};
 
@@ -161,11 +161,14 @@ impl JudgeDriver {
                     self.reader = VerdictReader::new();
                     self.forget_end();
                 }
-                // A coordinator of the simulated bus answers the fence when nothing is open any more.
-                Effect::FollowToEnd { question } | Effect::FollowToLast { question } => {
+                Effect::FollowToEnd { question } => {
                     self.end = None;
                     self.todo.retain(|todo| !matches!(todo, Todo::FindEnd(_)));
                     self.todo.push_back(Todo::FindEnd(question));
+                }
+                Effect::FollowToBarrier { question, barrier } => {
+                    self.todo.retain(|todo| !matches!(todo, Todo::FindEnd(_)));
+                    self.end = Some(Question { number: question, end: barrier.0 + 1 });
                 }
                 Effect::Unfollow => {
                     self.follow = None;
@@ -212,7 +215,9 @@ impl JudgeDriver {
         let event = match todo {
             Todo::Restore => Some(Event::Restored(disk.map(|snapshot| Box::new(snapshot.restore(run_sequential))))),
             Todo::FindEnd(number) => {
-                self.end = Some(Question { number, end: world.bus.stable_end(&verdicts_of(self.log)) });
+                // A broker that has lost touch with the others may not know the newest records.
+                let unknown = if world.harm(200) { world.rng.pick(&[1, 2, 4, 8]) } else { 0 };
+                self.end = Some(Question { number, end: world.bus.stable_end(&verdicts_of(self.log)) - unknown });
                 None
             }
             Todo::Join => {
@@ -309,6 +314,11 @@ impl JudgeDriver {
                     offsets.extend(is_first.then_some(offset));
                 }
                 Ok(offsets)
+            }
+            ProducerCall::ProduceBarrier => {
+                let (now, value) = (world.now(), Value::Verdict(BARRIER.to_vec()));
+                let offset = world.bus.produce(client.id(), client.epoch(), &verdicts_of(log), now, value);
+                offset.map(|offset| vec![offset]).map_err(|refused| refused_by(world, refused))
             }
             ProducerCall::SendOffsets { next_request, checkpoint } => {
                 let metadata = checkpoint.map(|offset| offset.to_string()).unwrap_or_default();
@@ -438,7 +448,7 @@ impl JudgeDriver {
 
 const fn call_of(request: &ProducerCall) -> Call {
     match request {
-        ProducerCall::Produce(_) => Call::Produce,
+        ProducerCall::Produce(_) | ProducerCall::ProduceBarrier => Call::Produce,
         ProducerCall::SendOffsets { .. } => Call::SendOffsets,
         ProducerCall::Plain(call) => *call,
     }

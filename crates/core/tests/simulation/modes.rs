@@ -4,7 +4,7 @@ use dupgate_core::worker::Mode;
 
 use crate::schedule::Schedule;
 
-const STEPS: u64 = 700;
+const STEPS: u64 = 900;
 
 #[test]
 fn pages_of_any_mode_that_came_before_are_originals_only_if_they_were_delivered() {

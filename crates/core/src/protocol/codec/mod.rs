@@ -62,6 +62,8 @@
 //! request of exact and `SimHash` takes at most 64 bytes (16 more with eight numbers), 242 with a sketch of 130, and the
 //! verdict of a duplicate at most 56.
 //!
+//! A barrier of the verdict log ([`BARRIER`]) has no frame.
+//!
 //! Kinds from 5 on are used in snapshots, which share the frame and the encodings.
 //!
 //! Bytes are read as untrusted input: nothing panics, and no length reserves more than the bytes that are
@@ -87,7 +89,7 @@ mod versions;
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use frame::MAGIC;
 pub use requests::{decode_requests, encode_requests};
-pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
+pub use verdicts::{BARRIER, DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 pub use versions::{
     ADDRESS_VERSION, DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION,
 };
@@ -193,7 +195,7 @@ pub enum CodecError {
 /// Says whether bytes are meant to be a record of either log: whatever else they hold was not written by dupgate.
 #[must_use]
 pub fn is_ours(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC)
+    bytes.starts_with(&MAGIC) || bytes == BARRIER
 }
 
 fn reject(from: &mut Reader<'_>) -> Result<Reject, CodecError> {

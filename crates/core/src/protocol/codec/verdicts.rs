@@ -8,6 +8,11 @@ use crate::protocol::VerdictRecord;
 /// Most bytes of one part of a checkpoint where nothing else is said: below the 1 MiB that brokers take by default.
 pub const DEFAULT_PART_BYTES: usize = 1_000_000;
 
+/// What a judge writes to the verdict log when it takes over, in a transaction of its own: it says nothing. The judge reads on
+/// until it meets it, and so holds all that was written before. It is no frame, because releases that do not know it skip what does not
+/// begin as dupgate's records do.
+pub const BARRIER: &[u8] = b"a judge takes over";
+
 /// Turns one record into the Kafka records that carry it: one for verdicts and rules, for a checkpoint as many as
 /// `max_part_bytes` demands. They belong into one transaction, in this order, with nothing between them.
 #[must_use]
@@ -60,13 +65,16 @@ impl VerdictReader {
     }
 
     /// Takes the next Kafka record. Gives a record of the verdict log when this one completes it, with the offset of
-    /// its first part.
+    /// its first part. A [`BARRIER`] gives none.
     ///
     /// # Errors
     ///
     /// [`CodecError`] when the bytes are no record of a verdict log, or not the part of a checkpoint that must come
     /// next.
     pub fn push(&mut self, offset: i64, bytes: &[u8]) -> Result<Option<(i64, VerdictRecord)>, CodecError> {
+        if bytes == BARRIER {
+            return Ok(None);
+        }
         let before = std::mem::take(&mut self.stage);
         let record = match frame::unwrap(bytes)? {
             (Kind::Verdicts, body) => VerdictRecord::Verdicts(verdict_batch::decode(body)?),

@@ -545,3 +545,12 @@ pub(super) fn checkpoint() -> Checkpoint {
         applied: vec![RequestId(3), RequestId(1)],
     }
 }
+
+#[test]
+fn a_barrier_is_ours_and_releases_that_do_not_know_it_skip_it() {
+    assert_eq!(BARRIER, b"a judge takes over");
+    assert!(!BARRIER.starts_with(&MAGIC) && is_ours(BARRIER));
+    let mut reader = VerdictReader::new();
+    assert_eq!(reader.push(0, BARRIER), Ok(None));
+    assert_eq!(reader.push(1, &BARRIER[1..]), Err(CodecError::NotOurs { found: *b" j" }));
+}
