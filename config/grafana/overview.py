@@ -700,6 +700,17 @@ def index():
             defaults={"decimals": 0},
             runbooks=("DupgateColdStart",),
         ),
+        stat(
+            "Second verdicts in range",
+            "Verdicts read from the verdict log whose page had one already, in the selected range. The first one counts; "
+            "each start that reads them again counts them again.",
+            [query("sum(increase(" + metric("second_verdicts_total") + "[$__range]))", "second verdicts", instant=True, range=False)],
+            unit="short",
+            thresholds=steps(GREEN, (0.5, RED)),
+            graph="none",
+            defaults={"decimals": 0},
+            runbooks=("DupgateSecondVerdict",),
+        ),
     ]
 
 

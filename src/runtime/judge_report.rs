@@ -327,11 +327,19 @@ impl JudgeReport {
             self.metrics.cold_start(ColdStart::LogTruncated);
         }
         self.cold_starts = seen;
-        self.count(judge.counts());
+        let second_verdicts = self.count(judge.counts());
+        if let Some(source) = state.second_verdict().filter(|_| second_verdicts > 0) {
+            tracing::error!(
+                target: "dupgate::judge",
+                log = self.log.0, pages = second_verdicts, last = %source,
+                "pages have a second verdict in the verdict log; the first one counts: find out who else writes to this log \
+                 (another service with the same logs.prefix?), or whether brokers lost records; `dupgate verdicts show` lists both"
+            );
+        }
     }
 
-    /// Totals start over when a judge restores its state; counters only grow.
-    fn count(&mut self, now: Counts) {
+    /// Totals start over when a judge restores its state; counters only grow. Returns how many second verdicts were read.
+    fn count(&mut self, now: Counts) -> u64 {
         let before = std::mem::replace(&mut self.counts, now);
         let since = |count: fn(&Counts) -> u64| match (count(&now), count(&before)) {
             (now, before) if now >= before => now - before,
@@ -345,6 +353,9 @@ impl JudgeReport {
         self.metrics.evicted(Eviction::Expired, since(|counts| counts.expired));
         self.metrics.evicted(Eviction::Capacity, since(|counts| counts.evicted));
         self.metrics.evicted(Eviction::Forgotten, since(|counts| counts.forgotten));
+        let second_verdicts = since(|counts| counts.second_verdicts);
+        self.metrics.second_verdicts(second_verdicts);
+        second_verdicts
     }
 }
 

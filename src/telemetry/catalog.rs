@@ -234,6 +234,8 @@ table! {
         "Unix time at which the brokers last deleted the beginning of both logs for this judge; absent before the first time. If it is hours ago while pages are judged, trimming is held back or refused.";
     LOG_REPEATS: "dupgate_repeated_requests_total", Counter, Count, &[],
         "Requests for positions that were judged already; their verdict is kept.";
+    SECOND_VERDICTS: "dupgate_second_verdicts_total", Counter, Count, &[],
+        "Verdicts read from the verdict log whose page had one already. The first one counts; no judge writes a second one.";
     CLAMPED_TIMESTAMPS: "dupgate_clamped_timestamps_total", Counter, Count, &[],
         "Event times that were ahead of the brokers' clock by more than window.max_future_skew and were set back to it.";
     JUDGE_ACTIVE: "dupgate_judge_active", Gauge, Count, &[Label::Open("log_partition")],

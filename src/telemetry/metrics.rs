@@ -446,6 +446,11 @@ impl Metrics {
         self.series().log_repeats.increment(entries);
     }
 
+    /// Verdicts of the log were for pages that had one.
+    pub fn second_verdicts(&self, verdicts: u64) {
+        self.series().second_verdicts.increment(verdicts);
+    }
+
     /// Event times were bounded by the brokers' clock.
     pub fn clamped_timestamps(&self, records: u64) {
         self.series().clamped_timestamps.increment(records);

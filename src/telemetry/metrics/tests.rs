@@ -147,6 +147,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.repeats(1);
     metrics.log_kept(LogPartition(0), second);
     metrics.trimmed(LogPartition(0), now);
+    metrics.second_verdicts(1);
     metrics.clamped_timestamps(1);
     metrics.judge_active(LogPartition(0), true);
     metrics.judge_takeover();

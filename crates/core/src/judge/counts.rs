@@ -19,4 +19,6 @@ pub struct Counts {
     pub family_members: u64,
     /// Originals withdrawn, replaced, taken down or reopened.
     pub forgotten: u64,
+    /// Verdicts read from the log whose page had one already: they count for nothing.
+    pub second_verdicts: u64,
 }

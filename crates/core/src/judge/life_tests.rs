@@ -6,9 +6,12 @@ use std::time::Duration;
 use super::test_judge::TestJudge;
 use super::tests::rules;
 use super::{Effect, Event, Role, State};
+use crate::fingerprint::PageDigest;
 use crate::protocol::{
-    Checkpoint, LogIdentity, RequestOffset, Rules, RulesNumber, VerdictBatch, VerdictOffset, VerdictRecord,
+    Answer, Checkpoint, Decision, LogIdentity, PageVerdict, RequestId, RequestOffset, Rules, RulesNumber, Verdict,
+    VerdictBatch, VerdictOffset, VerdictRecord,
 };
+use crate::record::Timestamp;
 use crate::transaction::Call;
 
 /// A checkpoint as a new log begins with.
@@ -218,4 +221,52 @@ fn a_later_checkpoint_of_another_log_is_not_taken_for_its_beginning() {
     let later = Checkpoint { previous: Some(VerdictOffset(0)), ..beginning(2, rules(1_000)) };
     judge.followed(1, VerdictRecord::Checkpoint(Box::new(later)));
     assert_eq!(judge.read_from_the_beginning(), 1, "there is more of it");
+}
+
+/// A page judged unique, as it stands in the log.
+fn verdict(request: u64, offset: i64, event_time: i64) -> Verdict {
+    let page = PageVerdict {
+        source: TestJudge::input().at(offset),
+        event_time: Timestamp::from_millis(event_time),
+        digest: PageDigest(0),
+        decision: Decision::Unique { original: None },
+    };
+    Verdict { request: RequestId(request), answer: Answer::Page(page) }
+}
+
+fn verdicts(verdicts: Vec<Verdict>) -> VerdictRecord {
+    let VerdictRecord::Verdicts(empty) = batch(1, 5) else { panic!() };
+    VerdictRecord::Verdicts(VerdictBatch { verdicts, ..empty })
+}
+
+#[test]
+fn a_second_verdict_in_the_log_changes_nothing_is_counted_and_stops_no_judge() {
+    let [with, without] = [vec![verdict(3, 0, 70), verdict(4, 1, 20)], vec![verdict(4, 1, 20)]].map(|later| {
+        let mut judge = TestJudge::restoring();
+        judge.holds_ends = true;
+        judge.handle(Event::Restored(None));
+        judge.followed(0, VerdictRecord::Checkpoint(Box::new(beginning(1, rules(1_000)))));
+        judge.followed(1, verdicts(vec![verdict(1, 0, 10)]));
+        judge.followed(2, verdicts(later));
+        judge
+    });
+    assert!(!with.effects.iter().any(|effect| matches!(effect, Effect::Fail(_))), "{:?}", with.effects);
+    let counted = [&with, &without].map(|judge| judge.judge.counts().second_verdicts);
+    assert_eq!(counted, [1, 0]);
+    assert_eq!(with.judge.state().second_verdict(), Some(&TestJudge::input().at(0)));
+    assert_eq!(with.judge.state().digest(), without.judge.state().digest());
+    assert_eq!(with.judge.state().stream_time(), Timestamp::from_millis(20));
+}
+
+#[test]
+fn a_verdict_after_a_reopening_is_no_second_one() {
+    let mut judge = TestJudge::restoring();
+    judge.holds_ends = true;
+    judge.handle(Event::Restored(None));
+    judge.followed(0, VerdictRecord::Checkpoint(Box::new(beginning(1, rules(1_000)))));
+    let reopened = Answer::Reopened { partition: TestJudge::input(), from: 0, to: 1 };
+    let reopened = Verdict { request: RequestId(2), answer: reopened };
+    judge.followed(1, verdicts(vec![verdict(1, 0, 10), reopened, verdict(3, 0, 70)]));
+    assert_eq!(judge.judge.counts().second_verdicts, 0);
+    assert_eq!(judge.judge.state().stream_time(), Timestamp::from_millis(70));
 }

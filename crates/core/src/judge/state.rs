@@ -31,6 +31,8 @@ pub struct State {
     applied: Applied,
     index: Index,
     counts: Counts,
+    /// Position of the latest second verdict, for the log of the process.
+    second_verdict: Option<Source>,
 }
 
 /// What is known of one input partition.
@@ -99,6 +101,7 @@ impl Default for State {
             applied: Applied::default(),
             index: Index::new(0),
             counts: Counts::default(),
+            second_verdict: None,
         }
     }
 }
@@ -159,6 +162,7 @@ impl State {
             applied: Applied::default(),
             index: index_for(&checkpoint.rules),
             counts: Counts::default(),
+            second_verdict: None,
         };
         checkpoint.applied.iter().for_each(|&request| state.applied.note(request));
         state.raise_low_watermarks(checkpoint);
@@ -235,9 +239,7 @@ impl State {
 
     fn follow_batch(&mut self, batch: &VerdictBatch) -> Result<(), Diverged> {
         self.begin_batch(batch)?;
-        for verdict in &batch.verdicts {
-            self.follow(verdict)?;
-        }
+        batch.verdicts.iter().for_each(|verdict| self.follow_written(verdict));
         self.end_batch(batch);
         Ok(())
     }
@@ -294,6 +296,15 @@ impl State {
         }
         self.applied.note(verdict.request);
         Ok(())
+    }
+
+    /// Follows one verdict that stands in the log. A second one for a page whose position was judged and not reopened since
+    /// changes nothing: the first one in the order of the log counts, for every reader. It is counted.
+    pub fn follow_written(&mut self, verdict: &Verdict) {
+        if let Err(Diverged::SecondVerdict(source)) = self.follow(verdict) {
+            self.counts.second_verdicts += 1;
+            self.second_verdict = Some(source);
+        }
     }
 
     fn follow_page(&mut self, page: &PageVerdict) -> Result<(), Diverged> {
@@ -464,6 +475,12 @@ impl State {
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Returns the position of the latest verdict that counted for nothing because its page had one already.
+    #[must_use]
+    pub const fn second_verdict(&self) -> Option<&Source> {
+        self.second_verdict.as_ref()
     }
 
     /// Returns the sequence number of the oldest original that can still be matched, or of the next one.

@@ -323,6 +323,8 @@ mod tests {
         #[derive(Clone, Debug)]
         enum Step {
             Page(i64),
+            /// Judged, though it may have a verdict.
+            Again(i64),
             Withdraw(i64),
             Forget,
             Reopen(i64, i64),
@@ -334,6 +336,7 @@ mod tests {
             let at = || 0..OFFSETS;
             let step = prop_oneof![
                 20 => at().prop_map(Step::Page),
+                2 => at().prop_map(Step::Again),
                 1 => at().prop_map(Step::Withdraw),
                 1 => Just(Step::Forget),
                 1 => (at(), 1..6_i64).prop_map(|(from, length)| Step::Reopen(from, from + length)),
@@ -342,7 +345,8 @@ mod tests {
             proptest::collection::vec(step, 0..120)
         }
 
-        /// A log as a judge writes it: each position is judged once, unless reopened (law L4).
+        /// A log as a judge writes it: each position is judged once, unless reopened (law L4). Now and then another judge that
+        /// knows nothing of the last verdicts wrote as well.
         #[derive(Default)]
         struct Written {
             records: Vec<VerdictRecord>,
@@ -361,8 +365,8 @@ mod tests {
 
             fn take(&mut self, step: &Step) {
                 let answer = match *step {
-                    Step::Page(offset) => {
-                        if !self.judged.insert(offset) {
+                    Step::Page(offset) | Step::Again(offset) => {
+                        if !self.judged.insert(offset) && matches!(step, Step::Page(_)) {
                             return;
                         }
                         Answer::Page(PageVerdict {
@@ -404,16 +408,26 @@ mod tests {
                 self.records.push(VerdictRecord::Checkpoint(Box::new(written)));
             }
 
-            /// The request of the last verdict of each position that is in force, in a log that begins at `first`.
+            /// The request of the verdict of each position that is in force, in a log that begins at `first`: of the first one
+            /// since it was reopened, or of the last withdrawal.
             fn in_force(&self, first: usize, end: usize) -> BTreeMap<i64, RequestId> {
+                let VerdictRecord::Checkpoint(begins) = &self.records[first] else { panic!("a checkpoint") };
+                let mut judged = begins.partitions[&input(0)].judged.clone();
                 let mut found = BTreeMap::new();
                 for record in &self.records[first..end] {
+                    if let VerdictRecord::Checkpoint(checkpoint) = record {
+                        judged.raise_low_watermark(checkpoint.partitions[&input(0)].low_watermark);
+                    }
                     let VerdictRecord::Verdicts(batch) = record else { continue };
                     for verdict in &batch.verdicts {
                         if let Answer::Reopened { from, to, .. } = verdict.answer {
+                            judged.reopen(from, to);
                             found.retain(|offset, _| !(from..to).contains(offset));
                         } else if let Some(source) = verdict.answer.ruled_source() {
-                            found.insert(source.offset, verdict.request);
+                            let is_first = judged.insert(source.offset);
+                            if is_first || matches!(verdict.answer, Answer::Withdrawn { .. }) {
+                                found.insert(source.offset, verdict.request);
+                            }
                         }
                     }
                 }

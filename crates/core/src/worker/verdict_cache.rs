@@ -118,6 +118,8 @@ impl VerdictCache {
                 self.last_applied = Some(verdict.request);
             }
             match &verdict.answer {
+                // The first verdict of a page counts, as it does for judges (law L4).
+                Answer::Page(page) if self.is_judged(&page.source) => {}
                 Answer::Page(_) | Answer::Withdrawn { .. } => {
                     let verdict = Arc::new(verdict.without_original());
                     self.remember(&verdict);
@@ -138,7 +140,7 @@ impl VerdictCache {
         news
     }
 
-    /// The last verdict of a position counts.
+    /// What was ruled last about a position counts: a page that is judged may be withdrawn.
     fn remember(&mut self, verdict: &Arc<Verdict>) {
         let Some(source) = verdict.answer.ruled_source() else { return };
         self.judged_mut(&source.partition).insert(source.offset);
@@ -208,8 +210,9 @@ pub(super) fn is_within(source: &Source, partition: &PartitionId, from: i64, to:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{ExpiryWatermarks, RequestId, RulesNumber};
-    use crate::record::Reject;
+    use crate::fingerprint::PageDigest;
+    use crate::protocol::{Decision, ExpiryWatermarks, PageVerdict, RequestId, RulesNumber};
+    use crate::record::{Reject, Timestamp};
     use crate::worker::test_worker::{checkpoint, input};
 
     /// A withdrawal of the page at this offset.
@@ -250,6 +253,35 @@ mod tests {
         // Pages may wait for its verdicts once it is learned: they are to be resolved anew.
         cache.learned();
         assert_eq!(cache.follow(VerdictOffset(4), &checkpoint(3, None, 0)), Err(OutOfPlace));
+    }
+
+    #[test]
+    fn the_first_verdict_of_a_page_counts_until_it_is_withdrawn_or_reopened() {
+        let page = |digest| {
+            let decision = Decision::Unique { original: None };
+            let (source, event_time) = (input(0).at(40), Timestamp::default());
+            Answer::Page(PageVerdict { source, event_time, digest: PageDigest(digest), decision })
+        };
+        let withdrawn = Answer::Withdrawn { source: input(0).at(40), reason: Reject::Refused };
+        let reopened = Answer::Reopened { partition: input(0), from: 40, to: 41 };
+        let mut cache = VerdictCache::new(10);
+        cache.follow(VerdictOffset(0), &checkpoint(1, None, 0)).unwrap();
+        let answers = [page(1), page(2), withdrawn, page(3), reopened, page(4)];
+        let in_force: Vec<Option<Answer>> = answers
+            .iter()
+            .map(|answer| {
+                let VerdictRecord::Verdicts(mut batch) = batch(1, 40) else { panic!() };
+                batch.verdicts[0].answer = answer.clone();
+                let news = cache.follow(VerdictOffset(1), &VerdictRecord::Verdicts(batch)).unwrap();
+                let is_news = news.iter().any(|update| matches!(update, VerdictUpdate::Ruled(_)));
+                let held = cache.verdict(&input(0).at(40)).map(|verdict| verdict.answer.clone());
+                assert_eq!(is_news, held.as_ref() == Some(answer), "pages that wait hear of what counts alone");
+                held
+            })
+            .collect();
+        let [one, _, gone, _, _, four] = answers;
+        let expected = [Some(one.clone()), Some(one), Some(gone.clone()), Some(gone), None, Some(four)];
+        assert_eq!(in_force, expected);
     }
 
     #[test]

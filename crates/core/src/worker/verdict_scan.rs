@@ -14,6 +14,8 @@ use crate::record::{PartitionId, Source};
 pub(super) struct VerdictScan {
     wanted: BTreeMap<PartitionId, (i64, i64)>,
     found: HashMap<Source, Arc<Verdict>>,
+    /// What is judged as of the record read last, of the partitions that are read for; `None` before the first checkpoint.
+    judged: Option<BTreeMap<PartitionId, Judged>>,
     /// Verdicts that were followed since the reading began: newer than anything it finds.
     newer: HashMap<Source, Arc<Verdict>>,
     phase: Phase,
@@ -52,7 +54,7 @@ impl VerdictScan {
         let wanted =
             first.into_iter().map(|(partition, first)| (partition, (first, first.saturating_add(positions)))).collect();
         let phase = if latest_checkpoint.is_some() { Phase::SeekingCheckpoint } else { Phase::Scanning };
-        Self { wanted, found: HashMap::new(), newer: HashMap::new(), phase }
+        Self { wanted, found: HashMap::new(), judged: None, newer: HashMap::new(), phase }
     }
 
     /// Returns whether the reading continues.
@@ -78,12 +80,17 @@ impl VerdictScan {
             (Phase::SeekingCheckpoint, VerdictRecord::Checkpoint(checkpoint)) => {
                 if self.is_ahead_of_all(checkpoint) {
                     self.phase = Phase::Scanning;
+                    self.take_judged(checkpoint);
                     return Reading::On;
                 }
                 if checkpoint.previous.is_none() {
                     self.phase = Phase::Scanning;
                 }
                 Reading::From(checkpoint.previous)
+            }
+            (Phase::Scanning, VerdictRecord::Checkpoint(checkpoint)) => {
+                self.take_judged(checkpoint);
+                Reading::On
             }
             (Phase::Scanning, VerdictRecord::Verdicts(batch)) => {
                 batch.verdicts.iter().for_each(|verdict| self.note(verdict));
@@ -97,6 +104,22 @@ impl VerdictScan {
     pub(super) fn log_begins_later(&mut self) {
         self.phase = Phase::Scanning;
         self.found.clear();
+        self.judged = None;
+    }
+
+    /// Takes over what the first checkpoint says is judged, and from each the low watermarks: as every follower does.
+    fn take_judged(&mut self, checkpoint: &Checkpoint) {
+        let is_first = self.judged.is_none();
+        let judged = self.judged.get_or_insert_default();
+        for (partition, said) in &checkpoint.partitions {
+            if self.wanted.contains_key(partition) {
+                let judged = judged.entry(partition.clone()).or_default();
+                if is_first {
+                    *judged = said.judged.clone();
+                }
+                judged.raise_low_watermark(said.low_watermark);
+            }
+        }
     }
 
     /// Everything was read.
@@ -116,13 +139,23 @@ impl VerdictScan {
     fn note(&mut self, verdict: &Verdict) {
         match &verdict.answer {
             Answer::Page(_) | Answer::Withdrawn { .. } => {
-                if let Some(source) = verdict.answer.ruled_source().filter(|source| self.wants(source)) {
-                    self.found.insert(source.clone(), Arc::new(verdict.without_original()));
+                let source = verdict.answer.ruled_source();
+                if let Some(source) = source.filter(|source| self.wanted.contains_key(&source.partition)) {
+                    let judged = self.judged.get_or_insert_default().entry(source.partition.clone()).or_default();
+                    // The first verdict of a page counts, as it does for judges (law L4).
+                    let is_first = judged.insert(source.offset);
+                    let is_in_force = is_first || matches!(verdict.answer, Answer::Withdrawn { .. });
+                    if is_in_force && self.wants(source) {
+                        self.found.insert(source.clone(), Arc::new(verdict.without_original()));
+                    }
                 }
             }
             // What is newer than anything that is read was ruled after it.
             Answer::Reopened { partition, from, to } => {
                 self.found.retain(|source, _| !is_within(source, partition, *from, *to));
+                if let Some(judged) = self.judged.as_mut().and_then(|judged| judged.get_mut(partition)) {
+                    judged.reopen(*from, *to);
+                }
             }
             Answer::Forgotten(_) => {}
         }
