@@ -367,8 +367,7 @@ impl Reader {
                 partition = %self.partition, barrier = barrier.0, stable, written,
                 "nothing is judged before the record is read that this judge has written"
             ),
-            (Err(error), _) => self.end_unknown(&error),
-            (_, Err(error)) => self.end_unknown(&error),
+            (Err(error), _) | (_, Err(error)) => self.end_unknown(&error),
         }
     }
 

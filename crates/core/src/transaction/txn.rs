@@ -121,11 +121,7 @@ impl TransactionMachine {
                 self.go_on(Call::Produce)
             }
             Call::Produce if !self.without_offsets => self.go_on(Call::SendOffsets),
-            Call::Produce => match self.delivery {
-                Delivery::ExactlyOnce => self.go_on(Call::Commit),
-                Delivery::AtLeastOnce => self.end(TxnStep::Committed),
-            },
-            Call::SendOffsets => match self.delivery {
+            Call::Produce | Call::SendOffsets => match self.delivery {
                 Delivery::ExactlyOnce => self.go_on(Call::Commit),
                 Delivery::AtLeastOnce => self.end(TxnStep::Committed),
             },
