@@ -196,7 +196,11 @@ fn logs(settings: &Settings, inspector: &ClusterInspector, brokers: &[i32], repo
             Err(cluster_error) => vec![Row::cluster_error(&plan.name, &cluster_error)],
         })?;
     }
-    Ok(())
+    report.asks("for logs of other schemes");
+    report.add(match inspector.topic_names() {
+        Ok(names) => topics::other_schemes(&names, settings),
+        Err(cluster_error) => vec![Row::cluster_error("schemes", &cluster_error)],
+    })
 }
 
 fn transactions(settings: &Settings, inspector: &ClusterInspector, report: &mut Report) -> Result<(), Fatal> {

@@ -159,6 +159,27 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
 }
 
 #[test]
+fn check_names_the_logs_that_an_older_scheme_has_left() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let made = desk.ask(broker, &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
+    let rows: Vec<serde_json::Value> = made.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let verdicts =
+        rows.iter().filter_map(|row| row["topic"].as_str()).find(|name| name.contains(".verdicts.")).unwrap();
+    assert_eq!(states(&desk.ask(broker, &["check", "-o", "table"]).out, "schemes"), [""; 0]);
+    let (prefix, _) = verdicts.rsplit_once('.').unwrap();
+    let old = format!("{prefix}.sh64-0dd5ce");
+    broker.create_topic(&old, 1, &[]);
+    let said = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(said.code, Some(0), "{}", said.out);
+    assert_eq!(states(&said.out, "schemes"), ["warn"], "{}", said.out);
+    let pattern = old.replace('.', "\\.");
+    for expected in [format!("{old}: of scheme sh64-0dd5ce"), format!("--delete --topic '{pattern}'")] {
+        assert!(said.out.contains(&expected), "{expected}: {}", said.out);
+    }
+}
+
+#[test]
 fn a_log_that_would_lose_facts_fails_the_check() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);

@@ -1,5 +1,6 @@
 //! What `check` says of a topic that it has seen.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::rows::Row;
@@ -14,6 +15,40 @@ use crate::record::Timestamp;
 /// A topic that is not there, and the command that creates it.
 pub(super) fn missing(name: &str, create: String) -> Row {
     Row::fail(name, "topic does not exist".to_owned(), Some(create))
+}
+
+/// The logs of other schemes of the service, a finding for each scheme: a change of the scheme leaves them behind, and they are
+/// kept for ever. `names` are all topics of the cluster.
+pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Vec<Row> {
+    let (prefix, current) = (&settings.logs.prefix, settings.scheme().to_string());
+    let mut logs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for name in names {
+        let log = name.strip_prefix(prefix.as_str()).and_then(|rest| rest.strip_prefix('.'));
+        let log =
+            log.and_then(|log| log.split_once('.')).filter(|(kind, _)| ["fingerprints", "verdicts"].contains(kind));
+        if let Some((_, scheme)) = log.filter(|(_, scheme)| is_scheme(scheme) && *scheme != current) {
+            logs.entry(scheme).or_default().push(name);
+        }
+    }
+    let row = |(scheme, names): (&str, Vec<&str>)| {
+        let kept = names.join(" and ");
+        // The command takes regular expressions.
+        let pattern = names.iter().map(|name| name.replace('.', "\\.")).collect::<Vec<_>>().join("|");
+        let text = format!(
+            "{kept}: of scheme {scheme}, while {current} is in use; kept for ever, and of use only for a change back or index warm"
+        );
+        let remove = format!("kafka-topics.sh --bootstrap-server BROKER --delete --topic '{pattern}'");
+        Row::warn("schemes", text, Some(remove))
+    };
+    logs.into_iter().map(row).collect()
+}
+
+/// Says whether this is the name of a scheme: see [`scheme_id`](crate::fingerprint::scheme_id).
+fn is_scheme(name: &str) -> bool {
+    let parts = name.strip_prefix("sh").and_then(|rest| rest.split_once('-'));
+    parts.is_some_and(|(bits, hash)| {
+        bits.parse::<u32>().is_ok() && hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 /// An input topic: whether it can be read, what it holds, and whether its clocks are believable.

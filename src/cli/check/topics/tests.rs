@@ -123,3 +123,30 @@ fn sizes_and_spans_are_short() {
     assert_eq!([size(4_194_304), size(1_048_588), size(900), size(1_572_864)], ["4 MiB", "1 MiB", "900 B", "1.5 MiB"]);
     assert_eq!([span(-1), span(604_800_000), span(90_061_001), span(5)], ["for ever", "7 d", "1 d 1 h", "5 ms"]);
 }
+
+#[test]
+fn logs_of_other_schemes_are_named_with_the_command_that_removes_them() {
+    let settings = settings();
+    let (prefix, current) = (&settings.logs.prefix, settings.scheme());
+    let names = [
+        format!("{prefix}.fingerprints.{current}"),
+        format!("{prefix}.verdicts.{current}"),
+        format!("{prefix}.fingerprints.sh64-0dd5ce"),
+        format!("{prefix}.verdicts.sh64-0dd5ce"),
+        format!("{prefix}.verdicts.sh128-000000"),
+        // Of somebody else, or no log.
+        format!("other-{prefix}.verdicts.sh64-0dd5ce"),
+        format!("{prefix}.more.verdicts.sh64-0dd5ce"),
+        format!("{prefix}.verdicts.daily"),
+        format!("{prefix}.verdicts.sh64-0dd5ce.copy"),
+    ];
+    let rows = other_schemes(&names.into_iter().collect(), &settings);
+    let [one, two] = &rows[..] else { panic!("{rows:?}") };
+    assert!(one.text.starts_with(&format!("{prefix}.verdicts.sh128-000000: of scheme sh128-000000")), "{}", one.text);
+    assert_eq!((two.state, two.subject.as_str()), (State::Warn, "schemes"));
+    let both = format!("{prefix}.fingerprints.sh64-0dd5ce and {prefix}.verdicts.sh64-0dd5ce: ");
+    assert!(two.text.starts_with(&both), "{}", two.text);
+    let prefix = prefix.replace('.', "\\.");
+    let pattern = format!("--delete --topic '{prefix}\\.fingerprints\\.sh64-0dd5ce|{prefix}\\.verdicts\\.sh64-0dd5ce'");
+    assert!(two.fix.as_ref().is_some_and(|fix| fix.ends_with(&pattern)), "{:?}", two.fix);
+}
