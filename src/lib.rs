@@ -8,8 +8,8 @@
 //!                                                                                -> worker -> kafka/output -> commit
 //! ```
 //!
-//! What is pure comes from other crates: [`dupgate_core`] (all that decides), [`dupgate_index`] (the windowed index below it) and
-//! [`dupgate_lab`] (generated crawls). The modules of this crate do I/O.
+//! What is pure comes from other crates: [`dupgate_core`] (all that decides), [`dupgate_index`] (the windowed index
+//! below it) and [`dupgate_lab`] (generated crawls). The modules of this crate do I/O.
 
 pub use dupgate_core::{
     compare, deduplicator, fingerprint, index, judge, protocol, record, replay, text, transaction, worker,

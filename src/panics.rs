@@ -17,8 +17,8 @@ pub fn shielded<T>(work: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-/// Does work that ends the process with [`Reason::Bug`] when it panics, before logging works or a hook was set. What may panic
-/// on a hostile page is [`shielded`] itself, further in.
+/// Does work that ends the process with [`Reason::Bug`] when it panics, before logging works or a hook was set. What
+/// may panic on a hostile page is [`shielded`] itself, further in.
 pub fn exit_on_panic<T>(work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| end_the_process())
 }

@@ -1,8 +1,8 @@
 //! The walls between the rooms, held by a look at the sources.
 //!
-//! The crates below `crates/` are pure: their rooms name no file, socket, variable, thread, clock, log line or metric. That they
-//! name no Kafka client and no runtime is held by their manifests as well. A folder of `src/` is an edge. What follows
-//! `#[cfg(test)]`, and files named `tests.rs`, are not looked at: a test may read a golden file.
+//! The crates below `crates/` are pure: their rooms name no file, socket, variable, thread, clock, log line or metric.
+//! That they name no Kafka client and no runtime is held by their manifests as well. A folder of `src/` is an edge.
+//! What follows `#[cfg(test)]`, and files named `tests.rs`, are not looked at: a test may read a golden file.
 #![expect(clippy::unwrap_used, reason = "a source that cannot be read fails the test")]
 
 #[path = "architecture/circles.rs"]

@@ -1,13 +1,12 @@
-//! What a judge's work on a page comes to where many pages are like it: template families, one text in many scopes, pages
-//! with a block in common, the pages of one site, and pages that are crawled again and again.
+//! What a judge's work on a page comes to where many pages are like it: template families, one text in many scopes,
+//! pages with a block in common, the pages of one site, and pages that are crawled again and again.
 //!
-//! `cargo bench --bench families -- [PAGES] [KIND...]`: 200,000 pages of each kind ([`FamilyKind`]; twice as many of ten
-//! templates), fingerprints made beforehand by the reader of the service, so that no text work is in the numbers. One judge,
-//! one thread, in its CPU time. Measured and checked: the last thousand pages cost at most three times what the second
-//! thousand did, 99 of 100 pages take at most 200 us, 99 % of the copies are found, and of a thousand
-//! other pages at most one is called a duplicate. A kind that costs too much is given
-//! up after a minute. A table, then one JSON object as the last line; exit code 1 when a check fails and
-//! `DUPGATE_BENCH_CHECK=1`.
+//! `cargo bench --bench families -- [PAGES] [KIND...]`: 200,000 pages of each kind ([`FamilyKind`]; twice as many of
+//! ten templates), fingerprints made beforehand by the reader of the service, so that no text work is in the numbers.
+//! One judge, one thread, in its CPU time. Measured and checked: the last thousand pages cost at most three times what
+//! the second thousand did, 99 of 100 pages take at most 200 us, 99 % of the copies are found, and of a thousand other
+//! pages at most one is called a duplicate. A kind that costs too much is given up after a minute. A table, then one
+//! JSON object as the last line; exit code 1 when a check fails and `DUPGATE_BENCH_CHECK=1`.
 
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]

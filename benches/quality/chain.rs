@@ -1,9 +1,9 @@
 //! A million pages out of a thousand: a walk through real texts that jumps from word to word.
 //!
-//! What bands find by chance depends on how alike unlike texts are: on the phrases that they share. A page reads on in one
-//! text, and now and then continues after another place where the same word is, so that phrases are real across a jump,
-//! too. Few jumps make pages that share whole sentences, many make pages that share words. How often it jumps is fitted
-//! until generated pages meet as many unrelated texts as the real texts do ([`fitted`]).
+//! What bands find by chance depends on how alike unlike texts are: on the phrases that they share. A page reads on in
+//! one text, and now and then continues after another place where the same word is, so that phrases are real across a
+//! jump, too. Few jumps make pages that share whole sentences, many make pages that share words. How often it jumps is
+//! fitted until generated pages meet as many unrelated texts as the real texts do ([`fitted`]).
 
 use std::collections::HashMap;
 
@@ -66,8 +66,8 @@ impl Chain {
         chain
     }
 
-    /// Writes page `number`: as long as one of the texts. `jumps`: how often in a thousand words it leaves the text; what is
-    /// above a thousand, how often it continues just anywhere.
+    /// Writes page `number`: as long as one of the texts. `jumps`: how often in a thousand words it leaves the text;
+    /// what is above a thousand, how often it continues just anywhere.
     pub(crate) fn page(&self, number: u64, jumps: u64) -> String {
         let mut rng = Rng::new(number.wrapping_mul(0xd134_2543_de82_ef95) ^ 0x5eed);
         let (_, length) = rng.pick(&self.starts);
@@ -95,7 +95,8 @@ impl Chain {
     }
 }
 
-/// How many unrelated texts a page meets among `originals` texts like these: sharing a key, and sharing `agree` of them.
+/// How many unrelated texts a page meets among `originals` texts like these: sharing a key, and sharing `agree` of
+/// them.
 pub(crate) fn strangers(
     texts: &[String],
     lengths: ShingleLengths,

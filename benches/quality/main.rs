@@ -1,9 +1,9 @@
 //! What is wrong and what it costs among a million pages: false positives, ns and candidates a page, bytes an original.
 //!
-//! `cargo bench --bench quality -- [FILE] [PAGES]`: FILE are JSON lines with `text` (else generated texts). Pages are made of
-//! its words ([`chain`]), every one different; 10,000 of them, in the second half, are edited copies of ones in the
-//! first. One judge, one thread, in its CPU time, for the configured bands and their neighbours. Tables for people, then
-//! one JSON object as the last line.
+//! `cargo bench --bench quality -- [FILE] [PAGES]`: FILE are JSON lines with `text` (else generated texts). Pages are
+//! made of its words ([`chain`]), every one different; 10,000 of them, in the second half, are edited copies of ones in
+//! the first. One judge, one thread, in its CPU time, for the configured bands and their neighbours. Tables for people,
+//! then one JSON object as the last line.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]

@@ -1,7 +1,7 @@
 //! How long a judge takes to be again from a snapshot: read, checked, and its tables built on all cores.
 //!
-//! `make bench-index`, or `cargo bench --bench restore -- [originals]...`; a million and ten million originals where none are named.
-//! Lines for people, then one JSON object as the last line of standard output.
+//! `make bench-index`, or `cargo bench --bench restore -- [originals]...`; a million and ten million originals where
+//! none are named. Lines for people, then one JSON object as the last line of standard output.
 
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]

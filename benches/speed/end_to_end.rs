@@ -1,8 +1,8 @@
 //! End to end on a real broker, beside a copy of the same topic; and what CPU the service burns for it.
 //!
-//! Corpus: a topic of 2 KB pages in six partitions, JSON with ready text, half Chinese, a quarter of them copies, filled
-//! before. Unit: records a second, in the middle of a run, seen from outside in the group's committed offsets. The
-//! service and the copy take turns. The broker shares the machine's cores with both.
+//! Corpus: a topic of 2 KB pages in six partitions, JSON with ready text, half Chinese, a quarter of them copies,
+//! filled before. Unit: records a second, in the middle of a run, seen from outside in the group's committed offsets.
+//! The service and the copy take turns. The broker shares the machine's cores with both.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! How fast dupgate is: tables for people, then one JSON object as the last line of standard output.
 //!
-//! `make bench`, or `cargo bench --bench speed -- [text] [sketch] [end-to-end] [replay] [latency]` for some parts of it.
-//! `DUPGATE_BENCH_QUICK=1` makes it short and rough. Each part says what it measures and over which pages. All of it
-//! is measured, nothing is asserted: floors are printed beside the numbers. Parts that need a broker start one as the
-//! tests do (`tests/broker/kafka.sh`); it takes its share of the same cores.
+//! `make bench`, or `cargo bench --bench speed -- [text] [sketch] [end-to-end] [replay] [latency]` for some parts of
+//! it. `DUPGATE_BENCH_QUICK=1` makes it short and rough. Each part says what it measures and over which pages. All of
+//! it is measured, nothing is asserted: floors are printed beside the numbers. Parts that need a broker start one as
+//! the tests do (`tests/broker/kafka.sh`); it takes its share of the same cores.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]

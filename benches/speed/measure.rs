@@ -1,4 +1,5 @@
-//! What the parts measure with: CPU time of a thread, of a process and of its threads; medians; how busy the machine is.
+//! What the parts measure with: CPU time of a thread, of a process and of its threads; medians; how busy the machine
+//! is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The pure stages of a run, without a broker: what their CPU time alone comes to for the same pages.
 //!
-//! Decode, text, fingerprint; requests written and read; decide and follow; verdicts written and read. On as many threads
-//! at once as the machine has cores: a core that shares its caches and its pipes with a busy neighbour needs more time
-//! for the same page, and in the run every core is busy.
+//! Decode, text, fingerprint; requests written and read; decide and follow; verdicts written and read. On as many
+//! threads at once as the machine has cores: a core that shares its caches and its pipes with a busy neighbour needs
+//! more time for the same page, and in the run every core is busy.
 
 use std::hint::black_box;
 use std::num::NonZeroUsize;
@@ -21,7 +21,8 @@ use dupgate::record::{PartitionId, RawRecord};
 use crate::bus::PARTITIONS;
 use crate::measure::{cores, cpu_of, median};
 
-/// Requests in a record of the fingerprint log, and verdicts in one of the verdict log, about as a busy worker has them.
+/// Requests in a record of the fingerprint log, and verdicts in one of the verdict log, about as a busy worker has
+/// them.
 const BATCH: usize = 32;
 
 /// Microseconds of CPU for a page.

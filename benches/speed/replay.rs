@@ -1,10 +1,10 @@
 //! Replays of what the service has judged, beside the service and beside a copy of the same topic.
 //!
-//! Corpus: the topic of the end-to-end part, three times as long. The service judges it once; then each kind of replay judges
-//! the whole of it again, in a process of its own. Unit: pages a second from the replay's first question to its last
-//! commit, clients and reading of the log included; for service and copy, the middle of their runs. The window is a sixth of
-//! the range, so that the index is as large in the middle of a run as at its end. Memory: what the process holds in the
-//! middle of its run, and the most after that.
+//! Corpus: the topic of the end-to-end part, three times as long. The service judges it once; then each kind of replay
+//! judges the whole of it again, in a process of its own. Unit: pages a second from the replay's first question to its
+//! last commit, clients and reading of the log included; for service and copy, the middle of their runs. The window is
+//! a sixth of the range, so that the index is as large in the middle of a run as at its end. Memory: what the process
+//! holds in the middle of its run, and the most after that.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

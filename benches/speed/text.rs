@@ -1,7 +1,7 @@
 //! Decode -> text -> fingerprint, on one core.
 //!
-//! Corpus: unique pages of the generated crawl, JSON with ready text (and, for comparison, HTML), of 0.5, 2 and 10 KB of
-//! text. Unit: CPU time of one thread for a page. Beside it the CPU time of the word cutter alone, from its library,
+//! Corpus: unique pages of the generated crawl, JSON with ready text (and, for comparison, HTML), of 0.5, 2 and 10 KB
+//! of text. Unit: CPU time of one thread for a page. Beside it the CPU time of the word cutter alone, from its library,
 //! over the same text.
 
 use std::hint::black_box;

@@ -62,7 +62,8 @@ pub struct EvalArgs {
     /// Skip texts that share at least this much with an earlier one: natural copies would count as errors
     #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
     pub clean: f64,
-    /// Judge the same stream with other methods as well: `SimHash` alone, word bands, exact Jaccard index, TF-IDF vectors
+    /// Judge the same stream with other methods as well: `SimHash` alone, word bands, exact Jaccard index, TF-IDF
+    /// vectors
     #[arg(long)]
     pub baselines: bool,
     /// Judge streams of sites instead: different pages with the same boilerplate, views of one page, posts

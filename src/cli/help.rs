@@ -29,8 +29,8 @@ pub(super) fn grammar() -> Command {
 /// How alike the names of commands must be, from 0 (nothing in common) to 1 (equal).
 const LIKENESS: f64 = 0.6;
 
-/// Adds to an error about an unknown command the one that was meant, where clap finds none: it does not take swapped letters
-/// for a slip.
+/// Adds to an error about an unknown command the one that was meant, where clap finds none: it does not take swapped
+/// letters for a slip.
 pub(super) fn with_meant_command(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     if error.get(ContextKind::SuggestedSubcommand).is_some() {

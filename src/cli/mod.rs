@@ -99,7 +99,8 @@ pub struct Global {
     /// Set one configuration key, over all files and variables
     #[arg(global = true, short, long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-    /// Output format: table, json or jsonl [default: table on a terminal, jsonl elsewhere; reports are tables everywhere]
+    /// Output format: table, json or jsonl [default: table on a terminal, jsonl elsewhere; reports are tables
+    /// everywhere]
     #[arg(global = true, short, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub output: Option<output::Format>,
     /// Log format: auto, text or json [default: as configured]
@@ -258,8 +259,8 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
 }
 
 impl Color {
-    /// Reports whether log lines are coloured; `None` when that is up to where they go. This and [`Global::sources`] are
-    /// the only places that read the environment.
+    /// Reports whether log lines are coloured; `None` when that is up to where they go. This and [`Global::sources`]
+    /// are the only places that read the environment.
     fn of_log(self) -> Option<bool> {
         match self {
             Self::Auto => std::env::var_os("NO_COLOR").filter(|set| !set.is_empty()).map(|_| false),

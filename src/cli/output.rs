@@ -87,7 +87,8 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Fills a cell up with blanks to this many columns of a terminal: a Chinese character takes two, a combining mark none.
+/// Fills a cell up with blanks to this many columns of a terminal: a Chinese character takes two, a combining mark
+/// none.
 pub(super) fn filled(cell: &str, columns: usize) -> String {
     format!("{cell}{:blanks$}", "", blanks = columns.saturating_sub(cell.width()))
 }

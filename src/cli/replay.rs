@@ -91,7 +91,8 @@ pub struct RangeArgs {
     /// Order of judging [default: log where the verdict log reaches back, else time]
     #[arg(long, value_enum, value_name = "ORDER")]
     pub order: Option<OrderArg>,
-    /// Judge the fingerprints that the live log keeps, not the pages: fast, for settings of the live scheme, --into none
+    /// Judge the fingerprints that the live log keeps, not the pages: fast, for settings of the live scheme, --into
+    /// none
     #[arg(long)]
     pub from_fingerprints: bool,
     /// Where the outcome goes: shadow topics, only verdicts, the live outputs, or none

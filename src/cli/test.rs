@@ -76,7 +76,8 @@ impl Outcome {
 ///
 /// # Errors
 ///
-/// A case that is not as expected or cannot be run, once all others were; a configuration or a file of cases that cannot be read.
+/// A case that is not as expected or cannot be run, once all others were; a configuration or a file of cases that
+/// cannot be read.
 pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     let mut page_reader = PageReader::new(global.start(Purpose::Sieve)?.settings);
     let mut outcomes = Vec::new();

@@ -36,8 +36,8 @@ pub struct ValidateArgs {
 }
 
 /// Prints every problem and every warning: to standard error for people, to standard output as JSON. Of a valid
-/// configuration, what each stage asks for; with `--matching` also what `simhash` and `minhash` find by chance, what the bands find
-/// and what they cost.
+/// configuration, what each stage asks for; with `--matching` also what `simhash` and `minhash` find by chance, what
+/// the bands find and what they cost.
 ///
 /// # Errors
 ///

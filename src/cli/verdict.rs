@@ -19,7 +19,8 @@ pub(super) enum Measure {
     Bits(u8),
     /// Estimated Jaccard index.
     Similarity(f64),
-    /// Share of the smaller page in the other, which is why both match; and the estimated Jaccard index, if it is known.
+    /// Share of the smaller page in the other, which is why both match; and the estimated Jaccard index, if it is
+    /// known.
     Containment(f64, Option<f64>),
     /// In sketches that are not known here.
     Unknown,

@@ -55,11 +55,12 @@ pub struct ShowArgs {
     /// Positions of pages: topic:partition:offset
     #[arg(value_name = "SOURCE")]
     pub source: Vec<Source>,
-    /// Ids of pages: finds originals in the verdict log, recent duplicates of the running instance, and else those in the topic of
-    /// duplicates (or in the input, where duplicates are not written as they came)
+    /// Ids of pages: finds originals in the verdict log, recent duplicates of the running instance, and else those in
+    /// the topic of duplicates (or in the input, where duplicates are not written as they came)
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// Search that many of the newest records of the topic for the ids [default: 1000000 for ids that are not found otherwise]
+    /// Search that many of the newest records of the topic for the ids [default: 1000000 for ids that are not found
+    /// otherwise]
     #[arg(long, value_name = "RECORDS", requires = "id")]
     pub scan: Option<u64>,
     /// Search the topic back to this time (2026-09-01, 2026-09-01T00:00:00Z, milliseconds), age (-48h), or start
@@ -113,7 +114,8 @@ fn collect(settings: &Settings, mut is_wanted: impl FnMut(&Answer) -> bool) -> R
     Ok(found)
 }
 
-/// Returns the answers about the pages at these positions and with these ids, and the ids of which an original was found.
+/// Returns the answers about the pages at these positions and with these ids, and the ids of which an original was
+/// found.
 fn answers_about(
     settings: &Settings,
     mut sources: BTreeSet<Source>,

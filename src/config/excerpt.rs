@@ -30,8 +30,8 @@ const OPEN: [&str; 13] = [
 /// Replaces a value that is not shown.
 const HIDDEN: char = '…';
 
-/// Some lines of a file, one of them marked. Values of the `kafka` and `http` sections and of keys that sound like secrets are
-/// hidden: a password may be at any wrong place there.
+/// Some lines of a file, one of them marked. Values of the `kafka` and `http` sections and of keys that sound like
+/// secrets are hidden: a password may be at any wrong place there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     name: String,
@@ -46,8 +46,8 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Takes the line at `line` (from 1) with those above it, and marks `column` (from 1). None when there is no such line.
-    /// `keys` are the paths of all keys that there are.
+    /// Takes the line at `line` (from 1) with those above it, and marks `column` (from 1). None when there is no such
+    /// line. `keys` are the paths of all keys that there are.
     pub(super) fn new(
         name: &str,
         text: &str,
@@ -131,8 +131,8 @@ fn shown(lines: &[&str], marked: usize, keys: &[String]) -> Vec<String> {
     lines.iter().enumerate().map(show).collect()
 }
 
-/// Returns whether a line has a flow map that can be recognised without being parsed: no quotes, tags, comments, or texts of
-/// several lines.
+/// Returns whether a line has a flow map that can be recognised without being parsed: no quotes, tags, comments, or
+/// texts of several lines.
 fn is_flow(bare: &str) -> bool {
     let depth = bare.chars().try_fold(0_u32, |depth, c| match c {
         '{' | '[' => Some(depth + 1),

@@ -23,8 +23,8 @@ impl Raw {
     /// Hashes the effective settings, as twelve hexadecimal digits: the `hash` label of `dupgate_config_info`.
     ///
     /// Secrets have no part in it, nor the values of raw properties that may be secrets, nor what differs between
-    /// the instances of one deployment: `roles`, `input.instance_id`, `judge.served_partitions`, addresses to listen on, and
-    /// `index.path`.
+    /// the instances of one deployment: `roles`, `input.instance_id`, `judge.served_partitions`, addresses to listen
+    /// on, and `index.path`.
     #[must_use]
     pub fn hash(&self) -> String {
         let mut tree = serde_json::to_value(self.effective()).unwrap_or_default();

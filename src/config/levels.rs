@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The parts of the program that can have a level of their own. The `target` of a log line is `dupgate::` and one of them, or
-/// `librdkafka`.
+/// The parts of the program that can have a level of their own. The `target` of a log line is `dupgate::` and one of
+/// them, or `librdkafka`.
 pub const LOG_PARTS: [&str; 9] =
     ["cli", "http", "judge", "kafka", "replay", "service", "snapshot", "telemetry", "worker"];
 

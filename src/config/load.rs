@@ -118,7 +118,8 @@ fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) 
     }
 }
 
-/// Looks at what the client library would refuse: properties that it does not know, and certificates that are not there.
+/// Looks at what the client library would refuse: properties that it does not know, and certificates that are not
+/// there.
 fn look_at_client(raw: &Raw, layers: &mut Layers) {
     let kafka = &raw.kafka;
     let maps = [

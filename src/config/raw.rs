@@ -568,7 +568,8 @@ section! {
 }
 
 impl Raw {
-    /// Lists the files whose contents are part of the settings, dictionaries and word lists, each with the key that names it.
+    /// Lists the files whose contents are part of the settings, dictionaries and word lists, each with the key that
+    /// names it.
     pub fn word_files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let lists = self.text.stopwords.iter().filter(|list| !BUILT_IN_STOPWORDS.contains(&list.as_str()));
         let named = [

@@ -152,8 +152,8 @@ impl Admin {
         self.partition_count(topic)?.ok_or_else(|| TopicError::Missing(topic.to_owned()))
     }
 
-    /// Creates a log if it does not exist, with the settings that the protocol relies on; else checks that it has as many
-    /// partitions as wanted.
+    /// Creates a log if it does not exist, with the settings that the protocol relies on; else checks that it has as
+    /// many partitions as wanted.
     ///
     /// # Errors
     ///

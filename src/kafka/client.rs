@@ -22,8 +22,9 @@ const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 /// The client's own pause before it first asks again for a broker that went away (`reconnect.backoff.ms`).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause before the client asks again for a broker that went away (`reconnect.backoff.max.ms`): that of the Java
-/// client. The client library's own grows to ten seconds, and each client of an instance may wait that long in turn.
+/// The longest pause before the client asks again for a broker that went away (`reconnect.backoff.max.ms`): that of the
+/// Java client. The client library's own grows to ten seconds, and each client of an instance may wait that long in
+/// turn.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a judge's polling thread may stall: no less than its longest session.
@@ -65,8 +66,8 @@ pub struct ProducerSettings {
     pub compression: String,
     /// Largest record handed to the client, in bytes with key and headers.
     pub max_record_bytes: usize,
-    /// Most bytes that are sent in one batch, unless a single record is larger: brokers refuse batches as a whole, so it
-    /// is to be what the topic with the smallest limit takes.
+    /// Most bytes that are sent in one batch, unless a single record is larger: brokers refuse batches as a whole, so
+    /// it is to be what the topic with the smallest limit takes.
     pub max_batch_bytes: usize,
     /// How long the coordinator lets a transaction live. Shorter than the workers' session, so that a dead owner's
     /// transaction is gone before its partitions have a new owner.
@@ -116,8 +117,8 @@ impl Cluster {
     ) -> ClientConfig {
         let mut config = self.member(group, timeouts.session, timeouts.session / 10, queue_bytes);
         config.set("max.poll.interval.ms", millis(timeouts.poll));
-        // The client unpacks a whole answer before it looks at the limit of its queue, and pages of a crawl pack well. Whoever
-        // sets one knows the other.
+        // The client unpacks a whole answer before it looks at the limit of its queue, and pages of a crawl pack well.
+        // Whoever sets one knows the other.
         if ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes"]
             .iter()
             .all(|key| config.get(key).is_none())
@@ -131,8 +132,8 @@ impl Cluster {
         config
     }
 
-    /// Settings of a judge's consumer: always a dynamic member, so that a clean stop hands over at once. A judge that is
-    /// silent for longer than `session` has its place given to a standby.
+    /// Settings of a judge's consumer: always a dynamic member, so that a clean stop hands over at once. A judge that
+    /// is silent for longer than `session` has its place given to a standby.
     #[must_use]
     pub fn judge_consumer(&self, group: &str, session: Duration) -> ClientConfig {
         let mut config = self.member(group, session, session / 20, 16 << 20);
@@ -173,8 +174,8 @@ impl Cluster {
         config
             .set("transactional.id", transactional_id)
             .set("transaction.timeout.ms", millis(settings.transaction_timeout));
-        // A broker that went away for a moment, or asked for a new token, is asked again well before the transaction ends: a
-        // producer that is late is fenced.
+        // A broker that went away for a moment, or asked for a new token, is asked again well before the transaction
+        // ends: a producer that is late is fenced.
         if config.get("reconnect.backoff.max.ms") == Some(&millis(LONGEST_PAUSE)) {
             let pause = (settings.transaction_timeout / 5).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             config.set("reconnect.backoff.max.ms", millis(pause));

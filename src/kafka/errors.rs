@@ -43,8 +43,8 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
 
 /// Sorts what ends a producer by whether a new one can continue.
 fn of_fatal(call: Call, code: RDKafkaErrorCode, text: String) -> CallError {
-    // The brokers know another state of the transaction: they ended one that had been open for too long, or never heard of it
-    // before they went away.
+    // The brokers know another state of the transaction: they ended one that had been open for too long, or never heard
+    // of it before they went away.
     let is_forgotten = [
         RDKafkaErrorCode::InvalidTransactionalState,
         RDKafkaErrorCode::InvalidProducerIdMapping,

@@ -130,8 +130,8 @@ impl RequestLog {
         }
     }
 
-    /// Replaces a client that has lost its brokers. To be called now and then; may take a second and a half while no broker
-    /// answers.
+    /// Replaces a client that has lost its brokers. To be called now and then; may take a second and a half while no
+    /// broker answers.
     pub fn replace_if_lost(&mut self) {
         // What the old one still holds is reported as uncertain when it ends.
         self.producer.replace_if_lost(|| Some(self.topic.clone()), |_, _| Ok(()));

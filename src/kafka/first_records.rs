@@ -20,8 +20,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// Bytes that are fetched of a partition at once: one record at least.
 const FETCH_BYTES: &str = "65536";
 
-/// Returns at most `most` committed records of each partition, from its offset on: none where no record follows. Partitions that do
-/// not answer within `timeout` are left out.
+/// Returns at most `most` committed records of each partition, from its offset on: none where no record follows.
+/// Partitions that do not answer within `timeout` are left out.
 ///
 /// # Errors
 ///

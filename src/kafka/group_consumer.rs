@@ -193,9 +193,9 @@ impl Shared {
     /// Reports the loss of everything where we were expelled and rejoined under another id, and what we have again, but
     /// for the partitions that go now. Says whether it was so.
     ///
-    /// librdkafka (2.12 and before) notices when a heartbeat is refused, and tells us; but not when we are expelled while we
-    /// ask to join. A static member then gets another id, and claims what others may have read meanwhile, in their
-    /// generation.
+    /// librdkafka (2.12 and before) notices when a heartbeat is refused, and tells us; but not when we are expelled
+    /// while we ask to join. A static member then gets another id, and claims what others may have read meanwhile, in
+    /// their generation.
     fn notice_expulsion(&self, consumer: &BaseConsumer<Context>, going: &BTreeSet<PartitionId>) -> bool {
         let id = member_id(consumer.client());
         let mut fetch_states = self.fetch_states();
@@ -360,8 +360,8 @@ impl Shared {
         (self.sink)(ConsumerEvent::Record { partition, offset: message.offset(), serial, record, permit });
     }
 
-    /// Reports the end of a partition. The client names only its number: where several topics have such a partition, those
-    /// count that it has handed over completely. One that is at its end and is not known to be is idle soon.
+    /// Reports the end of a partition. The client names only its number: where several topics have such a partition,
+    /// those count that it has handed over completely. One that is at its end and is not known to be is idle soon.
     fn at_end(&self, consumer: &BaseConsumer<Context>, number: i32) {
         let fetch_states = self.fetch_states();
         let of_number = || fetch_states.by_partition.iter().filter(|(partition, _)| partition.number == number);

@@ -1,7 +1,7 @@
 //! Inspects a cluster: brokers, topics and their settings, and our permissions.
 //!
-//! Nothing here changes the cluster, but for [`ClusterInspector::create`] and [`ClusterInspector::transact`], which makes the coordinator
-//! note a transactional id of its own.
+//! Nothing here changes the cluster, but for [`ClusterInspector::create`] and [`ClusterInspector::transact`], which
+//! makes the coordinator note a transactional id of its own.
 
 mod permits;
 mod replays;
@@ -111,7 +111,8 @@ impl ClusterError {
         }
     }
 
-    /// The same of an operation that the error does not name; a permission of something else than a topic stays as it is.
+    /// The same of an operation that the error does not name; a permission of something else than a topic stays as it
+    /// is.
     #[must_use]
     pub fn of_topic(error: &KafkaError, topic: &str, operation: &'static str) -> Self {
         match Self::of(error, topic) {
@@ -330,8 +331,8 @@ impl ClusterInspector {
                 None => {}
                 Some(Ok(message)) => {
                     times.extend(message.timestamp().to_millis().map(Timestamp::from_millis));
-                    // At the end the last of a few records counts, at the beginning the first. A partition that is written to all
-                    // the time has no defined end.
+                    // At the end the last of a few records counts, at the beginning the first. A partition that is
+                    // written to all the time has no defined end.
                     let records = seen.entry(message.partition()).or_default();
                     *records += 1;
                     if from == Offset::Beginning || *records >= FROM_END {

@@ -26,7 +26,8 @@ pub struct Offsets {
 /// Clients of one kind: as many as there were questions at the same time, so that none waits for another one's answer.
 struct ClientPool {
     config: ClientConfig,
-    /// Taken by the caller of a request, put back when the answer came: one that failed may have lost its brokers for good.
+    /// Taken by the caller of a request, put back when the answer came: one that failed may have lost its brokers for
+    /// good.
     idle: Mutex<Vec<BaseConsumer<LoggingContext>>>,
 }
 
@@ -107,8 +108,9 @@ impl Offsets {
         answers.into_iter().map(|(partition, known)| Ok((partition, known?))).collect()
     }
 
-    /// Returns what the group had committed for these partitions when the coordinator looked, whatever open transactions
-    /// are about to commit: never later than [`Offsets::committed`]. Partitions that have no answer are left out.
+    /// Returns what the group had committed for these partitions when the coordinator looked, whatever open
+    /// transactions are about to commit: never later than [`Offsets::committed`]. Partitions that have no answer are
+    /// left out.
     ///
     /// # Errors
     ///
@@ -152,8 +154,8 @@ impl Offsets {
         self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout))
     }
 
-    /// Returns the end of what is committed, as [`Offsets::range`] does, for many partitions by one question to each broker.
-    /// A partition whose leader does not answer is left out.
+    /// Returns the end of what is committed, as [`Offsets::range`] does, for many partitions by one question to each
+    /// broker. A partition whose leader does not answer is left out.
     ///
     /// # Errors
     ///
@@ -162,8 +164,9 @@ impl Offsets {
         self.starts(partitions, Start::Latest)
     }
 
-    /// Returns the first offset that a reader reads which begins at `start`, for many partitions by one request to each broker. A
-    /// partition whose leader does not answer is left out, as is one that holds nothing from the wanted time on.
+    /// Returns the first offset that a reader reads which begins at `start`, for many partitions by one request to each
+    /// broker. A partition whose leader does not answer is left out, as is one that holds nothing from the wanted time
+    /// on.
     ///
     /// # Errors
     ///
@@ -197,7 +200,8 @@ impl Offsets {
         Ok(known.collect())
     }
 
-    /// Returns the first offset of each partition whose record has this time or a later one; the end where there is none.
+    /// Returns the first offset of each partition whose record has this time or a later one; the end where there is
+    /// none.
     ///
     /// # Errors
     ///
@@ -249,8 +253,8 @@ impl Offsets {
     ///
     /// # Errors
     ///
-    /// When no broker answered in time, a topic exists or may exist but its partitions are not reported, or the pattern is not
-    /// one.
+    /// When no broker answered in time, a topic exists or may exist but its partitions are not reported, or the pattern
+    /// is not one.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
         // Only one topic can be asked for by name; for several, and for a pattern, all are.
         let one =

@@ -9,8 +9,8 @@ use super::client::LoggingContext;
 use super::errors;
 use crate::transaction::{Call, CallError};
 
-/// Ends the transaction that is open under the transactional id of these settings, and fences its producer if it still runs:
-/// offsets that the group has then are final, and reading them does not wait.
+/// Ends the transaction that is open under the transactional id of these settings, and fences its producer if it still
+/// runs: offsets that the group has then are final, and reading them does not wait.
 ///
 /// # Errors
 ///

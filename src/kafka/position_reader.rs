@@ -1,7 +1,7 @@
 //! Reads selected records of the input in partition order, skipping the others.
 //!
-//! A round names the positions that are wanted; each is handed over once, or said to be gone. Nothing is read beside the
-//! rounds, so that reading ahead is bounded by what is asked for.
+//! A round names the positions that are wanted; each is handed over once, or said to be gone. Nothing is read beside
+//! the rounds, so that reading ahead is bounded by what is asked for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

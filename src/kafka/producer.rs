@@ -1,8 +1,8 @@
 //! One producer and its transactions, on a thread of its own.
 //!
-//! The owner submits one [`ProducerCommand`] at a time and receives one answer for each; `crate::transaction` decides which call
-//! comes next. A call that takes longer than [`REQUEST_TIMEOUT`] answers as retriable; the client continues with
-//! it in the background and takes it up where it was when the same call comes again. With
+//! The owner submits one [`ProducerCommand`] at a time and receives one answer for each; `crate::transaction` decides
+//! which call comes next. A call that takes longer than [`REQUEST_TIMEOUT`] answers as retriable; the client continues
+//! with it in the background and takes it up where it was when the same call comes again. With
 //! [`Delivery::AtLeastOnce`] the same commands mean: send and wait, then commit the offsets.
 //!
 //! `records` is what is sent, `session` one client and its calls, `delivery` what the delivery reports say of a batch.
@@ -33,8 +33,8 @@ use crate::transaction::{Call, CallError, Delivery};
 /// How long one call may take before it answers as retriable.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long one call may be made again and again, while brokers answer, before only a new producer can finish it: a client
-/// may have forgotten the coordinator of its transactions (confluentinc/librdkafka issue 5511).
+/// How long one call may be made again and again, while brokers answer, before only a new producer can finish it: a
+/// client may have forgotten the coordinator of its transactions (confluentinc/librdkafka issue 5511).
 const RETRY_LIMIT: Duration = Duration::from_mins(2);
 
 /// An offset to commit, with its metadata.

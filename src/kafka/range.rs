@@ -1,7 +1,7 @@
 //! A reader of fixed ranges of one topic's partitions, on its own thread, without a group's membership.
 //!
-//! Each partition is read from its first offset to its last and then reported as ended. Partitions are paused and resumed
-//! one by one, so that none has to wait for the pages of another.
+//! Each partition is read from its first offset to its last and then reported as ended. Partitions are paused and
+//! resumed one by one, so that none has to wait for the pages of another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! A client that is replaced when it has lost its brokers, by the same rules for each kind of reader and producer.
 //!
-//! Its owner calls [`RenewedClient::replace_if_lost`] now and then, on the thread that polls the client. The old client is kept
-//! until another one was created and has taken its work over; where that fails, it is tried again at the next probe. A client
-//! that is replaced closes on a thread of its own. A producer of transactions is none of these: its machine decides when it is
-//! replaced (`super::producer`).
+//! Its owner calls [`RenewedClient::replace_if_lost`] now and then, on the thread that polls the client. The old client
+//! is kept until another one was created and has taken its work over; where that fails, it is tried again at the next
+//! probe. A client that is replaced closes on a thread of its own. A producer of transactions is none of these: its
+//! machine decides when it is replaced (`super::producer`).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -90,8 +90,8 @@ impl<C: WatchedClient> RenewedClient<C> {
         self.watchdog.answers()
     }
 
-    /// Replaces a client that has lost its brokers; returns whether it did. `topic` names one whose metadata is asked for.
-    /// `take_over` readies the new client, given the old one first: where it fails, the old one is kept.
+    /// Replaces a client that has lost its brokers; returns whether it did. `topic` names one whose metadata is asked
+    /// for. `take_over` readies the new client, given the old one first: where it fails, the old one is kept.
     ///
     /// May take a second and a half while no broker answers.
     pub(super) fn replace_if_lost(

@@ -10,8 +10,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 
-/// How often in a row a log was read from its beginning without coming to its end: something in it cannot be read, or belongs
-/// to another log, and reading it all without a pause would load the brokers and never help.
+/// How often in a row a log was read from its beginning without coming to its end: something in it cannot be read, or
+/// belongs to another log, and reading it all without a pause would load the brokers and never help.
 #[derive(Debug, Default)]
 pub(super) struct Rereading {
     readings: u32,

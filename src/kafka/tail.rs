@@ -42,8 +42,8 @@ pub enum Step {
     Record(Written),
     /// Nothing new in time.
     Nothing,
-    /// Every partition was read to its end at least once. Reported to the reader of a single topic only: the client names
-    /// the partition that ended, and not its topic.
+    /// Every partition was read to its end at least once. Reported to the reader of a single topic only: the client
+    /// names the partition that ended, and not its topic.
     End,
 }
 
@@ -55,8 +55,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins at the beginning of every partition. The settings must be those of a reader that reports the ends of partitions
-    /// end ([`super::client::Cluster::follower`]).
+    /// Begins at the beginning of every partition. The settings must be those of a reader that reports the ends of
+    /// partitions end ([`super::client::Cluster::follower`]).
     ///
     /// # Errors
     ///

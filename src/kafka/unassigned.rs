@@ -1,10 +1,10 @@
 //! Finds partitions that no member owns although the group is stable.
 //!
-//! A cooperative rebalance takes two rounds: a partition that moves is given up in the first and given to its new owner in
-//! the second, which the member that gave it up asks for. A static member that is replaced between the two (its process was killed,
-//! or its client lost the brokers) joins without a rebalance, as static members do, and no member asks for the second
-//! round: the partition would wait until another member joins or leaves. So members check now and then, and one that
-//! misses a partition in two consecutive checks rejoins.
+//! A cooperative rebalance takes two rounds: a partition that moves is given up in the first and given to its new owner
+//! in the second, which the member that gave it up asks for. A static member that is replaced between the two (its
+//! process was killed, or its client lost the brokers) joins without a rebalance, as static members do, and no member
+//! asks for the second round: the partition would wait until another member joins or leaves. So members check now and
+//! then, and one that misses a partition in two consecutive checks rejoins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

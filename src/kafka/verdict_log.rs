@@ -2,10 +2,11 @@
 //!
 //! It is assigned by hand, reads only what is committed, and hands over whole records in order. One reader serves one
 //! purpose at a time: a new [`FollowCommand::From`] replaces what it did before, and every event carries the serial
-//! number of the command that it follows, so that the owner can tell late ones. Questions for the end are numbered for the
-//! same reason.
+//! number of the command that it follows, so that the owner can tell late ones. Questions for the end are numbered for
+//! the same reason.
 //!
-//! What dupgate has not written is skipped. What it has written and cannot be read stops the reader: verdicts may be in it.
+//! What dupgate has not written is skipped. What it has written and cannot be read stops the reader: verdicts may be in
+//! it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,7 +42,8 @@ pub enum FollowCommand {
     From(Option<VerdictOffset>, u64),
     /// Say when all that is committed now was handed over. The number comes back with the answer.
     ToEnd(u64),
-    /// Say when the barrier at this offset was read, and all before it was handed over. The number comes back with the answer.
+    /// Say when the barrier at this offset was read, and all before it was handed over. The number comes back with the
+    /// answer.
     ToBarrier(u64, VerdictOffset),
     /// Hand over nothing any more.
     Stop,
@@ -70,7 +72,8 @@ pub enum FollowEventKind {
         /// Counts it until it is taken in.
         permit: Permit,
     },
-    /// Everything that the [`FollowCommand::ToEnd`] or [`FollowCommand::ToBarrier`] of this number asks for was handed over.
+    /// Everything that the [`FollowCommand::ToEnd`] or [`FollowCommand::ToBarrier`] of this number asks for was handed
+    /// over.
     End(u64),
     /// The log does not hold the offset asked for, or cannot be read there: why.
     Moved(String),
@@ -153,8 +156,8 @@ enum Ends {
     Unasked,
     /// Asked by this number; the end is not known yet.
     Asked(u64),
-    /// Asked for a barrier that was not read yet. Only that record itself says that nothing before it is missing: a broker that
-    /// has lost touch with the others takes an earlier offset for the end.
+    /// Asked for a barrier that was not read yet. Only that record itself says that nothing before it is missing: a
+    /// broker that has lost touch with the others takes an earlier offset for the end.
     Barrier {
         /// The question's number.
         question: u64,

@@ -3,8 +3,8 @@
 //! librdkafka 2.10 to 2.13 forgets every broker for good when the last one to answer names none, as a broker does while
 //! it shuts down (confluentinc/librdkafka issue 5301), and may wait forever for a coordinator that it has forgotten
 //! (issue 5511). Nothing short of a new client cures that. So clients are asked now and then for metadata, and one that
-//! got none [`MAX_MISSES`] times running is replaced ([`super::renewed_client`]). When the brokers are merely away, a new
-//! client waits as the old one did.
+//! got none [`MAX_MISSES`] times running is replaced ([`super::renewed_client`]). When the brokers are merely away, a
+//! new client waits as the old one did.
 
 use std::time::Duration;
 

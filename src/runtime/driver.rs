@@ -1,8 +1,8 @@
 //! What both drivers share: their loop, and their place in a consumer group.
 //!
-//! A driver is the thread between a state machine and the cluster. Everything that reaches it comes through one channel,
-//! in order. Each turn takes messages up to the driver's own bound, or tells the machine that time passed when none
-//! comes; the driver's other work follows.
+//! A driver is the thread between a state machine and the cluster. Everything that reaches it comes through one
+//! channel, in order. Each turn takes messages up to the driver's own bound, or tells the machine that time passed when
+//! none comes; the driver's other work follows.
 
 use std::time::Duration;
 
@@ -166,8 +166,8 @@ impl GroupMember {
     }
 }
 
-/// Waits until this consumer has left its group, but not for longer than `until`; says whether it has. Messages that come
-/// meanwhile are dropped.
+/// Waits until this consumer has left its group, but not for longer than `until`; says whether it has. Messages that
+/// come meanwhile are dropped.
 pub(super) fn wait_until_left<M>(
     consumer: Option<&GroupConsumer>,
     messages: &Receiver<M>,

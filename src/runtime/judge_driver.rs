@@ -1,8 +1,8 @@
 //! The judge driver: the thread that owns a [`Judge`] and connects it to the cluster.
 //!
 //! One driver for each partition of the logs that this instance serves. The judges of a partition form a group of their
-//! own that subscribes to the whole fingerprint log; the member that is assigned that partition is the active one, and the other
-//! partitions mean nothing in this group.
+//! own that subscribes to the whole fingerprint log; the member that is assigned that partition is the active one, and
+//! the other partitions mean nothing in this group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -358,8 +358,8 @@ impl JudgeDriver {
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.context.input_topics());
         self.background_tasks.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
-            // An offset that is about to move may be answered as it was, and one without an answer be left out: both hold
-            // trimming back for a while, and nothing more.
+            // An offset that is about to move may be answered as it was, and one without an answer be left out: both
+            // hold trimming back for a while, and nothing more.
             let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
             let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
             let committed = known.collect();

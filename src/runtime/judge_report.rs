@@ -156,7 +156,8 @@ impl JudgeReport {
         self.progress.next = self.progress.next.max(next);
     }
 
-    /// Says whether the end of the fingerprint log is to be asked for now: by it a standby detects that no instance judges.
+    /// Says whether the end of the fingerprint log is to be asked for now: by it a standby detects that no instance
+    /// judges.
     pub(super) fn asks_for_end(&mut self) -> bool {
         self.role == Role::Standby && self.watch.asks_for_end(self.clock.now())
     }
@@ -338,7 +339,8 @@ impl JudgeReport {
         }
     }
 
-    /// Totals start over when a judge restores its state; counters only grow. Returns how many second verdicts were read.
+    /// Totals start over when a judge restores its state; counters only grow. Returns how many second verdicts were
+    /// read.
     fn count(&mut self, now: Counts) -> u64 {
         let before = std::mem::replace(&mut self.counts, now);
         let since = |count: fn(&Counts) -> u64| match (count(&now), count(&before)) {
@@ -359,8 +361,8 @@ impl JudgeReport {
     }
 }
 
-/// Returns what the judge of a partition of the logs does now. `before` is its last role and how long it had that, `restored_in`
-/// how long a restore took that was not logged yet.
+/// Returns what the judge of a partition of the logs does now. `before` is its last role and how long it had that,
+/// `restored_in` how long a restore took that was not logged yet.
 fn role_change(log: LogPartition, before: (Role, Duration), now: Role, restored_in: Option<Duration>) -> String {
     let seconds = |span: Duration| format!("{:.1} s", span.as_secs_f64());
     let restored = restored_in.map(|span| format!("restored in {}", seconds(span)));

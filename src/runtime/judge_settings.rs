@@ -34,8 +34,8 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
     }
 }
 
-/// Returns after how many verdicts a record of the verdict log ends, which is where a record of requests ends: so all of it is
-/// within the log's limit.
+/// Returns after how many verdicts a record of the verdict log ends, which is where a record of requests ends: so all
+/// of it is within the log's limit.
 fn batch_verdicts(verdict_log_bytes: usize) -> usize {
     (verdict_log_bytes / VERDICT_BYTES).saturating_sub(MAX_REQUESTS).clamp(1, BATCH_VERDICTS)
 }

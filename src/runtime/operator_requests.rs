@@ -46,8 +46,8 @@ pub struct Answered {
     pub found: Option<Found>,
 }
 
-/// Asks the judges of every partition of the logs, and waits at most `timeout` for all of their answers. However long the
-/// verdict log is, only its end is read.
+/// Asks the judges of every partition of the logs, and waits at most `timeout` for all of their answers. However long
+/// the verdict log is, only its end is read.
 ///
 /// # Errors
 ///
@@ -130,8 +130,8 @@ pub fn submit_to(
     Ok(answers)
 }
 
-/// Works out what each of the answered requests found: reads the kept verdict log up to the answers, for at most `limit` if
-/// there is one. What was not read by then is not known.
+/// Works out what each of the answered requests found: reads the kept verdict log up to the answers, for at most
+/// `limit` if there is one. What was not read by then is not known.
 ///
 /// # Errors
 ///

@@ -248,7 +248,8 @@ impl Unread {
         self.ranges.values().map(|(from, to)| u64::try_from(to - from).unwrap_or(0)).sum()
     }
 
-    /// Takes the newest offsets of each partition, `most` in all; one of a partition at the least while there may be any.
+    /// Takes the newest offsets of each partition, `most` in all; one of a partition at the least while there may be
+    /// any.
     fn newest(&mut self, most: u64) -> Ranges {
         self.ranges.retain(|_, (from, to)| from < to);
         let partitions = u64::try_from(self.ranges.len()).unwrap_or(u64::MAX);

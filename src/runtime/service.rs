@@ -49,8 +49,8 @@ const SCANNED_POSITIONS: i64 = 300_000;
 /// How far a partition may be ahead of a slower one at least: `window.allowed_lateness` may be nothing.
 const MIN_LEAD: Duration = Duration::from_mins(1);
 
-/// How long a partition of another worker that does not move is waited for: a worker that is killed is replaced after its
-/// session time-out of 30 s and has to start.
+/// How long a partition of another worker that does not move is waited for: a worker that is killed is replaced after
+/// its session time-out of 30 s and has to start.
 const AWAY_AFTER: Duration = Duration::from_mins(1);
 
 /// Most pages in one transaction.

@@ -1,8 +1,8 @@
 //! Threads for text work: large stacks, panics caught, a time limit.
 //!
 //! A thread cannot be stopped from outside. One whose page takes too long is given up: the page is withdrawn, a new
-//! thread takes the place, and the late result is thrown away when it comes. Only time observed by regular checks counts:
-//! while the machine was suspended, so were the threads.
+//! thread takes the place, and the late result is thrown away when it comes. Only time observed by regular checks
+//! counts: while the machine was suspended, so were the threads.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -160,15 +160,16 @@ impl TextPool {
         self.jobs.len()
     }
 
-    /// Withdraws pages that were worked on for longer than `limit` at the looks up to now, at one look those of less than half
-    /// of the threads. To be called every [`LOOK_INTERVAL`]. Returns true if too many abandoned threads are still running and
-    /// the process should restart.
+    /// Withdraws pages that were worked on for longer than `limit` at the looks up to now, at one look those of less
+    /// than half of the threads. To be called every [`LOOK_INTERVAL`]. Returns true if too many abandoned threads are
+    /// still running and the process should restart.
     ///
     /// # Errors
     ///
     /// When no thread can be started in place of one that is given up.
     pub(super) fn give_up_overdue(&mut self, now: Duration, limit: Duration) -> io::Result<bool> {
-        // A leap of the clock means that the machine, or this thread, was suspended: it does not count as work of the threads.
+        // A leap of the clock means that the machine, or this thread, was suspended: it does not count as work of the
+        // threads.
         let passed = now.saturating_sub(self.looked).min(2 * LOOK_INTERVAL);
         self.looked = now;
         let most = (self.threads.len().saturating_sub(1) / 2).max(1);

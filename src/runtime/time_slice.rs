@@ -51,8 +51,8 @@ impl RequestQueue {
 }
 
 impl FetchedRequests {
-    /// Returns how long its requests have waited for the first of them to be judged: behind what was fetched before, and while
-    /// nothing was judged.
+    /// Returns how long its requests have waited for the first of them to be judged: behind what was fetched before,
+    /// and while nothing was judged.
     pub(super) fn waited(&self, now: Duration) -> Duration {
         now.saturating_sub(self.fetched)
     }

@@ -125,8 +125,8 @@ impl Display for StartupWait {
     }
 }
 
-/// Returns why no connection to the brokers can be made, `kafka:9092: Connection refused`, or `None` when one can: then the trouble
-/// is another one.
+/// Returns why no connection to the brokers can be made, `kafka:9092: Connection refused`, or `None` when one can: then
+/// the trouble is another one.
 #[must_use]
 pub fn connect_error(brokers: &[String]) -> Option<String> {
     let mut found = Vec::new();

@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::record::Format;
 use crate::text;
 
-/// Bytes of trees for each byte of `processing.max_in_flight_bytes`. With the pages themselves and their copies a worker
-/// stays below six.
+/// Bytes of trees for each byte of `processing.max_in_flight_bytes`. With the pages themselves and their copies a
+/// worker stays below six.
 const TREE_BYTES_PER_PAGE_BYTE: usize = 3;
 
 /// Memory budget for HTML trees. A reader acquires the page's weight first and waits while the budget is exhausted.
@@ -67,7 +67,8 @@ mod tests {
     const PAGES: usize = 32;
     const THREADS: usize = 8;
 
-    /// A page of two megabytes whose tree would be large: of nodes, of attributes, and of elements that come again and again.
+    /// A page of two megabytes whose tree would be large: of nodes, of attributes, and of elements that come again and
+    /// again.
     fn hostile_page(number: usize) -> String {
         let attributes = |of: usize| (0..1000).map(|n| format!(" a{of}x{n}")).collect::<Vec<_>>().concat();
         let tags = |name: &str, count: usize| {

@@ -1,7 +1,7 @@
 //! Detects that no verdicts arrive although requests are pending.
 //!
-//! A worker that is slow to get one verdict is not alone: a judge may have a backlog. What this looks for is silence: requests
-//! wait, and for some time not one verdict was read. Then no instance judges, or none can be reached.
+//! A worker that is slow to get one verdict is not alone: a judge may have a backlog. What this looks for is silence:
+//! requests wait, and for some time not one verdict was read. Then no instance judges, or none can be reached.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ impl VerdictWatch {
     }
 }
 
-/// Watches for a judge that is gone, as a standby does: requests are in the fingerprint log, and no verdict of them comes.
+/// Watches for a judge that is gone, as a standby does: requests are in the fingerprint log, and no verdict of them
+/// comes.
 #[derive(Debug, Default)]
 pub(super) struct StandbyWatch {
     watch: VerdictWatch,

@@ -154,7 +154,8 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
     Ok((at, latest_checkpoint, spans))
 }
 
-/// Encodes what `list` gives, the same each time: it is asked twice, so that the originals need not all be there at once.
+/// Encodes what `list` gives, the same each time: it is asked twice, so that the originals need not all be there at
+/// once.
 fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() -> I) -> Vec<u8> {
     let (mut count, mut room) = (0_u64, 0);
     let mut version = fingerprints::version_for(std::iter::empty());

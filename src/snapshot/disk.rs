@@ -68,7 +68,8 @@ fn change(watch: Watch<'_>, change: Change<'_>, make: impl FnOnce() -> io::Resul
     })
 }
 
-/// Makes a folder and those above it. One that is made is for its owner alone: a snapshot tells which pages were crawled.
+/// Makes a folder and those above it. One that is made is for its owner alone: a snapshot tells which pages were
+/// crawled.
 pub(super) fn create_folder(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
     change(watch, Change::Create(path), || {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;

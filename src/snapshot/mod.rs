@@ -38,8 +38,8 @@ impl Folder {
         self.write(name, &manifest, chunks::encode(snapshot))
     }
 
-    /// Writes the same files as [`Folder::store`] from originals that are shared with an index. They are released as they are
-    /// written.
+    /// Writes the same files as [`Folder::store`] from originals that are shared with an index. They are released as
+    /// they are written.
     ///
     /// # Errors
     ///

@@ -2,8 +2,8 @@
 //!
 //! Off unless `http.admin.listen` is set. Every path below `/api/` asks for the token (compared in constant time) when
 //! there is one; without one the listener is on a loopback address, and answers only requests that were made to
-//! that address by name. Requests that another site makes a browser send are refused either way. The pages themselves hold
-//! no data, so they are handed to anybody.
+//! that address by name. Requests that another site makes a browser send are refused either way. The pages themselves
+//! hold no data, so they are handed to anybody.
 
 pub(super) mod auth;
 

@@ -50,7 +50,8 @@ impl HttpClient {
         Self::trusting(RootCertStore::empty())
     }
 
-    /// Creates a client for http and https that trusts what the system trusts, or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    /// Creates a client for http and https that trusts what the system trusts, or what `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` name.
     ///
     /// # Errors
     ///
@@ -78,12 +79,13 @@ impl HttpClient {
             .enable_http1()
             .wrap_connector(tcp);
         let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
-        // A connection that waits for the next request would not see that the other side closes it: nothing runs in between.
+        // A connection that waits for the next request would not see that the other side closes it: nothing runs in
+        // between.
         Ok(Self { client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector), runtime })
     }
 
-    /// Sends a request and waits for the head of its answer. The other side may be silent for this long at a time, here and
-    /// while the body is read.
+    /// Sends a request and waits for the head of its answer. The other side may be silent for this long at a time, here
+    /// and while the body is read.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
 //! The recorder, and one typed function for each metric of the [`catalog`].
 //!
 //! Every series of a closed label set exists from the start, at 0: a rate over a counter that appears with its
-//! first increment would miss that increment. Gauges without a label appear when they are first set. Nothing is global: two instances in one process have two recorders.
-//! Cost: an atomic operation for closed labels, a look-up by hash for topics and partitions.
+//! first increment would miss that increment. Gauges without a label appear when they are first set. Nothing is global:
+//! two instances in one process have two recorders. Cost: an atomic operation for closed labels, a look-up by hash for
+//! topics and partitions.
 
 mod indexes;
 mod replays;
@@ -113,7 +114,8 @@ impl Metrics {
         self.inner.handle.render()
     }
 
-    /// Moves samples into their buckets. Needed every few seconds: without it memory grows while metrics are not scraped.
+    /// Moves samples into their buckets. Needed every few seconds: without it memory grows while metrics are not
+    /// scraped.
     pub fn upkeep(&self) {
         self.inner.handle.run_upkeep();
     }
@@ -163,7 +165,8 @@ impl Metrics {
         }
     }
 
-    /// Returns, for each reason, the last record that was read without a verdict: its position, and what is wrong with it.
+    /// Returns, for each reason, the last record that was read without a verdict: its position, and what is wrong with
+    /// it.
     #[must_use]
     pub fn dead_letter_examples(&self) -> BTreeMap<&'static str, (String, String)> {
         self.inner.examples.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,8 +1,8 @@
 //! Hands spans to a collector: OTLP as JSON over HTTP or HTTPS, on a thread of the OpenTelemetry SDK.
 //!
 //! Nothing waits for it. What a collector that is slow or away does not take is dropped, counted
-//! (`dupgate_errors_total{component="traces"}`) and logged once a minute. Headers, which `OTEL_EXPORTER_OTLP_HEADERS` may name for
-//! a collector that asks for a key, are never logged.
+//! (`dupgate_errors_total{component="traces"}`) and logged once a minute. Headers, which `OTEL_EXPORTER_OTLP_HEADERS`
+//! may name for a collector that asks for a key, are never logged.
 
 use std::fmt;
 use std::io;

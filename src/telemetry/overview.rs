@@ -1,8 +1,9 @@
 //! What the overview page shows: the state of this instance now, and the last hour, one sample each five seconds.
 //!
-//! Everything is read from the metrics and the checks that the process has. [`Reading`] takes from them what is sampled,
-//! [`History`] keeps the differences of two readings in a ring of [`KEPT`] samples, [`Judges`] notes since when a partition
-//! of the logs is judged as it is. These are pure; [`Overview`] owns them, and one task samples while `http.admin` is on.
+//! Everything is read from the metrics and the checks that the process has. [`Reading`] takes from them what is
+//! sampled, [`History`] keeps the differences of two readings in a ring of [`KEPT`] samples, [`Judges`] notes since
+//! when a partition of the logs is judged as it is. These are pure; [`Overview`] owns them, and one task samples while
+//! `http.admin` is on.
 
 mod history;
 mod judges;

@@ -1,10 +1,10 @@
 //! Recent duplicates with what they were matched to, for people: a bounded sample, and how many each cluster absorbed.
 //!
-//! Workers offer the duplicates they deliver; at most [`STEADY`] a second are kept (and [`BURST`] more at once), the last
-//! [`KEPT`] of them. Clusters are counted in [`CLUSTERS`] places: when these are full, the least one makes room and its
-//! count is inherited as the error of the one that takes its place (Metwally, Agrawal, El Abbadi: Efficient computation of
-//! frequent and top-k elements in data streams, 2005). Count minus error is what is shown: this many duplicates the cluster
-//! has at least. Where clusters are small and many, every count is error, and none is shown.
+//! Workers offer the duplicates they deliver; at most [`STEADY`] a second are kept (and [`BURST`] more at once), the
+//! last [`KEPT`] of them. Clusters are counted in [`CLUSTERS`] places: when these are full, the least one makes room
+//! and its count is inherited as the error of the one that takes its place (Metwally, Agrawal, El Abbadi: Efficient
+//! computation of frequent and top-k elements in data streams, 2005). Count minus error is what is shown: this many
+//! duplicates the cluster has at least. Where clusters are small and many, every count is error, and none is shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -342,8 +342,8 @@ impl Clusters {
         self.by_count.insert((count + 1, cluster.clone()));
     }
 
-    /// Returns the largest, each with the duplicates that it has at least; of equal ones the earlier position first. One
-    /// whose count is mostly inherited is left out.
+    /// Returns the largest, each with the duplicates that it has at least; of equal ones the earlier position first.
+    /// One whose count is mostly inherited is left out.
     pub(crate) fn largest(&self, number: usize) -> Vec<(Source, u64)> {
         let sure = self.counts.iter().map(|(cluster, (count, error))| (cluster, count - error, *error));
         let mut found: Vec<(&Source, u64)> = sure

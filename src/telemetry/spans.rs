@@ -1,8 +1,9 @@
 //! OpenTelemetry spans for sampled records. The only place that knows attribute names.
 //!
-//! A record that is chosen becomes a trace of its own: `process <topic>` from poll to acknowledgement, in it `judge` (from
-//! asking about the page to reading its verdict) and `send <topic>` for each record written. The headers `traceparent` and
-//! `tracestate` of the input are copied untouched, as the message's creation context; the trace links to it.
+//! A record that is chosen becomes a trace of its own: `process <topic>` from poll to acknowledgement, in it `judge`
+//! (from asking about the page to reading its verdict) and `send <topic>` for each record written. The headers
+//! `traceparent` and `tracestate` of the input are copied untouched, as the message's creation context; the trace links
+//! to it.
 //!
 //! Names follow the semantic conventions for messaging, whose status is "development".
 

@@ -8,8 +8,8 @@ use super::metrics::{Build, Metrics};
 use super::parsed_metrics::ParsedMetrics;
 use crate::record::Timestamp;
 
-/// Sums up what the metrics and the conditions say, with what `config` (the body of `/config`) says of input and group. Times
-/// that never came are null.
+/// Sums up what the metrics and the conditions say, with what `config` (the body of `/config`) says of input and group.
+/// Times that never came are null.
 #[must_use]
 pub fn status(
     metrics: &Metrics,

@@ -177,7 +177,8 @@ fn it_is_not_alive_while_a_loop_stands_still() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
     topics(&desk, broker);
-    // Nobody reads what it says: once the pipe is full, whoever says something waits. (As text: JSON leaves repeats out.)
+    // Nobody reads what it says: once the pipe is full, whoever says something waits. (As text: JSON leaves repeats
+    // out.)
     let talkative = "logging: {level: debug}\n";
     let mut service = Service::start(&desk, broker, Stdio::piped(), talkative);
     let stderr = service.process.stderr.take().expect("a pipe");

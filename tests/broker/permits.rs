@@ -92,7 +92,8 @@ fn the_permissions_that_are_documented_are_enough() {
     assert!(service.try_wait().expect("the service").is_none(), "it goes on");
 }
 
-/// Lets bob run the service with these permissions, and waits until it has ended. Returns its exit code and what it said.
+/// Lets bob run the service with these permissions, and waits until it has ended. Returns its exit code and what it
+/// said.
 fn run_to_its_end(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> (Option<i32>, String) {
     for (resource, prefix, operations) in permits {
         allow(broker, "bob", *resource, prefix, operations);

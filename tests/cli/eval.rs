@@ -186,8 +186,8 @@ fn labelled_pairs_are_scored_as_they_stand() {
     assert!(refused.code == 66 && refused.err.contains("line 1: no text has the id nobody"), "{}", refused.err);
 }
 
-/// What the rules of today do not reach: copies in the text of other sites, where no address tells those apart. The floor of
-/// short posts was measured on other posts than these 400, of which .789 and .791 are found instead of .799.
+/// What the rules of today do not reach: copies in the text of other sites, where no address tells those apart. The
+/// floor of short posts was measured on other posts than these 400, of which .789 and .791 are found instead of .799.
 const KNOWN_TO_MISS: [(&str, &str, bool); 3] =
     [("short_posts", "text", true), ("published", "text", false), ("short_posts", "text", false)];
 

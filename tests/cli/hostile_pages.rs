@@ -1,5 +1,5 @@
-//! Pages that no crawler should send, through `sieve`: each comes out once, with the verdict or the reason that is expected,
-//! within two seconds of work, and the pages around them are judged as if they were not there.
+//! Pages that no crawler should send, through `sieve`: each comes out once, with the verdict or the reason that is
+//! expected, within two seconds of work, and the pages around them are judged as if they were not there.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -18,7 +18,8 @@ fn is_scalar(shape: &Map<String, Value>) -> bool {
     is_listed || shape.contains_key("enum")
 }
 
-/// Lets `${NAME}` are where the program takes a number, a boolean or one of some words. Texts may name variables anyway.
+/// Lets `${NAME}` are where the program takes a number, a boolean or one of some words. Texts may name variables
+/// anyway.
 fn with_references(shape: Value) -> Value {
     let mut shape = match shape {
         Value::Array(shapes) => return shapes.into_iter().map(with_references).collect(),

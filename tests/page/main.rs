@@ -1,5 +1,5 @@
-//! The pages for operators in a real browser: over a running demo, over a deployment on a real broker, and over canned answers
-//! where a state is hard to play.
+//! The pages for operators in a real browser: over a running demo, over a deployment on a real broker, and over canned
+//! answers where a state is hard to play.
 //!
 //! Needs Chromium. With `CI` set it must be there; elsewhere its absence is said and the test passes without having
 //! looked. `DUPGATE_WRITE_DOCS=1` keeps the pictures that the documents show.

@@ -42,8 +42,8 @@ fn partition_of(number: usize) -> usize {
     places[draw(number, 1) % places.len()]
 }
 
-/// The text of each page, by the number of the page that had it first: half of the pages are copies of a page of any age
-/// that the window holds.
+/// The text of each page, by the number of the page that had it first: half of the pages are copies of a page of any
+/// age that the window holds.
 fn texts() -> Vec<usize> {
     let age = usize::try_from(WINDOW / STEP).unwrap();
     let mut texts: Vec<usize> = Vec::new();

@@ -127,8 +127,9 @@ impl Drop for Running {
     }
 }
 
-/// Runs a replay of so many pages that is killed after a commit, again and again, and resumed each time, and then to its end.
-/// Returns its status. Each attempt would take half a minute for what is left, so that a busy machine kills it in time, too.
+/// Runs a replay of so many pages that is killed after a commit, again and again, and resumed each time, and then to
+/// its end. Returns its status. Each attempt would take half a minute for what is left, so that a busy machine kills it
+/// in time, too.
 pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize, kills: usize) -> Value {
     let attempt = |arguments: &[&str], done: u64| {
         let rate = (pages as u64).saturating_sub(done).div_ceil(30).max(1);
@@ -155,8 +156,8 @@ pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize
     status
 }
 
-/// Has two instances judge a generated crawl while a judge falls in the middle, and a worker after it, and returns what became
-/// of each page.
+/// Has two instances judge a generated crawl while a judge falls in the middle, and a worker after it, and returns what
+/// became of each page.
 fn live(cluster: &Cluster<'_>, pages: usize) -> BTreeMap<Source, Outcome> {
     let broker = cluster.broker();
     crawl(broker, cluster, pages, 4);
@@ -209,7 +210,8 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
 
     judges_kept_fingerprints(&cluster, &first, changed);
 
-    // Both logs, compared page for page, say the same as the replay did; two replays by the same settings do not differ.
+    // Both logs, compared page for page, say the same as the replay did; two replays by the same settings do not
+    // differ.
     let differ = ask(&cluster, &["replay", "diff", "strict", "--page", "diff.html", "--examples", "3"]);
     assert_eq!(differ["changed"], *changed);
     // Dead letters that never reached a judge have no verdict in either log.
@@ -320,8 +322,8 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
     assert!(twice.contains("was begun already"), "{twice}");
 }
 
-/// What a replay leaves that is killed between its offsets and its commit: its transaction is open, and its group has offsets of
-/// the input in it.
+/// What a replay leaves that is killed between its offsets and its commit: its transaction is open, and its group has
+/// offsets of the input in it.
 fn leave_a_transaction_open(cluster: &Cluster<'_>, id: &str) {
     let group = format!("{}.replay.{id}", cluster.group());
     let producer: BaseProducer = cluster.broker().client().set("transactional.id", &group).create().unwrap();

@@ -158,7 +158,8 @@ fn a_file_that_has_changed_since_the_plan_is_refused_and_nothing_is_lost() {
     let live = [&["replay", "run", "--into", "live", "--from-files"][..], &FILES].concat();
     assert!(refused(&cluster, &live, 2).contains("no live verdict to differ from"));
 
-    // Changed in the middle: what was judged stays, and the replay ends as if nothing had happened once the file is back.
+    // Changed in the middle: what was judged stays, and the replay ends as if nothing had happened once the file is
+    // back.
     std::fs::write(&changed, &good).unwrap();
     let mut running = Running::start(cluster.command(&["replay", "run", "plan.json", "--execute", "--rate", "100/s"]));
     wait::until("progress", || {

@@ -58,8 +58,8 @@ fn a_replay_of_three_judges_that_is_killed_ends_as_one_that_was_not() {
     assert_eq!(torn["digests"], whole["digests"]);
     assert_eq!(torn["counts"], whole["variants"][0]["counts"]);
 
-    // Pages of the warm-up are judged also where another judge is ahead: with the live settings, spelt out, the second half
-    // comes out as it did live.
+    // Pages of the warm-up are judged also where another judge is ahead: with the live settings, spelt out, the second
+    // half comes out as it did live.
     let from = format!("offset:{}", PAGES / 4);
     let spelt = ["replay", "run", "--from", &from, "--order", "log", "--id", "half", "--execute"];
     let half = ask(&cluster, &[&spelt[..], &["-s", "match.same_id=update"]].concat());

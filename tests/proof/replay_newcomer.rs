@@ -1,4 +1,5 @@
-//! What a newcomer types and sees: the commands of the documentation, in its order, and their output as it is printed there.
+//! What a newcomer types and sees: the commands of the documentation, in its order, and their output as it is printed
+//! there.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +31,8 @@ fn type_in(cluster: &Cluster<'_>, command: &str) -> String {
         .replace(scheme, "SCHEME")
 }
 
-/// What does not depend on the pages and the machine: numbers, times, sizes and digests are masked, and which verdicts there are.
+/// What does not depend on the pages and the machine: numbers, times, sizes and digests are masked, and which verdicts
+/// there are.
 fn shape(text: &str) -> Vec<String> {
     let is_count = |word: &str| word.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '.'));
     let masked = |word: &str| {

@@ -1,4 +1,5 @@
-//! What a replay needs in order to go on, and what it says where that is gone; what bounds it; and replays beside a service.
+//! What a replay needs in order to go on, and what it says where that is gone; what bounds it; and replays beside a
+//! service.
 
 use dupgate::crawl::{Crawl, CrawlSettings};
 use rdkafka::admin::{AdminClient, AdminOptions};

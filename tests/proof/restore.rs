@@ -1,5 +1,5 @@
-//! Trimming of the logs: a new instance without a disk over a verdict log that does not reach back to its beginning, and a
-//! topic of the input that is deleted.
+//! Trimming of the logs: a new instance without a disk over a verdict log that does not reach back to its beginning,
+//! and a topic of the input that is deleted.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;

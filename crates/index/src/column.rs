@@ -1,8 +1,8 @@
 //! The columns of a ring log: appended at one end, dropped at the other, read by position.
 //!
-//! Values are kept in chunks. Appending copies nothing but a chunk when it is full, and a chunk that has expired is used
-//! again. A copy of a column ([`Column::share`]) shares the full chunks: that costs a pointer for each, and what changes
-//! later in either of them does not show in the other.
+//! Values are kept in chunks. Appending copies nothing but a chunk when it is full, and a chunk that has expired is
+//! used again. A copy of a column ([`Column::share`]) shares the full chunks: that costs a pointer for each, and what
+//! changes later in either of them does not show in the other.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -3,7 +3,8 @@
 //! A ring log in columns with a tail: an entry's id is its position, and expiry moves the tail, nothing else. What a
 //! probe shows does not depend on the plan of its tables, on the engine that compares, or on what is being rebuilt.
 //!
-//! Codes have one word or two ([`Codeword`]). Each table is about one word; what it shows is compared by the whole code.
+//! Codes have one word or two ([`Codeword`]). Each table is about one word; what it shows is compared by the whole
+//! code.
 
 use std::ops::Range;
 
@@ -380,8 +381,8 @@ impl<W: Codeword> HammingIndex<W> {
         codes.map(Into::into).collect()
     }
 
-    /// Passes out maintenance tasks to run soon on another thread: page-faulting and freeing table memory. Inline they cost
-    /// milliseconds on virtual machines.
+    /// Passes out maintenance tasks to run soon on another thread: page-faulting and freeing table memory. Inline they
+    /// cost milliseconds on virtual machines.
     ///
     /// Once this was called, tables wait with their growth for it to be called again, every now and then, and for the
     /// tasks to be done or dropped. When that is, or whether, changes no answer.

@@ -1,7 +1,7 @@
 //! The contents of a line: ids with part of their codes, and the place of the overflow run.
 //!
-//! Two layouts. [`FuzzyTags`] finds tags that differ in some bits, for codes. [`ExactTags`] finds equal tags only and holds
-//! fifteen entries, for keys that are either equal or unrelated.
+//! Two layouts. [`FuzzyTags`] finds tags that differ in some bits, for codes. [`ExactTags`] finds equal tags only and
+//! holds fifteen entries, for keys that are either equal or unrelated.
 
 use std::fmt::Debug;
 
@@ -17,7 +17,8 @@ pub struct OverflowPlace {
     pub class: u8,
 }
 
-/// How entries are stored in a line. Ids are counted from the table's base, so that a line of zeros holds nothing alive.
+/// How entries are stored in a line. Ids are counted from the table's base, so that a line of zeros holds nothing
+/// alive.
 pub trait Layout: Copy + Debug + Send + Sync {
     /// Entries to a line on average, in a table that is as large as it gets.
     const LOAD: f64;
@@ -49,8 +50,8 @@ pub trait Layout: Copy + Debug + Send + Sync {
     /// Returns a window of ids as words are compared with it.
     fn window(self, alive: LiveWindow) -> LiveWindow;
 
-    /// Returns the slots, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id lives; the place
-    /// of a run counts as a slot. A layout may show a few more, of other tags.
+    /// Returns the slots, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id lives; the
+    /// place of a run counts as a slot. A layout may show a few more, of other tags.
     fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32;
 
     /// Returns how many positions after the window's tail a live entry is.

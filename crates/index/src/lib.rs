@@ -1,8 +1,9 @@
 //! A rolling window of codes and keys, which finds every code within a Hamming distance.
 //!
-//! [`HammingIndex`] holds codes of 64 or 128 bits in the order they came, and finds all of those within k bits of another
-//! code: recall within the bound is exactly 1. [`Tables`] does the same for keys that are equal. Neither deletes anything:
-//! an entry's id is its position, a tail moves over the positions, and what is before it is no longer found.
+//! [`HammingIndex`] holds codes of 64 or 128 bits in the order they came, and finds all of those within k bits of
+//! another code: recall within the bound is exactly 1. [`Tables`] does the same for keys that are equal. Neither
+//! deletes anything: an entry's id is its position, a tail moves over the positions, and what is before it is no longer
+//! found.
 //!
 //! ```
 //! use dupgate_index::HammingIndex;
@@ -15,20 +16,20 @@
 //! assert_eq!(near.nearest(0b1010, 3), None);
 //! ```
 //!
-//! How it works: a plan (`plan`) chooses tables whose keys are parts of the code, so that any two codes within k bits share a
-//! key in one of them: the pigeonhole principle, as in Manku, Jain and Das Sarma, "Detecting near-duplicates for web crawling"
-//! (WWW 2007), with blocks that a table may also search under flipped bits. That the tables of a plan cover every difference is
-//! proved before they are used (`coverage`). A table is an array of lines of one cache line each (`table`, `buckets`, `layout`); entries that do not fit are
-//! in an overflow run (`overflow`). An entry's id alone shows whether it is alive (`live_window`). Tables grow a few entries
-//! with each insert (`resize`), in memory that another thread may make ready ([`HammingIndex::maintenance`]).
-//! All `unsafe` is in `simd`.
+//! How it works: a plan (`plan`) chooses tables whose keys are parts of the code, so that any two codes within k bits
+//! share a key in one of them: the pigeonhole principle, as in Manku, Jain and Das Sarma, "Detecting near-duplicates
+//! for web crawling" (WWW 2007), with blocks that a table may also search under flipped bits. That the tables of a plan
+//! cover every difference is proved before they are used (`coverage`). A table is an array of lines of one cache line
+//! each (`table`, `buckets`, `layout`); entries that do not fit are in an overflow run (`overflow`). An entry's id
+//! alone shows whether it is alive (`live_window`). Tables grow a few entries with each insert (`resize`), in memory
+//! that another thread may make ready ([`HammingIndex::maintenance`]). All `unsafe` is in `simd`.
 //!
-//! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips. Asked
-//! for ahead of time ([`HammingIndex::prefetch`], [`HammingIndex::in_order`]) they take some hundred nanoseconds among ten
-//! million codes. Memory is bounded by the entries held: 8 or 16 bytes a code and about 14 for each table.
+//! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips.
+//! Asked for ahead of time ([`HammingIndex::prefetch`], [`HammingIndex::in_order`]) they take some hundred nanoseconds
+//! among ten million codes. Memory is bounded by the entries held: 8 or 16 bytes a code and about 14 for each table.
 //!
-//! What a probe shows depends on the codes and the positions alone: not on the plan, on the machine's instructions, on time, or
-//! on what is being rebuilt.
+//! What a probe shows depends on the codes and the positions alone: not on the plan, on the machine's instructions, on
+//! time, or on what is being rebuilt.
 
 mod buckets;
 mod codeword;

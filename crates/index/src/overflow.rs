@@ -2,8 +2,8 @@
 //!
 //! A run is a chain of blocks with words and, in some tables, full codes in the order of insertion, so that it is
 //! compared in one sweep and what has expired is its beginning. A word holds an id, and whatever the table's layout
-//! keeps beside it. All blocks but those of the largest size class are alone: a run that outgrows its block moves to the
-//! next larger one. Blocks come from slabs and go to free lists.
+//! keeps beside it. All blocks but those of the largest size class are alone: a run that outgrows its block moves to
+//! the next larger one. Blocks come from slabs and go to free lists.
 //!
 //! ```text
 //! word 0   next block u32 · first entry u16 · end of the entries u16
@@ -25,8 +25,8 @@ const UNIT: usize = 8;
 /// without.
 const CLASSES: usize = 9;
 
-/// Units of a slab, as a power of two: one large page. On small ones a run that is asked for ahead of time would come no
-/// sooner, because the processor waits for the page table.
+/// Units of a slab, as a power of two: one large page. On small ones a run that is asked for ahead of time would come
+/// no sooner, because the processor waits for the page table.
 const SLAB_BITS: u32 = 15;
 
 /// Words of a slab.
@@ -61,8 +61,8 @@ struct Slab {
 }
 
 impl Slab {
-    /// Allocates a slab of zeros. The system provides the memory when it is first touched: a small page at a time, or all
-    /// of it.
+    /// Allocates a slab of zeros. The system provides the memory when it is first touched: a small page at a time, or
+    /// all of it.
     fn new(is_large: bool) -> Self {
         let align = if is_large { LARGE_PAGE / size_of::<u64>() } else { UNIT };
         let mut words = vec![0; SLAB + align];
@@ -249,7 +249,8 @@ impl OverflowRuns {
             return run;
         }
         if class < LAST {
-            // Closing up moves each entry fifteen times at worst, and keeps a run that neither grows nor shrinks where it is.
+            // Closing up moves each entry fifteen times at worst, and keeps a run that neither grows nor shrinks where
+            // it is.
             let wider = if last.len() * 16 > self.capacity(class) * 15 { class + 1 } else { class };
             let run = self.moved(run, wider);
             return self.append(run, code, id);
@@ -358,7 +359,8 @@ impl OverflowRuns {
         left
     }
 
-    /// Gives back a block of a run, which has no entries left and comes after `before`; `None` when it was the only one.
+    /// Gives back a block of a run, which has no entries left and comes after `before`; `None` when it was the only
+    /// one.
     fn unlink(&mut self, run: OverflowPlace, before: Option<u32>, block: u32) -> Option<OverflowPlace> {
         let OverflowPlace { head, class } = run;
         let (tail, count) = halves(self.word(head, class, 1));

@@ -1,10 +1,10 @@
 //! Which tables to keep: from the distance, the number of entries, the memory and what real codes look like.
 //!
-//! The bits of a code are cut into parts, and part i is given a radius t. When the sum of all t + 1 is k + 1, any k changed
-//! bits leave some part with at most t of them (the general pigeonhole of Norouzi, Punjani and Fleet, CVPR 2012). A part
-//! of radius 0 is a key as it is. A part of radius 1 is either one table that is probed with every bit of the key
-//! flipped (Liu, Shen and Torng, ICDE 2011), and then only as many bits are its key as choose a line; or it is cut into
-//! s blocks and has s tables, each keyed by all blocks but one (Manku, Jain and Das Sarma, WWW 2007).
+//! The bits of a code are cut into parts, and part i is given a radius t. When the sum of all t + 1 is k + 1, any k
+//! changed bits leave some part with at most t of them (the general pigeonhole of Norouzi, Punjani and Fleet, CVPR
+//! 2012). A part of radius 0 is a key as it is. A part of radius 1 is either one table that is probed with every bit of
+//! the key flipped (Liu, Shen and Torng, ICDE 2011), and then only as many bits are its key as choose a line; or it is
+//! cut into s blocks and has s tables, each keyed by all blocks but one (Manku, Jain and Das Sarma, WWW 2007).
 //!
 //! A table sees one word of 64 bits. Codes of 128 bits have two: no part lies across both, and each word gets half of
 //! the k + 1, so that a table of either word is one of a plan of 64 bits for about half of the distance. A code of 32
@@ -57,7 +57,8 @@ impl Keyed {
     pub(crate) const WHOLE: Self =
         Self { stretches: [Bits { from: 0, width: 64 }, Bits { from: 0, width: 0 }], radius: 0, word: 64 };
 
-    /// Returns the shape of a table with this many lines. A key that is flipped is no longer than it takes to choose one.
+    /// Returns the shape of a table with this many lines. A key that is flipped is no longer than it takes to choose
+    /// one.
     pub(crate) fn shape(&self, lines: u64) -> Shape {
         let [mut one, two] = self.stretches;
         if self.radius > 0 {
@@ -238,7 +239,8 @@ impl Plan {
             let shape = keyed.shape(count);
             let load = entries as f64 / count as f64;
             let probes = shape.flips().len() as f64;
-            // Entries beyond a line's slots: those of a full line on average, and those that collide as the sample says.
+            // Entries beyond a line's slots: those of a full line on average, and those that collide as the sample
+            // says.
             let spilled = (load - 8.0).max(0.0);
             let crowd = collisions(&shape, needs.sample, self.word_of(number)) * entries as f64;
             let in_runs = probes * spilled + (crowd - spilled - 9.0).max(0.0);

@@ -1,7 +1,7 @@
 //! Which positions a sparse column has values for, and which number each of them has there.
 //!
-//! A bitmap of the positions with a count before each word (Jacobson, FOCS 1989): one look at one word, where a search by
-//! halves would look at a dozen values. A quarter of a byte for each position of the ring.
+//! A bitmap of the positions with a count before each word (Jacobson, FOCS 1989): one look at one word, where a search
+//! by halves would look at a dozen values. A quarter of a byte for each position of the ring.
 
 use std::collections::VecDeque;
 

@@ -4,8 +4,8 @@
 //! so that it meets the entries in their order. What is left of the old one is given back piece by piece.
 //!
 //! The system allocates a large page when it is first touched, and on a virtual machine that may take
-//! milliseconds. So a helper thread allocates the lines and touches them ([`TableResize::maintenance_task`]), and frees the old ones
-//! ([`DeferredFree::maintenance_task`]); without such a helper one page is touched a message.
+//! milliseconds. So a helper thread allocates the lines and touches them ([`TableResize::maintenance_task`]), and frees
+//! the old ones ([`DeferredFree::maintenance_task`]); without such a helper one page is touched a message.
 
 use std::ops::Range;
 
@@ -99,8 +99,8 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
 }
 
 impl<L: Layout> TableResize<L> {
-    /// Begins to fill a table of this many lines, one of `tables`, from position `tail` on. `table_of` makes it of empty lines.
-    /// With a helper it waits for [`TableResize::maintenance_task`] where they are many.
+    /// Begins to fill a table of this many lines, one of `tables`, from position `tail` on. `table_of` makes it of
+    /// empty lines. With a helper it waits for [`TableResize::maintenance_task`] where they are many.
     pub(crate) fn new(
         table_of: impl FnOnce(Buckets) -> Table<L>,
         lines: u64,

@@ -54,8 +54,8 @@ impl Bits {
 }
 
 impl Shape {
-    /// Creates the shape whose key is two stretches of bits, of which `radius` may differ. `word` says how many bits a code
-    /// has; those above it are zeros, of which a tag would tell nothing.
+    /// Creates the shape whose key is two stretches of bits, of which `radius` may differ. `word` says how many bits a
+    /// code has; those above it are zeros, of which a tag would tell nothing.
     pub(crate) fn new(word: u32, stretches: [Bits; 2], radius: u32) -> Self {
         let mut pieces = [Piece::default(); 2];
         let (mut mask, mut top) = (0, 64);

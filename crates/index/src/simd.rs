@@ -1,7 +1,7 @@
 //! What the machine can do better than portable code: fetch ahead, use large pages, compare many codes at once.
 //!
-//! The only place of the index with `unsafe`. None of it decides an answer: without a hint the same lines are read later, and
-//! the wide comparisons give the bits that the portable ones give (`tests` compare all).
+//! The only place of the index with `unsafe`. None of it decides an answer: without a hint the same lines are read
+//! later, and the wide comparisons give the bits that the portable ones give (`tests` compare all).
 #![expect(unsafe_code, reason = "hints, large pages and wide comparisons have no safe form")]
 
 #[cfg(target_arch = "x86_64")]

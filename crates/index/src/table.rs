@@ -11,8 +11,8 @@ use crate::shape::Shape;
 use crate::simd::{self, Compare, Line, Portable, set_word, word_at};
 use crate::tasks::Task;
 
-/// Positions from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are more:
-/// each line is swept long before ids come round again.
+/// Positions from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are
+/// more: each line is swept long before ids come round again.
 const SWEEP_EVERY: u64 = 32;
 pub(crate) const SWEEP_MANY_EVERY: u64 = 8;
 const MANY_LINES: u64 = 1 << 26;

@@ -1,7 +1,8 @@
 //! Tables over one ring: each leads from a key to the entries that have it.
 //!
-//! The ring belongs to the caller, who knows the entries' keys by position ([`Keys`]); the tables hold ids and tags only.
-//! A table holds what lives between the ring's tail and head, and grows and shrinks with it, a few entries at a time.
+//! The ring belongs to the caller, who knows the entries' keys by position ([`Keys`]); the tables hold ids and tags
+//! only. A table holds what lives between the ring's tail and head, and grows and shrinks with it, a few entries at a
+//! time.
 
 use std::ops::Range;
 
@@ -156,8 +157,8 @@ impl<L: Layout> Tables<L> {
         self.tend(keys, positions, held);
     }
 
-    /// Takes the entry at a position out of every table; `positions` is the whole ring. From now on it must have no key in
-    /// any of them.
+    /// Takes the entry at a position out of every table; `positions` is the whole ring. From now on it must have no key
+    /// in any of them.
     pub fn remove(&mut self, keys: &impl Keys, positions: &Range<u64>, position: u64) {
         if !positions.contains(&position) {
             return;
@@ -223,8 +224,8 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Prefetches the runs that the lines of these keys lead to, one key a table, when what [`Tables::prefetch`] asked for has
-    /// come.
+    /// Prefetches the runs that the lines of these keys lead to, one key a table, when what [`Tables::prefetch`] asked
+    /// for has come.
     #[inline]
     pub fn prefetch_runs(&self, keys: impl IntoIterator<Item = u64>) {
         for (table, key) in self.all.iter().zip(keys) {

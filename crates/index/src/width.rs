@@ -57,8 +57,8 @@ impl Width {
         u64::try_from(all).unwrap_or(u64::MAX)
     }
 
-    /// Returns the expected number of unrelated originals within `max_distance` bits, assuming random codes. Real texts have
-    /// more.
+    /// Returns the expected number of unrelated originals within `max_distance` bits, assuming random codes. Real texts
+    /// have more.
     ///
     /// ```
     /// # use dupgate_index::Width;

@@ -1,5 +1,5 @@
-//! Generated crawls with known duplicates, and the measurement of verdicts against them: for the demo, for `eval` and `tune`, for
-//! benches and tests.
+//! Generated crawls with known duplicates, and the measurement of verdicts against them: for the demo, for `eval` and
+//! `tune`, for benches and tests.
 
 pub mod crawl;
 pub mod quality;

@@ -17,8 +17,8 @@ pub(super) fn missing(name: &str, create: String) -> Row {
     Row::fail(name, "topic does not exist".to_owned(), Some(create))
 }
 
-/// The logs of other schemes of the service, a finding for each scheme: a change of the scheme leaves them behind, and they are
-/// kept for ever. `names` are all topics of the cluster.
+/// The logs of other schemes of the service, a finding for each scheme: a change of the scheme leaves them behind, and
+/// they are kept for ever. `names` are all topics of the cluster.
 pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Vec<Row> {
     let (prefix, current) = (&settings.logs.prefix, settings.scheme().to_string());
     let mut logs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

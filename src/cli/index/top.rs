@@ -22,9 +22,9 @@ pub struct TopArgs {
     pub number: usize,
 }
 
-/// Counts the duplicates of each cluster in the kept log, and what `match.minhash.max_bucket` bounds: originals that are found
-/// by few of their keys, and families that a page is compared with a part of. A page that absorbs thousands is often a block
-/// page.
+/// Counts the duplicates of each cluster in the kept log, and what `match.minhash.max_bucket` bounds: originals that
+/// are found by few of their keys, and families that a page is compared with a part of. A page that absorbs thousands
+/// is often a block page.
 pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let mut seen = Seen::default();

@@ -125,8 +125,8 @@ fn written(store: &Store, id: &str) -> Result<Stored, Fatal> {
     Ok(stored)
 }
 
-/// Returns what is compared with: the offsets that both have, the topic of the verdicts, the name of the run, and how many
-/// records there are.
+/// Returns what is compared with: the offsets that both have, the topic of the verdicts, the name of the run, and how
+/// many records there are.
 fn against(store: &Store, stored: &Stored, other: &str) -> Result<(Ranges, String, String, u64), Fatal> {
     let plan = &stored.plan;
     if other == LIVE {

@@ -99,8 +99,8 @@ fn go(
     report::tell(&plan, &outcome, args.report.as_deref(), global)
 }
 
-/// Shows what is about to be done, before anything is: the plan, or only what deserves attention where the plan was shown when
-/// it was made, or where standard output is for the report.
+/// Shows what is about to be done, before anything is: the plan, or only what deserves attention where the plan was
+/// shown when it was made, or where standard output is for the report.
 fn announce(plan: &Plan, from_file: Option<&Path>, global: &Global) -> Result<(), Fatal> {
     if from_file.is_none() && Format::or_usual(global.output) == Format::Table {
         return plan::show(plan, None, global);

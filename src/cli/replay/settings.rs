@@ -18,8 +18,8 @@ pub(super) struct Both {
     pub(super) set: Vec<String>,
 }
 
-/// Reads the configuration. Assignments of the command line that decide verdicts are tried by the replay, all others hold
-/// for both.
+/// Reads the configuration. Assignments of the command line that decide verdicts are tried by the replay, all others
+/// hold for both.
 pub(super) fn read(global: &Global) -> Result<Both, Fatal> {
     let (set, base): (Vec<String>, Vec<String>) = global.set.iter().cloned().partition(|text| is_tried(text));
     set.iter().try_for_each(|assignment| without_secret(assignment))?;

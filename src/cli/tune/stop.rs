@@ -48,7 +48,8 @@ pub struct StopArgs {
 ///
 /// # Errors
 ///
-/// A configuration that is refused, an input that cannot be read, a sample without pages, a list that cannot be written.
+/// A configuration that is refused, an input that cannot be read, a sample without pages, a list that cannot be
+/// written.
 pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
     for (name, share) in [("--share", args.share), ("--other", args.other)] {
         if !(share > 0.0 && share <= 1.0) {

@@ -1,5 +1,5 @@
-//! Duplicates by their ids: the verdict log has no ids of duplicates, so they are asked of the running instance, and else
-//! searched in the topic that they were written to.
+//! Duplicates by their ids: the verdict log has no ids of duplicates, so they are asked of the running instance, and
+//! else searched in the topic that they were written to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;

@@ -357,8 +357,8 @@ fn bytes_per_original(matching: &raw::Match) -> u64 {
     BYTES_PER_ORIGINAL.saturating_add(wider).saturating_add(sketch).saturating_add(tables)
 }
 
-/// The originals that the index of one judge holds: both limits are those of all partitions that an instance serves, each
-/// of which has an index of its own.
+/// The originals that the index of one judge holds: both limits are those of all partitions that an instance serves,
+/// each of which has an index of its own.
 fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
     let indexes = indexes(&raw.judge);
     match (raw.index.max_memory, raw.index.max_entries) {

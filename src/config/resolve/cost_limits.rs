@@ -46,7 +46,8 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
     }
 }
 
-/// Expected chance matches of a page above which a warning is due: as many pages are lost as the whole program may lose.
+/// Expected chance matches of a page above which a warning is due: as many pages are lost as the whole program may
+/// lose.
 const MAX_STRANGERS: f64 = 0.002;
 
 /// Warns of codes so narrow, or a distance so far, that pages find originals they have nothing to do with.

@@ -25,7 +25,8 @@ pub(super) struct FetchState {
 }
 
 impl FetchState {
-    /// A record of this offset goes to the owner. Returns the serial number of the seek that it follows, if one is open.
+    /// A record of this offset goes to the owner. Returns the serial number of the seek that it follows, if one is
+    /// open.
     pub(super) fn passed(&mut self, offset: i64) -> Option<u64> {
         self.next = offset.saturating_add(1);
         self.open

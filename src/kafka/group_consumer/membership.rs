@@ -12,10 +12,11 @@ use crate::kafka::client::LoggingContext;
 
 /// A member's place in its group, as sent with offsets.
 ///
-/// Brokers check member and generation, not the owner of the partition. So a place is good only for an owner that has heard
-/// of every loss up to now: after a loss the member has a new generation, under which the offsets of partitions that
-/// went to another member would be taken. The new place arrives after the event of the loss. And it is good only while the
-/// group knows us by the id that the partitions were given to: another id is a loss that was not reported yet.
+/// Brokers check member and generation, not the owner of the partition. So a place is good only for an owner that has
+/// heard of every loss up to now: after a loss the member has a new generation, under which the offsets of partitions
+/// that went to another member would be taken. The new place arrives after the event of the loss. And it is good only
+/// while the group knows us by the id that the partitions were given to: another id is a loss that was not reported
+/// yet.
 #[derive(Clone, Default)]
 pub struct Membership {
     pub(super) consumer: Weak<BaseConsumer<Context>>,
@@ -31,8 +32,8 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
-    /// Creates the place of a process that belongs to no group and commits offsets under the name of one. Brokers take them
-    /// while the group has no members.
+    /// Creates the place of a process that belongs to no group and commits offsets under the name of one. Brokers take
+    /// them while the group has no members.
     ///
     /// # Errors
     ///

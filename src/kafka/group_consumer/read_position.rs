@@ -11,8 +11,8 @@ use rdkafka::types::RDKafkaRespErr;
 
 use crate::record::PartitionId;
 
-/// Returns the offset behind everything that was handed over: behind the last record, where `next` is, or behind markers of
-/// transactions that follow it.
+/// Returns the offset behind everything that was handed over: behind the last record, where `next` is, or behind
+/// markers of transactions that follow it.
 pub(super) fn read_up_to<C: ClientContext>(client: &Client<C>, partition: &PartitionId, next: i64) -> i64 {
     position(client, partition).map_or(next, |position| position.max(next))
 }
@@ -21,8 +21,8 @@ pub(super) fn read_up_to<C: ClientContext>(client: &Client<C>, partition: &Parti
 pub(super) fn known_end<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
     let topic = CString::new(&*partition.topic).ok()?;
     let (mut first, mut end) = (-1, -1);
-    // SAFETY: the client lives as long as it is borrowed, and may be asked from any thread; the name ends with a zero and
-    // both places outlive the call.
+    // SAFETY: the client lives as long as it is borrowed, and may be asked from any thread; the name ends with a zero
+    // and both places outlive the call.
     let answer = unsafe {
         rd_kafka_get_watermark_offsets(
             client.native_ptr(),

@@ -2,8 +2,8 @@
 //!
 //! A coordinator ends a transaction that is older than its time-out, and takes the next epoch for that. The client
 //! library tells this in the same words as that another process has taken over the id. A producer whose transaction was
-//! younger has been fenced by another process; of an older one it is not known: it takes its id over again, and whether the
-//! transaction was committed, the committed offsets tell. If there is another process, the next fence comes soon.
+//! younger has been fenced by another process; of an older one it is not known: it takes its id over again, and whether
+//! the transaction was committed, the committed offsets tell. If there is another process, the next fence comes soon.
 
 use std::time::{Duration, Instant};
 

@@ -93,8 +93,8 @@ impl ProducerSession {
         done.map(|()| Vec::new()).map_err(|error| self.classify(errors::of_call(call, &error)))
     }
 
-    /// Returns what an error means for this client. One that knows no broker any more does not finish a call, however often
-    /// it is made: then only a new one, made by [`Call::Init`], learns the outcome of the transaction.
+    /// Returns what an error means for this client. One that knows no broker any more does not finish a call, however
+    /// often it is made: then only a new one, made by [`Call::Init`], learns the outcome of the transaction.
     fn classify(&self, error: CallError) -> CallError {
         match error {
             CallError::Retriable(why) if !has_brokers(self.producer.client(), None) => {

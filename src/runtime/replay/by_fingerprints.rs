@@ -1,5 +1,5 @@
-//! Fingerprints instead of pages: what the live fingerprint log keeps is judged again, in the order of the verdict log and
-//! without any text work.
+//! Fingerprints instead of pages: what the live fingerprint log keeps is judged again, in the order of the verdict log
+//! and without any text work.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -164,8 +164,8 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the page of a request, if the log still has it. Verdicts are in the order of their requests: what precedes
-    /// it is not asked for any more.
+    /// Returns the page of a request, if the log still has it. Verdicts are in the order of their requests: what
+    /// precedes it is not asked for any more.
     fn take(&mut self, request: RequestId) -> Option<PageRequest> {
         let at = self.pages.iter().position(|(_, found, _)| *found == request)?;
         self.pages.drain(..=at).next_back().map(|(_, _, page)| page)

@@ -1,4 +1,5 @@
-//! The order of the log: pages are judged where the live verdict log has their verdicts, and leave in the order of the input.
+//! The order of the log: pages are judged where the live verdict log has their verdicts, and leave in the order of the
+//! input.
 
 use std::mem;
 use std::sync::Arc;

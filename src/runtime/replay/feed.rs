@@ -1,9 +1,9 @@
-//! The pages of a replay: read by one thread for each topic, or by one for all files, their text worked on by all cores,
-//! handed over in the order of each partition. The lines of a file are a partition.
+//! The pages of a replay: read by one thread for each topic, or by one for all files, their text worked on by all
+//! cores, handed over in the order of each partition. The lines of a file are a partition.
 //!
-//! Every partition of a topic has its own share of the memory for pages in flight and is paused beyond it, so that a page
-//! that is waited for is never blocked by pages of other partitions. Files are read one after the other, and all lines
-//! count together until they are taken: the next one that is taken is the first one that was read.
+//! Every partition of a topic has its own share of the memory for pages in flight and is paused beyond it, so that a
+//! page that is waited for is never blocked by pages of other partitions. Files are read one after the other, and all
+//! lines count together until they are taken: the next one that is taken is the first one that was read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

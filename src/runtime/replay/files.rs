@@ -13,8 +13,8 @@ use crate::kafka::pages::PageBytes;
 use crate::record::Source;
 use crate::replay::ArchiveFile;
 
-/// A file is hashed by this many blocks of this many bytes, spread evenly from its first byte to its last; a smaller one
-/// whole. So a plan over hundreds of gigabytes is made, and checked at each start, in a moment.
+/// A file is hashed by this many blocks of this many bytes, spread evenly from its first byte to its last; a smaller
+/// one whole. So a plan over hundreds of gigabytes is made, and checked at each start, in a moment.
 const BLOCKS: u64 = 64;
 const BLOCK_BYTES: u64 = 64 << 10;
 

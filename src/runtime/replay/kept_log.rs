@@ -10,7 +10,8 @@ use crate::protocol::{Checkpoint, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 use crate::replay::{InputRange, LogRange, Plan};
 
-/// Returns the checkpoint that a partition of a verdict log begins with; `None` when nothing of it is kept before `end`.
+/// Returns the checkpoint that a partition of a verdict log begins with; `None` when nothing of it is kept before
+/// `end`.
 pub(super) fn first_checkpoint(
     config: &ClientSettings,
     partition: PartitionId,

@@ -104,7 +104,8 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// [`Reason::Unfinished`] after a signal; what the cluster refuses; a plan that does not fit the settings or the cluster.
+/// [`Reason::Unfinished`] after a signal; what the cluster refuses; a plan that does not fit the settings or the
+/// cluster.
 pub fn run(
     from: Stored,
     live: &Settings,

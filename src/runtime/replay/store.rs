@@ -151,8 +151,8 @@ impl Store {
         Ok(names.iter().filter_map(id).collect())
     }
 
-    /// Returns the state of a replay for the process that resumes it. A transaction that was left open when it was killed is ended first:
-    /// until its timeout the offsets could not be read. A run on another machine is fenced.
+    /// Returns the state of a replay for the process that resumes it. A transaction that was left open when it was
+    /// killed is ended first: until its timeout the offsets could not be read. A run on another machine is fenced.
     ///
     /// # Errors
     ///
@@ -312,8 +312,8 @@ impl Store {
         Offsets::new(&self.cluster.query(&plan.own_group()), QUERY_TIMEOUT).map_err(failure)
     }
 
-    /// Creates the topics of a replay that are missing: a run may have ended before all were there. Once it has committed
-    /// anything they must all be there.
+    /// Creates the topics of a replay that are missing: a run may have ended before all were there. Once it has
+    /// committed anything they must all be there.
     ///
     /// # Errors
     ///
@@ -341,8 +341,8 @@ impl Store {
         topics.iter().try_for_each(|topic| self.inspector.await_topic(&topic.name).map_err(fatal::cluster_error))
     }
 
-    /// Writes the plan of a replay down and creates its topics. The plan comes first: whatever happens afterwards, it tells
-    /// what to continue with, and what to remove.
+    /// Writes the plan of a replay down and creates its topics. The plan comes first: whatever happens afterwards, it
+    /// tells what to continue with, and what to remove.
     ///
     /// # Errors
     ///
@@ -455,7 +455,8 @@ impl Store {
             let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
             self.inspector.delete_topics(&names).map_err(fatal::cluster_error)
         };
-        // While the group has its offsets, nobody takes a replay whose topics are gone in part for one that was never begun.
+        // While the group has its offsets, nobody takes a replay whose topics are gone in part for one that was never
+        // begun.
         delete(first)?;
         self.inspector.delete_group(&own_name(&self.group, id)).map_err(fatal::cluster_error)?;
         delete(last)

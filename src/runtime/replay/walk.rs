@@ -76,8 +76,8 @@ impl Walk {
         }
     }
 
-    /// Ends the part that was done: from here on pages are judged. Behind what the log says stand withdrawals of pages that the
-    /// brokers refused, and at the end of the log the verdicts on pages that it has none on.
+    /// Ends the part that was done: from here on pages are judged. Behind what the log says stand withdrawals of pages
+    /// that the brokers refused, and at the end of the log the verdicts on pages that it has none on.
     pub(super) fn go_on(&mut self) -> Result<(), Fatal> {
         let Some(mut own) = self.own.take() else { return Ok(()) };
         while let Some(verdict) = own.next()? {
@@ -136,7 +136,8 @@ impl Walk {
 }
 
 impl Own {
-    /// Takes the own verdict on a page, if it is the next one. Withdrawals of pages that the brokers refused are between.
+    /// Takes the own verdict on a page, if it is the next one. Withdrawals of pages that the brokers refused are
+    /// between.
     fn of(&mut self, source: &Source, order: &mut LogOrder) -> Result<Option<Verdict>, Fatal> {
         loop {
             let Some(verdict) = self.peek()? else { return Ok(None) };

@@ -1,7 +1,8 @@
 //! What a replay writes: pages, its own verdict log, and how far it is, in one transaction (law L2).
 //!
 //! One transaction is under way while the next pages are judged. A batch is sent until it is committed: what was judged
-//! stays judged, so nothing is ever taken back. The place in the input carries the hash of the plan and what all came to.
+//! stays judged, so nothing is ever taken back. The place in the input carries the hash of the plan and what all came
+//! to.
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -131,7 +131,8 @@ impl WorkerDriver {
     pub(super) fn fetch_backlog(&self, heads: BTreeMap<PartitionId, i64>) {
         let (sender, backlogs) = (self.sender.clone(), Arc::clone(&self.backlogs));
         let start = self.context.settings.input.start;
-        // Not behind the questions that wait for other workers' transactions: neither on their thread nor for their client.
+        // Not behind the questions that wait for other workers' transactions: neither on their thread nor for their
+        // client.
         self.lag_tasks.run(move || {
             let answer = backlogs.ask(&heads, start_of(start)).map_err(|error| error.to_string())?;
             drop(sender.send(Message::Backlog(answer)));

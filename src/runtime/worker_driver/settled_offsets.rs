@@ -24,8 +24,8 @@ struct Progress {
 }
 
 impl Progress {
-    /// A group that has no offset here and was handed nothing begins where `input.start` says: that lag is known when the
-    /// first record comes. What follows the last record is nothing that anybody waits for.
+    /// A group that has no offset here and was handed nothing begins where `input.start` says: that lag is known when
+    /// the first record comes. What follows the last record is nothing that anybody waits for.
     fn settled(&self) -> Option<i64> {
         let settled = self.committed.or(self.first)?;
         let all_is_settled = self.read.is_none_or(|read| settled >= read);

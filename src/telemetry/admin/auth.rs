@@ -42,8 +42,8 @@ fn stranger(headers: &HeaderMap, has_token: bool) -> Option<&'static str> {
     })
 }
 
-/// Refuses what a browser may have been made to ask by a name that leads here and belongs to another site. Everybody in the
-/// network may ask, by the names that are usual there.
+/// Refuses what a browser may have been made to ask by a name that leads here and belongs to another site. Everybody in
+/// the network may ask, by the names that are usual there.
 pub(in super::super) async fn guard_network(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let foreign_name = || {

@@ -139,7 +139,8 @@ mod tests {
         list.iter().map(|(name, why)| ((*name).to_owned(), state(*why))).collect()
     }
 
-    /// Notes these states one after the other, a second apart; returns state and time of partition 0, and since when nobody judges.
+    /// Notes these states one after the other, a second apart; returns state and time of partition 0, and since when
+    /// nobody judges.
     fn noted(partitions: u32, states: &[Seen]) -> Vec<(String, i64, Option<i64>)> {
         let mut judges = Judges::default();
         let one = |(second, (figures, known)): (usize, &Seen)| {

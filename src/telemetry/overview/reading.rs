@@ -56,8 +56,8 @@ fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// Estimates a quantile of what was counted between two readings, as Prometheus does: evenly spread within a bucket. What lies
-/// above the last bound counts as that bound.
+/// Estimates a quantile of what was counted between two readings, as Prometheus does: evenly spread within a bucket.
+/// What lies above the last bound counts as that bound.
 pub(super) fn quantile(rank: f64, before: &[(f64, f64)], now: &[(f64, f64)]) -> Option<f64> {
     let counted = now.iter().enumerate().map(|(place, (bound, total))| {
         let earlier = before.get(place).map_or(0.0, |(_, total)| *total);

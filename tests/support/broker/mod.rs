@@ -1,7 +1,7 @@
 //! A real Apache Kafka for the tests: one broker for a test binary, or one of its own that a test may kill.
 //!
-//! `tests/broker/kafka.sh` knows how a broker is found, started and ended; this module speaks to it over a pipe. When the
-//! test process ends, however it ends, the pipe closes and the script ends the broker and removes its folder.
+//! `tests/broker/kafka.sh` knows how a broker is found, started and ended; this module speaks to it over a pipe. When
+//! the test process ends, however it ends, the pipe closes and the script ends the broker and removes its folder.
 //!
 //! Tests of one binary share a broker, so every name they use comes from [`Broker::topic`] or [`Broker::unique`].
 #![expect(clippy::expect_used, clippy::panic, reason = "a harness stops the test that it cannot serve")]
@@ -69,7 +69,8 @@ impl Broker {
     }
 
     /// A broker with the listeners `SSL`, `SASL_SSL` and `SASL_PLAINTEXT` beside the plain one, shared by all tests of
-    /// this binary. Users: alice may do everything, bob what ACLs allow him; whoever comes in the plain way, everything.
+    /// this binary. Users: alice may do everything, bob what ACLs allow him; whoever comes in the plain way,
+    /// everything.
     pub(crate) fn secured() -> Option<&'static Self> {
         static SECURED: OnceLock<Result<Broker, String>> = OnceLock::new();
         Self::kept(&SECURED, Script::secured)

@@ -47,7 +47,8 @@ impl Instance {
         Self::spawn(name, folder, &file, http, &[])
     }
 
-    /// Starts `dupgate run` with a file that several instances share, and with what is its own in variables, as pods are.
+    /// Starts `dupgate run` with a file that several instances share, and with what is its own in variables, as pods
+    /// are.
     pub(crate) fn start_pod(name: &str, folder: &Path, file: &Path, variables: &[(&str, &str)]) -> Self {
         let http = http::free_address();
         let listen = http.to_string();

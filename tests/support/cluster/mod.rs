@@ -100,8 +100,8 @@ impl<'b> Cluster<'b> {
         Instance::start(name, self.folder.path(), config)
     }
 
-    /// Starts an instance as the chart's `StatefulSet` does: one file for all pods, with `more` in it, and in variables what
-    /// differs between them.
+    /// Starts an instance as the chart's `StatefulSet` does: one file for all pods, with `more` in it, and in variables
+    /// what differs between them.
     pub(crate) fn start_pod(&self, name: &str, more: Value) -> Instance {
         let disk = self.disk(name);
         std::fs::create_dir_all(&disk).expect("a folder for snapshots");

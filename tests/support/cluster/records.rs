@@ -97,7 +97,8 @@ pub(crate) struct Shelf {
     outsider: BaseConsumer,
     /// Partitions, and where to read on.
     places: BTreeMap<(String, i32), Offset>,
-    /// Whether brokers went away since the consumer was made: it may have forgotten them for good (librdkafka issue 5301).
+    /// Whether brokers went away since the consumer was made: it may have forgotten them for good (librdkafka issue
+    /// 5301).
     is_shaken: bool,
     records: Vec<Record>,
 }

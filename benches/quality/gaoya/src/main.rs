@@ -1,7 +1,7 @@
 //! The crate gaoya judges a stream of pages: a number (an earlier page) or `null` a page, then the seconds it took.
 //!
-//! `gaoya-stream words|characters BANDS ROWS THRESHOLD STREAM`; words are cut as in its README, characters are runs of 3
-//! and of 4. A page is looked for among those that were called unique before it.
+//! `gaoya-stream words|characters BANDS ROWS THRESHOLD STREAM`; words are cut as in its README, characters are runs of
+//! 3 and of 4. A page is looked for among those that were called unique before it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -39,8 +39,8 @@ struct Line<'a> {
 
 impl PageResult {
     /// Writes the verdict line, without its line break. A page without an id has no member `id`; only a match has
-    /// `stage`, `match`, `match_id` and `distance` (or `similarity`), only one by containment `containment`; only a dead
-    /// letter has `reason` and `message`.
+    /// `stage`, `match`, `match_id` and `distance` (or `similarity`), only one by containment `containment`; only a
+    /// dead letter has `reason` and `message`.
     #[must_use]
     pub fn to_line(&self) -> String {
         let mut line = Line {

@@ -210,8 +210,9 @@ impl Deduplicator {
         Ok(PageResult { source, id, verdict })
     }
 
-    /// Returns why a page that comes now is no duplicate of the oldest original, with the rules of the refusal. `None` when
-    /// no rule speaks against it, or nothing is remembered. Where several judges share the pages, that of the page answers.
+    /// Returns why a page that comes now is no duplicate of the oldest original, with the rules of the refusal. `None`
+    /// when no rule speaks against it, or nothing is remembered. Where several judges share the pages, that of the page
+    /// answers.
     #[must_use]
     pub fn refusal(&self, reading: &FingerprintedPage) -> Option<Refusal> {
         let state = &self.judges.get(reading.partition)?.state;

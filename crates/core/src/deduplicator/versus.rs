@@ -1,4 +1,5 @@
-//! Judges the second of two pages against the first, and finds the threshold at which each stage would change its answer.
+//! Judges the second of two pages against the first, and finds the threshold at which each stage would change its
+//! answer.
 
 use std::num::NonZeroUsize;
 
@@ -28,8 +29,8 @@ pub struct StageResult {
     pub in_use: bool,
     /// Whether it matches under the rules' own threshold; by likeness alone, whatever one page holds of the other.
     pub matches: bool,
-    /// The strictest threshold under which it still matches, other rules as they are. `None` when no threshold makes it match,
-    /// and for the exact stage, which has none.
+    /// The strictest threshold under which it still matches, other rules as they are. `None` when no threshold makes it
+    /// match, and for the exact stage, which has none.
     pub from: Option<Threshold>,
 }
 

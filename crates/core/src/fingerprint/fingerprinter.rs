@@ -178,8 +178,8 @@ impl Fingerprinter {
         self.read_watched(record, scratch, |_| {})
     }
 
-    /// Reads one record and calls `observe` after each step, so that callers can time it. A step that finds a reason to reject
-    /// the page has ended, too; none follows it.
+    /// Reads one record and calls `observe` after each step, so that callers can time it. A step that finds a reason to
+    /// reject the page has ended, too; none follows it.
     ///
     /// # Errors
     ///
@@ -272,8 +272,8 @@ impl Fingerprinter {
         self.decoder.decode(record).ok()?.fetched_at
     }
 
-    /// Creates the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle that
-    /// repeats counts once.
+    /// Creates the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle
+    /// that repeats counts once.
     fn sketch(&self, normal: &str, letters: &mut Letters, scratch: &mut SketchScratch) -> Option<Sketch> {
         let SketchScratch { shingles, different, minima } = scratch;
         let form = self.settings.minhash.form?;

@@ -11,7 +11,8 @@ use super::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
 use crate::text::{HtmlText, WordMap};
 
-/// What was read in one page, and what its fingerprints are computed from. Far more expensive than a [`FingerprintedPage`].
+/// What was read in one page, and what its fingerprints are computed from. Far more expensive than a
+/// [`FingerprintedPage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// What the service would know of it.

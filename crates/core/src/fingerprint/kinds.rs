@@ -17,8 +17,8 @@ pub struct IdHash(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeHash(pub u64);
 
-/// Hash of the site that a page belongs to, its registrable domain: pages of one site share menus and footers, and match
-/// by stricter rules.
+/// Hash of the site that a page belongs to, its registrable domain: pages of one site share menus and footers, and
+/// match by stricter rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteHash(pub u32);
 

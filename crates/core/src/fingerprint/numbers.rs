@@ -17,8 +17,8 @@ const NONE: u16 = u16::MAX;
 /// a copy without punctuation still has the numbers of the page. A Chinese character after it, its unit, belongs to
 /// it: `3月` and `3人` have little to do with each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are
 /// none: they say when a copy was made, and a report of another day has other numbers, too. Only where a page has at
-/// least four different written dates, and more of them than of other numbers, are they what it is about (the holidays of
-/// a year, a timetable): then each is a number, unless a time of day follows it.
+/// least four different written dates, and more of them than of other numbers, are they what it is about (the holidays
+/// of a year, a timetable): then each is a number, unless a time of day follows it.
 ///
 /// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
 /// bounds tells how much of the smaller set is in the other one. Up to eight numbers nothing is lost but a pair of

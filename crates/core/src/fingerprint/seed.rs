@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::split_mix::draw;
 
-/// Mixed into the hash of every word and shingle: without knowing it an attacker cannot write a page whose fingerprints are those
-/// of a given text. Part of the scheme; pages that were read with different seeds cannot be compared.
+/// Mixed into the hash of every word and shingle: without knowing it an attacker cannot write a page whose fingerprints
+/// are those of a given text. Part of the scheme; pages that were read with different seeds cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seed(u64);
 

@@ -106,7 +106,8 @@ fn the_share_of_differing_bits_is_the_angle_over_pi() {
         let expected = expected / pairs;
         for (differing, width) in differing.into_iter().zip(Width::ALL) {
             let differing = differing / pairs;
-            // This many bits are drawn to a pair; components of +1 and -1 are not those of a sphere, which costs a little.
+            // This many bits are drawn to a pair; components of +1 and -1 are not those of a sphere, which costs a
+            // little.
             let error = (expected * (1.0 - expected) / (f64::from(width.bits()) * pairs)).sqrt();
             assert!(
                 (differing - expected).abs() < 4.0 * error + 0.002,

@@ -1,19 +1,19 @@
 //! Families: originals that are nearly the same as one before them, without being its duplicates.
 //!
-//! Ten thousand pages of one template, or of one site, share nearly every key: each would be a candidate of each. So only
-//! the first of them, the head, is found by the keys that all of them share; the others, its members, are found through
-//! the head, by what differs from it. What differs is a few slots of the sketch and the numbers of the page. The keys are
-//! pairs of neighbouring differences, so that a difference more or less, as edits of a copy bring them, spoils two of
-//! them and not all. Each pair falls into one of [`KEYS`] tables by its hash, where the smallest counts.
+//! Ten thousand pages of one template, or of one site, share nearly every key: each would be a candidate of each. So
+//! only the first of them, the head, is found by the keys that all of them share; the others, its members, are found
+//! through the head, by what differs from it. What differs is a few slots of the sketch and the numbers of the page.
+//! The keys are pairs of neighbouring differences, so that a difference more or less, as edits of a copy bring them,
+//! spoils two of them and not all. Each pair falls into one of [`KEYS`] tables by its hash, where the smallest counts.
 //!
-//! A member is reachable while its head is held, and comes after it in the log: a state that holds the member and can still
-//! reach it holds the head, too (law L5). A head takes members for the first sixth of its time in the window only (the judge
-//! sees to that), so that they are found for the other five sixths. Keys are worked out from both when the member is
-//! inserted, and are not written down.
+//! A member is reachable while its head is held, and comes after it in the log: a state that holds the member and can
+//! still reach it holds the head, too (law L5). A head takes members for the first sixth of its time in the window only
+//! (the judge sees to that), so that they are found for the other five sixths. Keys are worked out from both when the
+//! member is inserted, and are not written down.
 //!
 //! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`KEYS`] places in
-//! tables, four bytes for each key and sixteen for its place and head, and a quarter of a byte for each position of the ring
-//! ([`Ranks`]).
+//! tables, four bytes for each key and sixteen for its place and head, and a quarter of a byte for each position of the
+//! ring ([`Ranks`]).
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -288,12 +288,13 @@ impl Families {
         self.members.of_heads.contains_key(&head)
     }
 
-    /// Returns the members that share the most keys with a page, each with how many and its position: `most` of them, those that
-    /// share more before those that share fewer, and of those that share as many the oldest first. A copy shares more keys with
-    /// its original than strangers of its family do, and it costs no more to find it in a large family than in a small one.
+    /// Returns the members that share the most keys with a page, each with how many and its position: `most` of them,
+    /// those that share more before those that share fewer, and of those that share as many the oldest first. A copy
+    /// shares more keys with its original than strangers of its family do, and it costs no more to find it in a large
+    /// family than in a small one.
     ///
-    /// `keys` are those of the page in each family that it may belong to. Only members of `is_wanted` count. The number says
-    /// about how many other members share a key, too.
+    /// `keys` are those of the page in each family that it may belong to. Only members of `is_wanted` count. The number
+    /// says about how many other members share a key, too.
     pub(super) fn sharing(
         &self,
         keys: &[FamilyKeys],
@@ -331,8 +332,8 @@ impl Families {
             }
         }
         found.sort_unstable();
-        // What merely happens to be in memory still must not take a place among the most: a restored state does not have it
-        // (law L5).
+        // What merely happens to be in memory still must not take a place among the most: a restored state does not
+        // have it (law L5).
         let shown_again = found.len();
         let mut left = most;
         found.retain(|(_, position)| {
@@ -365,8 +366,8 @@ impl Families {
         (found, left_out)
     }
 
-    /// Shows every member that has one of the keys, once for each, and those whose tags are equal by chance. What the tables
-    /// will read is asked for first: there are sixteen lines for each family, anywhere in memory.
+    /// Shows every member that has one of the keys, once for each, and those whose tags are equal by chance. What the
+    /// tables will read is asked for first: there are sixteen lines for each family, anywhere in memory.
     fn show(&self, keys: &[FamilyKeys], positions: &Range<u64>, mut visit: impl FnMut(u64)) {
         let Some(tables) = &self.tables else { return };
         let in_tables = |keys: &FamilyKeys| {

@@ -51,8 +51,8 @@ impl Index {
     }
 
     /// Returns every original within this many bits of a code, whatever its scope, with its distance; none when theirs
-    /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all codes, and
-    /// so does any where originals have scopes, of each of which the tables hold other codes.
+    /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all
+    /// codes, and so does any where originals have scopes, of each of which the tables hold other codes.
     #[must_use]
     pub fn near_code(&self, code: SimHash, max_distance: u8, watermarks: &ExpiryWatermarks) -> Vec<(u8, Original)> {
         let is_near = |position: u64| {

@@ -10,8 +10,8 @@ use super::sketches::Wanted;
 use crate::fingerprint::{Fingerprints, Numbers, SimHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 
-/// Most originals of its id that a page is compared with, the oldest ones: as many unlike pages under one canonical address
-/// say that it names no page.
+/// Most originals of its id that a page is compared with, the oldest ones: as many unlike pages under one canonical
+/// address say that it names no page.
 const MAX_OF_ID: usize = 64;
 
 impl Index {
@@ -152,9 +152,9 @@ impl Index {
         u8::try_from(ring::masked(code, self.ring.scope(position)).distance(masked)?).ok()
     }
 
-    /// Shows the members of these families that match the probe, each once with its strongest stage: of all those `most` that
-    /// differ from their head most nearly as the probe's page does ([`families`](super::families)). Heads are named
-    /// by their sequence numbers.
+    /// Shows the members of these families that match the probe, each once with its strongest stage: of all those
+    /// `most` that differ from their head most nearly as the probe's page does ([`families`](super::families)). Heads
+    /// are named by their sequence numbers.
     pub fn members(&self, probe: &Probe<'_>, heads: &[u64], most: u16, mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let Fingerprints { numbers, sketch, .. } = &probe.fingerprints;
         let heads = heads.iter().filter(|head| self.families.has_members(**head));

@@ -5,13 +5,14 @@
 //! An original matches as its stage, scope, event time and the watermarks say, and what happens to be in memory never
 //! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
-//! The originals are held in a ring in log order (`ring`): positions count them, a tail moves over them, and that is all that
-//! expiry does. What is forgotten by name, or replaced, is taken out of the tables at once. Tables of [`dupgate_index`] lead from keys to positions: one from each exact hash, id and source, those that
-//! find every `SimHash` code within a distance (`simhash_index`), and one for each band of the sketches (`sketches`). Pages of
-//! one template or site are found through the head of their family (`families`).
+//! The originals are held in a ring in log order (`ring`): positions count them, a tail moves over them, and that is
+//! all that expiry does. What is forgotten by name, or replaced, is taken out of the tables at once. Tables of
+//! [`dupgate_index`] lead from keys to positions: one from each exact hash, id and source, those that find every
+//! `SimHash` code within a distance (`simhash_index`), and one for each band of the sketches (`sketches`). Pages of one
+//! template or site are found through the head of their family (`families`).
 //!
-//! Memory is bounded by the entries held (law L6): about 70 bytes in columns, 14 for each table of codes and 7 for each one
-//! of bands, and the sketch. Tables grow in memory that another thread may make ready ([`Index::maintenance`]).
+//! Memory is bounded by the entries held (law L6): about 70 bytes in columns, 14 for each table of codes and 7 for each
+//! one of bands, and the sketch. Tables grow in memory that another thread may make ready ([`Index::maintenance`]).
 
 mod simhash_index;
 mod families;
@@ -161,8 +162,8 @@ impl Index {
         }
     }
 
-    /// Holds many originals, in sequence order, which nothing finds until [`Index::build`]. `run` does all tasks that it
-    /// is given, in any order or at the same time ([`run_sequential`]): all of the work is in them.
+    /// Holds many originals, in sequence order, which nothing finds until [`Index::build`]. `run` does all tasks that
+    /// it is given, in any order or at the same time ([`run_sequential`]): all of the work is in them.
     pub fn fill(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
         self.oldest_of_ids.get_mut().clear();
         let mut last = self.last_sequence;
@@ -271,8 +272,8 @@ impl Index {
         positions.iter().map(|&position| u64::from(self.forget_one(position))).sum()
     }
 
-    /// Forgets an original; says whether it was not forgotten before. It is taken out of all tables: the earlier texts of a
-    /// page that changes every minute would fill them.
+    /// Forgets an original; says whether it was not forgotten before. It is taken out of all tables: the earlier texts
+    /// of a page that changes every minute would fill them.
     fn forget_one(&mut self, position: u64) -> bool {
         if !self.ring.is_forgotten(position) {
             let (ring, positions) = (&self.ring, self.ring.positions());
@@ -287,8 +288,8 @@ impl Index {
         self.ring.forget(position)
     }
 
-    /// Drops from memory what no probe with these watermarks can match any more, up to the first original that can match.
-    /// Expired originals after a live one are ignored by every probe and are dropped later.
+    /// Drops from memory what no probe with these watermarks can match any more, up to the first original that can
+    /// match. Expired originals after a live one are ignored by every probe and are dropped later.
     pub fn advance(&mut self, watermarks: &ExpiryWatermarks) -> Removed {
         let mut gone = Removed::default();
         let (first, head) = (self.ring.positions().start, self.ring.positions().end);

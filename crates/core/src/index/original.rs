@@ -133,8 +133,8 @@ pub struct Candidate {
     pub same_address: bool,
     /// Whether its numbers are others than those of the page; never in the exact stage.
     pub other_numbers: bool,
-    /// Why it is not to be taken for the same page although it is near: of the same site and not enough alike, or near by
-    /// its `SimHash` alone. Never in the exact stage.
+    /// Why it is not to be taken for the same page although it is near: of the same site and not enough alike, or near
+    /// by its `SimHash` alone. Never in the exact stage.
     pub refused_by: Option<Refusal>,
 }
 

@@ -47,7 +47,8 @@ pub enum Refusal {
         /// The bits that would have been evidence enough, for this pair.
         max_distance: u8,
     },
-    /// Held by differences from the first page of its family, or by the keys that had room; the page shares none of them.
+    /// Held by differences from the first page of its family, or by the keys that had room; the page shares none of
+    /// them.
     Crowded,
     /// The `SimHash`es are near, the sketches are not.
     SimHashSimilarity {

@@ -308,7 +308,8 @@ impl Ring {
         Some(self.partitions.get(place as usize)?.at(offset))
     }
 
-    /// Returns whether an original was not forgotten, and is neither of an earlier sequence number nor of an earlier time.
+    /// Returns whether an original was not forgotten, and is neither of an earlier sequence number nor of an earlier
+    /// time.
     #[inline]
     pub(super) fn is_live(&self, position: u64, first_sequence: u64, from: Timestamp) -> bool {
         self.marks.get(position).is_some_and(|marks| marks & FORGOTTEN == 0)

@@ -27,8 +27,8 @@ impl Names {
 }
 
 impl Probe<'_> {
-    /// Says whether the page and an original of these names are one page: by their ids, by the address of one that is the id
-    /// of the other, or as a variant that named another page, or none, when it was fetched before.
+    /// Says whether the page and an original of these names are one page: by their ids, by the address of one that is
+    /// the id of the other, or as a variant that named another page, or none, when it was fetched before.
     pub(super) fn is_same_page(&self, original: Names) -> bool {
         let page = self.names();
         (page.id.is_some() && page.id == original.id)
@@ -37,8 +37,8 @@ impl Probe<'_> {
             || (self.is_variant && page.address.is_some() && page.address == original.address)
     }
 
-    /// Says whether both were fetched from one address. A variant without an address was asked about by a release that did not
-    /// tell it.
+    /// Says whether both were fetched from one address. A variant without an address was asked about by a release that
+    /// did not tell it.
     pub(super) fn is_same_address(&self, original: Names) -> bool {
         let page = self.names();
         let is_known = page.address.is_some() || !self.is_variant;

@@ -1,9 +1,9 @@
 //! Sketches of the originals, found by the keys of their bands.
 //!
-//! Every original that shares at least `agree` of the keys by which its placement lets it be found is compared, of a short page
-//! every one that shares a single key. Keys that many
-//! have find no more than `max_bucket` originals, and members of families are found through their heads ([`super::families`]):
-//! law L7 is that of the `SimHash` stage. Keys are cut from the held sketches, so that neither entries nor the ring carry them.
+//! Every original that shares at least `agree` of the keys by which its placement lets it be found is compared, of a
+//! short page every one that shares a single key. Keys that many have find no more than `max_bucket` originals, and
+//! members of families are found through their heads ([`super::families`]): law L7 is that of the `SimHash` stage. Keys
+//! are cut from the held sketches, so that neither entries nor the ring carry them.
 //!
 //! Cost of a probe: one line for each band, the entries in the runs of popular keys, and one comparison of two
 //! sketches for each original that shares enough keys.
@@ -121,9 +121,9 @@ fn is_rival<M, D>(wanted: &Wanted<'_, M, D>, one: &Compared) -> bool {
     one.is_rival && (wanted.site.is_none() || wanted.ring.site(one.position) != wanted.site)
 }
 
-/// Counts the keys of an original that are those of a page, in the tables that hold it, up to `enough` of them. Tables show more
-/// than share enough, as their size and the positions in memory have it, which differ between those who follow the same log
-/// (law L5).
+/// Counts the keys of an original that are those of a page, in the tables that hold it, up to `enough` of them. Tables
+/// show more than share enough, as their size and the positions in memory have it, which differ between those who
+/// follow the same log (law L5).
 fn keys_in_tables(held: impl Iterator<Item = u64>, own: &[u64], placement: Placement, enough: usize) -> usize {
     if placement.family.is_some() {
         return 0;
@@ -266,9 +266,9 @@ impl Sketches {
         }
     }
 
-    /// Shows the position of every held sketch that shares enough keys and is surely near enough, with its distance; and
-    /// of every one that shares a key and enough of the smaller page, with that share. Members of families are not among
-    /// them.
+    /// Shows the position of every held sketch that shares enough keys and is surely near enough, with its distance;
+    /// and of every one that shares a key and enough of the smaller page, with that share. Members of families are not
+    /// among them.
     pub(super) fn probe<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
         &self,
         wanted: &Wanted<'_, M, D>,
@@ -318,8 +318,8 @@ impl Sketches {
         }
     }
 
-    /// Measures one original as [`Sketches::probe`] does, whether it is shown there or not; `None` when one of both has no
-    /// sketch that is compared.
+    /// Measures one original as [`Sketches::probe`] does, whether it is shown there or not; `None` when one of both has
+    /// no sketch that is compared.
     pub(super) fn measure<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
         &self,
         wanted: &Wanted<'_, M, D>,
@@ -569,8 +569,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two nested loops again: what shares enough keys (a short page one) and is near, which has to hold enough where that is unsure; and of
-        /// the rest what shares one and holds enough.
+        /// Two nested loops again: what shares enough keys (a short page one) and is near, which has to hold enough
+        /// where that is unsure; and of the rest what shares one and holds enough.
         #[test]
         fn what_is_contained_is_what_a_scan_finds(
             bytes in prop::collection::vec((prop::collection::vec(0_u8..2, 16), 8_u16..80), 1..40),

@@ -1,9 +1,9 @@
 //! The oldest originals of an id, remembered where many have it.
 //!
 //! A page that names a canonical address is compared with the oldest originals of that id. One address on every page
-//! of a site would mean searching all of them for each page. So the oldest positions of such an id are kept, many more than
-//! are compared: all are searched only when most of those have left the window. The cache decides nothing: it returns
-//! what a search of all of them would return.
+//! of a site would mean searching all of them for each page. So the oldest positions of such an id are kept, many more
+//! than are compared: all are searched only when most of those have left the window. The cache decides nothing: it
+//! returns what a search of all of them would return.
 
 use std::collections::VecDeque;
 
@@ -34,8 +34,8 @@ struct Oldest {
 }
 
 impl OldestOfIds {
-    /// Returns the oldest `most` originals of an id that are live. `search` looks through all of the id, forgotten ones left out,
-    /// in any order; `first` is the first position in memory.
+    /// Returns the oldest `most` originals of an id that are live. `search` looks through all of the id, forgotten ones
+    /// left out, in any order; `first` is the first position in memory.
     pub(super) fn live(
         &mut self,
         id: IdHash,

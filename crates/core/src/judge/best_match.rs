@@ -5,10 +5,10 @@ use crate::index::{Candidate, Kin};
 use crate::protocol::{MatchedBy, Rules, Stage};
 use crate::record::Timestamp;
 
-/// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one with
-/// the page's figures before one with others, then the page's own id first, then an equal text, then one from the
-/// page's own address, then the strongest stage, then one that is near before one that is only contained, then the smallest
-/// distance, then the earliest in the log.
+/// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one
+/// with the page's figures before one with others, then the page's own id first, then an equal text, then one from the
+/// page's own address, then the strongest stage, then one that is near before one that is only contained, then the
+/// smallest distance, then the earliest in the log.
 #[derive(Debug, Default)]
 pub(super) struct BestMatch {
     best: Option<(Rank, Candidate)>,
@@ -17,9 +17,9 @@ pub(super) struct BestMatch {
 /// Smaller is better.
 type Rank = (bool, bool, bool, bool, Stage, bool, u8, u64);
 
-/// Most families that a page is looked for in: heads of one template follow each other at a sixth of the window or of the
-/// capacity ([`MembersFrom`]), so that seven of them are held at a time. Pages that differ too much from the young head become heads
-/// themselves, and the pages of a site may be of several templates.
+/// Most families that a page is looked for in: heads of one template follow each other at a sixth of the window or of
+/// the capacity ([`MembersFrom`]), so that seven of them are held at a time. Pages that differ too much from the young
+/// head become heads themselves, and the pages of a site may be of several templates.
 const MAX_HEADS: usize = 24;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
@@ -56,8 +56,9 @@ pub(super) fn is_nearly_equal(rules: &Rules, original: &Candidate) -> bool {
     }
 }
 
-/// A page that is so near to an original without being the same belongs to its family. Two pages of a site whose `SimHash`es
-/// happen to be near are not of one: a member is found by what it has in common with its head, and so would be lost.
+/// A page that is so near to an original without being the same belongs to its family. Two pages of a site whose
+/// `SimHash`es happen to be near are not of one: a member is found by what it has in common with its head, and so would
+/// be lost.
 fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
     is_nearly_equal(rules, head) && head.slots.is_none_or(|slots| is_alike(rules, slots))
 }

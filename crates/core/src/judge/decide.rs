@@ -118,8 +118,8 @@ fn judge_page(
     PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision }
 }
 
-/// Finds why a page is no duplicate of one original that is held, by the rules in force: for explanations. `None` when no
-/// rule speaks against it, or when it is not held; a better original may have been chosen all the same.
+/// Finds why a page is no duplicate of one original that is held, by the rules in force: for explanations. `None` when
+/// no rule speaks against it, or when it is not held; a better original may have been chosen all the same.
 #[must_use]
 pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, original: u64) -> Option<Refusal> {
     let rules = state.rules()?;
@@ -153,9 +153,9 @@ fn as_judged(rules: &Rules, page: &PageRequest, candidate: Candidate) -> Candida
     Candidate { other_numbers, ..candidate }
 }
 
-/// The page was seen before, and its text changed. A page that names another as its canonical one was seen before where the
-/// original came from its own address; else its text may be that of the other, rendered in another way. The page itself,
-/// after one of its renderings, takes the place: its corrections are to be found by it.
+/// The page was seen before, and its text changed. A page that names another as its canonical one was seen before where
+/// the original came from its own address; else its text may be that of the other, rendered in another way. The page
+/// itself, after one of its renderings, takes the place: its corrections are to be found by it.
 fn is_update(rules: &Rules, page: &PageRequest, candidate: Candidate) -> bool {
     let is_changed = candidate.same_id && candidate.by != MatchedBy::Exact;
     is_changed && rules.same_id == SameId::Update && (candidate.same_address || !page.is_variant)
@@ -171,8 +171,9 @@ fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> boo
 /// Heads that one window or one capacity holds of pages that are all alike: each takes members for this part of it.
 const HEADS_A_WINDOW: u32 = 6;
 
-/// A head takes members for the first sixth of its time in the window, so that they are found for the other five at least.
-/// Counted in event time and in sequence numbers, whichever is over first: what the log says, and nobody's memory (law L5).
+/// A head takes members for the first sixth of its time in the window, so that they are found for the other five at
+/// least. Counted in event time and in sequence numbers, whichever is over first: what the log says, and nobody's
+/// memory (law L5).
 fn members_from(state: &State, rules: &Rules, event_time: Timestamp) -> MembersFrom {
     let by_sketch = rules.stages.contains(&Stage::MinHash);
     let window = if by_sketch { rules.windows.minhash } else { rules.windows.simhash };
@@ -182,8 +183,9 @@ fn members_from(state: &State, rules: &Rules, event_time: Timestamp) -> MembersF
     }
 }
 
-/// Returns which tables are to hold a page: as a member of the family of a young head, or else as a head itself. Where there is
-/// no room for one more head, because those that are held have most of its keys, it is a member of the nearest.
+/// Returns which tables are to hold a page: as a member of the family of a young head, or else as a head itself. Where
+/// there is no room for one more head, because those that are held have most of its keys, it is a member of the
+/// nearest.
 fn placement(
     state: &State,
     rules: &Rules,

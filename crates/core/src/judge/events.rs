@@ -22,8 +22,8 @@ pub enum Event {
         /// The record.
         record: VerdictRecord,
     },
-    /// Answers [`Effect::FollowToEnd`] or [`Effect::FollowToBarrier`]: every record that was asked for has been handed over. An
-    /// answer to an earlier question than the last one means nothing.
+    /// Answers [`Effect::FollowToEnd`] or [`Effect::FollowToBarrier`]: every record that was asked for has been handed
+    /// over. An answer to an earlier question than the last one means nothing.
     FollowedToEnd {
         /// The question's number.
         question: u64,
@@ -74,16 +74,16 @@ pub enum Effect {
         /// First offset wanted.
         from: Option<VerdictOffset>,
     },
-    /// Say when all that is committed now, as far as brokers know, was handed over. Answered by [`Event::FollowedToEnd`]; an
-    /// earlier one that is not answered yet is forgotten.
+    /// Say when all that is committed now, as far as brokers know, was handed over. Answered by
+    /// [`Event::FollowedToEnd`]; an earlier one that is not answered yet is forgotten.
     FollowToEnd {
         /// Number of the question: no two have the same.
         question: u64,
     },
-    /// Say when this barrier was read, and all before it was handed over. It was written after every other writer was fenced, so
-    /// nothing is missing then, whatever a broker that has lost touch with the others takes for the end of the log; and a
-    /// transaction that is open before it has ended. Answered by [`Event::FollowedToEnd`]; an earlier question that is not
-    /// answered yet is forgotten.
+    /// Say when this barrier was read, and all before it was handed over. It was written after every other writer was
+    /// fenced, so nothing is missing then, whatever a broker that has lost touch with the others takes for the end of
+    /// the log; and a transaction that is open before it has ended. Answered by [`Event::FollowedToEnd`]; an earlier
+    /// question that is not answered yet is forgotten.
     FollowToBarrier {
         /// Number of the question: no two have the same.
         question: u64,
@@ -105,7 +105,8 @@ pub enum Effect {
     },
     /// Stop handing it over.
     StopReading,
-    /// Ask for the partitions of the input and the input group's committed offsets. Answered by [`Event::InputCommitted`].
+    /// Ask for the partitions of the input and the input group's committed offsets. Answered by
+    /// [`Event::InputCommitted`].
     FetchInputCommitted {
         /// Number of the question: no two have the same.
         question: u64,

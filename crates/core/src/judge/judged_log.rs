@@ -133,8 +133,8 @@ impl JudgedLog {
         }))
     }
 
-    /// Creates a checkpoint after everything judged so far, and says where the logs may be cut off once it is committed.
-    /// Verdicts are kept for `keep`, in event time; `delivered` says how far each partition was.
+    /// Creates a checkpoint after everything judged so far, and says where the logs may be cut off once it is
+    /// committed. Verdicts are kept for `keep`, in event time; `delivered` says how far each partition was.
     pub(super) fn checkpoint(
         &mut self,
         input: &InputOffsets,

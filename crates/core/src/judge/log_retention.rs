@@ -107,8 +107,8 @@ impl LogRetention {
         }
     }
 
-    /// Returns where the low watermark of a partition may be: below every verdict that can still be read back, and never
-    /// above what the input group has committed: now, or, of a partition that is not in the input any more, ever
+    /// Returns where the low watermark of a partition may be: below every verdict that can still be read back, and
+    /// never above what the input group has committed: now, or, of a partition that is not in the input any more, ever
     /// (`delivered`).
     #[must_use]
     pub fn low_watermark(&self, partition: &PartitionId, delivered: i64, input: &InputOffsets) -> i64 {

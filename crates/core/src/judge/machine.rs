@@ -34,8 +34,8 @@ pub enum Role {
 ///
 /// Give it events with [`Judge::handle`], take what it wants done with [`Judge::poll`] until there is nothing more.
 ///
-/// Its parts own their state: the log as it is known, the record of requests at hand, the verdicts that are not committed, when
-/// snapshots are due. Here is its life; `sequencer` is what it does while it is active.
+/// Its parts own their state: the log as it is known, the record of requests at hand, the verdicts that are not
+/// committed, when snapshots are due. Here is its life; `sequencer` is what it does while it is active.
 #[derive(Debug)]
 pub struct Judge {
     pub(super) settings: JudgeSettings,
@@ -246,8 +246,8 @@ impl Judge {
         self.effects.push_back(Effect::FollowToEnd { question });
     }
 
-    /// Numbers the next question for the end of the log. Answers to earlier ones mean nothing any more: the log may have
-    /// grown since.
+    /// Numbers the next question for the end of the log. Answers to earlier ones mean nothing any more: the log may
+    /// have grown since.
     pub(super) fn ask_for_end(&mut self) -> u64 {
         self.end_questions += 1;
         self.end_question = Some(self.end_questions);
@@ -339,8 +339,8 @@ impl Judge {
                 self.pending.push_rules(record);
             }
         } else {
-            // Nothing is there to follow: a new log begins, with a checkpoint as every log does. Requests without a recorded
-            // verdict are judged now.
+            // Nothing is there to follow: a new log begins, with a checkpoint as every log does. Requests without a
+            // recorded verdict are judged now.
             self.cold_starts.new_log += 1;
             self.log.begin(self.settings.new_log, self.settings.rules.clone());
             self.write_checkpoint(&InputOffsets::default());

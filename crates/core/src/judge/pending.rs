@@ -82,8 +82,8 @@ impl Pending {
         };
     }
 
-    /// The judge begins to judge. What a former life has asked about the input is of no use: the answer may have come while
-    /// nothing could be written, and much may have been committed since.
+    /// The judge begins to judge. What a former life has asked about the input is of no use: the answer may have come
+    /// while nothing could be written, and much may have been committed since.
     pub(super) fn activate(&mut self, now: Duration) {
         self.begun_at = now;
         self.checkpoint.is_under_way = false;
@@ -141,8 +141,8 @@ impl Pending {
         self.checkpoint.verdicts_before >= interval
     }
 
-    /// Begins a checkpoint. Returns the number of the question for the input group's offsets; `None` while a checkpoint is
-    /// under way.
+    /// Begins a checkpoint. Returns the number of the question for the input group's offsets; `None` while a checkpoint
+    /// is under way.
     pub(super) fn begin_checkpoint(&mut self) -> Option<u64> {
         if std::mem::replace(&mut self.checkpoint.is_under_way, true) {
             return None;
@@ -150,8 +150,8 @@ impl Pending {
         self.next_question()
     }
 
-    /// Drops the input group's offsets that are waited for, or kept: they may be older than a range that is reopened. Returns
-    /// the number of the next question, if there were any.
+    /// Drops the input group's offsets that are waited for, or kept: they may be older than a range that is reopened.
+    /// Returns the number of the next question, if there were any.
     pub(super) fn ask_again(&mut self) -> Option<u64> {
         let is_kept = self.checkpoint.input.take().is_some();
         if is_kept || self.checkpoint.question.is_some() { self.next_question() } else { None }
@@ -256,8 +256,8 @@ impl Pending {
         self.call(call, log)
     }
 
-    /// The transaction is aborted: begins the same one again, because its verdicts are final. What the brokers refused waits
-    /// before that, for [`Pending::resend_refused`].
+    /// The transaction is aborted: begins the same one again, because its verdicts are final. What the brokers refused
+    /// waits before that, for [`Pending::resend_refused`].
     pub(super) fn resend(&mut self, now: Duration, log: &JudgedLog) -> Option<ProducerCall> {
         self.sent.as_ref()?;
         self.pause.aborted(now).then(|| self.begin_again(log))

@@ -67,8 +67,8 @@ impl RequestRecord {
         self.waits
     }
 
-    /// Returns the partition of which the record reopens more than is known to be delivered, and the end of that range: the
-    /// input group may have committed more since. Such a request stands alone in its record.
+    /// Returns the partition of which the record reopens more than is known to be delivered, and the end of that range:
+    /// the input group may have committed more since. Such a request stands alone in its record.
     pub(super) fn reopens(&self) -> Option<(RequestId, &PartitionId, i64)> {
         let request = self.requests.first()?;
         if let RequestBody::Reopen { partition, to, .. } = &request.body {

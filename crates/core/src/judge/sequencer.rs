@@ -69,7 +69,8 @@ impl Judge {
         }
     }
 
-    /// Returns whether the record reopens more than the log says was delivered: the input group may have committed more since.
+    /// Returns whether the record reopens more than the log says was delivered: the input group may have committed more
+    /// since.
     fn reopens_beyond_delivered(&self, record: &RequestRecord) -> bool {
         let state = self.log.state();
         record
@@ -100,8 +101,8 @@ impl Judge {
         self.effects.extend(question.map(|question| Effect::FetchInputCommitted { question }));
     }
 
-    /// What the input group had committed before a range is reopened says nothing about what is judged of it afterwards: a
-    /// question that is out is asked again.
+    /// What the input group had committed before a range is reopened says nothing about what is judged of it
+    /// afterwards: a question that is out is asked again.
     fn ask_for_input_again(&mut self) {
         let question = self.pending.ask_again();
         self.effects.extend(question.map(|question| Effect::FetchInputCommitted { question }));
@@ -116,9 +117,9 @@ impl Judge {
         self.pending.push_checkpoint(&mut self.log, |log| log.checkpoint(input, &delivered, keep));
     }
 
-    /// Returns how far each partition was delivered, as far as the input group says. A group has no offset of a topic that was
-    /// recreated, because brokers delete offsets with their topic: where a range of such a partition is to be reopened, all
-    /// that was judged of it counts as delivered, because no worker continues there before.
+    /// Returns how far each partition was delivered, as far as the input group says. A group has no offset of a topic
+    /// that was recreated, because brokers delete offsets with their topic: where a range of such a partition is to be
+    /// reopened, all that was judged of it counts as delivered, because no worker continues there before.
     fn delivered(&self, input: &InputOffsets) -> BTreeMap<PartitionId, i64> {
         let mut delivered = input.committed.clone();
         let waiting = self.record.as_ref().filter(|record| record.waits());

@@ -1,5 +1,5 @@
-//! Tests with many near-identical pages: cost per page stays bounded, copies are found, and every follower of the log decides
-//! alike.
+//! Tests with many near-identical pages: cost per page stays bounded, copies are found, and every follower of the log
+//! decides alike.
 
 use std::time::Duration;
 
@@ -192,8 +192,8 @@ fn pages_of_one_template_cost_as_little_at_the_end_as_at_the_beginning_and_their
 /// How far before a copy its original comes, in pages.
 const BACK: u64 = 500;
 
-/// Shows a judge pages of one template and, after every twentieth of them, a copy of the one [`BACK`] pages before; `before` may show it
-/// others before each. Returns how many copies are found of how many.
+/// Shows a judge pages of one template and, after every twentieth of them, a copy of the one [`BACK`] pages before;
+/// `before` may show it others before each. Returns how many copies are found of how many.
 fn found_of_template(judge: &mut TestJudge, pages: u64, mut before: impl FnMut(&mut TestJudge, u64)) -> (u64, u64) {
     let (mut found, mut copies, mut most, mut lost) = (0, 0, 0, 0);
     for number in 0..pages {
@@ -410,7 +410,8 @@ fn made_of_one_template() -> impl Strategy<Value = Made> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Every original that is held has a reason when the page is unique, and the one that a page is a duplicate of has none.
+    /// Every original that is held has a reason when the page is unique, and the one that a page is a duplicate of has
+    /// none.
     #[test]
     fn a_page_that_is_no_duplicate_has_a_reason_for_each_original(pages in prop::collection::vec(made(), 1..60), few in 0_u16..4) {
         let small = Rules { windows: Windows::all(Duration::from_millis(40)), max_entries: 40, ..rules(few) };

@@ -19,8 +19,8 @@ pub struct Snapshot {
     pub spans: Vec<LogSpan>,
 }
 
-/// A snapshot that shares the originals with the state it was taken from. Taking it costs next to nothing, and the state
-/// may change while it is written.
+/// A snapshot that shares the originals with the state it was taken from. Taking it costs next to nothing, and the
+/// state may change while it is written.
 #[derive(Debug)]
 pub struct SharedSnapshot {
     /// Offset of the next record of the verdict log to follow.

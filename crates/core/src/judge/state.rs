@@ -43,8 +43,8 @@ struct PartitionHistory {
 }
 
 impl PartitionHistory {
-    /// Clears a range. Where nothing is judged any more, as when the topic was recreated, nothing counts as delivered either:
-    /// what is judged from here on may be on its way (law L8).
+    /// Clears a range. Where nothing is judged any more, as when the topic was recreated, nothing counts as delivered
+    /// either: what is judged from here on may be on its way (law L8).
     fn reopen(&mut self, from: i64, to: i64) {
         self.judged.reopen(from, to);
         if from < to && !self.judged.contains_any(0, i64::MAX) {
@@ -169,8 +169,8 @@ impl State {
         state
     }
 
-    /// Writes the state down, but for the originals; `low_watermarks` gives the low watermark that each partition is to have from
-    /// here on, and `delivered` how far the input group was seen to have committed.
+    /// Writes the state down, but for the originals; `low_watermarks` gives the low watermark that each partition is to
+    /// have from here on, and `delivered` how far the input group was seen to have committed.
     #[must_use]
     pub fn checkpoint(
         &self,
@@ -298,8 +298,8 @@ impl State {
         Ok(())
     }
 
-    /// Follows one verdict that stands in the log. A second one for a page whose position was judged and not reopened since
-    /// changes nothing: the first one in the order of the log counts, for every reader. It is counted.
+    /// Follows one verdict that stands in the log. A second one for a page whose position was judged and not reopened
+    /// since changes nothing: the first one in the order of the log counts, for every reader. It is counted.
     pub fn follow_written(&mut self, verdict: &Verdict) {
         if let Err(Diverged::SecondVerdict(source)) = self.follow(verdict) {
             self.counts.second_verdicts += 1;
@@ -405,8 +405,8 @@ impl State {
         self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.contains(source.offset))
     }
 
-    /// Returns the highest position of a partition that the input group has committed since all of it was reopened, or ever, as far
-    /// as checkpoints say.
+    /// Returns the highest position of a partition that the input group has committed since all of it was reopened, or
+    /// ever, as far as checkpoints say.
     #[must_use]
     pub fn delivered(&self, partition: &PartitionId) -> i64 {
         self.partitions.get(partition).map_or(0, |seen| seen.delivered)
@@ -466,7 +466,8 @@ impl State {
         &self.index
     }
 
-    /// Passes deferred maintenance tasks of the index to `hand_over`: see [`Index::maintenance`]. Not part of the state.
+    /// Passes deferred maintenance tasks of the index to `hand_over`: see [`Index::maintenance`]. Not part of the
+    /// state.
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.index.maintenance(hand_over);
     }

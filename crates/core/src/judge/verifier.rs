@@ -1,4 +1,5 @@
-//! Judges the retained requests again under the rules recorded in the log, and compares the result with the written verdicts.
+//! Judges the retained requests again under the rules recorded in the log, and compares the result with the written
+//! verdicts.
 //!
 //! Before: both logs as they are kept. After: where they disagree. By law L5 they never do: same log, same rules, same
 //! verdicts. What is written stays in force: after a difference the written verdict is followed, so that one difference

@@ -39,7 +39,7 @@ pub struct PartitionCheckpoint {
     pub judged: Judged,
     /// From this checkpoint on, every offset below counts as judged. Never above the input group's committed offset.
     pub low_watermark: i64,
-    /// Highest position that the input group was seen to have committed since all of the partition was reopened, or ever: below
-    /// it a range may be reopened.
+    /// Highest position that the input group was seen to have committed since all of the partition was reopened, or
+    /// ever: below it a range may be reopened.
     pub delivered: i64,
 }

@@ -12,8 +12,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Rebuilds a set from its low watermark, the judged offsets above it, and the reopened ones. Negative offsets do not
-    /// exist in Kafka and count as 0.
+    /// Rebuilds a set from its low watermark, the judged offsets above it, and the reopened ones. Negative offsets do
+    /// not exist in Kafka and count as 0.
     #[must_use]
     pub fn from_parts(low_watermark: i64, above: RoaringTreemap, reopened: RoaringTreemap) -> Self {
         let mut judged = Self { low_watermark: 0, above, reopened };
@@ -55,8 +55,8 @@ impl Judged {
         }
     }
 
-    /// Lets every offset below `low_watermark` count as judged, up to the first one that was reopened and waits to be judged
-    /// again. A low watermark never sinks this way.
+    /// Lets every offset below `low_watermark` count as judged, up to the first one that was reopened and waits to be
+    /// judged again. A low watermark never sinks this way.
     pub fn raise_low_watermark(&mut self, low_watermark: i64) {
         let low_watermark = u64::try_from(low_watermark).unwrap_or(0).min(self.reopened.min().unwrap_or(u64::MAX));
         if low_watermark > self.low_watermark {

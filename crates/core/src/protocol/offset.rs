@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Number of a partition of both logs: the requests in a partition of the fingerprint log are answered in the partition of
-/// the verdict log that has the same number. Counts from 0.
+/// Number of a partition of both logs: the requests in a partition of the fingerprint log are answered in the partition
+/// of the verdict log that has the same number. Counts from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPartition(pub u32);
 
@@ -53,7 +53,8 @@ impl RequestOffset {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns how many offsets there are from `start` up to this one, which is not counted; 0 when it is not after `start`.
+    /// Returns how many offsets there are from `start` up to this one, which is not counted; 0 when it is not after
+    /// `start`.
     #[must_use]
     pub fn since(self, start: Self) -> u64 {
         u64::try_from(self.0.saturating_sub(start.0)).unwrap_or(0)
@@ -67,7 +68,8 @@ impl VerdictOffset {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns how many offsets there are from `start` up to this one, which is not counted; 0 when it is not after `start`.
+    /// Returns how many offsets there are from `start` up to this one, which is not counted; 0 when it is not after
+    /// `start`.
     #[must_use]
     pub fn since(self, start: Self) -> u64 {
         u64::try_from(self.0.saturating_sub(start.0)).unwrap_or(0)

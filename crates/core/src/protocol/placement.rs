@@ -3,13 +3,14 @@
 /// Which tables hold an original: decided once, by the judge, and written down with the verdict, so that every follower
 /// holds the same (law L5).
 ///
-/// An original is found by the key of each of its bands, except keys that hold too many originals already: a page would have too
-/// many candidates ([`MinHashRules::bucket`](super::MinHashRules)). One that is nearly the same as an original before it,
-/// without being a duplicate of it (another page of the same template, or of the same site), is found through that one.
+/// An original is found by the key of each of its bands, except keys that hold too many originals already: a page would
+/// have too many candidates ([`MinHashRules::bucket`](super::MinHashRules)). One that is nearly the same as an original
+/// before it, without being a duplicate of it (another page of the same template, or of the same site), is found
+/// through that one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Placement {
-    /// The bands (or, in a family, the keys of its differences) whose table does not hold it, bit by bit; those from 128
-    /// on share the bit of the band 128 before.
+    /// The bands (or, in a family, the keys of its differences) whose table does not hold it, bit by bit; those from
+    /// 128 on share the bit of the band 128 before.
     pub skipped: u128,
     /// The sequence number of the head of the family that it belongs to: the original through which it is found.
     pub family: Option<u64>,

@@ -65,8 +65,8 @@ pub struct PageRequest {
     pub site: Option<SiteHash>,
     /// Hash of the page's own address, when it has one that the id does not say.
     pub address: Option<AddressHash>,
-    /// Whether the id is another page's address, which this one names as its canonical one: a rendering of that page, not
-    /// a new text of it.
+    /// Whether the id is another page's address, which this one names as its canonical one: a rendering of that page,
+    /// not a new text of it.
     pub is_variant: bool,
     /// Fingerprints of all stages of the scheme.
     pub fingerprints: Fingerprints,

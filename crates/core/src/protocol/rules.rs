@@ -111,7 +111,8 @@ pub struct Rules {
     /// How sketches are compared; without it the `MinHash` stage finds nothing.
     pub minhash: Option<MinHashRules>,
     /// Least estimated Jaccard index of pages that match by their `SimHash`, inclusive, where both have a
-    /// sketch: words can be chosen so that a `SimHash` becomes that of another text. Without it the distance alone counts.
+    /// sketch: words can be chosen so that a `SimHash` becomes that of another text. Without it the distance alone
+    /// counts.
     pub simhash_similarity: Option<PerMille>,
     /// What pages of one site have to be to match. Without it they are like any others.
     pub same_site: Option<SameSite>,
@@ -145,8 +146,8 @@ pub struct MinHashRules {
     pub banding: Banding,
     /// Keys that must be shared before sketches are compared, at least 1.
     pub agree: u8,
-    /// Pages of fewer shingles are compared with every original that shares a single key: what an edit leaves of a short text
-    /// shares few. The page that is looked for counts, not the original. 0: no page is.
+    /// Pages of fewer shingles are compared with every original that shares a single key: what an edit leaves of a
+    /// short text shares few. The page that is looked for counts, not the original. 0: no page is.
     pub one_key_below: u16,
     /// Least estimated Jaccard index of a match, inclusive.
     pub min_similarity: PerMille,
@@ -162,7 +163,8 @@ pub struct MinHashRules {
 }
 
 impl MinHashRules {
-    /// Returns the default rules for sketches of this form; `None` for one with fewer slots than 42 bands of 3 rows take.
+    /// Returns the default rules for sketches of this form; `None` for one with fewer slots than 42 bands of 3 rows
+    /// take.
     #[must_use]
     pub fn usual(form: SketchForm) -> Option<Self> {
         let unsure = LowConfidence::USUAL;
@@ -179,8 +181,8 @@ impl MinHashRules {
         })
     }
 
-    /// Returns how many keys an original has to share with a page of this many shingles to be like it; where their number is not
-    /// known, those of a page that is not short.
+    /// Returns how many keys an original has to share with a page of this many shingles to be like it; where their
+    /// number is not known, those of a page that is not short.
     #[must_use]
     pub fn keys_needed(&self, shingles: Option<u32>) -> u8 {
         let is_short = shingles.is_some_and(|shingles| shingles < u32::from(self.one_key_below));
@@ -206,8 +208,9 @@ impl MinHashRules {
         self.unsure.is_sure(self.form, evidence)
     }
 
-    /// Returns what is known of a pair of sketches at this distance: `bits` differ in the pages' `SimHash`es, they are known to
-    /// be of two sites or not, and `rivals` others are nearly as alike. Sketches without counts lack one kind of evidence.
+    /// Returns what is known of a pair of sketches at this distance: `bits` differ in the pages' `SimHash`es, they are
+    /// known to be of two sites or not, and `rivals` others are nearly as alike. Sketches without counts lack one kind
+    /// of evidence.
     #[must_use]
     pub fn evidence(
         &self,

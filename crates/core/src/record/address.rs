@@ -52,9 +52,9 @@ impl Address {
 
     /// Returns the site: the registered domain, in lower case; an IP address as it is.
     ///
-    /// Only the suffixes that registries sell names under count (the ICANN part of the Public Suffix List). The pages of
-    /// a platform that gives each of its users a subdomain (`alice.github.io`, `bob.blogspot.com`) are therefore pages of
-    /// one site: they share a frame.
+    /// Only the suffixes that registries sell names under count (the ICANN part of the Public Suffix List). The pages
+    /// of a platform that gives each of its users a subdomain (`alice.github.io`, `bob.blogspot.com`) are therefore
+    /// pages of one site: they share a frame.
     #[must_use]
     pub fn site(&self) -> Cow<'_, str> {
         match self.0.host() {

@@ -11,7 +11,8 @@ pub struct InputSettings {
     pub format: Format,
     /// The fields of a page.
     pub fields: Fields,
-    /// Whether event time comes from Kafka's record timestamp or from [`Fields::fetched_at`] (`window.timestamp_source`).
+    /// Whether event time comes from Kafka's record timestamp or from [`Fields::fetched_at`]
+    /// (`window.timestamp_source`).
     pub event_time: EventTime,
     /// The largest value that is read, in bytes, inclusive (`input.max_document`).
     pub max_document: usize,

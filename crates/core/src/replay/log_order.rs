@@ -1,9 +1,10 @@
 //! The order of the log: pages are judged where the live verdict log has their verdicts.
 //!
-//! With the live rules the state before the range is followed, never judged, and so is what the log says of other pages:
-//! the state is the live one at every verdict, and so are the verdicts (law L5). A page whose live verdict names an original
-//! that is older than the kept log keeps that verdict: it cannot be judged again. With other settings ([`LogOrder::what_if`])
-//! pages outside of the range belong to no part, and those of the warm-up are judged like all others.
+//! With the live rules the state before the range is followed, never judged, and so is what the log says of other
+//! pages: the state is the live one at every verdict, and so are the verdicts (law L5). A page whose live verdict names
+//! an original that is older than the kept log keeps that verdict: it cannot be judged again. With other settings
+//! ([`LogOrder::what_if`]) pages outside of the range belong to no part, and those of the warm-up are judged like all
+//! others.
 //!
 //! What operators and workers asked for (originals forgotten, pages withdrawn, ranges reopened) is followed in log
 //! order. A page that was judged twice, because its range was reopened, is delivered with its first verdict.
@@ -130,7 +131,8 @@ impl LogOrder {
     }
 
     /// Judges a page of the replay: `request` is what was read of it, `None` when the input does not hold it any more.
-    /// Returns its verdict by each variant, and whether it was taken over from the live log; `None` where it cannot be judged.
+    /// Returns its verdict by each variant, and whether it was taken over from the live log; `None` where it cannot be
+    /// judged.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
 //! Pages of a replay in the order of the log, from when they are read until they leave in the order of the input.
 //!
-//! Several partitions of the log are walked side by side, so that a page may be judged long before one that stands before it
-//! in its input partition. Warm-up pages wait like all others, because their verdict may come after the range has begun in
-//! their input partition; they leave without being delivered.
+//! Several partitions of the log are walked side by side, so that a page may be judged long before one that stands
+//! before it in its input partition. Warm-up pages wait like all others, because their verdict may come after the range
+//! has begun in their input partition; they leave without being delivered.
 //!
-//! A replay that was interrupted holds the same pages again before it goes on ([`LogPages::resumed`]): what it has read and
-//! not delivered is put back, with the outcome that was committed for it.
+//! A replay that was interrupted holds the same pages again before it goes on ([`LogPages::resumed`]): what it has read
+//! and not delivered is put back, with the outcome that was committed for it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -61,8 +61,8 @@ impl<P> LogPages<P> {
         }
     }
 
-    /// Begins where an interrupted replay has committed: `marks` are those of [`LogPages::marks`]. Next, what it ruled is
-    /// remembered ([`LogPages::remember`]), then the pages that it held are put back ([`LogPages::put_back`]).
+    /// Begins where an interrupted replay has committed: `marks` are those of [`LogPages::marks`]. Next, what it ruled
+    /// is remembered ([`LogPages::remember`]), then the pages that it held are put back ([`LogPages::put_back`]).
     #[must_use]
     pub fn resumed(ranges: Ranges, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Self {
         let input = || ranges.iter().filter_map(|(partition, _)| Some((partition.clone(), *marks.get(partition)?)));
@@ -184,7 +184,8 @@ impl<P> LogPages<P> {
         self.queues.open(partition)
     }
 
-    /// Returns for each partition that was read the offset before which all pages have left, and up to where it was read.
+    /// Returns for each partition that was read the offset before which all pages have left, and up to where it was
+    /// read.
     pub fn marks(&self) -> impl Iterator<Item = (PartitionId, (i64, i64))> {
         self.read_to.iter().map(|(partition, &read_to)| {
             let left = self.queues.first(partition).unwrap_or(read_to);

@@ -1,12 +1,12 @@
 //! Replay: a range of the input judged again, beside the service.
 //!
-//! Before: an edge reads the pages of the range and, for the order of the log, the live verdict log. After: verdicts, and
-//! pages with their end in a fixed order. It is the judge of the service ([`crate::judge::decide`], then
+//! Before: an edge reads the pages of the range and, for the order of the log, the live verdict log. After: verdicts,
+//! and pages with their end in a fixed order. It is the judge of the service ([`crate::judge::decide`], then
 //! [`crate::judge::State::follow`]) with another sequencer:
 //!
 //! - [`TimeOrder`] merges the partitions by event time: the same pages in the same order, whenever it runs;
-//! - [`LogOrder`] takes the pages in the order of the live verdict log: the live verdicts, or with other settings what they
-//!   would have been; [`LogPages`] holds them until they may leave in the order of the input;
+//! - [`LogOrder`] takes the pages in the order of the live verdict log: the live verdicts, or with other settings what
+//!   they would have been; [`LogPages`] holds them until they may leave in the order of the input;
 //! - pages of [`ArchiveFile`]s, which are in no topic any more, come in the order of the files and of their lines.
 //!
 //! [`WarmUp`] picks the pages of that order that fill the logs of a new scheme.

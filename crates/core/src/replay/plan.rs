@@ -264,8 +264,8 @@ impl Plan {
         (counts.pages + counts.warm_up + counts.gone, self.records + self.warm_up_records)
     }
 
-    /// Returns the partition whose committed offset carries the totals. Files have no offsets to commit: their place is kept
-    /// with the replay's own verdict log.
+    /// Returns the partition whose committed offset carries the totals. Files have no offsets to commit: their place is
+    /// kept with the replay's own verdict log.
     #[must_use]
     pub fn total_at(&self) -> PartitionId {
         self.input.first().map_or_else(|| PartitionId::new(self.own_verdicts(), 0), InputRange::id)

@@ -1,7 +1,7 @@
 //! The order of time: partitions merged by event time, then partition, then offset.
 //!
-//! A clock that is wrong on one page must not hold a whole partition back, or let it run ahead: the time of a partition is
-//! the earliest of its next [`LOOKAHEAD`] pages. So every page that is merged needs this many after it, or the end
+//! A clock that is wrong on one page must not hold a whole partition back, or let it run ahead: the time of a partition
+//! is the earliest of its next [`LOOKAHEAD`] pages. So every page that is merged needs this many after it, or the end
 //! of its partition: what the order depends on is the pages alone, not when they come.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

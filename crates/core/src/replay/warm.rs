@@ -28,7 +28,8 @@ pub struct WarmUp {
 /// One thing to be asked of the new scheme.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WarmStep {
-    /// The request of the running scheme. It names the one of the new scheme, too, so that a second run asks nothing twice.
+    /// The request of the running scheme. It names the one of the new scheme, too, so that a second run asks nothing
+    /// twice.
     pub request: RequestId,
     /// What is asked.
     pub what: WarmAsk,

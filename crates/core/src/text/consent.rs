@@ -1,8 +1,8 @@
 //! Detects notices that ask for consent to cookies, by their language.
 //!
-//! Most sentences of a notice speak to the reader about cookies, data, partners and choices. An article about cookies has the
-//! same words, but seldom says "we" and "you"; a recipe for cookies says "you", but asks for no consent. English, German and
-//! Chinese are known. Measurements are in `docs/TEXT.md`, the cases in the tests.
+//! Most sentences of a notice speak to the reader about cookies, data, partners and choices. An article about cookies
+//! has the same words, but seldom says "we" and "you"; a recipe for cookies says "you", but asks for no consent.
+//! English, German and Chinese are known. Measurements are in `docs/TEXT.md`, the cases in the tests.
 //!
 //! Cost: one search for "cookie" for most pages; for the others some tens of microseconds.
 
@@ -195,7 +195,8 @@ impl Language {
         language
     }
 
-    /// Two fifths: the least share among the notices that were measured is .48, the largest among articles about them .32.
+    /// Two fifths: the least share among the notices that were measured is .48, the largest among articles about them
+    /// .32.
     const fn is_mostly_asking(&self) -> bool {
         self.asking > 0 && self.asking.saturating_mul(5) >= self.solid.saturating_mul(2)
     }

@@ -19,7 +19,8 @@ const MIN_MAIN_TEXT: usize = 120;
 /// where it has found nothing better under its loosest rules.
 const SURE_MAIN_TEXT: usize = 500;
 
-/// Main text that may be a notice is not trusted unless it has at least one in this many characters of the page's running text.
+/// Main text that may be a notice is not trusted unless it has at least one in this many characters of the page's
+/// running text.
 const MIN_SHARE_OF_TEXT: usize = 4;
 
 /// Visible text of more bytes than this is not searched for the article beside a notice: reading stays bounded.
@@ -102,8 +103,8 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     })
 }
 
-/// Looks for the article of a page whose notice about cookies was taken for it: without the paragraphs of the notice. `None`
-/// where what is left has no article, or a small one; the page may be about cookies.
+/// Looks for the article of a page whose notice about cookies was taken for it: without the paragraphs of the notice.
+/// `None` where what is left has no article, or a small one; the page may be about cookies.
 fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visible) -> Option<MainText> {
     if visible.text.len() > MAX_SEARCHED {
         return None;
@@ -157,8 +158,8 @@ fn linked(html: &str) -> usize {
 }
 
 impl MainText {
-    /// Returns whether this is the article, and not the notice about cookies, the form for comments or the navigation beside it: a list
-    /// of links is no article, however long.
+    /// Returns whether this is the article, and not the notice about cookies, the form for comments or the navigation
+    /// beside it: a list of links is no article, however long.
     fn is_trusted(&self, visible: &Visible) -> bool {
         let characters = solid(&self.text);
         self.text.trim().len() >= MIN_MAIN_TEXT

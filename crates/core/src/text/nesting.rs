@@ -13,14 +13,15 @@ pub(super) enum Shape {
     Attributes(usize),
 }
 
-/// Attributes that the parser may compare: for each new `<b>`, say, those of all that it has met and may hold open still.
+/// Attributes that the parser may compare: for each new `<b>`, say, those of all that it has met and may hold open
+/// still.
 const MAX_COMPARED: usize = 8_000_000;
 
 /// Open elements that end tags may be compared with in vain.
 const MAX_UNMATCHED: usize = 50_000_000;
 
-/// Elements that are opened once more in whatever follows, and compared with one another by name and attributes. Not `a`: a
-/// new one closes the one before.
+/// Elements that are opened once more in whatever follows, and compared with one another by name and attributes. Not
+/// `a`: a new one closes the one before.
 const FORMATTING: [&str; 13] =
     ["b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
 

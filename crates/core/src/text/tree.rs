@@ -2,8 +2,8 @@
 //!
 //! A byte of HTML may cost a hundred bytes of tree, and a short page may grow without bound: a start tag creates each
 //! formatting element that is still open again, so that hundreds of `<font>` before thousands of `<p>` make hundreds of
-//! elements of each. Therefore the page is given to the parser bit by bit, and what came of it is counted in between; where
-//! that is too late, elements come without attributes.
+//! elements of each. Therefore the page is given to the parser bit by bit, and what came of it is counted in between;
+//! where that is too late, elements come without attributes.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -14,7 +14,8 @@ use html5ever::tendril::{StrTendril, TendrilSink};
 use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 
-/// The largest tree, in units of a node or two attributes. Larger pages are rare: nine of ten pages have less than 4,000 elements.
+/// The largest tree, in units of a node or two attributes. Larger pages are rare: nine of ten pages have less than
+/// 4,000 elements.
 pub(super) const MAX_UNITS: usize = 100_000;
 
 /// Attributes of one tag: comparing each with all before it must stay cheap.
@@ -90,7 +91,8 @@ pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
 #[derive(Default)]
 struct Sink {
     tree: Document,
-    /// Units from which on elements get no attributes: one start tag may create hundreds of elements with a thousand each.
+    /// Units from which on elements get no attributes: one start tag may create hundreds of elements with a thousand
+    /// each.
     most: usize,
     attributes: Cell<usize>,
     last: Cell<Option<NodeId>>,
@@ -185,7 +187,8 @@ impl TreeSink for Sink {
         self.tree.append_before_sibling(sibling, child);
     }
 
-    /// A second `<body>` may add attributes to the first, each of which is compared with all that are there. Nobody reads them.
+    /// A second `<body>` may add attributes to the first, each of which is compared with all that are there. Nobody
+    /// reads them.
     fn add_attrs_if_missing(&self, _: &NodeId, _: Vec<Attribute>) {
         self.called();
     }

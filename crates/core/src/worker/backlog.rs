@@ -9,8 +9,8 @@ pub struct Backlog {
     pub next: i64,
     /// The offset after the last record.
     pub end: i64,
-    /// Times of the first pages from the offset that was asked for, at most [`Backlog::PAGES`]; none when no page follows. Absent when
-    /// it was not asked for, or is not known.
+    /// Times of the first pages from the offset that was asked for, at most [`Backlog::PAGES`]; none when no page
+    /// follows. Absent when it was not asked for, or is not known.
     pub head: Option<Vec<Timestamp>>,
 }
 

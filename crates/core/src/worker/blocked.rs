@@ -1,4 +1,5 @@
-//! Blocked partitions: a partition that cannot make progress is reported and rechecked periodically; the others continue.
+//! Blocked partitions: a partition that cannot make progress is reported and rechecked periodically; the others
+//! continue.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

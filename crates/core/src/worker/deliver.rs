@@ -35,7 +35,8 @@ impl<P> Worker<P> {
         let mut room = self.settings.transaction_pages;
         for (partition, queue) in self.partitions.iter_mut() {
             if let Some(offset) = queue.start_to_commit() {
-                // The offset where reading began is committed first: the next owner of the partition begins at the same page.
+                // The offset where reading began is committed first: the next owner of the partition begins at the same
+                // page.
                 batch.offset(partition.clone(), offset);
                 continue;
             }

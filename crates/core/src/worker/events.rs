@@ -109,8 +109,8 @@ pub enum Event<P> {
     },
     /// Answers [`Effect::Append`]: the offset in the fingerprint log, or that delivery is not certain.
     Appended(RequestId, Result<RequestOffset, ()>),
-    /// A record of a verdict log that was asked for by the latest [`Effect::ScanVerdicts`] of that log; what a replaced one
-    /// still brings is not handed over.
+    /// A record of a verdict log that was asked for by the latest [`Effect::ScanVerdicts`] of that log; what a replaced
+    /// one still brings is not handed over.
     Scanned {
         /// Which log.
         log: LogPartition,
@@ -149,8 +149,8 @@ pub enum Effect<P> {
     /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`].
     FollowToEnd(LogPartition),
     /// Which partitions of the input are there that belong to no topic the group has an offset of (see
-    /// [`unread`](super::unread))? Offsets that open transactions are about to move may be answered as they were before.
-    /// Answered by [`Event::Unread`].
+    /// [`unread`](super::unread))? Offsets that open transactions are about to move may be answered as they were
+    /// before. Answered by [`Event::Unread`].
     FetchUnread,
     /// Join the input group.
     Join,
@@ -159,11 +159,11 @@ pub enum Effect<P> {
     /// Ask for the group's stable committed offsets: of these partitions alone, because the answer waits for every
     /// transaction that is about to move one of them. Each is answered by one [`Event::Committed`], in order.
     FetchCommitted(BTreeSet<PartitionId>),
-    /// What is left to read of all partitions of the input, as far as it can be determined without waiting? For these, the times of
-    /// the pages from this offset on are wanted, too. Answered by one [`Event::Backlog`].
+    /// What is left to read of all partitions of the input, as far as it can be determined without waiting? For these,
+    /// the times of the pages from this offset on are wanted, too. Answered by one [`Event::Backlog`].
     FetchBacklog(BTreeMap<PartitionId, i64>),
-    /// Deliver pages from this offset on. Pages read before the seek are never delivered after it, even if their text work
-    /// finishes later.
+    /// Deliver pages from this offset on. Pages read before the seek are never delivered after it, even if their text
+    /// work finishes later.
     Seek {
         /// Which partition.
         partition: PartitionId,
@@ -184,7 +184,8 @@ pub enum Effect<P> {
         /// First offset wanted.
         from: Option<VerdictOffset>,
     },
-    /// Nothing more of the latest [`Effect::ScanVerdicts`] of this log is wanted, and nothing of it is handed over any more.
+    /// Nothing more of the latest [`Effect::ScanVerdicts`] of this log is wanted, and nothing of it is handed over any
+    /// more.
     EndScan(LogPartition),
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
     Call(ProducerCall<P>),

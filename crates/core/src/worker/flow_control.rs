@@ -1,13 +1,13 @@
 //! Flow control: how much may be in flight, and which partitions are read first.
 //!
 //! The judge forgets by event time, and its stream time is that of the newest page it has judged. So pages are asked
-//! about in the order of their times, over all partitions of the input: a page that is much later than those of a slower
-//! partition waits, read but not asked about, whichever worker reads the slower one. Copies are then judged before their
-//! originals are forgotten.
+//! about in the order of their times, over all partitions of the input: a page that is much later than those of a
+//! slower partition waits, read but not asked about, whichever worker reads the slower one. Copies are then judged
+//! before their originals are forgotten.
 //!
 //! Times come with the records and may be wrong: one that is never moves a partition, because only what all of the next
-//! pages agree on counts. Nothing waits for a partition that has no pages left, or does not move, or is so far behind that
-//! waiting would not help.
+//! pages agree on counts. Nothing waits for a partition that has no pages left, or does not move, or is so far behind
+//! that waiting would not help.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -139,8 +139,8 @@ impl FollowedLog {
         self.scan.as_ref().is_some_and(VerdictScan::is_reading)
     }
 
-    /// Begins to read back `positions` verdicts from the first wanted position of each partition on. Returns where in the
-    /// log reading begins.
+    /// Begins to read back `positions` verdicts from the first wanted position of each partition on. Returns where in
+    /// the log reading begins.
     pub(super) fn scan(&mut self, first: BTreeMap<PartitionId, i64>, positions: i64) -> Option<VerdictOffset> {
         let from = self.cache.latest_checkpoint();
         self.scan = Some(VerdictScan::new(first, positions, from));
@@ -345,8 +345,8 @@ mod tests {
             proptest::collection::vec(step, 0..120)
         }
 
-        /// A log as a judge writes it: each position is judged once, unless reopened (law L4). Now and then another judge that
-        /// knows nothing of the last verdicts wrote as well.
+        /// A log as a judge writes it: each position is judged once, unless reopened (law L4). Now and then another
+        /// judge that knows nothing of the last verdicts wrote as well.
         #[derive(Default)]
         struct Written {
             records: Vec<VerdictRecord>,
@@ -408,8 +408,8 @@ mod tests {
                 self.records.push(VerdictRecord::Checkpoint(Box::new(written)));
             }
 
-            /// The request of the verdict of each position that is in force, in a log that begins at `first`: of the first one
-            /// since it was reopened, or of the last withdrawal.
+            /// The request of the verdict of each position that is in force, in a log that begins at `first`: of the
+            /// first one since it was reopened, or of the last withdrawal.
             fn in_force(&self, first: usize, end: usize) -> BTreeMap<i64, RequestId> {
                 let VerdictRecord::Checkpoint(begins) = &self.records[first] else { panic!("a checkpoint") };
                 let mut judged = begins.partitions[&input(0)].judged.clone();

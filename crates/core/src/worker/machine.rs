@@ -22,9 +22,9 @@ use crate::record::{PartitionId, Reject};
 /// Give it events with [`Worker::handle`], take what it wants done with [`Worker::poll`] until there is nothing more.
 /// `P` is the record itself, which nothing here looks into.
 ///
-/// Each part owns its state; what a page, a verdict or a moment means to several of them is said here and in the modules
-/// that follow a page: `flow_control` (may it be asked about yet), `match_verdict` (what is its end), `deliver` (its way
-/// out), `blocked` (what goes wrong with its partition).
+/// Each part owns its state; what a page, a verdict or a moment means to several of them is said here and in the
+/// modules that follow a page: `flow_control` (may it be asked about yet), `match_verdict` (what is its end), `deliver`
+/// (its way out), `blocked` (what goes wrong with its partition).
 #[derive(Debug)]
 pub struct Worker<P> {
     pub(super) settings: WorkerSettings,

@@ -162,8 +162,8 @@ impl<P> Worker<P> {
         }
     }
 
-    /// The judge has passed a request. If its page still waits, it is asked about again: at once, or after a while when that
-    /// was of no use before.
+    /// The judge has passed a request. If its page still waits, it is asked about again: at once, or after a while when
+    /// that was of no use before.
     fn passed(&mut self, now: Duration, request: RequestId) {
         if !self.partitions.waits_for(request) {
             return;

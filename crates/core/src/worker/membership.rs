@@ -65,8 +65,8 @@ impl Membership {
         self.fetches += 1;
     }
 
-    /// Committed offsets were answered. Returns whether the answer counts: the last one does, for it was asked for all that
-    /// is needed.
+    /// Committed offsets were answered. Returns whether the answer counts: the last one does, for it was asked for all
+    /// that is needed.
     pub(super) fn fetched(&mut self) -> bool {
         self.fetches = self.fetches.saturating_sub(1);
         self.fetches == 0

@@ -81,7 +81,8 @@ impl Pacer {
         is_later || is_earlier || has_to_wait
     }
 
-    /// Returns whether pages of a partition that were dropped are to be read again, because they need not wait any longer.
+    /// Returns whether pages of a partition that were dropped are to be read again, because they need not wait any
+    /// longer.
     pub(super) fn read_dropped_again<P>(&self, queue: &mut PartitionQueue<P>) -> bool {
         queue.read_dropped_again(self.slowest, self.pacing.lead) && !queue.is_blocked()
     }

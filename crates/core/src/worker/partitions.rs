@@ -103,8 +103,8 @@ impl<P> Partitions<P> {
         request
     }
 
-    /// Notes the offset of a page's request in the log, or that it was not written. Returns the page and the log, if one
-    /// waits for the request.
+    /// Notes the offset of a page's request in the log, or that it was not written. Returns the page and the log, if
+    /// one waits for the request.
     pub(super) fn asked_at(
         &mut self,
         request: RequestId,

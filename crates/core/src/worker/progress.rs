@@ -1,8 +1,8 @@
 //! How far every partition of the input has come, whichever worker reads it.
 //!
 //! Workers know each other's progress by what all of them read: the verdict logs say which page of which partition is
-//! judged, and of what time it is. What is left to read is not written there. The worker asks for it while it matters: how far the
-//! group has committed, where partitions end, and of what times the next pages are.
+//! judged, and of what time it is. What is left to read is not written there. The worker asks for it while it matters:
+//! how far the group has committed, where partitions end, and of what times the next pages are.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,8 @@ pub(super) struct Progress {
     /// Times of the pages of ours that were asked about last, and the largest that they agree on.
     ours: RecentTimes,
     admitted: Option<Timestamp>,
-    /// Since when our next page is much later than all that is judged, while the backlog of other partitions is unknown.
+    /// Since when our next page is much later than all that is judged, while the backlog of other partitions is
+    /// unknown.
     unsure_since: Option<Duration>,
     /// The question that is not answered yet: partitions whose next pages are wanted, and from which offset.
     asked: Option<BTreeMap<PartitionId, i64>>,
@@ -69,7 +70,8 @@ impl Position {
         self.waited_for_since = None;
     }
 
-    /// Records that were there one answer ago are neither judged nor committed. What is merely on its way does not count.
+    /// Records that were there one answer ago are neither judged nor committed. What is merely on its way does not
+    /// count.
     fn has_backlog(&self) -> bool {
         self.ends.is_some_and(|(_, before)| self.next < before)
     }
@@ -145,8 +147,8 @@ impl Progress {
         self.newest
     }
 
-    /// Returns the time that pages have to wait at while it is not known what other workers have to read. So it is before
-    /// our next page moves the stream time of the judge far ahead.
+    /// Returns the time that pages have to wait at while it is not known what other workers have to read. So it is
+    /// before our next page moves the stream time of the judge far ahead.
     pub(super) fn unsure(&mut self, now: Duration, pacing: &Pacing, next: Option<Timestamp>) -> Option<Timestamp> {
         let reached = self.newest.max(self.admitted);
         let is_far = |time: &Timestamp| reached.is_none_or(|reached| pacing.is_behind(reached, Some(*time)));

@@ -242,8 +242,8 @@ impl<P> PartitionQueue<P> {
         self.retrying = false;
     }
 
-    /// The page at this offset has no verdict that is its own: everything after it is dropped and will be read again when
-    /// it has. Returns how far the dropped pages had come.
+    /// The page at this offset has no verdict that is its own: everything after it is dropped and will be read again
+    /// when it has. Returns how far the dropped pages had come.
     pub(super) fn block_at(&mut self, offset: i64, why: Blocked) -> Vec<PageState> {
         self.forget_held();
         (self.ahead, self.dropped) = (None, false);
@@ -404,8 +404,8 @@ impl<P> PartitionQueue<P> {
         slowest.is_some_and(|slowest| time > slowest.plus(lead))
     }
 
-    /// Returns whether pages that were dropped are to be read again from the next offset on, because they need not wait any
-    /// longer.
+    /// Returns whether pages that were dropped are to be read again from the next offset on, because they need not wait
+    /// any longer.
     pub(super) fn read_dropped_again(&mut self, slowest: Option<Timestamp>, lead: Duration) -> bool {
         if !self.dropped || self.ahead.is_some_and(|time| self.must_wait(time, slowest, lead)) {
             return false;

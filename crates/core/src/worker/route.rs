@@ -23,8 +23,8 @@ impl Mode {
     /// Returns the group, or the first part of the names of the logs, that this mode works under.
     ///
     /// A page seen while observing is delivered nowhere. Under the names of a mode that delivers, copies of it would be
-    /// called duplicates of a page that was not delivered (law L8). Tagging delivers every page as unique, so it shares the
-    /// names of routing.
+    /// called duplicates of a page that was not delivered (law L8). Tagging delivers every page as unique, so it shares
+    /// the names of routing.
     #[must_use]
     pub fn own_name(self, configured: &str) -> String {
         match self {

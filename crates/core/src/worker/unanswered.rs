@@ -1,9 +1,9 @@
 //! Requests that the judge passes without a verdict, again and again, and when they are made again.
 //!
-//! One that was passed once was lost with a transaction, and is made again at once. One that is passed each time will not be
-//! answered soon: the judge counts its page as judged, and no verdict says so. After an unclean election of a leader of the
-//! verdict log that may be so for thousands of pages, and asking for all of them ten times a second would keep the judge busy
-//! with nothing else.
+//! One that was passed once was lost with a transaction, and is made again at once. One that is passed each time will
+//! not be answered soon: the judge counts its page as judged, and no verdict says so. After an unclean election of a
+//! leader of the verdict log that may be so for thousands of pages, and asking for all of them ten times a second would
+//! keep the judge busy with nothing else.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

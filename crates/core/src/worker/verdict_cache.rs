@@ -81,7 +81,8 @@ impl VerdictCache {
         record: &VerdictRecord,
     ) -> Result<Vec<VerdictUpdate>, OutOfPlace> {
         if self.log.is_some_and(|log| log != record.log()) {
-            // Nothing of the other log is before its first checkpoint, so reading everything again would lead here again.
+            // Nothing of the other log is before its first checkpoint, so reading everything again would lead here
+            // again.
             if self.learned || !record.begins_log() {
                 return Err(OutOfPlace);
             }
@@ -173,9 +174,10 @@ impl VerdictCache {
         self.judged.get(partition).is_some_and(|judged| judged.low_watermark() > 0 || !judged.above().is_empty())
     }
 
-    /// Returns whether nothing was ruled about these positions between a checkpoint and what is followed, whichever comes first:
-    /// no request other than a page was applied, which could withdraw or reopen one, and as many of them are judged. Without a
-    /// reopening the judged positions of the earlier place are among those of the later one (law L4), so as many are the same.
+    /// Returns whether nothing was ruled about these positions between a checkpoint and what is followed, whichever
+    /// comes first: no request other than a page was applied, which could withdraw or reopen one, and as many of them
+    /// are judged. Without a reopening the judged positions of the earlier place are among those of the later one (law
+    /// L4), so as many are the same.
     pub(super) fn adds_nothing_to(
         &self,
         checkpoint: &Checkpoint,

@@ -7,14 +7,16 @@ use super::verdict_cache::{VerdictCache, is_within};
 use crate::protocol::{Answer, Checkpoint, Judged, PartitionCheckpoint, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
-/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one after
-/// which nothing was ruled about them, or to the end. All partitions that need it are read for at once; what is found is kept for the pages that follow, up to a
-/// number of positions for each partition, so that memory stays bounded however deep the rewind.
+/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one
+/// after which nothing was ruled about them, or to the end. All partitions that need it are read for at once; what is
+/// found is kept for the pages that follow, up to a number of positions for each partition, so that memory stays
+/// bounded however deep the rewind.
 #[derive(Debug)]
 pub(super) struct VerdictScan {
     wanted: BTreeMap<PartitionId, (i64, i64)>,
     found: HashMap<Source, Arc<Verdict>>,
-    /// What is judged as of the record read last, of the partitions that are read for; `None` before the first checkpoint.
+    /// What is judged as of the record read last, of the partitions that are read for; `None` before the first
+    /// checkpoint.
     judged: Option<BTreeMap<PartitionId, Judged>>,
     /// Verdicts that were followed since the reading began: newer than anything it finds.
     newer: HashMap<Source, Arc<Verdict>>,
@@ -67,8 +69,8 @@ impl VerdictScan {
         self.phase == Phase::SeekingCheckpoint
     }
 
-    /// Returns whether this is a checkpoint up to which everything was read that can be found, as far as the log is followed
-    /// (`cache`). To be asked before the record is read.
+    /// Returns whether this is a checkpoint up to which everything was read that can be found, as far as the log is
+    /// followed (`cache`). To be asked before the record is read.
     pub(super) fn ends_at(&self, record: &VerdictRecord, cache: &VerdictCache) -> bool {
         let VerdictRecord::Checkpoint(checkpoint) = record else { return false };
         self.phase == Phase::Scanning && cache.adds_nothing_to(checkpoint, &self.wanted)

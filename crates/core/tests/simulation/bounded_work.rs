@@ -88,8 +88,8 @@ fn judge(kind: FamilyKind) {
     assert!(f64::from(lost) <= 0.001 * f64::from(u32::try_from(PAGES).unwrap()), "{kind:?}: {lost} pages lost");
 }
 
-/// Counts the originals that the index shows for a page, those that its tables lead to in vain not included. What is compared,
-/// members of families included, the judge tells itself.
+/// Counts the originals that the index shows for a page, those that its tables lead to in vain not included. What is
+/// compared, members of families included, the judge tells itself.
 fn shown(state: &State, page: &PageRequest) -> u64 {
     let rules = state.rules().unwrap();
     let probe = state.probe(rules, page, page.event_time);

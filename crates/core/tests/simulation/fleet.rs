@@ -118,7 +118,8 @@ fn one_who_joins_fifty_busy_workers_reads_within_a_second() {
     let inputs = fleet.world.inputs.clone();
     (0..50).for_each(|_| fleet.join());
     fleet.until("all read", |fleet| (0..50).all(|at| fleet.reads_all_it_owns(at)));
-    // All pages are of one time: none waits for another. The first pages wait until each worker knows what others have to read.
+    // All pages are of one time: none waits for another. The first pages wait until each worker knows what others have
+    // to read.
     (0..200).for_each(|_| inputs.iter().for_each(|input| fleet.write_dated(input, 100)));
     fleet.until("pages are delivered", |fleet| inputs.iter().all(|input| fleet.committed(input) > Some(0)));
     // No moment at which no transaction is about to move some offset of the topic.

@@ -57,7 +57,8 @@ fn millis(span: std::time::Duration) -> i64 {
 }
 
 impl Oracle {
-    /// Says whether it can judge: it knows neither families and full keys nor what they leave behind, and no rules about sites.
+    /// Says whether it can judge: it knows neither families and full keys nor what they leave behind, and no rules
+    /// about sites.
     pub(crate) fn can_judge(&self) -> bool {
         let knows = |rules: &Rules| {
             let are_placed = rules.minhash.is_some_and(|minhash| minhash.max_bucket > 0);
@@ -228,7 +229,8 @@ impl Oracle {
         }
     }
 
-    /// Below the low watermark everything counts as judged, but it waits for what was reopened. Returns where it came to.
+    /// Below the low watermark everything counts as judged, but it waits for what was reopened. Returns where it came
+    /// to.
     pub(crate) fn raise_low_watermark(&mut self, partition: &PartitionId, low_watermark: i64) -> i64 {
         let waits = self.open.get(partition).and_then(|open| open.first().copied());
         let low_watermark = waits.map_or(low_watermark, |waits| low_watermark.min(waits));
@@ -323,8 +325,8 @@ fn jaccard(slots: u32, agreeing: u32) -> f64 {
     (f64::from(agreeing) / f64::from(slots) - 1.0 / 256.0) / (1.0 - 1.0 / 256.0)
 }
 
-/// Slots that differ, when enough bands agree or the page names the original and few enough differ, or when one page holds enough of the
-/// other, which is told then: slot by slot, from the definition.
+/// Slots that differ, when enough bands agree or the page names the original and few enough differ, or when one page
+/// holds enough of the other, which is told then: slot by slot, from the definition.
 fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u32, Option<PerMille>)> {
     let minhash = rules.minhash?;
     let (one, other) = (held.fingerprints.sketch.as_ref()?.bytes(), page.fingerprints.sketch.as_ref()?.bytes());

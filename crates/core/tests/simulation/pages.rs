@@ -125,8 +125,8 @@ impl WorldPage {
         }
     }
 
-    /// Its own address where the id does not say it, and whether the id is that of another page, which it names. Pages of
-    /// scenarios, whose digests are small, are what their ids say.
+    /// Its own address where the id does not say it, and whether the id is that of another page, which it names. Pages
+    /// of scenarios, whose digests are small, are what their ids say.
     fn names(&self) -> (Option<AddressHash>, bool) {
         let drawn = self.digest >> 8;
         let at = AddressHash(drawn / 8 % 10);

@@ -130,8 +130,8 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
     }
 }
 
-/// Rules by which keys are full and families have members before long, and sites count. They are drawn from a copy of the stream
-/// of chance, so that all else in the world is as it would be.
+/// Rules by which keys are full and families have members before long, and sites count. They are drawn from a copy of
+/// the stream of chance, so that all else in the world is as it would be.
 fn crowded(rng: &Rng) -> Rules {
     let mut rng = Rng::new(rng.clone().next());
     let rules = rules(&mut rng, false);

@@ -214,8 +214,8 @@ impl World {
         }
     }
 
-    /// Continues in another mode. A group or log that has another name there has never been seen: the names of this world
-    /// are always those of the mode it is in.
+    /// Continues in another mode. A group or log that has another name there has never been seen: the names of this
+    /// world are always those of the mode it is in.
     pub(crate) fn change_mode(&mut self, mode: Mode) -> bool {
         let is_new = mode.own_name(GROUP) != self.mode.own_name(GROUP);
         self.mode = mode;

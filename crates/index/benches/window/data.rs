@@ -5,8 +5,8 @@
 pub(crate) enum Kind {
     /// Every code is drawn for itself.
     Uniform,
-    /// Half of them are; the others belong to families whose sizes follow Zipf's law (one family for 200 codes), 3 to 10
-    /// flipped bits from the family's centre.
+    /// Half of them are; the others belong to families whose sizes follow Zipf's law (one family for 200 codes), 3 to
+    /// 10 flipped bits from the family's centre.
     Families,
 }
 

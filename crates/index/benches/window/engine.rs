@@ -220,8 +220,8 @@ struct Stalls {
 }
 
 impl Stalls {
-    /// Has a window fill twice, and a tenth of it expire at once. Of each operation the shorter time counts: what the index
-    /// does is the same both times, and a host that has other things to do strikes elsewhere.
+    /// Has a window fill twice, and a tenth of it expire at once. Of each operation the shorter time counts: what the
+    /// index does is the same both times, and a host that has other things to do strikes elsewhere.
     fn measure(plan: &Plan, helper: &Helper, window: u64, (filling, behind): (&[u64], &[u64])) -> Self {
         let mut stalls = Self::default();
         let [one, other] = [(); 2].map(|()| times(plan, helper, window, (filling, behind)));
@@ -240,8 +240,8 @@ impl Stalls {
     }
 }
 
-/// Returns the times of operations: while a window and its tables grow from nothing every eighth, then each while a tenth
-/// of it expires at once and others come.
+/// Returns the times of operations: while a window and its tables grow from nothing every eighth, then each while a
+/// tenth of it expires at once and others come.
 fn times(plan: &Plan, helper: &Helper, window: u64, (filling, behind): (&[u64], &[u64])) -> Vec<f64> {
     let mut near = HammingIndex::with_plan(plan.clone(), window);
     let mut times = Vec::new();

@@ -44,8 +44,8 @@ pub(crate) fn engine() -> &'static str {
     Backend::detect().name()
 }
 
-/// A thread that does what an index hands over, as the one beside every judge. It is waited for, which takes no CPU time:
-/// pages come slowly enough for it to be done before the next ones, the codes of a bench do not.
+/// A thread that does what an index hands over, as the one beside every judge. It is waited for, which takes no CPU
+/// time: pages come slowly enough for it to be done before the next ones, the codes of a bench do not.
 pub(crate) struct Helper {
     tasks: Sender<Task<'static>>,
     done: Receiver<()>,
@@ -68,8 +68,8 @@ impl Helper {
     }
 }
 
-/// Returns the longest time that the system took for one of a hundred fresh large pages, in nanoseconds. Where a machine
-/// is a virtual one and its host has lent the memory to others, it is a multiple of what clearing a page takes.
+/// Returns the longest time that the system took for one of a hundred fresh large pages, in nanoseconds. Where a
+/// machine is a virtual one and its host has lent the memory to others, it is a multiple of what clearing a page takes.
 pub(crate) fn fresh_page_ns() -> f64 {
     const PAGES: usize = 100;
     let mut bytes = vec![0_u8; (PAGES + 1) * PAGE];

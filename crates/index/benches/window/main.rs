@@ -1,10 +1,10 @@
 //! How fast the windowed index is: tables for people, then one JSON object as the last line of standard output.
 //!
-//! `make bench-index`, or `cargo bench -p dupgate-index --bench window -- [small] [large] [huge] [lean] [wide] [rivals] [faiss]`:
-//! `small` is a window of a million codes, `large` of ten million, `huge` of a hundred million (asked for by name only);
-//! `lean` and `wide` are our plans. One operation is a probe
-//! for the nearest code within 3 bits, an insert, and the expiry of the oldest: a steady window. All is measured on one
-//! thread, in its CPU time, and nothing is asserted but recall: floors are printed beside the numbers.
+//! `make bench-index`, or `cargo bench -p dupgate-index --bench window -- [small] [large] [huge] [lean] [wide] [rivals]
+//! [faiss]`: `small` is a window of a million codes, `large` of ten million, `huge` of a hundred million (asked for by
+//! name only); `lean` and `wide` are our plans. One operation is a probe for the nearest code within 3 bits, an insert,
+//! and the expiry of the oldest: a steady window. All is measured on one thread, in its CPU time, and nothing is
+//! asserted but recall: floors are printed beside the numbers.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]

@@ -1,5 +1,5 @@
-//! A window of codes against a list and two loops, whatever the width, the plan, the engine, the place in the ids and the
-//! skew.
+//! A window of codes against a list and two loops, whatever the width, the plan, the engine, the place in the ids and
+//! the skew.
 
 use proptest::prelude::*;
 

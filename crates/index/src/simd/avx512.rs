@@ -73,7 +73,8 @@ unsafe fn equal_words(words: *const __m512i, tag: u32, mask: u32, window: LiveWi
 impl Compare for Avx512 {
     #[inline(always)]
     fn near(line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32 {
-        // SAFETY: a line and the table of bytes are 64 bytes, and this is only called below `run`, which has the features.
+        // SAFETY: a line and the table of bytes are 64 bytes, and this is only called below `run`, which has the
+        // features.
         let near = unsafe {
             let words = _mm512_loadu_si512(line.as_ptr().cast());
             let bytes = _mm512_loadu_si512(TAG_BYTES.as_ptr().cast());

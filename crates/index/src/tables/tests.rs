@@ -17,7 +17,8 @@ impl Keys for List {
     }
 }
 
-/// For each entry the keys that it has, how far the tail moves behind it, and how far behind it an entry is removed then.
+/// For each entry the keys that it has, how far the tail moves behind it, and how far behind it an entry is removed
+/// then.
 type Entries = Vec<([Option<u64>; 4], u64, Option<usize>)>;
 
 fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), TestCaseError> {

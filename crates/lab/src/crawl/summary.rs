@@ -43,7 +43,8 @@ impl Summary {
         )
     }
 
-    /// Returns the lines that are shown while it runs, few enough for a small terminal: rates, verdicts, index, precision and recall.
+    /// Returns the lines that are shown while it runs, few enough for a small terminal: rates, verdicts, index,
+    /// precision and recall.
     #[must_use]
     pub fn live(&self) -> Vec<String> {
         let now = format!("   now {}/s", per_second(self.lately.0, self.lately.1));

@@ -80,7 +80,8 @@ impl Baseline {
         }
     }
 
-    /// Returns whether its threshold depends on the texts and is to be chosen, in thousandths; else it is part of the idea.
+    /// Returns whether its threshold depends on the texts and is to be chosen, in thousandths; else it is part of the
+    /// idea.
     #[must_use]
     pub const fn is_tuned(self) -> bool {
         matches!(self, Self::Jaccard | Self::Cosine)
@@ -99,9 +100,9 @@ impl Baseline {
 
     /// Says of every page of a stream which earlier one it is called a duplicate of.
     ///
-    /// A page is compared with those that were called unique, as in a filter of a stream, and the most alike one counts,
-    /// the first of equals. Word bands join whatever shares one, as a batch does, with what comes later, too; what
-    /// matches nothing joins nothing.
+    /// A page is compared with those that were called unique, as in a filter of a stream, and the most alike one
+    /// counts, the first of equals. Word bands join whatever shares one, as a batch does, with what comes later, too;
+    /// what matches nothing joins nothing.
     #[must_use]
     pub fn verdicts(self, likes: &SimilarPairs, least: u16, stream: &[Planted]) -> Vec<Option<usize>> {
         match self {

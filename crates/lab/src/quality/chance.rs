@@ -1,8 +1,8 @@
 //! How alike unlike texts usually are: what is known before a text was seen.
 //!
-//! `likeness.txt` holds histograms of real texts (`dupgate eval -o jsonl` prints one as `likeness`), for each kind of text
-//! and length of a shingle. They tell a configuration that a judge cannot afford from one that it can; for texts of one's
-//! own, `eval` measures.
+//! `likeness.txt` holds histograms of real texts (`dupgate eval -o jsonl` prints one as `likeness`), for each kind of
+//! text and length of a shingle. They tell a configuration that a judge cannot afford from one that it can; for texts
+//! of one's own, `eval` measures.
 
 use super::BackgroundSimilarity;
 use dupgate_core::fingerprint::{Banding, ShingleUnit, Shingling};

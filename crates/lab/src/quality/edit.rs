@@ -8,7 +8,8 @@ use crate::crawl::{self, Rng};
 use dupgate_core::fingerprint::dates;
 use dupgate_core::text::{is_han, simplified};
 
-/// A kind of edit. The first eleven leave a duplicate, and so do other dates; other numbers and a second article do not.
+/// A kind of edit. The first eleven leave a duplicate, and so do other dates; other numbers and a second article do
+/// not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edit {
     /// A line before the text and one after it.

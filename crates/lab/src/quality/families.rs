@@ -23,8 +23,8 @@ pub enum FamilyKind {
     Updates,
 }
 
-/// A stream of families. Every hundredth page from the two-thousandth on is a copy of the one half as far from the beginning, or
-/// of the one before it where pages are crawled again.
+/// A stream of families. Every hundredth page from the two-thousandth on is a copy of the one half as far from the
+/// beginning, or of the one before it where pages are crawled again.
 #[derive(Debug)]
 pub struct Families {
     kind: FamilyKind,

@@ -1,8 +1,8 @@
 //! Verdict quality: judges generated pages with known ground truth and counts errors.
 //!
-//! Before: the caller brings texts that are unlike each other, or the generated crawl's. After: [`plant()`] makes a stream of
-//! originals and edited copies of them; the judge of the service judges it (`sieve`); a [`Scorer`] compares, and sets
-//! beside it what others would have said ([`Baseline`]).
+//! Before: the caller brings texts that are unlike each other, or the generated crawl's. After: [`plant()`] makes a
+//! stream of originals and edited copies of them; the judge of the service judges it (`sieve`); a [`Scorer`] compares,
+//! and sets beside it what others would have said ([`Baseline`]).
 //!
 //! Laws: a stream is a function of texts and [`PlantSettings`]; a copy follows its original. Half of the texts is
 //! to tune on, the other half to report on ([`Half`]). Cost: that of judging; [`clean`] compares every text with those

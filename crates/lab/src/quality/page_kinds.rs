@@ -74,8 +74,8 @@ impl Site {
         self.page(&format!("<article>{all}</article>"))
     }
 
-    /// The weather of a day in eight cities: lowest and highest temperature and the wind, in small numbers or, in English, in
-    /// Fahrenheit and miles an hour.
+    /// The weather of a day in eight cities: lowest and highest temperature and the wind, in small numbers or, in
+    /// English, in Fahrenheit and miles an hour.
     fn weather(&self, day: u64) -> String {
         let mut rng = Rng::of(6, day, 0);
         let cities = if self.is_chinese {

@@ -168,8 +168,8 @@ impl Sweep {
         Tried { near, pairs }
     }
 
-    /// Recommends a distance of the `SimHash`: the largest that still brings in pairs which the reference confirms, up to
-    /// the first whose own pairs are mostly none. `None` when the sample has no such pair.
+    /// Recommends a distance of the `SimHash`: the largest that still brings in pairs which the reference confirms, up
+    /// to the first whose own pairs are mostly none. `None` when the sample has no such pair.
     #[must_use]
     pub fn recommended_bits(&self, truth: f64) -> Option<u8> {
         let mut recommended = None;

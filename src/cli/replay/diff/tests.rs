@@ -65,8 +65,8 @@ fn verdict(offset: i64, original: Option<i64>) -> Verdict {
     Verdict { request: RequestId(1), answer: Answer::Page(page) }
 }
 
-/// Pages 0 to 9 are unique in both; 10 to 12 are near in the replay only, 13 in live only; 14 is known to live only, and
-/// 15 was withdrawn by the replay.
+/// Pages 0 to 9 are unique in both; 10 to 12 are near in the replay only, 13 in live only; 14 is known to live only,
+/// and 15 was withdrawn by the replay.
 fn counted(plan: &Plan) -> Counted<'_> {
     let rules = settings().rules;
     let live =

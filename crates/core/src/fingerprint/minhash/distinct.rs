@@ -11,9 +11,9 @@ pub(in super::super) struct Distinct {
 }
 
 impl Distinct {
-    /// Returns how many different elements there are, or somewhat less: two of them may have the same place, which on average
-    /// happens to at most one in 128 (as in linear counting: Whang, Vander-Zanden and Taylor, TODS 1990). Sorting takes ten
-    /// times as long.
+    /// Returns how many different elements there are, or somewhat less: two of them may have the same place, which on
+    /// average happens to at most one in 128 (as in linear counting: Whang, Vander-Zanden and Taylor, TODS 1990).
+    /// Sorting takes ten times as long.
     pub(in super::super) fn count(&mut self, elements: &[u32]) -> usize {
         let words = (elements.len() * PLACES).div_ceil(u64::BITS as usize).next_power_of_two();
         self.taken.clear();

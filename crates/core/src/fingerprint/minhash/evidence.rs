@@ -4,15 +4,15 @@ use super::SketchForm;
 use crate::fingerprint::PerMille;
 
 /// Estimates that are so low that they may be wrong, and what is asked of them: how much of the smaller page is in the
-/// other one, or how far apart the `SimHash`es are. Unrelated texts whose Jaccard index is taken for a third share half of the
-/// smaller page; a page in another site's frame, or cut off, is in the other one as a whole, and a copy with wrong letters
-/// keeps most of its words.
+/// other one, or how far apart the `SimHash`es are. Unrelated texts whose Jaccard index is taken for a third share half
+/// of the smaller page; a page in another site's frame, or cut off, is in the other one as a whole, and a copy with
+/// wrong letters keeps most of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LowConfidence {
     /// The least estimated Jaccard index that needs no further evidence.
     pub below: PerMille,
-    /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the text;
-    /// and for pages of two sites, which have no menus in common.
+    /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the
+    /// text; and for pages of two sites, which have no menus in common.
     pub below_short: PerMille,
     /// Pages of fewer shingles are short: the smaller one of a pair counts.
     pub short: u16,
@@ -20,8 +20,8 @@ pub struct LowConfidence {
     pub containment: PerMille,
     /// Largest distance of the `SimHash`es that counts as evidence as well, in bits, inclusive.
     pub max_distance: u8,
-    /// Whether both limits become stricter with the number of originals that come near to matching: the best of many noisy
-    /// estimates is higher than each of them.
+    /// Whether both limits become stricter with the number of originals that come near to matching: the best of many
+    /// noisy estimates is higher than each of them.
     pub of_many: bool,
 }
 
@@ -53,8 +53,8 @@ pub struct Evidence {
     pub rivals: u32,
 }
 
-/// Standard errors by which the largest of this many normal variables exceeds their mean, in tenths: `sqrt(2 ln n)` in the
-/// middle of each power of two, from one on.
+/// Standard errors by which the largest of this many normal variables exceeds their mean, in tenths: `sqrt(2 ln n)` in
+/// the middle of each power of two, from one on.
 const OF_MANY: [u16; 20] = [9, 14, 19, 22, 25, 28, 30, 32, 34, 36, 38, 40, 42, 43, 45, 46, 48, 49, 51, 52];
 
 /// Standard deviation of the distance of two `SimHash`es of 64 bits about its expectation, in tenths of a bit.
@@ -109,8 +109,8 @@ impl LowConfidence {
             || (max_distance > 0 && distance.is_some_and(|distance| distance <= max_distance))
     }
 
-    /// Returns whether an original with this estimate could be taken for a match by chance: it is at most three standard
-    /// errors below the least similarity of one.
+    /// Returns whether an original with this estimate could be taken for a match by chance: it is at most three
+    /// standard errors below the least similarity of one.
     #[must_use]
     pub fn is_rival(form: SketchForm, estimate: PerMille, min_similarity: PerMille) -> bool {
         estimate.0 + 3 * form.standard_error(min_similarity).0 >= min_similarity.0
@@ -144,8 +144,8 @@ pub struct TwoPages {
 const MIN_CONTAINED: PerMille = PerMille(800);
 
 impl SameSite {
-    /// Returns whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated Jaccard
-    /// index is at most two standard errors below the one of pages of these sizes of which
+    /// Returns whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated
+    /// Jaccard index is at most two standard errors below the one of pages of these sizes of which
     /// [`containment`](Self::containment) of the smaller one is in the other.
     #[must_use]
     pub fn are_one(self, form: SketchForm, one: &[u8], other: &[u8], distance: u8) -> bool {

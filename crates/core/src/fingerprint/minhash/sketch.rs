@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{bottom_k, count};
 use crate::fingerprint::PerMille;
 
-/// How many slots a sketch has, how many bits each, and what follows them. Two sketches are compared by their slots, or by
-/// their smallest elements where the form has them.
+/// How many slots a sketch has, how many bits each, and what follows them. Two sketches are compared by their slots, or
+/// by their smallest elements where the form has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SketchForm {
     slots: u8,
@@ -74,15 +74,15 @@ impl SketchForm {
         }
     }
 
-    /// Returns the same form with the number of the set's elements after the slots, in two bytes: with it sketches estimate
-    /// how much of one set is in the other ([`SketchForm::contained`]).
+    /// Returns the same form with the number of the set's elements after the slots, in two bytes: with it sketches
+    /// estimate how much of one set is in the other ([`SketchForm::contained`]).
     #[must_use]
     pub const fn with_count(self) -> Self {
         Self { counts: true, ..self }
     }
 
-    /// Returns the same form with the `k` smallest of the elements, 16 to 255, after all else, in four bytes each: sketches
-    /// are compared by them ([`super::BottomK`]) and not by their slots, which serve the bands alone.
+    /// Returns the same form with the `k` smallest of the elements, 16 to 255, after all else, in four bytes each:
+    /// sketches are compared by them ([`super::BottomK`]) and not by their slots, which serve the bands alone.
     ///
     /// # Errors
     ///
@@ -156,9 +156,9 @@ impl SketchForm {
         Sketch::from_bytes(&bytes)
     }
 
-    /// Returns in how many slots two sketches of this form differ: 0 for equal ones, the number of slots at most. Where they
-    /// are compared by their smallest elements, it is how many of the k smallest of the union are in one of both only; of a
-    /// smaller union, that share of k.
+    /// Returns in how many slots two sketches of this form differ: 0 for equal ones, the number of slots at most. Where
+    /// they are compared by their smallest elements, it is how many of the k smallest of the union are in one of both
+    /// only; of a smaller union, that share of k.
     #[must_use]
     pub fn distance(self, one: &[u8], other: &[u8]) -> u8 {
         if let Some(k) = self.bottom() {
@@ -181,16 +181,16 @@ impl SketchForm {
         }
     }
 
-    /// Returns the largest distance at which the estimated Jaccard index is still `least`: inclusive. `None` when no distance
-    /// is so small (`least` is more than [`PerMille::ONE`]).
+    /// Returns the largest distance at which the estimated Jaccard index is still `least`: inclusive. `None` when no
+    /// distance is so small (`least` is more than [`PerMille::ONE`]).
     #[must_use]
     pub fn reach(self, least: PerMille) -> Option<u8> {
         let farthest = self.bottom().unwrap_or(self.slots);
         (0..=farthest).rev().find(|distance| self.similarity(*distance) >= least)
     }
 
-    /// Returns the Jaccard index estimated from a distance, rounded down, with what unrelated texts would agree in taken
-    /// off; 0 when that is all.
+    /// Returns the Jaccard index estimated from a distance, rounded down, with what unrelated texts would agree in
+    /// taken off; 0 when that is all.
     #[must_use]
     pub fn similarity(self, distance: u8) -> PerMille {
         let (part, whole) = self.jaccard(distance, 0);
@@ -210,7 +210,8 @@ impl SketchForm {
     /// known to agree, because without them the pair would not have been compared.
     fn jaccard(self, distance: u8, known: u8) -> (u64, u64) {
         if let Some(k) = self.bottom() {
-            // The smallest elements do not depend on the slots by which a pair was found, and unrelated texts share none of them.
+            // The smallest elements do not depend on the slots by which a pair was found, and unrelated texts share
+            // none of them.
             return (u64::from(k.saturating_sub(distance)), u64::from(k));
         }
         let values = 1_u64 << self.bits.count();
@@ -238,8 +239,8 @@ impl SketchForm {
         Some(u16::try_from(per_mille).map_or(PerMille::ONE, |per_mille| PerMille(per_mille).min(PerMille::ONE)))
     }
 
-    /// Returns the size that a sketch was made with: exactly up to 4,095, within 0.05 % beyond. `None` when the form has no
-    /// counts.
+    /// Returns the size that a sketch was made with: exactly up to 4,095, within 0.05 % beyond. `None` when the form
+    /// has no counts.
     #[must_use]
     pub fn count(self, sketch: &[u8]) -> Option<u32> {
         let bytes = self.counts.then(|| sketch.get(self.slot_bytes()..))??;

@@ -257,8 +257,8 @@ fn slots_that_are_known_to_agree_and_the_size_behind_them_count_for_nothing() {
     assert_eq!(plain.contained(&sketch(5, 20), &sketch(5, 60), 11, 0), None, "without sizes nobody knows");
 }
 
-/// From sets to thousandths. Of n elements k are drawn without putting them back: the variance is (n - k) / (n - 1) of that
-/// of draws from an endless set, and none is left when all are drawn.
+/// From sets to thousandths. Of n elements k are drawn without putting them back: the variance is (n - k) / (n - 1) of
+/// that of draws from an endless set, and none is left when all are drawn.
 #[test]
 fn sketches_compared_by_their_smallest_estimate_without_bias() {
     const K: usize = 64;

@@ -97,8 +97,8 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     })
 }
 
-/// Writes the bitmap in the portable format of the Roaring libraries, an empty one as nothing. In a large one, positions
-/// in a row are written as a run: such are nearly all that are judged.
+/// Writes the bitmap in the portable format of the Roaring libraries, an empty one as nothing. In a large one,
+/// positions in a row are written as a run: such are nearly all that are judged.
 fn write_bitmap(out: &mut Vec<u8>, bitmap: &RoaringTreemap) {
     let mut length = if bitmap.is_empty() { 0 } else { bitmap.serialized_size() };
     let mut bitmap = Cow::Borrowed(bitmap);

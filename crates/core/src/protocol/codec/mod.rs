@@ -2,9 +2,9 @@
 //!
 //! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an
 //! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
-//! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5 rules
-//! that need a second witness for low estimates, version 6 sites, variants, and originals that not all tables hold, version 7
-//! addresses that ids do not say.
+//! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5
+//! rules that need a second witness for low estimates, version 6 sites, variants, and originals that not all tables
+//! hold, version 7 addresses that ids do not say.
 //!
 //! ```text
 //! frame        "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -53,14 +53,14 @@
 //! minhash      0 u8, or 1 u8 · slots u8 · bits u8 · bands u8 · rows u8 · agree u8 · min_similarity
 //!              · has counts u8 · smallest elements u8 · has containment u8 [· containment] (all not before version 4)
 //!              · unsure below · containment (not before version 5) · unsure distance u8 · of many u8 · short · below short · max_bucket
-//!              (not before version 6)
+//!              (not before version 6) · one key below (not before version 8)
 //! span         seconds · nanoseconds
 //! bitmap       length · portable Roaring treemap (nothing when empty)
 //! ```
 //!
 //! Numbers without a type are LEB128 varints, `i` zigzag ones; fixed ones are little-endian. In a record of many, a
-//! request of exact and `SimHash` takes at most 64 bytes (16 more with eight numbers), 242 with a sketch of 130, and the
-//! verdict of a duplicate at most 56.
+//! request of exact and `SimHash` takes at most 64 bytes (16 more with eight numbers), 242 with a sketch of 130, and
+//! the verdict of a duplicate at most 56.
 //!
 //! A barrier of the verdict log ([`BARRIER`]) has no frame.
 //!

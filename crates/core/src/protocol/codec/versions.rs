@@ -1,21 +1,22 @@
 //! Versions of the format of both logs.
 
-/// The newest version of the format. It is written only where a record holds what older ones cannot say: rules under which a
-/// short page needs a single key.
+/// The newest version of the format. It is written only where a record holds what older ones cannot say: rules under
+/// which a short page needs a single key.
 pub const FORMAT_VERSION: u8 = 8;
 
-/// The version that is written where a record holds pages with an address that their id does not say, and nothing newer.
+/// The version that is written where a record holds pages with an address that their id does not say, and nothing
+/// newer.
 pub const ADDRESS_VERSION: u8 = 7;
 
-/// The version that is written where a record holds sites, variants, originals that not all tables hold, or the rules that go
-/// with them, and nothing newer.
+/// The version that is written where a record holds sites, variants, originals that not all tables hold, or the rules
+/// that go with them, and nothing newer.
 pub const SITES_VERSION: u8 = 6;
 
 /// The version written where rules ask for further evidence of low estimates and nothing newer is needed.
 pub const WITNESS_VERSION: u8 = 5;
 
-/// The version that is written where a record holds what [`DEFAULT_VERSION`] cannot say: a `SimHash` of other than 64 bits,
-/// or how much of a page is in another one.
+/// The version that is written where a record holds what [`DEFAULT_VERSION`] cannot say: a `SimHash` of other than 64
+/// bits, or how much of a page is in another one.
 pub const OPTIONS_VERSION: u8 = 4;
 
 /// The version of the format that is written where it can say all: older releases read it.

@@ -201,8 +201,8 @@ fn eventful(events: &[Event], each: usize) -> (Vec<VerdictRecord>, Vec<u128>) {
 }
 
 proptest! {
-    /// Rules that change, pages that are withdrawn, originals that are forgotten, expired and evicted: wherever the range
-    /// begins, its pages have the live verdicts, and so they have when the log begins anew at any record.
+    /// Rules that change, pages that are withdrawn, originals that are forgotten, expired and evicted: wherever the
+    /// range begins, its pages have the live verdicts, and so they have when the log begins anew at any record.
     #[test]
     fn whatever_happened_live_the_live_verdicts_come_out(
         events in prop::collection::vec(event(), 1..80), each in 1_usize..9, from in 0_i64..20, gone: bool,

@@ -237,8 +237,8 @@ fn world() -> impl Strategy<Value = World> {
 }
 
 proptest! {
-    /// Every page of the range comes out once, in the order of the input, with its own verdict, and so does no other; every
-    /// page of the warm-up that the input holds is judged, whichever log is ahead.
+    /// Every page of the range comes out once, in the order of the input, with its own verdict, and so does no other;
+    /// every page of the warm-up that the input holds is judged, whichever log is ahead.
     #[test]
     fn every_page_leaves_in_the_order_of_the_input_with_its_own_verdict(world in world()) {
         let mut replay = Replay::begin(&world, MAX_BEHIND_WARM_UP);

@@ -224,8 +224,8 @@ fn letter(text: &str) -> Read<u64> {
     }
 }
 
-/// `a`, `a#7` with an id, `a@-20` with an event time; `d+` is a long text and `d+'` a variant of it; or a word for what is no
-/// text.
+/// `a`, `a#7` with an id, `a@-20` with an event time; `d+` is a long text and `d+'` a variant of it; or a word for what
+/// is no text.
 fn written(text: &str) -> Read<Written> {
     match text {
         "unreadable" => return Ok(Written::Unreadable),

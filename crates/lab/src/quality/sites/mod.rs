@@ -1,12 +1,12 @@
 //! Streams of sites: unlike articles in what a site puts on each of its pages, and other views of one page.
 //!
-//! A page that shares half of its text with the other pages of its site is no duplicate of them. [`streams`] makes pages
-//! of which that is known: for every share of repeated text, for pages as text and as HTML, with and without an address,
-//! on sites of ten to ten thousand pages. Beside them are streams in which pages are duplicates all the same: articles
-//! on many sites, print views, session ids, AMP pages, posts.
+//! A page that shares half of its text with the other pages of its site is no duplicate of them. [`streams`] makes
+//! pages of which that is known: for every share of repeated text, for pages as text and as HTML, with and without an
+//! address, on sites of ten to ten thousand pages. Beside them are streams in which pages are duplicates all the same:
+//! articles on many sites, print views, session ids, AMP pages, posts.
 //!
-//! Generated articles and blocks have no digits, so that other numbers cannot tell them apart. A stream is a function of the
-//! settings and the texts, page by page: nothing is kept of it, and a million pages cost no memory.
+//! Generated articles and blocks have no digits, so that other numbers cannot tell them apart. A stream is a function
+//! of the settings and the texts, page by page: nothing is kept of it, and a million pages cost no memory.
 
 mod layout;
 mod listed;
@@ -35,8 +35,8 @@ const SITE_PAGES: [usize; 4] = [10, 100, 1000, 10_000];
 const PUBLISHERS: usize = 50;
 const PUBLISHER_SHARE: usize = 30;
 
-/// Most pages of the stream of [`PUBLISHERS`], most pages that other views are made of, and most generated posts of either
-/// kind.
+/// Most pages of the stream of [`PUBLISHERS`], most pages that other views are made of, and most generated posts of
+/// either kind.
 const MAX_PUBLISHED: usize = 20_000;
 const MAX_VIEWED: usize = 2500;
 const MAX_POSTS: usize = 1000;
@@ -119,8 +119,8 @@ impl SiteTexts {
     }
 }
 
-/// Makes all streams: of `texts`, and of `ordinary` texts those that have nothing to do with sites. `plain` is the stream
-/// that is judged without addresses elsewhere ([`super::plant()`]).
+/// Makes all streams: of `texts`, and of `ordinary` texts those that have nothing to do with sites. `plain` is the
+/// stream that is judged without addresses elsewhere ([`super::plant()`]).
 #[must_use]
 pub fn streams<'t>(
     texts: &'t SiteTexts,
@@ -265,8 +265,8 @@ fn address(seed: u64, site: usize, page: usize) -> String {
 }
 
 impl SitePage {
-    /// Writes the record that a crawler would put on its bus: a JSON object with `url`, where it is known, and `text` or
-    /// `html`.
+    /// Writes the record that a crawler would put on its bus: a JSON object with `url`, where it is known, and `text`
+    /// or `html`.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut record = serde_json::Map::new();

@@ -82,7 +82,8 @@ impl Goal {
     /// Nothing is asked for.
     pub const NONE: Self = Self { lost: None, found: None };
 
-    /// Returns what pages of this share of repeated text may lose: one in a thousand up to 40 %, one in a hundred up to half.
+    /// Returns what pages of this share of repeated text may lose: one in a thousand up to 40 %, one in a hundred up to
+    /// half.
     pub(super) const fn of_share(share: usize) -> Self {
         let lost = match share {
             0..=40 => Some(0.001),

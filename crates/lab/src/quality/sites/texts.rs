@@ -26,8 +26,8 @@ impl Texts {
         Some(self.given.len()).filter(|given| *given > 0)
     }
 
-    /// Returns an article: a given one by its `rank`, so that articles of a site have nearly one length, or one written for
-    /// page `number`. All that are written for a site have one length.
+    /// Returns an article: a given one by its `rank`, so that articles of a site have nearly one length, or one written
+    /// for page `number`. All that are written for a site have one length.
     pub(super) fn article(&self, number: usize, rank: usize, site: usize, share: usize) -> String {
         if let Some(given) = self.given.get(rank % self.given.len().max(1)) {
             return given.clone();
