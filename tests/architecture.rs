@@ -28,7 +28,7 @@ const PURE: [(&str, &[&str]); 13] = [
     ("replay", &["record", "text", "fingerprint", "protocol", "index", "judge", "worker"]),
     ("compare", &["text"]),
     ("crawl", &["record", "text", "fingerprint"]),
-    ("quality", &["record", "text", "fingerprint", "crawl"]),
+    ("quality", &["record", "text", "fingerprint", "protocol", "crawl"]),
 ];
 
 /// Rooms named after a technology, and what belongs to no room.

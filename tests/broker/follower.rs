@@ -13,6 +13,7 @@ use dupgate::protocol::{
     Windows, encode_verdict,
 };
 use dupgate::record::{PartitionId, Timestamp};
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseRecord, Producer};
 
 use super::broker::{Broker, wait};
@@ -41,6 +42,16 @@ fn write_bytes(producer: &TransactionalProducer, topic: &str, value: Option<&[u8
     let record = if let Some(value) = value { record.payload(value) } else { record };
     producer.send(record).map_err(|(why, _)| why).expect("room in the queue");
     producer.flush(wait::LIMIT).expect("flush");
+}
+
+/// Commits, and waits until the log holds the marker of it: brokers answer before.
+fn commit(broker: &Broker, producer: &TransactionalProducer, topic: &str) {
+    producer.commit_transaction(wait::LIMIT).expect("commit");
+    let [committed, written] = ["read_committed", "read_uncommitted"].map(|isolation| -> BaseConsumer {
+        broker.client().set("isolation.level", isolation).create().expect("a consumer")
+    });
+    let end = |consumer: &BaseConsumer| consumer.fetch_watermarks(topic, 0, wait::LIMIT).expect("watermarks").1;
+    wait::until("the marker of the commit", || (end(&committed) == end(&written)).then_some(()));
 }
 
 fn follow(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>) {
@@ -156,7 +167,7 @@ fn what_dupgate_has_not_written_is_skipped_and_counted() {
         write_bytes(&producer, &topic, junk);
     }
     write(&producer, &topic, &record(2));
-    producer.commit_transaction(wait::LIMIT).expect("commit");
+    commit(broker, &producer, &topic);
 
     let (follower, events, skipped) = follow_counting(broker, &topic);
     follower.command(FollowCommand::ToEnd(1));
@@ -166,7 +177,7 @@ fn what_dupgate_has_not_written_is_skipped_and_counted() {
     // The end is found as well where the last record is skipped.
     producer.begin_transaction().expect("begin");
     write_bytes(&producer, &topic, Some(b"junk"));
-    producer.commit_transaction(wait::LIMIT).expect("commit");
+    commit(broker, &producer, &topic);
     follower.command(FollowCommand::ToEnd(2));
     assert_eq!(to_end(&events), []);
 }
@@ -184,7 +195,7 @@ fn a_record_of_ours_that_cannot_be_read_stops_the_reader_and_is_not_met_again_at
     newer[2] = 99;
     write_bytes(&producer, &topic, Some(&newer));
     write(&producer, &topic, &record(3));
-    producer.commit_transaction(wait::LIMIT).expect("commit");
+    commit(broker, &producer, &topic);
 
     let (follower, events, skipped) = follow_counting(broker, &topic);
     let stopped_at = || {

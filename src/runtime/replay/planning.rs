@@ -454,8 +454,7 @@ impl Planning<'_> {
         Ok(Ok(found))
     }
 
-    /// In the order of the log a page of the warm-up is judged where its verdict stands: the warm-up begins where the
-    /// log does.
+    /// In the order of the log pages are judged where their verdicts stand: the warm-up begins where the log does.
     fn cut_warm_up(&mut self, ranges: &Ranges, warm_from: &mut BTreeMap<PartitionId, i64>) {
         for (partition, (from, _)) in ranges {
             let Some(begin) = warm_from.get_mut(partition) else { continue };

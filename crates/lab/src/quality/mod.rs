@@ -14,8 +14,6 @@ mod edit;
 mod families;
 mod frequent;
 mod chance;
-#[cfg(test)]
-mod page_kinds;
 mod planted;
 mod score;
 pub mod sites;

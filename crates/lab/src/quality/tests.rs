@@ -1,5 +1,7 @@
 //! Streams, edits and counts.
 
+mod page_kinds;
+
 use super::*;
 use crate::crawl::Rng;
 use dupgate_core::fingerprint::{

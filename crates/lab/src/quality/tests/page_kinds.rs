@@ -29,7 +29,7 @@ impl Site {
 
     /// A page with this between navigation and footer.
     fn page(&self, main: &str) -> String {
-        let items = |links: &str| -> String { links.lines().map(|link| format!("<li><a>{link}</a></li>")).collect() };
+        let items = |links: &str| concat(links.lines().map(|link| format!("<li><a>{link}</a></li>")));
         let [menu, footer] = self.frame.each_ref().map(|links| items(links));
         format!(
             "<html><body><nav><ul>{menu}</ul></nav><main>{main}</main><footer><ul>{footer}</ul></footer></body></html>"
@@ -50,7 +50,7 @@ impl Site {
 
     /// A list of headlines, by their numbers.
     fn list(&self, numbers: Range<u64>) -> String {
-        let items: String = numbers.map(|number| format!("<li><a>{}</a></li>", self.headline(number))).collect();
+        let items = concat(numbers.map(|number| format!("<li><a>{}</a></li>", self.headline(number))));
         self.page(&format!("<ul>{items}</ul>"))
     }
 
@@ -58,7 +58,7 @@ impl Site {
     fn thread(&self, posts: Range<u64>) -> String {
         let letters = if self.is_chinese { 90 } else { 240 };
         let post = |number| self.prose.text(self.is_chinese, letters, &mut Rng::of(5, number, 0));
-        let posts: String = posts.map(|number| format!("<div class=\"post\"><p>{}</p></div>", post(number))).collect();
+        let posts = concat(posts.map(|number| format!("<div class=\"post\"><p>{}</p></div>", post(number))));
         self.page(&format!("<h1>{}</h1>{posts}", self.headline(0)))
     }
 
@@ -69,8 +69,7 @@ impl Site {
 
     /// A page of paragraphs.
     fn text(&self, paragraphs: &[String]) -> String {
-        let all: String =
-            paragraphs.iter().flat_map(|text| text.lines()).map(|line| format!("<p>{line}</p>")).collect();
+        let all = concat(paragraphs.iter().flat_map(|text| text.lines()).map(|line| format!("<p>{line}</p>")));
         self.page(&format!("<article>{all}</article>"))
     }
 
@@ -96,28 +95,33 @@ impl Site {
         };
         self.page(&format!("<table>{}</table>", cities.map(row).concat()))
     }
+}
 
-    /// The verdict on the last of these pages, which stand at these addresses by their numbers.
-    fn verdict(&self, pages: &[String], address: impl Fn(i64) -> Option<String>) -> String {
-        let one = NonZeroUsize::MIN;
-        let (input, text, fingerprint) = (InputSettings::default(), text::Settings::default(), Settings::default());
-        let reader = Fingerprinter::new(&input, &text, &fingerprint, one).unwrap();
-        let clock = Timestamp::from_millis(i64::MAX / 2);
-        let mut judge = Deduplicator::new(DeduplicatorSettings {
-            rules: Rules { max_entries: 64, ..Rules::default() },
-            event_time: EventTime::Record,
-            partitions: one,
-            clock,
-        });
-        let (mut scratch, mut verdict) = (Scratch::default(), String::new());
-        for (offset, html) in (0..).zip(pages) {
-            let value = serde_json::json!({"url": address(offset), "html": html}).to_string();
-            let record = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
-            let place = PartitionId::new("pages", 0).at(offset);
-            verdict = judge.judge(place, reader.read(&record, &mut scratch)).unwrap().verdict.name().to_owned();
-        }
-        verdict
+/// The verdict on the last of these pages, which stand at these addresses by their numbers.
+fn verdict(pages: &[String], address: impl Fn(i64) -> Option<String>) -> String {
+    let one = NonZeroUsize::MIN;
+    let (input, text, fingerprint) = (InputSettings::default(), text::Settings::default(), Settings::default());
+    let reader = Fingerprinter::new(&input, &text, &fingerprint, one).unwrap();
+    let clock = Timestamp::from_millis(i64::MAX / 2);
+    let mut judge = Deduplicator::new(DeduplicatorSettings {
+        rules: Rules { max_entries: 64, ..Rules::default() },
+        event_time: EventTime::Record,
+        partitions: one,
+        clock,
+    });
+    let (mut scratch, mut verdict) = (Scratch::default(), String::new());
+    for (offset, html) in (0..).zip(pages) {
+        let value = serde_json::json!({"url": address(offset), "html": html}).to_string();
+        let record = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
+        let place = PartitionId::new("pages", 0).at(offset);
+        verdict = judge.judge(place, reader.read(&record, &mut scratch)).unwrap().verdict.name().to_owned();
     }
+    verdict
+}
+
+/// Joins texts without anything between them.
+fn concat(texts: impl Iterator<Item = String>) -> String {
+    texts.collect()
 }
 
 /// The first or the second half of a text.
@@ -176,7 +180,11 @@ fn kinds(site: &Site) -> Vec<(&'static str, Vec<String>, &'static str, &'static 
         ),
         (
             "an article of which both halves were seen",
-            vec![site.text(&[half(&whole, false)]), site.text(&[half(&whole, true)]), site.text(&[whole.clone()])],
+            vec![
+                site.text(&[half(&whole, false)]),
+                site.text(&[half(&whole, true)]),
+                site.text(std::slice::from_ref(&whole)),
+            ],
             "near",
             "near",
         ),
@@ -189,8 +197,8 @@ fn kinds(site: &Site) -> Vec<(&'static str, Vec<String>, &'static str, &'static 
 fn each_kind_of_page_gets_what_the_documents_say() {
     let (chinese, english) = (Site::new(true), Site::new(false));
     for ((kind, pages, in_chinese, in_english), (_, others, ..)) in kinds(&chinese).into_iter().zip(kinds(&english)) {
-        assert_eq!(chinese.verdict(&pages, |_| None), in_chinese, "{kind}, in Chinese");
-        assert_eq!(english.verdict(&others, |_| None), in_english, "{kind}, in English");
+        assert_eq!(verdict(&pages, |_| None), in_chinese, "{kind}, in Chinese");
+        assert_eq!(verdict(&others, |_| None), in_english, "{kind}, in English");
     }
 }
 
@@ -198,6 +206,6 @@ fn each_kind_of_page_gets_what_the_documents_say() {
 fn pages_without_a_text_of_their_own_are_told_apart_by_their_addresses() {
     for site in [Site::new(true), Site::new(false)] {
         let address = |number: i64| Some(format!("https://news.example/{number}"));
-        assert_eq!(site.verdict(&[site.framed(400), site.framed(401)], address), "unique");
+        assert_eq!(verdict(&[site.framed(400), site.framed(401)], address), "unique");
     }
 }
