@@ -186,10 +186,8 @@ fn labelled_pairs_are_scored_as_they_stand() {
     assert!(refused.code == 66 && refused.err.contains("line 1: no text has the id nobody"), "{}", refused.err);
 }
 
-/// What the rules of today do not reach: copies in the text of other sites, where no address tells those apart. The
-/// floor of short posts was measured on other posts than these 400, of which .789 and .791 are found instead of .799.
-const KNOWN_TO_MISS: [(&str, &str, bool); 3] =
-    [("short_posts", "text", true), ("published", "text", false), ("short_posts", "text", false)];
+/// What the rules of today do not reach: copies in the text of other sites, where no address tells those apart.
+const KNOWN_TO_MISS: [(&str, &str, bool); 1] = [("published", "text", false)];
 
 #[test]
 fn the_goals_of_streams_of_sites_are_met_but_for_known_rows() {
@@ -203,7 +201,7 @@ fn the_goals_of_streams_of_sites_are_met_but_for_known_rows() {
         .collect();
     assert_eq!(missed, KNOWN_TO_MISS, "{}", said.out);
     assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.err.contains(&format!("3 of {} rows miss their goal", rows.len())), "{}", said.err);
+    assert!(said.err.contains(&format!("1 of {} rows miss their goal", rows.len())), "{}", said.err);
     let of_one_site = rows.iter().find(|row| row["kind"] == "one_site").unwrap();
     // Copies of a page on its own site are found where nearly all of it is left.
     let found = of_one_site["found_share"].as_f64().unwrap();

@@ -239,8 +239,8 @@ fn notices_beside_the_article_are_not_taken_for_it() {
 fn navigation_is_not_taken_for_the_article() {
     let own = analyzer(|_| {});
     for links in [12, 60] {
-        let menu: String =
-            (0..links).map(|at| format!("<li><a href=/{at}>Section {at} of the paper</a></li>")).collect();
+        let link = |at| format!("<li><a href=/{at}>Section {at} of the paper</a></li>");
+        let menu = (0..links).map(link).collect::<Vec<_>>().concat();
         for headline in ["The council votes on the bridge", "A film about the harbour"] {
             let main = format!("<main><h1>{headline}</h1><iframe src=/f></iframe></main>");
             let page =
