@@ -248,7 +248,7 @@ fn pages_around_are_judged(cluster: &Cluster<'_>, ended: &BTreeMap<String, Vec<(
 
 #[test]
 fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let records = records();
     let (cluster, count) = run(broker, shape(&[ANY_SIZE, ANY_TIME], &[]), &records, every_metric_is_fed);
@@ -294,7 +294,7 @@ fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
 
 #[test]
 fn absurd_timestamps_pass_where_the_outputs_take_them_and_move_no_tail() {
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let mut records = records();
     records.retain(|(name, ..)| ["1970", "2100", "nanoseconds"].contains(name));

@@ -35,10 +35,41 @@ mod restore;
 mod rewound_group;
 mod warm;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Tests run one after the other: each starts several processes that want the whole machine.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Shares of the machine that tests have taken, of [`SHARES`].
+static TAKEN: (Mutex<u8>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// How many tests may run at the same time that take one share each.
+const SHARES: u8 = 2;
+
+/// What a test has taken of the machine, until it ends.
+struct Turn(u8);
+
+/// Waits until the machine is free, and takes all of it: for tests of several instances under load, and of time.
+fn turn() -> Turn {
+    Turn::take(SHARES)
+}
+
+/// Waits until half of the machine is free: for tests that mostly wait for brokers and for processes to end.
+fn half_turn() -> Turn {
+    Turn::take(1)
+}
+
+impl Turn {
+    fn take(shares: u8) -> Self {
+        let (taken, freed) = &TAKEN;
+        let taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |taken: &mut u8| *taken + shares > SHARES;
+        *freed.wait_while(taken, is_full).unwrap_or_else(PoisonError::into_inner) += shares;
+        Self(shares)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (taken, freed) = &TAKEN;
+        *taken.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
+        freed.notify_all();
+    }
 }

@@ -181,7 +181,7 @@ fn live(cluster: &Cluster<'_>, pages: usize) -> BTreeMap<Source, Outcome> {
 #[test]
 fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_live() {
     const PAGES: usize = 4_000;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 4);
     let live = live(&cluster, PAGES);
@@ -306,7 +306,7 @@ fn log_digest(cluster: &Cluster<'_>) -> usize {
 #[test]
 fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
     const PAGES: usize = 3_000;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 6);
     crawl(broker, &cluster, PAGES, 6);
@@ -339,7 +339,7 @@ fn leave_a_transaction_open(cluster: &Cluster<'_>, id: &str) {
 #[test]
 fn a_transaction_that_a_killed_replay_left_open_is_waited_for_by_nobody() {
     const PAGES: usize = 600;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
@@ -372,7 +372,7 @@ fn count(report: &Value, variant: usize, verdict: &str) -> u64 {
 #[test]
 fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
     const PAGES: u64 = 3_000;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, usize::try_from(PAGES).unwrap(), 2);
@@ -427,7 +427,7 @@ fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
 #[test]
 fn a_plan_that_does_not_fit_is_refused_and_an_input_that_goes_away_ends_the_run() {
     const PAGES: usize = 3_000;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
@@ -478,7 +478,7 @@ fn a_plan_that_does_not_fit_is_refused_and_an_input_that_goes_away_ends_the_run(
 #[test]
 fn pages_larger_than_a_partitions_share_of_the_memory_hold_nobody() {
     const PAGES: i32 = 12;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let config = json!({ "processing": { "max_in_flight_bytes": "1MiB" }, "input": { "max_document": "1MiB" } });
     let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config };
@@ -500,7 +500,7 @@ fn pages_larger_than_a_partitions_share_of_the_memory_hold_nobody() {
 fn a_range_that_was_compacted_is_judged_as_far_as_it_is_there() {
     const PAGES: usize = 200;
     const KEYS: usize = 50;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let compacted = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01"), ("segment.ms", "200")];
     let shape = Shape { topics: 1, partitions: 1, input_settings: &compacted, output_settings: &[], config: json!({}) };

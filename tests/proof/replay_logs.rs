@@ -36,7 +36,7 @@ fn crawl_of_tenants(cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64)
 #[test]
 fn a_replay_of_three_judges_that_is_killed_ends_as_one_that_was_not() {
     const PAGES: usize = 3_000;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let config = json!({ "judge": { "partitions": 3 }, "input": { "fields": { "scope": "/tenant" } } });
     let cluster =
@@ -90,7 +90,7 @@ fn first_kept(cluster: &Cluster<'_>) -> i64 {
 
 #[test]
 fn a_replay_of_a_log_that_was_trimmed_gives_the_live_verdicts_or_says_what_is_gone() {
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let shape =
         Shape { topics: 1, partitions: 1, input_settings: &[], output_settings: &[], config: restore::config() };
@@ -155,7 +155,7 @@ fn progress(cluster: &Cluster<'_>, id: &str) -> Option<u64> {
 #[test]
 fn a_replay_over_a_change_of_rules_judges_each_page_by_the_rules_of_its_time() {
     const PAGES: usize = 2_000;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = crate::replay::cluster(broker, 2);
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);

@@ -84,7 +84,7 @@ fn is_documented(cluster: &Cluster<'_>, command: &str, files: &[&str]) -> String
 #[test]
 fn a_newcomer_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
     const MANUAL: &str = "docs/REPLAY.md";
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 6);
     crawl(broker, &cluster, PAGES, 6);

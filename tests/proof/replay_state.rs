@@ -40,7 +40,7 @@ fn begin(cluster: &Cluster<'_>, id: &str) {
 #[test]
 fn a_replay_whose_offsets_have_expired_is_not_begun_again() {
     const PAGES: usize = 400;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
@@ -70,7 +70,7 @@ fn a_replay_whose_offsets_have_expired_is_not_begun_again() {
 
 #[test]
 fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, 400, 2);
@@ -96,7 +96,7 @@ fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
 #[test]
 fn what_bounds_a_replay_bounds_it() {
     const PAGES: usize = 1_200;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 1);
     let pen = Pen::new(broker);
@@ -184,7 +184,7 @@ fn bytes(cluster: &Cluster<'_>, topic: &str) -> Vec<(String, Option<Vec<u8>>)> {
 #[test]
 fn two_replays_beside_a_running_service_touch_nothing_of_it() {
     const PAGES: usize = 3_000;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 3);
     let settings = CrawlSettings { seed: 31, topics: 1, html: 0.0, bytes: 200..=900, ..CrawlSettings::default() };
@@ -271,7 +271,7 @@ fn two_replays_beside_a_running_service_touch_nothing_of_it() {
 
 #[test]
 fn a_plan_warns_before_harm() {
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let settings = [("max.message.bytes", "20000")];
     let shape = Shape { topics: 1, partitions: 1, input_settings: &[], output_settings: &settings, config: json!({}) };
@@ -302,7 +302,7 @@ fn a_plan_warns_before_harm() {
 #[test]
 fn a_replay_that_another_machine_goes_on_with_ends_on_the_first() {
     const PAGES: usize = 400;
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
