@@ -176,7 +176,7 @@ fn figures_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
 }
 
 /// Metrics that an instance alone with good brokers has no occasion for.
-const QUIET: [&str; 17] = [
+const QUIET: [&str; 22] = [
     "dupgate_clamped_timestamps_total",
     "dupgate_errors_total",
     "dupgate_index_evictions_total",
@@ -188,6 +188,13 @@ const QUIET: [&str; 17] = [
     // Fed where the logs are trimmed ("restore").
     "dupgate_last_trim_timestamp_seconds",
     "dupgate_repeated_requests_total",
+    // Fed by replays.
+    "dupgate_replay_progress_ratio",
+    "dupgate_replay_records_total",
+    "dupgate_replay_remaining_records",
+    "dupgate_replay_yielding",
+    // No judge writes one.
+    "dupgate_second_verdicts_total",
     "dupgate_match_hamming_distance",
     "dupgate_match_similarity_ratio",
     "dupgate_match_containment_ratio",
