@@ -34,7 +34,8 @@ REPLAY = "replay"
 # But for these: Prometheus makes them.
 WITHOUT_REPLAYS = {"ALERTS", "up"}
 # Alerts that fire at once: what they count has happened.
-AT_ONCE = {"DupgateColdStart", "DupgateCorruptData"}
+COUNTED_SINCE_START = {"dupgate_cold_starts_total", "dupgate_errors_total", "dupgate_second_verdicts_total"}
+AT_ONCE = {"DupgateColdStart", "DupgateCorruptData", "DupgateSecondVerdict"}
 # What runbooks name beside settings of dupgate.
 OTHERS = [
     "dupgate.error.reason",
@@ -133,8 +134,8 @@ def check_expression(expr, where):
                 parts = value.split("|") if "~" in operator else [value]
                 check(chosen, where, f"no {label} of {name} is {value}")
                 check(len(chosen) >= len(parts) or "!" in operator, where, f"not all of {value} are a {label} of {name}")
-        # A cold start or damaged bytes are also told by the total since the start.
-        counted_since_start = name in ("dupgate_cold_starts_total", "dupgate_errors_total") and "process_start_time" in expr
+        # What a start meets at once is also told by the total since the start.
+        counted_since_start = name in COUNTED_SINCE_START and "process_start_time" in expr
         if kind == "counter" and not span and not counted_since_start:
             fault(where, f"{name} is a counter and needs rate or increase")
         if kind == "gauge" and span:
