@@ -33,8 +33,9 @@ TARGET = {"job", "instance"}
 REPLAY = "replay"
 # But for these: Prometheus makes them.
 WITHOUT_REPLAYS = {"ALERTS", "up"}
-# Alerts that fire at once: what they count has happened.
+# Counters whose total since the start of the process may fire an alert as well.
 COUNTED_SINCE_START = {"dupgate_cold_starts_total", "dupgate_errors_total", "dupgate_second_verdicts_total"}
+# Alerts that fire at once: what they count has happened.
 AT_ONCE = {"DupgateColdStart", "DupgateCorruptData", "DupgateSecondVerdict"}
 # What runbooks name beside settings of dupgate.
 OTHERS = [
