@@ -18,6 +18,7 @@ mod deliver;
 mod events;
 mod followed_log;
 mod headers;
+mod judged_partitions;
 mod match_verdict;
 mod verdict_cache;
 mod queue;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::judged_partitions::JudgedPartitions;
 use crate::protocol::{
-    Answer, Checkpoint, Judged, LogIdentity, RequestId, RequestOffset, Verdict, VerdictBatch, VerdictOffset,
+    Answer, Checkpoint, LogIdentity, PageVerdict, RequestId, RequestOffset, Verdict, VerdictBatch, VerdictOffset,
     VerdictRecord,
 };
 use crate::record::{PartitionId, Source};
@@ -13,7 +14,7 @@ use crate::record::{PartitionId, Source};
 #[derive(Debug)]
 pub(super) struct VerdictCache {
     log: Option<LogIdentity>,
-    judged: BTreeMap<PartitionId, Judged>,
+    judged: JudgedPartitions,
     remembered: HashMap<Source, Arc<Verdict>>,
     order: VecDeque<Source>,
     limit: usize,
@@ -47,7 +48,7 @@ impl VerdictCache {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             log: None,
-            judged: BTreeMap::new(),
+            judged: JudgedPartitions::default(),
             remembered: HashMap::new(),
             order: VecDeque::new(),
             limit,
@@ -100,10 +101,7 @@ impl VerdictCache {
             VerdictRecord::Checkpoint(checkpoint) => {
                 self.latest_checkpoint = Some(offset);
                 for (partition, said) in &checkpoint.partitions {
-                    if is_first {
-                        self.judged.insert(partition.clone(), said.judged.clone());
-                    }
-                    self.judged_mut(partition).raise_low_watermark(said.low_watermark);
+                    self.judged.follow_checkpoint(partition, said, is_first);
                 }
                 self.next_request = checkpoint.next_request;
                 self.last_applied = checkpoint.applied.last().copied();
@@ -119,15 +117,15 @@ impl VerdictCache {
                 self.last_applied = Some(verdict.request);
             }
             match &verdict.answer {
-                // The first verdict of a page counts, as it does for judges (law L4).
-                Answer::Page(page) if self.is_judged(&page.source) => {}
-                Answer::Page(_) | Answer::Withdrawn { .. } => {
-                    let verdict = Arc::new(verdict.without_original());
-                    self.remember(&verdict);
-                    news.push(VerdictUpdate::Ruled(verdict));
+                Answer::Page(PageVerdict { source, .. }) | Answer::Withdrawn { source, .. } => {
+                    if self.judged.follow_answer(source, &verdict.answer) {
+                        let verdict = Arc::new(verdict.without_original());
+                        self.remember(source, &verdict);
+                        news.push(VerdictUpdate::Ruled(verdict));
+                    }
                 }
                 Answer::Reopened { partition, from, to } => {
-                    self.judged_mut(partition).reopen(*from, *to);
+                    self.judged.reopen(partition, *from, *to);
                     let void = |source: &Source| is_within(source, partition, *from, *to);
                     self.remembered.retain(|source, _| !void(source));
                     self.order.retain(|source| !void(source));
@@ -142,9 +140,7 @@ impl VerdictCache {
     }
 
     /// What was ruled last about a position counts: a page that is judged may be withdrawn.
-    fn remember(&mut self, verdict: &Arc<Verdict>) {
-        let Some(source) = verdict.answer.ruled_source() else { return };
-        self.judged_mut(&source.partition).insert(source.offset);
+    fn remember(&mut self, source: &Source, verdict: &Arc<Verdict>) {
         if self.remembered.insert(source.clone(), Arc::clone(verdict)).is_none() {
             self.order.push_back(source.clone());
         }
@@ -153,10 +149,6 @@ impl VerdictCache {
                 self.remembered.remove(&oldest);
             }
         }
-    }
-
-    fn judged_mut(&mut self, partition: &PartitionId) -> &mut Judged {
-        self.judged.entry(partition.clone()).or_default()
     }
 
     /// Returns the last verdict of a position, if it is remembered.
@@ -213,7 +205,7 @@ pub(super) fn is_within(source: &Source, partition: &PartitionId, from: i64, to:
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::protocol::{Decision, ExpiryWatermarks, PageVerdict, RequestId, RulesNumber};
+    use crate::protocol::{Decision, ExpiryWatermarks, RequestId, RulesNumber};
     use crate::record::{Reject, Timestamp};
     use crate::worker::test_worker::{checkpoint, input};
 

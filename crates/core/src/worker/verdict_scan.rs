@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::judged_partitions::JudgedPartitions;
 use super::verdict_cache::{VerdictCache, is_within};
-use crate::protocol::{Answer, Checkpoint, Judged, PartitionCheckpoint, Verdict, VerdictOffset, VerdictRecord};
+use crate::protocol::{
+    Answer, Checkpoint, Judged, PageVerdict, PartitionCheckpoint, Verdict, VerdictOffset, VerdictRecord,
+};
 use crate::record::{PartitionId, Source};
 
 /// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one
@@ -17,7 +20,7 @@ pub(super) struct VerdictScan {
     found: HashMap<Source, Arc<Verdict>>,
     /// What is judged as of the record read last, of the partitions that are read for; `None` before the first
     /// checkpoint.
-    judged: Option<BTreeMap<PartitionId, Judged>>,
+    judged: Option<JudgedPartitions>,
     /// Verdicts that were followed since the reading began: newer than anything it finds.
     newer: HashMap<Source, Arc<Verdict>>,
     phase: Phase,
@@ -109,17 +112,13 @@ impl VerdictScan {
         self.judged = None;
     }
 
-    /// Takes over what the first checkpoint says is judged, and from each the low watermarks: as every follower does.
+    /// Follows what a checkpoint says of the partitions that are read for.
     fn take_judged(&mut self, checkpoint: &Checkpoint) {
         let is_first = self.judged.is_none();
         let judged = self.judged.get_or_insert_default();
         for (partition, said) in &checkpoint.partitions {
             if self.wanted.contains_key(partition) {
-                let judged = judged.entry(partition.clone()).or_default();
-                if is_first {
-                    *judged = said.judged.clone();
-                }
-                judged.raise_low_watermark(said.low_watermark);
+                judged.follow_checkpoint(partition, said, is_first);
             }
         }
     }
@@ -140,23 +139,19 @@ impl VerdictScan {
 
     fn note(&mut self, verdict: &Verdict) {
         match &verdict.answer {
-            Answer::Page(_) | Answer::Withdrawn { .. } => {
-                let source = verdict.answer.ruled_source();
-                if let Some(source) = source.filter(|source| self.wanted.contains_key(&source.partition)) {
-                    let judged = self.judged.get_or_insert_default().entry(source.partition.clone()).or_default();
-                    // The first verdict of a page counts, as it does for judges (law L4).
-                    let is_first = judged.insert(source.offset);
-                    let is_in_force = is_first || matches!(verdict.answer, Answer::Withdrawn { .. });
-                    if is_in_force && self.wants(source) {
-                        self.found.insert(source.clone(), Arc::new(verdict.without_original()));
-                    }
+            Answer::Page(PageVerdict { source, .. }) | Answer::Withdrawn { source, .. } => {
+                if self.wanted.contains_key(&source.partition)
+                    && self.judged.get_or_insert_default().follow_answer(source, &verdict.answer)
+                    && self.wants(source)
+                {
+                    self.found.insert(source.clone(), Arc::new(verdict.without_original()));
                 }
             }
             // What is newer than anything that is read was ruled after it.
             Answer::Reopened { partition, from, to } => {
                 self.found.retain(|source, _| !is_within(source, partition, *from, *to));
-                if let Some(judged) = self.judged.as_mut().and_then(|judged| judged.get_mut(partition)) {
-                    judged.reopen(*from, *to);
+                if let Some(judged) = self.judged.as_mut().filter(|_| self.wanted.contains_key(partition)) {
+                    judged.reopen(partition, *from, *to);
                 }
             }
             Answer::Forgotten(_) => {}
