@@ -10,6 +10,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied_by_code};
 use super::output::TimeLimits;
+use crate::fingerprint::is_scheme_id;
 use crate::record::PartitionId;
 
 /// How long one request may take by default.
@@ -318,5 +319,12 @@ impl LogNames {
             fingerprints: Arc::from(format!("{prefix}.fingerprints.{scheme}")),
             verdicts: Arc::from(format!("{prefix}.verdicts.{scheme}")),
         }
+    }
+
+    /// Returns the scheme of which a topic is a log under this prefix; `None` when it is none.
+    #[must_use]
+    pub fn scheme_of<'t>(prefix: &str, topic: &'t str) -> Option<&'t str> {
+        let (kind, scheme) = topic.strip_prefix(prefix)?.strip_prefix('.')?.split_once('.')?;
+        (matches!(kind, "fingerprints" | "verdicts") && is_scheme_id(scheme)).then_some(scheme)
     }
 }

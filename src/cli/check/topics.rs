@@ -8,7 +8,7 @@ use crate::cli::human;
 use crate::cli::topics::plan::{HEADROOM, Inherited};
 use crate::config::raw::Partition;
 use crate::config::settings::Settings;
-use crate::kafka::admin::DEFAULT_BATCH_BYTES;
+use crate::kafka::admin::{DEFAULT_BATCH_BYTES, LogNames};
 use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
 use crate::record::Timestamp;
 
@@ -23,10 +23,7 @@ pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Ve
     let (prefix, current) = (&settings.logs.prefix, settings.scheme().to_string());
     let mut logs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for name in names {
-        let log = name.strip_prefix(prefix.as_str()).and_then(|rest| rest.strip_prefix('.'));
-        let log =
-            log.and_then(|log| log.split_once('.')).filter(|(kind, _)| ["fingerprints", "verdicts"].contains(kind));
-        if let Some((_, scheme)) = log.filter(|(_, scheme)| is_scheme(scheme) && *scheme != current) {
+        if let Some(scheme) = LogNames::scheme_of(prefix, name).filter(|scheme| *scheme != current) {
             logs.entry(scheme).or_default().push(name);
         }
     }
@@ -41,14 +38,6 @@ pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Ve
         Row::warn("schemes", text, Some(remove))
     };
     logs.into_iter().map(row).collect()
-}
-
-/// Says whether this is the name of a scheme: see [`scheme_id`](crate::fingerprint::scheme_id).
-fn is_scheme(name: &str) -> bool {
-    let parts = name.strip_prefix("sh").and_then(|rest| rest.split_once('-'));
-    parts.is_some_and(|(bits, hash)| {
-        bits.parse::<u32>().is_ok() && hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
-    })
 }
 
 /// An input topic: whether it can be read, what it holds, and whether its clocks are believable.

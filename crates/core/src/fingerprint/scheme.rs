@@ -27,6 +27,15 @@ pub fn scheme_id(
     SchemeId(format!("sh{}-{:06x}", fingerprint.simhash.bits.bits(), hash >> 40))
 }
 
+/// Returns whether a text has the form of the names that [`scheme_id`] gives.
+#[must_use]
+pub fn is_scheme_id(name: &str) -> bool {
+    let parts = name.strip_prefix("sh").and_then(|rest| rest.split_once('-'));
+    parts.is_some_and(|(bits, hash)| {
+        bits.parse::<u32>().is_ok() && hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
 /// Spells out what the scheme is a hash of, one `name=value` a line.
 #[must_use]
 pub fn canonical(
