@@ -71,9 +71,23 @@ impl CliRunner {
         Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code() }
     }
 
+    /// Creates the topics that are missing, the input too, and returns the names of all.
+    pub(super) fn create_topics(&self, address: &str, more: &str, flags: &[&str]) -> Vec<String> {
+        let create = ["topics", "create", "--with-input", "--execute", "-o", "jsonl"];
+        let made = self.ask_with(address, more, &[&create, flags].concat());
+        assert_eq!(made.code, Some(0), "{}", made.err);
+        let rows = made.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        rows.map(|row| row.get("topic").and_then(|name| name.as_str()).expect("a name").to_owned()).collect()
+    }
+
     fn ask(&self, broker: &Broker, arguments: &[&str]) -> Said {
         self.ask_with(broker.address(), "", arguments)
     }
+}
+
+/// Returns which of these topics are the fingerprint log and the verdict log.
+pub(super) fn logs_of(topics: &[String]) -> [String; 2] {
+    [".fingerprints.", ".verdicts."].map(|log| topics.iter().find(|name| name.contains(log)).expect("a log").clone())
 }
 
 /// States of the rows of a table that begin with this subject.
@@ -162,10 +176,7 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
 fn check_names_the_logs_that_an_older_scheme_has_left() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
-    let made = desk.ask(broker, &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
-    let rows: Vec<serde_json::Value> = made.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let verdicts =
-        rows.iter().filter_map(|row| row["topic"].as_str()).find(|name| name.contains(".verdicts.")).unwrap();
+    let [_, verdicts] = &logs_of(&desk.create_topics(broker.address(), "", &[]));
     assert_eq!(states(&desk.ask(broker, &["check", "-o", "table"]).out, "schemes"), [""; 0]);
     let (prefix, _) = verdicts.rsplit_once('.').unwrap();
     let old = format!("{prefix}.sh64-0dd5ce");
@@ -183,10 +194,7 @@ fn check_names_the_logs_that_an_older_scheme_has_left() {
 fn a_log_that_would_lose_facts_fails_the_check() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
-    let made = desk.ask(broker, &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
-    let rows: Vec<serde_json::Value> = made.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let verdicts =
-        rows.iter().filter_map(|row| row["topic"].as_str()).find(|name| name.contains(".verdicts.")).unwrap();
+    let [_, verdicts] = &logs_of(&desk.create_topics(broker.address(), "", &[]));
     broker.alter(verdicts, &[("retention.ms", "1000"), ("unclean.leader.election.enable", "true")]);
     let said = desk.ask(broker, &["check", "-o", "table"]);
     assert_eq!(said.code, Some(69), "{}", said.out);

@@ -13,11 +13,10 @@ use dupgate::protocol::{
     Windows, encode_verdict,
 };
 use dupgate::record::{PartitionId, Timestamp};
-use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseRecord, Producer};
 
 use super::broker::{Broker, wait};
-use super::messages::{TransactionalProducer, transactional_producer};
+use super::messages::{TransactionalProducer, no_transaction_is_open, transactional_producer};
 
 /// A record without verdicts, distinguished from others by its place in the fingerprint log.
 fn record(next_request: i64) -> VerdictRecord {
@@ -44,14 +43,10 @@ fn write_bytes(producer: &TransactionalProducer, topic: &str, value: Option<&[u8
     producer.flush(wait::LIMIT).expect("flush");
 }
 
-/// Commits, and waits until the log holds the marker of it: brokers answer before.
+/// Commits, and waits until the log holds the marker of it.
 fn commit(broker: &Broker, producer: &TransactionalProducer, topic: &str) {
     producer.commit_transaction(wait::LIMIT).expect("commit");
-    let [committed, written] = ["read_committed", "read_uncommitted"].map(|isolation| -> BaseConsumer {
-        broker.client().set("isolation.level", isolation).create().expect("a consumer")
-    });
-    let end = |consumer: &BaseConsumer| consumer.fetch_watermarks(topic, 0, wait::LIMIT).expect("watermarks").1;
-    wait::until("the marker of the commit", || (end(&committed) == end(&written)).then_some(()));
+    no_transaction_is_open(broker, topic);
 }
 
 fn follow(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>) {

@@ -1,5 +1,4 @@
 //! `index verify`: what was judged is judged again from the kept log, and a verdict that was tampered with is named.
-#![expect(clippy::indexing_slicing, reason = "what is missing in JSON fails the test")]
 
 use std::process::{Command, Stdio};
 
@@ -8,22 +7,14 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedPr
 use serde_json::Value;
 
 use super::broker::{Broker, wait};
-use super::first_start::CliRunner;
+use super::first_start::{CliRunner, logs_of};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 
 /// Creates the topics that are missing, and returns the names of both logs.
 fn logs(broker: &Broker, desk: &CliRunner, more: &str) -> [String; 2] {
-    let made = desk.ask_with(
-        broker.address(),
-        more,
-        &["topics", "create", "--with-input", "--partitions", "1", "--execute", "-o", "jsonl"],
-    );
-    assert_eq!(made.code, Some(0), "{}", made.err);
-    let rows = made.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let names: Vec<String> = rows.map(|row| row["topic"].as_str().expect("a name").to_owned()).collect();
-    [".fingerprints.", ".verdicts."].map(|log| names.iter().find(|name| name.contains(log)).expect("a log").clone())
+    logs_of(&desk.create_topics(broker.address(), more, &["--partitions", "1"]))
 }
 
 fn write(broker: &Broker, topic: &str, values: &[Vec<u8>]) {

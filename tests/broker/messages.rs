@@ -89,13 +89,18 @@ pub(crate) fn marks(broker: &Broker, topic: &str, isolation: &str) -> (i64, i64)
     })
 }
 
-/// Everything that `read_committed` shows of partition 0 of `topic`, once no transaction is open there.
+/// Waits until no transaction is open in partition 0 of `topic`.
 ///
 /// The wait matters: `commit_transaction` returns when the decision is stored, the marker that ends the transaction in
 /// the partition is written after that, and until then a reader sees the end before it.
-pub(crate) fn committed_payloads(broker: &Broker, topic: &str) -> Vec<String> {
+pub(crate) fn no_transaction_is_open(broker: &Broker, topic: &str) {
     wait::until("the end of the open transaction", || {
         (marks(broker, topic, "read_committed") == marks(broker, topic, "read_uncommitted")).then_some(())
     });
+}
+
+/// Everything that `read_committed` shows of partition 0 of `topic`, once no transaction is open there.
+pub(crate) fn committed_payloads(broker: &Broker, topic: &str) -> Vec<String> {
+    no_transaction_is_open(broker, topic);
     read_to_end(&reader(broker, topic, Offset::Beginning))
 }

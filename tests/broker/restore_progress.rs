@@ -8,7 +8,7 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedPr
 
 use super::broker::{Broker, wait};
 use super::cluster::http;
-use super::first_start::CliRunner;
+use super::first_start::{CliRunner, logs_of};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
@@ -20,11 +20,7 @@ const LONG: usize = 4_000;
 fn readiness_says_how_far_a_long_restore_is() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
-    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
-    assert_eq!(made.code, Some(0), "{}", made.err);
-    let rows = made.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
-    let mut names = rows.map(|row| row["topic"].as_str().expect("a name").to_owned());
-    let ruled = names.find(|name| name.contains(".verdicts.")).expect("a log");
+    let [_, ruled] = logs_of(&desk.create_topics(broker.address(), "", &[]));
     let run = |more: &str| {
         Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
