@@ -109,7 +109,8 @@ impl Curve {
             })
         };
         json!({
-            "bands": banding.bands(), "rows": banding.rows(), "agree": agree, "one_band_below": one_key_below, "max_entries": self.max_entries,
+            "bands": banding.bands(), "rows": banding.rows(), "agree": agree,
+            "one_band_below": one_key_below, "max_entries": self.max_entries,
             "curve": HUNDREDTHS.iter().map(point).collect::<Vec<_>>(),
             "by_chance": (!self.chances.is_empty()).then(|| self.chances.iter().map(chance).collect::<Vec<_>>()),
         })

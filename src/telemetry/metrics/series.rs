@@ -77,8 +77,7 @@ impl Handle for BTreeMap<Reject, Counter> {
 
 impl<L: LabelValue, H: Handle> Family<L, H> {
     fn new(make: impl Fn((&'static str, &'static str)) -> H) -> Self {
-        let series = L::NAMES.iter().map(|name| make((L::LABEL, name))).collect();
-        Self { series, nowhere: H::nowhere(), label: PhantomData }
+        Self::of_each(|value| make((L::LABEL, value.name())))
     }
 
     fn of_each(make: impl Fn(L) -> H) -> Self {

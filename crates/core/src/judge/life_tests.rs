@@ -196,11 +196,17 @@ fn a_judge_that_is_refused_can_still_hand_over() {
     assert_eq!(judge.role(), Role::Standby);
 }
 
-#[test]
-fn the_beginning_of_another_log_is_taken_over_where_it_stands() {
+/// A judge without a snapshot, which reads the log from its beginning.
+fn reading() -> TestJudge {
     let mut judge = TestJudge::restoring();
     judge.holds_ends = true;
     judge.handle(Event::Restored(None));
+    judge
+}
+
+#[test]
+fn the_beginning_of_another_log_is_taken_over_where_it_stands() {
+    let mut judge = reading();
     assert_eq!(judge.read_from_the_beginning(), 1);
     let checkpoint = |log| VerdictRecord::Checkpoint(Box::new(beginning(log, rules(1_000))));
     // What is left of a log whose first checkpoint is gone, another one, and the log that is written now.
@@ -242,9 +248,7 @@ fn verdicts(verdicts: Vec<Verdict>) -> VerdictRecord {
 #[test]
 fn a_second_verdict_in_the_log_changes_nothing_is_counted_and_stops_no_judge() {
     let [with, without] = [vec![verdict(3, 0, 70), verdict(4, 1, 20)], vec![verdict(4, 1, 20)]].map(|later| {
-        let mut judge = TestJudge::restoring();
-        judge.holds_ends = true;
-        judge.handle(Event::Restored(None));
+        let mut judge = reading();
         judge.followed(0, VerdictRecord::Checkpoint(Box::new(beginning(1, rules(1_000)))));
         judge.followed(1, verdicts(vec![verdict(1, 0, 10)]));
         judge.followed(2, verdicts(later));
@@ -260,9 +264,7 @@ fn a_second_verdict_in_the_log_changes_nothing_is_counted_and_stops_no_judge() {
 
 #[test]
 fn a_verdict_after_a_reopening_is_no_second_one() {
-    let mut judge = TestJudge::restoring();
-    judge.holds_ends = true;
-    judge.handle(Event::Restored(None));
+    let mut judge = reading();
     judge.followed(0, VerdictRecord::Checkpoint(Box::new(beginning(1, rules(1_000)))));
     let reopened = Answer::Reopened { partition: TestJudge::input(), from: 0, to: 1 };
     let reopened = Verdict { request: RequestId(2), answer: reopened };

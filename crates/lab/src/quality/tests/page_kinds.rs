@@ -29,8 +29,7 @@ impl Site {
 
     /// A page with this between navigation and footer.
     fn page(&self, main: &str) -> String {
-        let items = |links: &str| concat(links.lines().map(|link| format!("<li><a>{link}</a></li>")));
-        let [menu, footer] = self.frame.each_ref().map(|links| items(links));
+        let [menu, footer] = self.frame.each_ref().map(|links| items(links.lines()));
         format!(
             "<html><body><nav><ul>{menu}</ul></nav><main>{main}</main><footer><ul>{footer}</ul></footer></body></html>"
         )
@@ -50,8 +49,7 @@ impl Site {
 
     /// A list of headlines, by their numbers.
     fn list(&self, numbers: Range<u64>) -> String {
-        let items = concat(numbers.map(|number| format!("<li><a>{}</a></li>", self.headline(number))));
-        self.page(&format!("<ul>{items}</ul>"))
+        self.page(&format!("<ul>{}</ul>", items(numbers.map(|number| self.headline(number)))))
     }
 
     /// A page of a thread: its title, and posts by their numbers.
@@ -117,6 +115,11 @@ fn verdict(pages: &[String], address: impl Fn(i64) -> Option<String>) -> String 
         verdict = judge.judge(place, reader.read(&record, &mut scratch)).unwrap().verdict.name().to_owned();
     }
     verdict
+}
+
+/// Writes each of these as an item of a list, which is a link.
+fn items(links: impl Iterator<Item: std::fmt::Display>) -> String {
+    concat(links.map(|link| format!("<li><a>{link}</a></li>")))
 }
 
 /// Joins texts without anything between them.
