@@ -124,7 +124,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
     let held = state.index().stats();
     let originals = held.originals as f64;
     Run {
-        name: format!("{} x {}, {} shared", minhash.banding.bands(), minhash.banding.rows(), minhash.agree),
+        name: format!("{} x {}, {} shared", minhash.banding.bands(), minhash.banding.rows(), minhash.min_shared_bands),
         ns: spent / (pages.len() - measured.next_multiple_of(1000)) as f64,
         compared: compared as f64 / asked as f64,
         sketch_bytes: held.sketch_bytes as f64 / originals,

@@ -7,8 +7,8 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]
-#![expect(clippy::cast_precision_loss, reason = "figures for people")]
-#![expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "figures and small numbers")]
+#![expect(clippy::cast_precision_loss, reason = "numbers for people")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "shares and small numbers")]
 
 mod chain;
 mod judging;
@@ -58,7 +58,7 @@ fn main() {
     let rules = settings.rules.minhash.unwrap();
     let shingle = settings.fingerprint.minhash.shingle.lengths;
 
-    let met = |texts: &[String]| strangers(texts, shingle, rules.banding, rules.agree, pages as u64);
+    let met = |texts: &[String]| strangers(texts, shingle, rules.banding, rules.min_shared_bands, pages as u64);
     let real = met(&texts);
     let chain = Chain::of(&texts, &analyzer);
     let jumps = fitted(&chain, real[0], |pages| met(pages)[0]);
@@ -93,20 +93,22 @@ fn main() {
         }
     }
     println!("{}", Run::table(&runs));
-    let figures = json!({ "file": file, "texts": texts.len(), "pages": pages, "jumps": jumps, "bytes": bytes,
+    let report = json!({ "file": file, "texts": texts.len(), "pages": pages, "jumps": jumps, "bytes": bytes,
         "strangers_of_texts": real, "strangers_of_pages": made, "runs": runs });
-    println!("{figures}");
+    println!("{report}");
 }
 
 /// The configured bands, and others that the same sketches have.
 fn neighbours(rules: MinHashRules) -> Vec<MinHashRules> {
-    let banded = |bands, rows, agree| {
+    let banded = |bands, rows, min_shared_bands| {
         let banding = Banding::new(bands, rows, rules.form).unwrap();
-        MinHashRules { banding, agree, ..rules }
+        MinHashRules { banding, min_shared_bands, ..rules }
     };
     let mut all = vec![rules];
     all.extend([banded(42, 3, 1), banded(32, 4, 1), banded(32, 4, 2), banded(25, 5, 1), banded(14, 8, 1)]);
-    all.retain(|other| other == &rules || (other.banding, other.agree) != (rules.banding, rules.agree));
+    all.retain(|other| {
+        other == &rules || (other.banding, other.min_shared_bands) != (rules.banding, rules.min_shared_bands)
+    });
     all
 }
 

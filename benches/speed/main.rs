@@ -8,7 +8,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]
-#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+#![expect(clippy::cast_precision_loss, reason = "numbers for people")]
 
 mod bus;
 mod copy;
@@ -97,10 +97,10 @@ fn main() {
         latency = latency::run(broker, scale);
     }
     let floors = report::print(&floors);
-    let figures = json!({
+    let report = json!({
         "version": env!("CARGO_PKG_VERSION"), "quick": quick, "cores": measure::cores(), "load_before": load,
         "text": text, "sketch": sketch, "end_to_end": end_to_end, "cpu": cpu, "replay": replay, "latency": latency,
         "floors": floors,
     });
-    println!("{figures}");
+    println!("{report}");
 }

@@ -20,11 +20,11 @@ pub(crate) fn cpu_of<T>(work: impl FnOnce() -> T) -> (Duration, T) {
 }
 
 /// Returns the middle of some numbers.
-pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.into_iter().collect();
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    if figures.len() % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) }
+pub(crate) fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.into_iter().collect();
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len() / 2;
+    if numbers.len() % 2 == 1 { numbers[middle] } else { f64::midpoint(numbers[middle - 1], numbers[middle]) }
 }
 
 /// Returns the number that a share of the sorted numbers does not exceed.
@@ -33,8 +33,8 @@ pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
 }
 
 /// Rounds to three decimals, for the JSON line.
-pub(crate) fn round(figure: f64) -> f64 {
-    (figure * 1000.0).round() / 1000.0
+pub(crate) fn round(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
 }
 
 /// Returns user and system CPU seconds of a running process, all threads, those that ended included.

@@ -47,7 +47,7 @@ pub(crate) fn measure(settings: &Settings, pages: &[Planted]) -> Pure {
         let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(|| once(&reader, settings, pages))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let middle = |figure: fn(&Pure) -> f64| median(found.iter().map(figure));
+    let middle = |number: fn(&Pure) -> f64| median(found.iter().map(number));
     Pure { read: middle(|pure| pure.read), codec: middle(|pure| pure.codec), judge: middle(|pure| pure.judge) }
 }
 
@@ -73,7 +73,7 @@ fn once(reader: &Fingerprinter, settings: &Settings, pages: &[Planted]) -> Pure 
     let mut state = State::begin(LogIdentity(1), settings.rules.clone(), RequestOffset(0));
     let (judged, batches) =
         cpu_of(|| (0..).zip(&requests).map(|(offset, batch)| judge(&mut state, offset, batch)).collect::<Vec<_>>());
-    let (ruled, ()) = cpu_of(|| {
+    let (read_back, ()) = cpu_of(|| {
         let mut verdicts = VerdictReader::new();
         for (offset, batch) in (0..).zip(&batches) {
             for part in encode_verdict(batch, DEFAULT_PART_BYTES) {
@@ -82,7 +82,7 @@ fn once(reader: &Fingerprinter, settings: &Settings, pages: &[Planted]) -> Pure 
         }
     });
     let per_page = |cpu: std::time::Duration| cpu.as_secs_f64() * 1e6 / pages.len() as f64;
-    Pure { read: per_page(read), codec: per_page(written + decoded + ruled), judge: per_page(judged) }
+    Pure { read: per_page(read), codec: per_page(written + decoded + read_back), judge: per_page(judged) }
 }
 
 fn raw(page: &Planted) -> RawRecord<'_> {
@@ -91,10 +91,10 @@ fn raw(page: &Planted) -> RawRecord<'_> {
 
 fn request(reader: &Fingerprinter, page: &Planted, topic: &Arc<str>, scratch: &mut Scratch) -> Option<Request> {
     let reading = reader.read(&raw(page), scratch).ok()?;
-    let lanes = u64::try_from(PARTITIONS).unwrap();
-    let partition = PartitionId::new(Arc::clone(topic), i32::try_from(page.number % lanes).unwrap());
+    let partitions = u64::try_from(PARTITIONS).unwrap();
+    let partition = PartitionId::new(Arc::clone(topic), i32::try_from(page.number % partitions).unwrap());
     let body = RequestBody::Page(PageRequest {
-        source: partition.at(i64::try_from(page.number / lanes).unwrap()),
+        source: partition.at(i64::try_from(page.number / partitions).unwrap()),
         event_time: page.timestamp,
         id: reading.id,
         scope: reading.scope,

@@ -68,7 +68,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
     let row = |what: &str, rate: f64| format!("{what:<28} {rate:>10.0} {:>8.2} {:>8.3}", rate / live, rate / plain);
     println!("{}", row("live service", live));
     println!("{}", row("copy", plain));
-    let (mut figures, mut growth) = (serde_json::Map::new(), 0.0_f64);
+    let (mut report, mut growth) = (serde_json::Map::new(), 0.0_f64);
     for (number, (kind, arguments)) in KINDS.iter().enumerate() {
         let run = replay(&left, number, arguments, pages);
         let (middle, most) = (run.memory.0 >> 20, run.memory.1 >> 20);
@@ -78,7 +78,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
             "pages_per_second": run.rate.round(), "of_service": round(run.rate / live), "of_copy": round(run.rate / plain),
             "bytes_in_the_middle": run.memory.0, "most_bytes_after_it": run.memory.1,
         });
-        figures.insert((*kind).to_owned(), of_run);
+        report.insert((*kind).to_owned(), of_run);
         match number {
             0 => floors.push(Floor::at_least("replay of kept fingerprints, requests/s", REQUESTS_FLOOR, run.rate)),
             1 => floors.push(Floor::at_least(
@@ -93,7 +93,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
     println!();
     json!({
         "pages": pages, "partitions": PARTITIONS, "service_pages_per_second": live.round(),
-        "copy_pages_per_second": plain.round(), "replays": figures,
+        "copy_pages_per_second": plain.round(), "replays": report,
     })
 }
 

@@ -166,7 +166,7 @@ fn measure(shape: &Shape, scale: &Scale, reader: &Fingerprinter, decoder: &Decod
             rounds.push(row);
         }
     }
-    let middle = |figure: fn(&Row) -> f64| median(rounds.iter().map(figure));
+    let middle = |number: fn(&Row) -> f64| median(rounds.iter().map(number));
     Row {
         bytes: middle(|row| row.bytes),
         decode: middle(|row| row.decode),

@@ -70,7 +70,7 @@ pub(super) struct Nearness {
     /// Keys that both sketches have.
     pub(super) keys: Option<usize>,
     /// How much of the numbers of one page is in the other.
-    pub(super) figures: Option<PerMille>,
+    pub(super) number_overlap: Option<PerMille>,
     /// How many numbers are kept of each.
     pub(super) numbers: [usize; 2],
 }
@@ -95,7 +95,7 @@ impl Nearness {
             contained: estimate.flatten(),
             estimate: settings.fingerprint.minhash.form.and_then(|form| a.similarity(b, form)),
             keys,
-            figures: a.numbers.overlap(&b.numbers),
+            number_overlap: a.numbers.overlap(&b.numbers),
             numbers: [a, b].map(|page| page.numbers.hashes().len()),
         }
     }
@@ -144,7 +144,7 @@ fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, 
         Nearness { .. } => return Ok(None),
     };
     // What the number guard keeps apart may be two prices.
-    let guard = pair.near.figures.zip(page_reader.settings().rules.number_guard);
+    let guard = pair.near.number_overlap.zip(page_reader.settings().rules.number_guard);
     let beware = if guard.is_some_and(|(shared, least)| shared < least) {
         ", and so it would pages that differ by a price or a result"
     } else {
@@ -157,7 +157,7 @@ impl Pair {
     fn table(&self, settings: &Settings, most: usize) -> String {
         let mut rows: Vec<Vec<String>> = Stage::ALL.map(|stage| self.row(stage, settings)).to_vec();
         rows.extend(self.containment_row(settings));
-        rows.extend(self.figures_row(settings));
+        rows.extend(self.numbers_row(settings));
         let verdict = match self.versus.verdict.original() {
             Some(of) => {
                 let how = if of.by.contained().is_some() { " (containment)" } else { "" };
@@ -208,9 +208,9 @@ impl Pair {
     }
 
     /// What the number guard says, or that it has no say: one number on each page, or none on one of them.
-    fn figures_row(&self, settings: &Settings) -> Option<Vec<String>> {
+    fn numbers_row(&self, settings: &Settings) -> Option<Vec<String>> {
         let (near, least) = (&self.near, settings.rules.number_guard?);
-        let (measured, said) = match near.figures {
+        let (measured, said) = match near.number_overlap {
             Some(shared) => {
                 let verb = if shared < least { "others" } else { "the same" };
                 (format!("{shared} of the smaller page's are in the other"), verb)
@@ -225,7 +225,7 @@ impl Pair {
             }
         };
         let limit = format!("{said} (match.number_overlap is {least})");
-        Some(vec!["figures".to_owned(), measured, limit])
+        Some(vec!["numbers".to_owned(), measured, limit])
     }
 
     /// How much of the smaller page is in the other, when the rules ask for it.
@@ -257,7 +257,7 @@ impl Pair {
                 format!(" (match.simhash.max_distance is {}{from})", rules.max_distance)
             }
             (Stage::MinHash, Some(minhash)) => {
-                let LowConfidence { below, containment, max_distance, .. } = minhash.unsure;
+                let LowConfidence { below, containment, max_distance, .. } = minhash.low_confidence;
                 let from = match says.from {
                     Some(Threshold::MinSimilarity(similarity)) => {
                         format!(", up to {similarity} matches")
@@ -331,8 +331,8 @@ impl Pair {
                 "matches_up_to": sketch.2,
                 "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| self.keys_needed(minhash)),
                 "low_confidence": minhash.map(|minhash| json!({
-                    "below": minhash.unsure.below.share(), "containment": minhash.unsure.containment.share(),
-                    "max_distance": minhash.unsure.max_distance,
+                    "below": minhash.low_confidence.below.share(), "containment": minhash.low_confidence.containment.share(),
+                    "max_distance": minhash.low_confidence.max_distance,
                 })),
             },
             "containment": {
@@ -340,8 +340,8 @@ impl Pair {
                 "estimate": near.contained.map(PerMille::share), "exact": near.contains,
                 "least": minhash.and_then(|minhash| minhash.containment).map(PerMille::share),
             },
-            "figures": {
-                "overlap": near.figures.map(PerMille::share), "kept": near.numbers,
+            "numbers": {
+                "overlap": near.number_overlap.map(PerMille::share), "kept": near.numbers,
                 "number_overlap": settings.rules.number_guard.map(PerMille::share),
             },
             "equal_share": self.diff.equal,

@@ -121,7 +121,8 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let crowd = settings.rules.minhash.map(|minhash| {
         let minhash_of = &settings.fingerprint.minhash;
         let crowd = BackgroundSimilarity::of(&texts::sets(&found, &reader, minhash_of.shingle, &minhash_of.stop));
-        let candidates = [1, minhash.agree].map(|agree| crowd.candidates(minhash.banding, agree, ORIGINALS));
+        let candidates = [1, minhash.min_shared_bands]
+            .map(|min_shared_bands| crowd.candidates(minhash.banding, min_shared_bands, ORIGINALS));
         (candidates, crowd.histogram())
     });
     let (stream, joined) = if let Some(pairs) = &args.pairs {
@@ -150,22 +151,22 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     };
     let (candidates, likeness) = crowd.unzip();
     let mut shown = table::table(&ours.report, candidates, one_known.as_ref());
-    let mut figures = table::json(&ours.report, candidates, likeness.as_deref());
-    figures = table::with(figures, json!({ "joined_one_known": one_known }));
+    let mut report = table::json(&ours.report, candidates, likeness.as_deref());
+    report = table::with(report, json!({ "joined_one_known": one_known }));
     if !beside.is_empty() {
         beside.insert(0, ours);
         shown += &baselines::table(&beside);
         let judges: Vec<Value> = beside.iter().map(Judged::json).collect();
-        figures = table::with(figures, json!({ "judges": judges }));
+        report = table::with(report, json!({ "judges": judges }));
     }
-    tell(&shown, &figures, format)
+    tell(&shown, &report, format)
 }
 
 /// Prints the table, or the same results as JSON.
-fn tell(table: &str, figures: &Value, format: OutputFormat) -> Result<(), Fatal> {
+fn tell(table: &str, report: &Value, format: OutputFormat) -> Result<(), Fatal> {
     match format {
         OutputFormat::Table => print(table.trim_end()),
-        OutputFormat::Json | OutputFormat::Jsonl => print_json(figures, format),
+        OutputFormat::Json | OutputFormat::Jsonl => print_json(report, format),
     }
 }
 

@@ -64,7 +64,7 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn table(&self) -> String {
-        let Inspection { reading, text, words, shingles, stopped, figures, .. } = self.page;
+        let Inspection { reading, text, words, shingles, stopped, numbers, .. } = self.page;
         let mut rows = Vec::new();
         let mut row = |name: &str, text: String| rows.push(vec![name.to_owned(), text]);
         row("page", self.place.to_string());
@@ -97,9 +97,9 @@ impl Told<'_> {
                 first.join(", ")
             ),
         );
-        let some: Vec<&str> = figures.iter().take(SHOWN).map(String::as_str).collect();
+        let some: Vec<&str> = numbers.iter().take(SHOWN).map(String::as_str).collect();
         let first = if some.is_empty() { String::new() } else { format!("; first: {}", some.join(", ")) };
-        row("figures", format!("{} different{first}", figures.len()));
+        row("numbers", format!("{} different{first}", numbers.len()));
         row("exact", format!("{:032x}", reading.fingerprints.exact.0));
         let simhash = reading.fingerprints.simhash.map(|simhash| simhash.to_string());
         let missing = reading.fp_missing(self.settings.text.min_features).map(|why| format!("none: {why}"));
@@ -188,7 +188,7 @@ impl Told<'_> {
     }
 
     fn json(&self) -> Value {
-        let Inspection { reading, site, from, visible, text, words, shingles, stopped, figures } = self.page;
+        let Inspection { reading, site, from, visible, text, words, shingles, stopped, numbers } = self.page;
         let (han, letters) = self.han();
         let runs = runs(text).map(|run| json!({"han": run.han, "text": run.text})).collect::<Vec<_>>();
         let words = words.iter().map(|word| {
@@ -218,7 +218,7 @@ impl Told<'_> {
             "shingles": shingles,
             "shingle_unit": self.settings.fingerprint.minhash.shingle.unit.name(),
             "stop_shingles": stopped,
-            "figures": figures,
+            "numbers": numbers,
             "scheme": self.settings.scheme().to_string(),
             "exact": format!("{:032x}", reading.fingerprints.exact.0),
             "fp": reading.fingerprints.simhash.map(|simhash| simhash.to_string()),

@@ -145,7 +145,7 @@ fn in_words(value: &Value) -> String {
     } else if let Some(hash) = text("forget_id_hash") {
         format!("forget every original with the id of hash {hash}")
     } else if let Some(range) = text("reopen") {
-        format!("reopen {range}: judge it anew")
+        format!("reopen {range}: judge it again")
     } else {
         value.to_string()
     }
@@ -171,7 +171,7 @@ mod tests {
         let place = PartitionId::new("pages", 3);
         let reopen = RequestBody::Reopen { partition: place.clone(), from: 5, to: 9 };
         assert_eq!(question(&reopen), json!({"reopen": "pages:3:5-9"}));
-        assert_eq!(in_words(&question(&reopen)), "reopen pages:3:5-9: judge it anew");
+        assert_eq!(in_words(&question(&reopen)), "reopen pages:3:5-9: judge it again");
         let forget = RequestBody::Forget(ForgetTarget::Id(IdHash(255)));
         assert_eq!(in_words(&question(&forget)), "forget every original with the id of hash 00000000000000ff");
         let answer = Answer::Forgotten(ForgetTarget::Source(place.at(7)));

@@ -110,18 +110,18 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 /// A count of the page; 0 when it is not there.
-fn figure(page: &Value, name: &str) -> u64 {
+fn count_of(page: &Value, name: &str) -> u64 {
     page[name].as_u64().unwrap_or(0)
 }
 
 /// Members of an object of counts.
-fn figures<'p>(page: &'p Value, name: &str) -> Vec<(&'p str, u64)> {
+fn counts_of<'p>(page: &'p Value, name: &str) -> Vec<(&'p str, u64)> {
     let members = page[name].as_object().into_iter().flatten();
     members.filter_map(|(key, value)| Some((key.as_str(), value.as_u64()?))).collect()
 }
 
 fn sum(page: &Value, name: &str) -> u64 {
-    figures(page, name).iter().map(|(_, count)| count).sum()
+    counts_of(page, name).iter().map(|(_, count)| count).sum()
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -134,7 +134,7 @@ fn rate(page: &Value, before: Option<&Value>) -> Option<String> {
     let a_second = |pages: u64, millis: u64| count(pages.saturating_mul(1000) / millis.max(1));
     let pages = sum(page, "documents");
     if let Some(before) = before {
-        let millis = figure(page, "at_ms").saturating_sub(figure(before, "at_ms"));
+        let millis = count_of(page, "at_ms").saturating_sub(count_of(before, "at_ms"));
         return Some(format!("{}/s", a_second(pages.saturating_sub(sum(before, "documents")), millis)));
     }
     let uptime = page["uptime_ms"].as_u64().filter(|uptime| *uptime >= 1000 && pages > 0)?;
@@ -159,11 +159,11 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
         row("", text.to_owned());
     }
     let pages = sum(page, "documents");
-    let duplicates: u64 = ["exact", "near"].iter().map(|verdict| figure(&page["documents"], verdict)).sum();
+    let duplicates: u64 = ["exact", "near"].iter().map(|verdict| count_of(&page["documents"], verdict)).sum();
     let share = if pages > 0 { format!(", {} duplicates", percent(duplicates, pages)) } else { String::new() };
     let rate = rate(page, before).map(|rate| format!(", {rate}")).unwrap_or_default();
     row("pages", format!("{}{share}{rate}", count(pages)));
-    let by_verdict: Vec<String> = figures(page, "documents")
+    let by_verdict: Vec<String> = counts_of(page, "documents")
         .iter()
         .filter(|(_, pages)| *pages > 0)
         .map(|(verdict, pages)| format!("{verdict} {}", count(*pages)))
@@ -172,12 +172,12 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
         row("", by_verdict.join("  "));
     }
     let reasons: Vec<&Value> = page["dead_letter_reasons"].as_array().into_iter().flatten().collect();
-    let held: u64 = reasons.iter().map(|reason| figure(reason, "held")).sum();
+    let held: u64 = reasons.iter().map(|reason| count_of(reason, "held")).sum();
     let held = if held > 0 { format!(", {} held back", count(held)) } else { String::new() };
-    row("dead letters", format!("{}{held}", count(figure(page, "dead_letters"))));
+    row("dead letters", format!("{}{held}", count(count_of(page, "dead_letters"))));
     for reason in reasons {
         let text = |name: &str| reason[name].as_str().unwrap_or_default();
-        let records = count(figure(reason, "delivered") + figure(reason, "held"));
+        let records = count(count_of(reason, "delivered") + count_of(reason, "held"));
         row("", format!("{} {records}: {}, last at {}", text("reason"), text("why"), text("example")));
     }
     let topics: Vec<&str> = page["topics"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -185,13 +185,13 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
     let paused: Vec<&str> = page["paused"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let paused = if paused.is_empty() { String::new() } else { format!(", PAUSED ({})", paused.join(", ")) };
     let partitions = count(sum(page, "assigned_partitions"));
-    row("input", format!("{partitions} partitions{topics}, lag {}{paused}", count(figure(page, "lag"))));
+    row("input", format!("{partitions} partitions{topics}, lag {}{paused}", count(count_of(page, "lag"))));
     row("group", word("group").to_owned());
     if let Some(ms) = page["pending_verdicts_ms"].as_i64().filter(|ms| *ms >= 2000) {
         row("verdicts", format!("the oldest request has waited for its verdict for {}", age(ms)));
     }
     row("last commit", ago("last_commit_age_ms", "none since the start"));
-    let judges = figures(page, "judge");
+    let judges = counts_of(page, "judge");
     let state = |active: u64| if active > 0 { "active" } else { "standby" };
     if judges.len() > MAX_JUDGES {
         let active = judges.iter().filter(|(_, active)| *active > 0).count();
@@ -200,11 +200,11 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
         judges.iter().for_each(|(log, active)| row(&format!("judge {log}"), state(*active).to_owned()));
     }
     if !judges.is_empty() {
-        let (memory, limit) = (figure(page, "index_memory_bytes"), figure(page, "index_memory_limit_bytes"));
+        let (memory, limit) = (count_of(page, "index_memory_bytes"), count_of(page, "index_memory_limit_bytes"));
         let fill = if limit > 0 { format!(", {} of its memory", percent(memory, limit)) } else { String::new() };
         let window =
             page["effective_window_ms"].as_i64().map(|ms| format!(", reaches {} back", age(ms))).unwrap_or_default();
-        row("index", format!("{} originals{fill}{window}", count(figure(page, "index_entries"))));
+        row("index", format!("{} originals{fill}{window}", count(count_of(page, "index_entries"))));
         row("snapshot", ago("snapshot_age_ms", "none written since the start"));
     }
     let errors: Vec<String> = page["errors"]
@@ -212,7 +212,7 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
         .into_iter()
         .flatten()
         .flat_map(|(component, _)| {
-            figures(&page["errors"], component).into_iter().map(move |(kind, n)| (component, kind, n))
+            counts_of(&page["errors"], component).into_iter().map(move |(kind, n)| (component, kind, n))
         })
         .map(|(component, kind, errors)| format!("{component} {kind} {}", count(errors)))
         .collect();

@@ -168,8 +168,8 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
 /// The same row as of a verdict ([`cells`]).
 fn pair_cells(pair: &Value) -> [String; 7] {
     let text = |key: &str| pair[key].as_str().unwrap_or("-").to_owned();
-    let figure = |key: &str| pair[key].as_f64();
-    let measure = match (figure("containment"), figure("distance"), figure("similarity")) {
+    let number = |key: &str| pair[key].as_f64();
+    let measure = match (number("containment"), number("distance"), number("similarity")) {
         (Some(share), ..) => format!("c={share}"),
         (None, Some(bits), _) => format!("d={bits}"),
         (None, None, Some(similarity)) => format!("s={similarity}"),

@@ -191,8 +191,8 @@ fn measured(near: &Nearness, settings: &Settings) -> String {
     let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash));
     if let Some((estimate, minhash)) = near.estimate.zip(minhash) {
         parts.push(format!("similarity {estimate} (limit {})", minhash.min_similarity));
-        let unsure = (estimate < minhash.unsure.below).then_some(minhash.unsure.containment);
-        if let Some((contained, least)) = near.contained.zip(minhash.containment.or(unsure)) {
+        let low_confidence = (estimate < minhash.low_confidence.below).then_some(minhash.low_confidence.containment);
+        if let Some((contained, least)) = near.contained.zip(minhash.containment.or(low_confidence)) {
             parts.push(format!("containment {contained} (limit {least})"));
         }
     }

@@ -94,7 +94,7 @@ fn stages(settings: &Settings) -> Vec<Vec<String>> {
         }
         Stage::MinHash => rules.minhash.map_or_else(String::new, |minhash| {
             let (bands, least) = (minhash.banding.bands(), minhash.min_similarity);
-            format!("{} of {bands} bands shared, estimated similarity {least} or more", minhash.agree)
+            format!("{} of {bands} bands shared, estimated similarity {least} or more", minhash.min_shared_bands)
         }),
     };
     let window = |stage: Stage| match stage {

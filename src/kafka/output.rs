@@ -169,7 +169,7 @@ impl Outputs {
             outgoing.headers.extend(self.headers.foreign(&came.headers).map(borrowed));
             outgoing.headers.extend(ours.into_iter().map(owned));
             match (output_kind, &output.outcome) {
-                (OutputKind::Duplicate, PageOutcome::Ruled(_)) => self.replace_value(&mut outgoing, page),
+                (OutputKind::Duplicate, PageOutcome::Judged(_)) => self.replace_value(&mut outgoing, page),
                 (OutputKind::DeadLetter, _) => {
                     cut(&mut outgoing, topic.max_bytes);
                     // The timestamp may be what is wrong with it; a header holds it.
@@ -187,7 +187,7 @@ impl Outputs {
     fn our_headers(&self, output: &Output<PagePayload>) -> Vec<Header> {
         let source = &output.page.source;
         match &output.outcome {
-            PageOutcome::Ruled(verdict) => {
+            PageOutcome::Judged(verdict) => {
                 let simhash = match &output.page.action {
                     PageAction::Ask(_, request) => request.fingerprints.simhash,
                     PageAction::Settled(_) | PageAction::Withdraw(..) => None,
@@ -359,7 +359,7 @@ mod tests {
         let action = PageAction::Settled(PageOutcome::Tombstone);
         let payload = PagePayload { record, ..PagePayload::default() };
         let page = Page { source, bytes: 0, event_time, paced_by: event_time, action, payload };
-        Arc::new(Output { page, outcome: PageOutcome::Ruled(Arc::new(verdict)) })
+        Arc::new(Output { page, outcome: PageOutcome::Judged(Arc::new(verdict)) })
     }
 
     #[test]

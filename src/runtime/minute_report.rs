@@ -29,10 +29,10 @@ impl MinuteReport {
         if passed < INTERVAL {
             return;
         }
-        let figures = ParsedMetrics::parse(&metrics.render());
-        let of = |verdict: &str| figures.count_of(catalog::DOCUMENTS.name, &[("verdict", verdict)]);
-        let pages = figures.count(catalog::DOCUMENTS.name);
-        let (duplicates, dead_letters) = (of("exact") + of("near"), figures.count(catalog::DEAD_LETTERS.name));
+        let metrics = ParsedMetrics::parse(&metrics.render());
+        let of = |verdict: &str| metrics.count_of(catalog::DOCUMENTS.name, &[("verdict", verdict)]);
+        let pages = metrics.count(catalog::DOCUMENTS.name);
+        let (duplicates, dead_letters) = (of("exact") + of("near"), metrics.count(catalog::DEAD_LETTERS.name));
         let new_pages = pages.saturating_sub(self.pages);
         tracing::info!(
             target: "dupgate::service",
@@ -40,8 +40,8 @@ impl MinuteReport {
             pages_per_second = new_pages * 1000 / u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1),
             duplicates = duplicates.saturating_sub(self.duplicates),
             dead_letters = dead_letters.saturating_sub(self.dead_letters),
-            lag = figures.count(catalog::CONSUMER_LAG.name),
-            originals = figures.count(catalog::INDEX_ENTRIES.name),
+            lag = metrics.count(catalog::CONSUMER_LAG.name),
+            originals = metrics.count(catalog::INDEX_ENTRIES.name),
             "the last minute"
         );
         *self = Self { at: now, pages, duplicates, dead_letters };

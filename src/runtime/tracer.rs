@@ -18,7 +18,7 @@ use crate::telemetry::spans::{Sampler, Span, names, traceparent};
 use crate::worker::{Output, PageOutcome, verdict_name};
 
 /// Most verdicts whose time is remembered until their pages are delivered.
-const MAX_RULED: usize = 1 << 16;
+const MAX_JUDGED: usize = 1 << 16;
 
 /// What is needed to create spans of sampled records.
 pub(super) struct Tracer {
@@ -26,7 +26,7 @@ pub(super) struct Tracer {
     sampler: Sampler,
     group: String,
     /// When it was asked and when the verdict was read, of chosen pages that are not delivered yet.
-    ruled: HashMap<RequestId, (Duration, Duration)>,
+    judged: HashMap<RequestId, (Duration, Duration)>,
     /// When the transaction in progress, or the last one, began to send.
     sent_since: Option<Duration>,
 }
@@ -48,16 +48,16 @@ impl Tracer {
             traces: traces.map_err(fatal::failure)?,
             sampler: Sampler::new(tracing.sample_ratio),
             group: context.settings.input.group.clone(),
-            ruled: HashMap::new(),
+            judged: HashMap::new(),
             sent_since: None,
         }))
     }
 
     /// A verdict was read that was asked for at `since`.
-    pub(super) fn ruled(&mut self, verdict: &Verdict, since: Duration, now: Duration) {
-        let is_chosen = verdict.answer.ruled_source().is_some_and(|source| self.sampler.takes(source));
-        if is_chosen && self.ruled.len() < MAX_RULED {
-            self.ruled.insert(verdict.request, (since, now));
+    pub(super) fn judged(&mut self, verdict: &Verdict, since: Duration, now: Duration) {
+        let is_chosen = verdict.answer.judged_source().is_some_and(|source| self.sampler.takes(source));
+        if is_chosen && self.judged.len() < MAX_JUDGED {
+            self.judged.insert(verdict.request, (since, now));
         }
     }
 
@@ -72,7 +72,7 @@ impl Tracer {
             return;
         }
         let judged = match &output.outcome {
-            PageOutcome::Ruled(verdict) => self.ruled.remove(&verdict.request),
+            PageOutcome::Judged(verdict) => self.judged.remove(&verdict.request),
             PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
         };
         let wall = wall_clock();
@@ -124,10 +124,10 @@ impl Tracer {
         attributes.extend(size.map(|size| KeyValue::new(names::BODY_SIZE, size)));
         let mut error = None;
         match &output.outcome {
-            PageOutcome::Ruled(verdict) => {
-                if let Answer::Page(ruled) = &verdict.answer {
-                    attributes.push(text(names::VERDICT, verdict_name(ruled)));
-                    if let Some(of) = ruled.decision.matched() {
+            PageOutcome::Judged(verdict) => {
+                if let Answer::Page(judged) = &verdict.answer {
+                    attributes.push(text(names::VERDICT, verdict_name(judged)));
+                    if let Some(of) = judged.decision.matched() {
                         attributes.push(text(names::MATCH, &of.source.to_string()));
                         if of.by.stage() != Stage::MinHash {
                             attributes.push(KeyValue::new(names::DISTANCE, i64::from(of.by.distance())));

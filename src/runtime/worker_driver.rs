@@ -122,7 +122,7 @@ pub struct WorkerDriver {
     messages: Receiver<Message>,
     sender: Sender<Message>,
     member: GroupMember,
-    lanes: BTreeMap<PartitionId, InputState>,
+    inputs: BTreeMap<PartitionId, InputState>,
     settled: SettledOffsets,
     serials: u64,
     readers: Vec<Reader>,
@@ -224,7 +224,7 @@ impl WorkerDriver {
             worker: Worker::new(settings),
             messages,
             member: GroupMember::default(),
-            lanes: BTreeMap::new(),
+            inputs: BTreeMap::new(),
             settled: SettledOffsets::default(),
             serials: 0,
             readers,
@@ -307,7 +307,7 @@ impl WorkerDriver {
         self.report.look(&self.worker, self.pool.waiting());
         self.report.metrics().producer_queue(self.context.backlog.records(), self.context.backlog.bytes());
         let mut by_topic: BTreeMap<String, u64> = BTreeMap::new();
-        for partition in self.lanes.keys() {
+        for partition in self.inputs.keys() {
             *by_topic.entry(partition.topic.to_string()).or_default() += 1;
         }
         self.report.metrics().assigned_partitions(&by_topic);
@@ -327,7 +327,7 @@ impl WorkerDriver {
         if self.asks_lags.swap(true, Ordering::AcqRel) {
             return;
         }
-        let positions = self.settled.of(self.lanes.keys());
+        let positions = self.settled.of(self.inputs.keys());
         let asks = Arc::clone(&self.asks_lags);
         let verdicts = LogPartition::first(self.readers.len()).zip(&self.readers);
         let verdicts: Vec<(PartitionId, VerdictOffset)> =

@@ -157,7 +157,7 @@ impl WorkerReport {
                 let now = self.clock.now();
                 self.metrics.verdict(now.saturating_sub(since));
                 if let Some(tracer) = &mut self.tracer {
-                    tracer.ruled(verdict, since, now);
+                    tracer.judged(verdict, since, now);
                 }
             }
         }
@@ -225,8 +225,8 @@ impl WorkerReport {
             let record = &page.payload.record;
             let bytes = record.bytes();
             match &output.outcome {
-                PageOutcome::Ruled(verdict) => {
-                    self.ruled(verdict, bytes as u64);
+                PageOutcome::Judged(verdict) => {
+                    self.judged(verdict, bytes as u64);
                     self.tell(verdict, page.payload.id.as_deref(), now, wall);
                 }
                 PageOutcome::DeadLetter(reason) => {
@@ -250,7 +250,7 @@ impl WorkerReport {
         }
     }
 
-    fn ruled(&mut self, verdict: &Verdict, bytes: u64) {
+    fn judged(&mut self, verdict: &Verdict, bytes: u64) {
         let Answer::Page(PageVerdict { decision, .. }) = &verdict.answer else { return };
         let (verdict, found_by) = labels_of(decision);
         self.metrics.document(verdict);
@@ -304,7 +304,7 @@ impl WorkerReport {
     pub(super) fn page(&mut self, page: &Page<PagePayload>) -> bool {
         let reason = match &page.action {
             PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) => *reason,
-            PageAction::Settled(PageOutcome::Ruled(_) | PageOutcome::Tombstone) | PageAction::Ask(..) => return false,
+            PageAction::Settled(PageOutcome::Judged(_) | PageOutcome::Tombstone) | PageAction::Ask(..) => return false,
         };
         self.report_dead_letter(page, reason);
         true

@@ -115,8 +115,8 @@ fn encode_place(at: VerdictOffset, latest_checkpoint: Option<VerdictOffset>, kep
         spans.maybe(span.checkpoint.map(|checkpoint| checkpoint.0));
         spans.varint(span.end_sequence);
         spans.time(span.newest);
-        spans.varint(span.ruled.len() as u64);
-        for (partition, (first, last)) in &span.ruled {
+        spans.varint(span.judged.len() as u64);
+        for (partition, (first, last)) in &span.judged {
             places.write_partition(&mut spans, partition);
             spans.signed(*first);
             spans.signed(*last);
@@ -143,12 +143,12 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
         let checkpoint = from.maybe("checkpoint")?.map(VerdictOffset);
         let end_sequence = from.varint("sequence")?;
         let newest = from.time("newest")?;
-        let mut ruled = BTreeMap::new();
-        for _ in 0..from.count(3, "ruled partitions")? {
+        let mut judged = BTreeMap::new();
+        for _ in 0..from.count(3, "judged partitions")? {
             let partition = places.read_partition(&mut from)?;
-            ruled.insert(partition, (from.signed("offset")?, from.signed("offset")?));
+            judged.insert(partition, (from.signed("offset")?, from.signed("offset")?));
         }
-        spans.push(LogSpan { checkpoint, end_sequence, newest, ruled });
+        spans.push(LogSpan { checkpoint, end_sequence, newest, judged });
     }
     from.end()?;
     Ok((at, latest_checkpoint, spans))

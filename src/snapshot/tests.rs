@@ -311,11 +311,11 @@ fn original(sequence: u64, cluster: Option<i64>) -> Original {
 }
 
 fn snapshot(originals: Vec<Original>) -> Snapshot {
-    let span = |checkpoint, ruled: BTreeMap<PartitionId, (i64, i64)>| LogSpan {
+    let span = |checkpoint, judged: BTreeMap<PartitionId, (i64, i64)>| LogSpan {
         checkpoint,
         end_sequence: 9,
         newest: Timestamp::MIN,
-        ruled,
+        judged,
     };
     Snapshot {
         at: VerdictOffset(99),
@@ -545,7 +545,7 @@ fn check_golden(golden: &str, made: Snapshot) {
 }
 
 #[test]
-fn a_snapshot_of_version_2_has_no_figures() {
+fn a_snapshot_of_version_2_has_no_numbers() {
     const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v2.hex");
     let mut made = snapshot((0..8).map(|number| original(number * 10_000, (number > 5).then_some(3))).collect());
     made.originals.iter_mut().for_each(|original| original.fingerprints.numbers = Numbers::EMPTY);

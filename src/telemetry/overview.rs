@@ -103,29 +103,29 @@ impl Overview {
 
     fn sample(&self) {
         let inner = &*self.inner;
-        let figures = ParsedMetrics::parse(&inner.metrics.render());
+        let metrics = ParsedMetrics::parse(&inner.metrics.render());
         let checks = inner.health.readiness();
         let (now, at) = ((inner.clock)(), (inner.wall)());
         let mut state = self.lock();
-        state.judges.note(at, &figures, &checks, inner.about.log_partitions);
-        state.history.note(now, at, Reading::of(&figures));
+        state.judges.note(at, &metrics, &checks, inner.about.log_partitions);
+        state.history.note(now, at, Reading::of(&metrics));
     }
 
     /// Returns the state now, with the samples after this number.
     pub(super) fn answer(&self, after: u64) -> Value {
         let inner = &*self.inner;
-        let figures = ParsedMetrics::parse(&inner.metrics.render());
+        let metrics = ParsedMetrics::parse(&inner.metrics.render());
         let checks = inner.health.readiness();
         let examples = inner.metrics.dead_letter_examples();
         let now = (inner.wall)();
-        let mut answer = status::summary(&figures, &examples, &checks, &inner.about.build, now);
+        let mut answer = status::summary(&metrics, &examples, &checks, &inner.about.build, now);
         answer.extend(inner.about.json());
-        answer.extend(more(&figures));
+        answer.extend(more(&metrics));
         let listed =
             checks.iter().map(|(name, state)| json!({"name": name, "ok": state.is_ok(), "why": state.as_ref().err()}));
         answer.insert("checks".to_owned(), listed.collect());
         let mut state = self.lock();
-        state.judges.note(now, &figures, &checks, inner.about.log_partitions);
+        state.judges.note(now, &metrics, &checks, inner.about.log_partitions);
         answer.insert("judges".to_owned(), state.judges.json());
         answer.insert("no_judge".to_owned(), state.judges.silence());
         answer.insert("evicted_for_capacity".to_owned(), state.history.evicted_for_capacity().into());
@@ -154,22 +154,22 @@ impl About {
 }
 
 /// What the page shows beside the summary.
-fn more(figures: &ParsedMetrics) -> Map<String, Value> {
-    let reasons = figures.by_label(catalog::BLOCKED_PARTITIONS.name, "reason");
+fn more(metrics: &ParsedMetrics) -> Map<String, Value> {
+    let reasons = metrics.by_label(catalog::BLOCKED_PARTITIONS.name, "reason");
     let blocked: Map<String, Value> =
         reasons.into_iter().filter(|(_, count)| *count > 0.0).map(|(reason, count)| (reason, count.into())).collect();
-    let interval = figures.largest(catalog::SNAPSHOT_INTERVAL.name).map(|seconds| seconds * 1000.0);
+    let interval = metrics.largest(catalog::SNAPSHOT_INTERVAL.name).map(|seconds| seconds * 1000.0);
     status::members(json!({
-        "lags": lags(figures),
+        "lags": lags(metrics),
         "blocked": blocked,
         "snapshot_interval_ms": interval,
-        "snapshot_bytes": figures.largest(catalog::SNAPSHOT_SIZE.name),
+        "snapshot_bytes": metrics.largest(catalog::SNAPSHOT_SIZE.name),
     }))
 }
 
 /// The partitions of the input with the largest lags, largest first; those without a lag are left out.
-fn lags(figures: &ParsedMetrics) -> Value {
-    let mut lags = figures.by_two_labels(catalog::CONSUMER_LAG.name, "topic", "partition");
+fn lags(metrics: &ParsedMetrics) -> Value {
+    let mut lags = metrics.by_two_labels(catalog::CONSUMER_LAG.name, "topic", "partition");
     lags.retain(|(_, _, lag)| *lag > 0.0);
     lags.sort_by(|one, other| other.2.total_cmp(&one.2));
     let listed = lags.iter().take(LISTED_LAGS);

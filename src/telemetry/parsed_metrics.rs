@@ -128,21 +128,21 @@ mod tests {
     #[test]
     fn series_are_read_with_their_labels() {
         let text = "# HELP a b\n# TYPE a counter\na{x=\"1\",y=\"q\\\"}{\\\\\"} 2\na{x=\"2\"} 3.5\nb 4\nbroken{x=\n\n";
-        let figures = ParsedMetrics::parse(text);
-        assert_eq!(figures.sum("a", &[]).to_bits(), 5.5_f64.to_bits());
-        assert_eq!(figures.sum("a", &[("x", "2")]).to_bits(), 3.5_f64.to_bits());
-        assert_eq!(figures.label("a", "y").as_deref(), Some("q\"}{\\"));
-        assert_eq!(figures.largest("b"), Some(4.0));
-        assert_eq!(figures.largest("none"), None);
-        assert_eq!(figures.by_label("a", "x"), [("1".to_owned(), 2.0), ("2".to_owned(), 3.5)]);
+        let metrics = ParsedMetrics::parse(text);
+        assert_eq!(metrics.sum("a", &[]).to_bits(), 5.5_f64.to_bits());
+        assert_eq!(metrics.sum("a", &[("x", "2")]).to_bits(), 3.5_f64.to_bits());
+        assert_eq!(metrics.label("a", "y").as_deref(), Some("q\"}{\\"));
+        assert_eq!(metrics.largest("b"), Some(4.0));
+        assert_eq!(metrics.largest("none"), None);
+        assert_eq!(metrics.by_label("a", "x"), [("1".to_owned(), 2.0), ("2".to_owned(), 3.5)]);
         let pairs = [("1".to_owned(), Some("q\"}{\\".to_owned()), 2.0), ("2".to_owned(), None, 3.5)];
-        assert_eq!(figures.by_two_labels("a", "x", "y"), pairs);
+        assert_eq!(metrics.by_two_labels("a", "x", "y"), pairs);
     }
 
     #[test]
     fn buckets_are_read_in_the_order_of_their_bounds() {
-        let figures = ParsedMetrics::parse("h_bucket{le=\"+Inf\"} 3\nh_bucket{le=\"0.5\"} 1\nh_sum 4\nh_count 3\n");
-        assert_eq!(figures.buckets("h"), [(0.5, 1.0), (f64::INFINITY, 3.0)]);
-        assert_eq!(figures.buckets("other"), []);
+        let metrics = ParsedMetrics::parse("h_bucket{le=\"+Inf\"} 3\nh_bucket{le=\"0.5\"} 1\nh_sum 4\nh_count 3\n");
+        assert_eq!(metrics.buckets("h"), [(0.5, 1.0), (f64::INFINITY, 3.0)]);
+        assert_eq!(metrics.buckets("other"), []);
     }
 }

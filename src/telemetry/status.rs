@@ -18,8 +18,8 @@ pub fn status(
     config: &str,
     now: Timestamp,
 ) -> Value {
-    let figures = ParsedMetrics::parse(&metrics.render());
-    let mut page = summary(&figures, &metrics.dead_letter_examples(), checks, build, now);
+    let scraped = ParsedMetrics::parse(&metrics.render());
+    let mut page = summary(&scraped, &metrics.dead_letter_examples(), checks, build, now);
     let config: Value = serde_json::from_str(config).unwrap_or_default();
     if let Some(input) = config.pointer("/config/input").and_then(Value::as_object) {
         let named = ["group", "instance_id", "topics"].into_iter();
@@ -30,7 +30,7 @@ pub fn status(
 
 /// Sums up what was read from the metrics.
 pub(super) fn summary(
-    figures: &ParsedMetrics,
+    metrics: &ParsedMetrics,
     examples: &BTreeMap<&'static str, (String, String)>,
     checks: &[(String, Result<(), String>)],
     build: &Build,
@@ -38,10 +38,10 @@ pub(super) fn summary(
 ) -> Map<String, Value> {
     let waits: Vec<String> =
         checks.iter().filter_map(|(name, state)| Some(format!("{name}: {}", state.as_ref().err()?))).collect();
-    let label = |name| figures.label("dupgate_config_info", name);
-    let count = |name| figures.count(name);
-    let age = |name| figures.largest(name).and_then(millis).map(|then| now.millis().saturating_sub(then));
-    let since_start = figures.largest("process_start_time_seconds").and_then(millis);
+    let label = |name| metrics.label("dupgate_config_info", name);
+    let count = |name| metrics.count(name);
+    let age = |name| metrics.largest(name).and_then(millis).map(|then| now.millis().saturating_sub(then));
+    let since_start = metrics.largest("process_start_time_seconds").and_then(millis);
     let page = json!({
         "version": build.version,
         "librdkafka": build.librdkafka,
@@ -52,23 +52,23 @@ pub(super) fn summary(
         "mode": label("mode"),
         "scheme": label("scheme"),
         "config_hash": label("hash"),
-        "documents": object(figures.by_label("dupgate_documents_total", "verdict")),
+        "documents": object(metrics.by_label("dupgate_documents_total", "verdict")),
         "dead_letters": count("dupgate_dead_letters_total"),
-        "dead_letter_reasons": dead_letters(figures, examples),
-        "pending_verdicts_ms": figures.largest("dupgate_oldest_pending_verdict_seconds").and_then(millis),
-        "assigned_partitions": object(figures.by_label("dupgate_assigned_partitions", "topic")),
+        "dead_letter_reasons": dead_letters(metrics, examples),
+        "pending_verdicts_ms": metrics.largest("dupgate_oldest_pending_verdict_seconds").and_then(millis),
+        "assigned_partitions": object(metrics.by_label("dupgate_assigned_partitions", "topic")),
         "lag": count("dupgate_consumer_lag_records"),
         "lag_ms": age("dupgate_last_record_timestamp_seconds"),
-        "paused": set(figures, "dupgate_consumer_paused", "reason"),
+        "paused": set(metrics, "dupgate_consumer_paused", "reason"),
         "last_commit_age_ms": age("dupgate_last_commit_timestamp_seconds"),
-        "judge": object(figures.by_label("dupgate_judge_active", "log_partition")),
+        "judge": object(metrics.by_label("dupgate_judge_active", "log_partition")),
         "index_entries": count("dupgate_index_entries"),
         "index_memory_bytes": count("dupgate_index_memory_bytes"),
         "index_memory_limit_bytes": count("dupgate_index_memory_limit_bytes"),
-        "window_ms": figures.largest("dupgate_index_window_seconds").and_then(millis),
-        "effective_window_ms": effective_window_ms(figures),
+        "window_ms": metrics.largest("dupgate_index_window_seconds").and_then(millis),
+        "effective_window_ms": effective_window_ms(metrics),
         "snapshot_age_ms": age("dupgate_snapshot_last_success_timestamp_seconds"),
-        "errors": errors(figures),
+        "errors": errors(metrics),
     });
     members(page)
 }
@@ -82,9 +82,9 @@ pub(super) fn members(value: Value) -> Map<String, Value> {
 }
 
 /// Event time from the oldest original to the newest page.
-pub(super) fn effective_window_ms(figures: &ParsedMetrics) -> Option<i64> {
-    let oldest = figures.largest("dupgate_index_oldest_entry_timestamp_seconds").and_then(millis)?;
-    let newest = figures.largest("dupgate_last_record_timestamp_seconds").and_then(millis)?;
+pub(super) fn effective_window_ms(metrics: &ParsedMetrics) -> Option<i64> {
+    let oldest = metrics.largest("dupgate_index_oldest_entry_timestamp_seconds").and_then(millis)?;
+    let newest = metrics.largest("dupgate_last_record_timestamp_seconds").and_then(millis)?;
     Some(newest.saturating_sub(oldest).max(0))
 }
 
@@ -95,8 +95,8 @@ fn millis(seconds: f64) -> Option<i64> {
 }
 
 /// Every reason why a record got no verdict, with the last such record.
-fn dead_letters(figures: &ParsedMetrics, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
-    let of = |name: &str, reason: &str| whole(figures.sum(name, &[("reason", reason)]));
+fn dead_letters(metrics: &ParsedMetrics, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
+    let of = |name: &str, reason: &str| whole(metrics.sum(name, &[("reason", reason)]));
     let tell = |(reason, (position, why)): (&&str, &(String, String))| {
         json!({
             "reason": reason,
@@ -109,8 +109,8 @@ fn dead_letters(figures: &ParsedMetrics, examples: &BTreeMap<&'static str, (Stri
     examples.iter().map(tell).collect()
 }
 
-fn object(figures: Vec<(String, f64)>) -> Map<String, Value> {
-    figures.into_iter().map(|(name, figure)| (name, whole(figure).into())).collect()
+fn object(metrics: Vec<(String, f64)>) -> Map<String, Value> {
+    metrics.into_iter().map(|(name, number)| (name, whole(number).into())).collect()
 }
 
 /// A count as the whole number that it is.
@@ -119,17 +119,17 @@ fn whole(count: f64) -> u64 {
 }
 
 /// Values of a label whose series is not 0.
-fn set(figures: &ParsedMetrics, name: &str, label: &str) -> Vec<String> {
-    figures.by_label(name, label).into_iter().filter(|(_, figure)| *figure > 0.0).map(|(value, _)| value).collect()
+fn set(metrics: &ParsedMetrics, name: &str, label: &str) -> Vec<String> {
+    metrics.by_label(name, label).into_iter().filter(|(_, number)| *number > 0.0).map(|(value, _)| value).collect()
 }
 
 /// Errors by component and kind, those that came.
-fn errors(figures: &ParsedMetrics) -> Map<String, Value> {
+fn errors(metrics: &ParsedMetrics) -> Map<String, Value> {
     let name = "dupgate_errors_total";
     let mut found = Map::new();
-    for component in set(figures, name, "component") {
-        let of = |kind: &str| whole(figures.sum(name, &[("component", &component), ("kind", kind)]));
-        let kinds = set(figures, name, "kind").into_iter().map(|kind| (kind.clone(), of(&kind)));
+    for component in set(metrics, name, "component") {
+        let of = |kind: &str| whole(metrics.sum(name, &[("component", &component), ("kind", kind)]));
+        let kinds = set(metrics, name, "kind").into_iter().map(|kind| (kind.clone(), of(&kind)));
         let kinds: Map<String, Value> =
             kinds.filter(|(_, count)| *count > 0).map(|(kind, count)| (kind, count.into())).collect();
         found.insert(component, kinds.into());

@@ -75,13 +75,13 @@ fn score_reads_back_what_the_demo_saw() {
         let line = seen.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_default();
         line.split_whitespace().filter_map(|word| word.parse().ok()).take(3).collect::<Vec<u64>>()
     };
-    let figures = |pointer: &str, names: [&str; 3]| {
+    let numbers = |pointer: &str, names: [&str; 3]| {
         let found = score.pointer(pointer).expect("a row");
-        names.map(|name| found.get(name).and_then(Value::as_u64).expect("a figure")).to_vec()
+        names.map(|name| found.get(name).and_then(Value::as_u64).expect("a number")).to_vec()
     };
-    assert_eq!(row("exact"), figures("/copies/exact", ["planted", "found", "missed"]), "{seen}\n{score}");
-    assert_eq!(row("unique"), figures("/unique", ["planted", "kept", "behind_their_copy"]), "{seen}\n{score}");
-    assert!(figures("/copies/exact", ["planted", "found", "missed"])[0] > 5, "{score}");
+    assert_eq!(row("exact"), numbers("/copies/exact", ["planted", "found", "missed"]), "{seen}\n{score}");
+    assert_eq!(row("unique"), numbers("/unique", ["planted", "kept", "behind_their_copy"]), "{seen}\n{score}");
+    assert!(numbers("/copies/exact", ["planted", "found", "missed"])[0] > 5, "{score}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn values(broker: &Broker, topic: &str) -> Vec<Vec<u8>> {
 fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
-    let [asked, ruled] = logs(broker, &desk, "");
+    let [requests, verdicts] = logs(broker, &desk, "");
     let service = Process::start(
         Command::new(env!("CARGO_BIN_EXE_dupgate"))
             .args(["run", "-q", "-c", &desk.files(broker.address(), "")])
@@ -52,24 +52,24 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
         serde_json::from_str::<Value>(&said.out).expect("JSON")[0].clone()
     };
     let honest = report("", 0);
-    assert_eq!(honest["verdicts"]["judged_anew"], 5, "{honest}");
+    assert_eq!(honest["verdicts"]["judged_again"], 5, "{honest}");
     assert_eq!((&honest["verdicts"]["same"], &honest["verdicts"]["agree"]), (&5.into(), &true.into()), "{honest}");
     drop(service);
 
     // The same logs under another name: honest, and with one page that is called unique though it is a copy.
-    let (asked, ruled) = (values(broker, &asked), values(broker, &ruled));
+    let (requests, verdicts) = (values(broker, &requests), values(broker, &verdicts));
     let (honest_prefix, false_prefix) = (broker.unique("honest"), broker.unique("false"));
     let prefix = |prefix: &str| format!("logs: {{prefix: {prefix}}}\n");
-    let [to_asked, to_ruled] = logs(broker, &desk, &prefix(&honest_prefix));
-    write(broker, &to_asked, &asked);
-    write(broker, &to_ruled, &ruled);
+    let [to_requests, to_verdicts] = logs(broker, &desk, &prefix(&honest_prefix));
+    write(broker, &to_requests, &requests);
+    write(broker, &to_verdicts, &verdicts);
     assert_eq!(report(&prefix(&honest_prefix), 0)["verdicts"]["same"], 5);
 
     let copy = format!("{}:0:2", desk.input);
     let mut falsified = 0;
     let mut reader = VerdictReader::new();
     let mut changed: Vec<Vec<u8>> = Vec::new();
-    for (offset, value) in (0..).zip(&ruled) {
+    for (offset, value) in (0..).zip(&verdicts) {
         let Some((_, mut record)) = reader.push(offset, value).expect("a record of the log") else { continue };
         if let VerdictRecord::Verdicts(batch) = &mut record {
             for verdict in &mut batch.verdicts {
@@ -83,9 +83,9 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
         changed.extend(encode_verdict(&record, 1 << 20));
     }
     assert_eq!(falsified, 1);
-    let [to_asked, to_ruled] = logs(broker, &desk, &prefix(&false_prefix));
-    write(broker, &to_asked, &asked);
-    write(broker, &to_ruled, &changed);
+    let [to_requests, to_verdicts] = logs(broker, &desk, &prefix(&false_prefix));
+    write(broker, &to_requests, &requests);
+    write(broker, &to_verdicts, &changed);
     let found = report(&prefix(&false_prefix), 1);
     assert_eq!((&found["verdicts"]["differences"], &found["verdicts"]["same"]), (&1.into(), &4.into()), "{found}");
     let difference = &found["differences"][0];
@@ -94,17 +94,17 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
         (&copy.clone().into(), &"unique".into())
     );
     assert_eq!(
-        (&difference["anew"]["verdict"], &difference["anew"]["match"]),
+        (&difference["again"]["verdict"], &difference["again"]["match"]),
         (&"exact".into(), &format!("{}:0:0", desk.input).into())
     );
     let table = desk.ask_with(broker.address(), &prefix(&false_prefix), &["index", "verify", "-o", "table"]);
     assert!(
-        table.out.starts_with("DIFFERS  log 0  verdicts  5 judged anew under their own rules, 1 differences"),
+        table.out.starts_with("DIFFERS  log 0  verdicts  5 judged again under their own rules, 1 differences"),
         "{}",
         table.out
     );
     assert!(
-        table.out.contains(&format!("written: {copy} unique; judged anew: {copy} exact of {}:0:0 (d=0)", desk.input)),
+        table.out.contains(&format!("written: {copy} unique; judged again: {copy} exact of {}:0:0 (d=0)", desk.input)),
         "{}",
         table.out
     );

@@ -113,7 +113,7 @@ impl Service {
         ask(self.http, "GET", path)
     }
 
-    fn figure(&self, name: &str) -> f64 {
+    fn number(&self, name: &str) -> f64 {
         let text = self.get("/metrics").map_or_else(String::new, |(_, body)| body);
         super::cluster::http::sum(&text, name, &[]).unwrap_or(0.0)
     }
@@ -149,7 +149,7 @@ fn it_is_alive_while_brokers_are_down() {
     service.wait_ready();
     broker.stop();
     // Longer than the limit, by the service's own clock.
-    let polled = || service.figure("dupgate_last_poll_timestamp_seconds");
+    let polled = || service.number("dupgate_last_poll_timestamp_seconds");
     let since = polled();
     wait::until("the limit to pass", || {
         let (status, said) = service.get("/livez")?;
@@ -159,7 +159,7 @@ fn it_is_alive_while_brokers_are_down() {
     broker.start();
     produce(&broker, &desk.input, 0, &[page(&text(1))]);
     wait::within(Duration::from_mins(2), "a page judged after all", || {
-        (service.figure("dupgate_documents_total") >= 1.0).then_some(())
+        (service.number("dupgate_documents_total") >= 1.0).then_some(())
     });
     assert_eq!(service.get("/livez").expect("an answer").0, 200);
 }

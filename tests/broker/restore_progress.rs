@@ -20,7 +20,7 @@ const LONG: usize = 4_000;
 fn readiness_says_how_far_a_long_restore_is() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
-    let [_, ruled] = logs_of(&desk.create_topics(broker.address(), "", &[]));
+    let [_, verdict_log] = logs_of(&desk.create_topics(broker.address(), "", &[]));
     let run = |more: &str| {
         Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
@@ -36,7 +36,7 @@ fn readiness_says_how_far_a_long_restore_is() {
 
     // The log grows by batches that rule nothing, each a fetch of its own.
     let (mut state, mut reader) = (State::default(), VerdictReader::new());
-    for (offset, record) in (0..).zip(committed(broker, &ruled, 1)) {
+    for (offset, record) in (0..).zip(committed(broker, &verdict_log, 1)) {
         let read = reader.push(offset, record.value.as_deref().unwrap_or_default()).expect("a record of the log");
         if let Some((_, record)) = read {
             state.follow_record(&record).expect("one follows on the other");
@@ -53,7 +53,7 @@ fn readiness_says_how_far_a_long_restore_is() {
     let producer: ThreadedProducer<DefaultProducerContext> =
         broker.client().set("enable.idempotence", "true").set("batch.num.messages", "1").create().expect("a producer");
     for _ in 0..LONG {
-        let record = BaseRecord::<(), [u8]>::to(&ruled).partition(0).payload(&nothing);
+        let record = BaseRecord::<(), [u8]>::to(&verdict_log).partition(0).payload(&nothing);
         producer.send(record).map_err(|(why, _)| why).expect("room in the queue");
     }
     producer.flush(wait::LIMIT).expect("flush");

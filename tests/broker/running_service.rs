@@ -128,7 +128,7 @@ fn a_running_service_shows_what_it_does() {
     assert_eq!(top[0]["cluster"], format!("{input}:0:0"));
 
     // The summary knows of them.
-    let status = wait::until("the figures", || {
+    let status = wait::until("the numbers", || {
         let status = running.lines(&["status"]).remove(0);
         (status["documents"]["exact"].as_f64() >= Some(1.0)).then_some(status)
     });
@@ -153,7 +153,7 @@ fn a_running_service_shows_what_it_does() {
     assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
     let verified: Value = serde_json::from_str(&verified.out).expect("JSON");
     assert_eq!((&verified["verdicts"]["agree"], &verified["snapshot"]["agrees"]), (&true.into(), &true.into()));
-    assert!(verified["verdicts"]["judged_anew"].as_u64() >= Some(2), "{verified}");
+    assert!(verified["verdicts"]["judged_again"].as_u64() >= Some(2), "{verified}");
 
     // What is forgotten once is not there to be forgotten again.
     let forget = ["index", "forget", "--id", "http://a/1", "--execute", "-o", "jsonl"];

@@ -90,22 +90,22 @@ fn sieve_says_at_the_threshold_what_was_foretold() {
 #[test]
 fn a_low_estimate_asks_how_much_of_the_smaller_page_is_in_the_other() {
     let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
-    let unsure = |containment: &str| {
+    let low_confidence = |containment: &str| {
         let limits = "below: 0.95, below_short: 0.95, max_distance: 0";
-        let unsure = format!("match.minhash.low_confidence={{{limits}, containment: {containment}}}");
-        let said = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", &unsure]);
+        let low_confidence = format!("match.minhash.low_confidence={{{limits}, containment: {containment}}}");
+        let said = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", &low_confidence]);
         let row = said.out.lines().find_map(|line| line.strip_prefix("minhash  ")).unwrap().to_owned();
         row.split("  ").last().unwrap().to_owned()
     };
-    assert_eq!(unsure("0.9"), "match (match.minhash.min_similarity is 0.3, up to 0.89 matches)");
+    assert_eq!(low_confidence("0.9"), "match (match.minhash.min_similarity is 0.3, up to 0.89 matches)");
     let share = json(&folder, &["a.txt", "b.txt"])["containment"]["estimate"].clone();
     let why = "none would match: below 0.95 the smaller page has to be in the other to 0.99, and is to";
-    assert_eq!(unsure("0.99"), format!("no match (match.minhash.min_similarity is 0.3, {why} {share})"));
+    assert_eq!(low_confidence("0.99"), format!("no match (match.minhash.min_similarity is 0.3, {why} {share})"));
     assert_eq!(json(&folder, &["a.txt", "b.txt"])["minhash"]["low_confidence"]["below"], 0.46);
 }
 
 #[test]
-fn figures_that_differ_are_named_as_the_cause() {
+fn numbers_that_differ_are_named_as_the_cause() {
     let folder = folder(&format!("{NEWS} 2026-09-17 08:12 1024"), &format!("{NEWS} 2026-10-28 21:40 3377"));
     let told = json(&folder, &["a.txt", "b.txt"]);
     let hint = "most of what differs are digits; text.normalize.digits: mask makes the texts equal";
@@ -155,9 +155,9 @@ fn pages_that_cannot_be_read_are_named_with_a_way_out() {
 }
 
 #[test]
-fn other_figures_make_a_template() {
-    let report = |figures: [u32; 3]| {
-        let [pillars, million, years] = figures;
+fn other_numbers_make_a_template() {
+    let report = |numbers: [u32; 3]| {
+        let [pillars, million, years] = numbers;
         NEWS.replace("eleven", &pillars.to_string())
             .replace("forty million", &format!("{million} million"))
             .replace("six years", &format!("{years} years"))
@@ -165,14 +165,14 @@ fn other_figures_make_a_template() {
     let folder = folder(&report([11, 40, 6]), &report([12, 55, 6]));
     let said = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
     let line = |name: &str| said.out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
-    let figures = "figures  0.333 of the smaller page's are in the other  ";
-    assert!(line("figures").starts_with(figures), "{}", said.out);
-    assert!(line("figures").ends_with("others (match.number_overlap is 0.5)"), "{}", said.out);
+    let numbers = "numbers  0.333 of the smaller page's are in the other  ";
+    assert!(line("numbers").starts_with(numbers), "{}", said.out);
+    assert!(line("numbers").ends_with("others (match.number_overlap is 0.5)"), "{}", said.out);
     assert_eq!(line("verdict"), "verdict  template, by stage minhash");
     let json = json(&folder, &["a.txt", "b.txt"]);
-    assert_eq!((&json["figures"]["overlap"], &json["verdict"]), (&0.333.into(), &"template".into()));
+    assert_eq!((&json["numbers"]["overlap"], &json["verdict"]), (&0.333.into(), &"template".into()));
     let off = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", "match.number_guard=false"]);
-    assert!(off.out.contains("verdict  near, by stage minhash") && !off.out.contains("figures"), "{}", off.out);
+    assert!(off.out.contains("verdict  near, by stage minhash") && !off.out.contains("numbers"), "{}", off.out);
 }
 
 #[test]
@@ -180,9 +180,9 @@ fn too_few_numbers_have_no_say_and_that_is_told() {
     let row = |one: &str, other: &str| {
         let folder = folder(&format!("{NEWS} {one}"), &format!("{NEWS} {other}"));
         let said = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
-        let row = said.out.lines().find_map(|line| line.strip_prefix("figures "));
+        let row = said.out.lines().find_map(|line| line.strip_prefix("numbers "));
         let words = row.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "));
-        (words, json(&folder, &["a.txt", "b.txt"])["figures"]["kept"].clone())
+        (words, json(&folder, &["a.txt", "b.txt"])["numbers"]["kept"].clone())
     };
     let no_say = |counts: &str| Some(format!("{counts} no say, too few (match.number_overlap is 0.5)"));
     assert_eq!(row("for 12 dollars", "for 15 dollars"), (no_say("1 and 1"), serde_json::json!([1, 1])));
@@ -218,7 +218,8 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
         let text = format!("{NEWS} {}", &DIGEST[from..from + 120]);
         serde_json::json!({"url": format!("https://{host}/{from}"), "text": text})
     };
-    let unsure = "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 2}";
+    let low_confidence =
+        "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 2}";
     let in_scope = |scope: &str| serde_json::json!({"text": NEWS, "lang": scope});
     assert_eq!(refused(&news, &near, &[]), ("near".into(), String::new(), String::new()));
     let cases: &[(&Value, &Value, &[&str], [&str; 3])] = &[
@@ -236,7 +237,7 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
         (
             &news,
             &near,
-            &[unsure],
+            &[low_confidence],
             [
                 "unique",
                 "low_confidence",

@@ -162,7 +162,10 @@ fn diff_says_what_a_change_costs() {
     );
     let rules = diff(&["match.simhash.max_distance=4", "window.size=96h"]).out;
     assert!(rules.contains("rules    match.simhash.max_distance  3 -> 4\n"), "{rules}");
-    assert!(rules.contains("what was ruled stays ruled, the index stays") && !rules.contains("new scheme"), "{rules}");
+    assert!(
+        rules.contains("what was judged stays judged, the index stays") && !rules.contains("new scheme"),
+        "{rules}"
+    );
     assert!(rules.contains("the full span is reached in 1 d"), "{rules}");
     let scheme = diff(&["text.html=all_text"]).out;
     assert!(

@@ -12,14 +12,14 @@ fn eval(arguments: &[&str]) -> Said {
 }
 
 /// The JSON object that ends the output.
-fn figures(said: &Said) -> Value {
+fn report_of(said: &Said) -> Value {
     assert_eq!(said.code, 0, "{}", said.err);
     serde_json::from_str(said.out.lines().last().unwrap()).unwrap()
 }
 
 #[test]
 fn the_table_and_the_json_say_the_same() {
-    let figures = figures(&eval(&["--texts", "300", "--seed", "5"]));
+    let report = report_of(&eval(&["--texts", "300", "--seed", "5"]));
     let said = eval(&["--texts", "300", "--seed", "5", "-o", "table"]);
     assert!(!said.out.contains('{'), "no JSON below the table: {}", said.out);
     let number = |name: &str| {
@@ -31,39 +31,39 @@ fn the_table_and_the_json_say_the_same() {
         let exact = of.as_f64().unwrap();
         assert!((shown - exact).abs() <= digits, "{shown} {exact}: {}", said.out);
     };
-    close(number("pages")[0], &figures["pages"], 0.0);
+    close(number("pages")[0], &report["pages"], 0.0);
     for (row, of) in [("duplicates removed", "removed"), ("uniques lost", "lost")] {
         let shown = number(row);
-        close(shown[0] / 100.0, &figures[format!("{of}_share")], 6e-5);
-        close(shown[1], &figures[of]["found"], 0.0);
-        close(shown[2], &figures[of]["planted"], 0.0);
+        close(shown[0] / 100.0, &report[format!("{of}_share")], 6e-5);
+        close(shown[1], &report[of]["found"], 0.0);
+        close(shown[2], &report[of]["planted"], 0.0);
     }
     for (row, of) in [("pair precision", "precision"), ("pair recall", "recall"), ("pair F1", "f1")] {
-        close(number(row)[0], &figures[of], 6e-5);
+        close(number(row)[0], &report[of], 6e-5);
     }
-    close(number("adjusted Rand index")[0], &figures["adjusted_rand_index"], 6e-5);
-    let edits = figures["edits"].as_object().unwrap();
+    close(number("adjusted Rand index")[0], &report["adjusted_rand_index"], 6e-5);
+    let edits = report["edits"].as_object().unwrap();
     assert_eq!(edits.len(), 11, "{edits:?}");
     for (edit, count) in edits {
         close(number(edit)[1], &count["found"], 0.0);
         close(number(edit)[2], &count["planted"], 0.0);
     }
     let copies: u64 = edits.values().map(|count| count["planted"].as_u64().unwrap()).sum();
-    assert_eq!(figures["removed"]["planted"], copies);
-    assert_eq!(figures["pages"], copies + figures["lost"]["planted"].as_u64().unwrap());
-    assert!(figures["removed_share"].as_f64().unwrap() >= 0.97, "the floor: {}", said.out);
+    assert_eq!(report["removed"]["planted"], copies);
+    assert_eq!(report["pages"], copies + report["lost"]["planted"].as_u64().unwrap());
+    assert!(report["removed_share"].as_f64().unwrap() >= 0.97, "the floor: {}", said.out);
 }
 
 #[test]
 fn pages_of_two_texts_are_found_by_containment_when_one_is_known() {
     let shares = |more: &[&str]| {
-        let figures = figures(&eval(&[&["--texts", "300"][..], more].concat()));
+        let report = report_of(&eval(&[&["--texts", "300"][..], more].concat()));
         let said = eval(&[&["--texts", "300", "-o", "table"][..], more].concat());
-        let one = &figures["joined_one_known"];
+        let one = &report["joined_one_known"];
         let shown = format!("{} of {}", one["found"], one["planted"]);
         let row = said.out.lines().find(|line| line.trim_start().starts_with("joined_one_known")).unwrap();
         assert!(row.contains(&shown), "{row}: {shown}");
-        (figures["apart"]["joined"]["found"].as_u64(), one["share"].as_f64().unwrap(), figures["lost"]["found"].clone())
+        (report["apart"]["joined"]["found"].as_u64(), one["share"].as_f64().unwrap(), report["lost"]["found"].clone())
     };
     let (off, on) = (shares(&[]), shares(&["-s", "match.minhash.containment=0.75"]));
     assert!(on.1 > off.1 + 0.05 && off.1 > 0.5, "{off:?} {on:?}");
@@ -82,8 +82,8 @@ fn one_seed_gives_one_stream() {
 #[test]
 fn stricter_rules_remove_less() {
     let removed = |more: &[&str]| {
-        let figures = figures(&eval(&[&["--texts", "200"][..], more].concat()));
-        figures["removed_share"].as_f64().unwrap()
+        let report = report_of(&eval(&[&["--texts", "200"][..], more].concat()));
+        report["removed_share"].as_f64().unwrap()
     };
     let (all, simhash) = (removed(&[]), removed(&["-s", "match.stages=[exact,simhash]"]));
     let exact = removed(&["-s", "match.stages=exact"]);
@@ -92,21 +92,21 @@ fn stricter_rules_remove_less() {
 
 #[test]
 fn other_methods_judge_the_same_stream() {
-    let figures = figures(&eval(&["--texts", "120", "--baselines"]));
+    let report = report_of(&eval(&["--texts", "120", "--baselines"]));
     let said = eval(&["--texts", "120", "--baselines", "-o", "table"]);
-    let judges = figures["judges"].as_array().unwrap();
+    let judges = report["judges"].as_array().unwrap();
     let names: Vec<&str> = judges.iter().map(|judge| judge["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["dupgate", "simhash", "word_bands", "jaccard", "tf_idf"]);
     for judge in judges {
-        assert_eq!(judge["pairs"]["planted"], figures["pairs"]["planted"], "another stream");
+        assert_eq!(judge["pairs"]["planted"], report["pairs"]["planted"], "another stream");
         assert_eq!(judge["edits"].as_object().unwrap().len(), 11, "{judge}");
         let name = judge["name"].as_str().unwrap();
         let row = said.out.lines().find(|line| line.starts_with(&format!("{name}  "))).unwrap();
         let f1 = format!("{:.4}", judge["f1"].as_f64().unwrap());
         assert!(row.split_whitespace().any(|cell| cell == f1), "{row}: {f1}");
     }
-    for figure in ["removed", "lost", "pairs", "edits"] {
-        assert_eq!(judges[0][figure], figures[figure], "ours twice");
+    for measure in ["removed", "lost", "pairs", "edits"] {
+        assert_eq!(judges[0][measure], report[measure], "ours twice");
     }
     let removed = |judge: usize| judges[judge]["removed_share"].as_f64().unwrap();
     assert!(removed(3) >= 0.97 && removed(1) < 0.9 && removed(2) < 0.97, "{}", said.out);
@@ -119,7 +119,7 @@ fn verdicts_of_others_are_scored_as_ours_are() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (stream, ours, none) = (path("stream.jsonl"), path("ours.jsonl"), path("nothing.jsonl"));
-    let written = figures(&eval(&["--texts", "120", "--write-stream", &stream]));
+    let written = report_of(&eval(&["--texts", "120", "--write-stream", &stream]));
     let pages: Vec<Value> =
         fs::read_to_string(&stream).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let with_role = |role: &str| pages.iter().filter(|page| page["role"] == role).count();
@@ -132,10 +132,10 @@ fn verdicts_of_others_are_scored_as_ours_are() {
     fs::write(&ours, format!("{}{}\n", sieved.out, r#"{"seconds": 2.5, "setting": "as given"}"#)).unwrap();
     let unique: Vec<String> = pages.iter().map(|page| format!("{{\"id\":{}}}\n", page["id"])).collect();
     fs::write(&none, unique.concat()).unwrap();
-    let scored = figures(&eval(&["--texts", "120", "--verdicts", &ours, "--verdicts", &none]));
-    let judge = |number: usize, figure: &str| scored["judges"][number][figure].clone();
-    for figure in ["removed", "lost", "strayed", "pairs", "adjusted_rand_index", "largest_cluster", "edits", "apart"] {
-        assert_eq!(judge(1, figure), written[figure], "{figure}");
+    let scored = report_of(&eval(&["--texts", "120", "--verdicts", &ours, "--verdicts", &none]));
+    let judge = |judge: usize, measure: &str| scored["judges"][judge][measure].clone();
+    for measure in ["removed", "lost", "strayed", "pairs", "adjusted_rand_index", "largest_cluster", "edits", "apart"] {
+        assert_eq!(judge(1, measure), written[measure], "{measure}");
     }
     assert_eq!(
         [judge(1, "name"), judge(1, "setting"), judge(1, "seconds")],
@@ -177,10 +177,10 @@ fn labelled_pairs_are_scored_as_they_stand() {
     fs::write(path("texts.jsonl"), lines.join("\n")).unwrap();
     // What nobody can find: the labels say that the snow is the bridge.
     fs::write(path("pairs.txt"), "a b\nc a\n").unwrap();
-    let figures = figures(&eval(&[&path("texts.jsonl"), "--pairs", &path("pairs.txt")]));
-    assert_eq!((&figures["pages"], &figures["pairs"]["planted"]), (&4.into(), &3.into()));
-    assert_eq!(figures["removed"], serde_json::json!({"planted": 2, "found": 1}));
-    assert_eq!(figures["pairs"]["right"], 1);
+    let report = report_of(&eval(&[&path("texts.jsonl"), "--pairs", &path("pairs.txt")]));
+    assert_eq!((&report["pages"], &report["pairs"]["planted"]), (&4.into(), &3.into()));
+    assert_eq!(report["removed"], serde_json::json!({"planted": 2, "found": 1}));
+    assert_eq!(report["pairs"]["right"], 1);
     fs::write(path("pairs.txt"), "a nobody\n").unwrap();
     let refused = eval(&[&path("texts.jsonl"), "--pairs", &path("pairs.txt")]);
     assert!(refused.code == 66 && refused.err.contains("line 1: no text has the id nobody"), "{}", refused.err);
@@ -192,8 +192,8 @@ const KNOWN_TO_MISS: [(&str, &str, bool); 1] = [("published", "text", false)];
 #[test]
 fn the_goals_of_streams_of_sites_are_met_but_for_known_rows() {
     let said = eval(&["--sites", "--pages", "400", "--texts", "200", "--check"]);
-    let figures: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    let rows = figures["sites"].as_array().unwrap();
+    let report: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let rows = report["sites"].as_array().unwrap();
     let missed: Vec<_> = rows
         .iter()
         .filter(|row| row["met"] == false)
@@ -211,11 +211,11 @@ fn the_goals_of_streams_of_sites_are_met_but_for_known_rows() {
 
 #[test]
 fn streams_of_sites_are_judged_and_what_misses_its_goal_is_marked() {
-    let figures = figures(&eval(&["--sites", "--pages", "80", "--texts", "40"]));
+    let report = report_of(&eval(&["--sites", "--pages", "80", "--texts", "40"]));
     let said = eval(&["--sites", "--pages", "80", "--texts", "40", "-o", "table"]);
-    let rows = figures["sites"].as_array().unwrap();
+    let rows = report["sites"].as_array().unwrap();
     let missed = rows.iter().filter(|row| row["met"] == false).count();
-    assert_eq!(figures["missed"], missed);
+    assert_eq!(report["missed"], missed);
     assert!(said.out.contains(&format!("\n{missed} of {} rows miss their goal", rows.len())), "{}", said.out);
     assert_eq!(said.out.matches(" !\n").count() + said.out.matches(" !  ").count(), missed, "{}", said.out);
     let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).collect::<Vec<_>>();
@@ -239,10 +239,10 @@ fn streams_of_sites_are_judged_and_what_misses_its_goal_is_marked() {
         assert!(lost["planted"].as_u64().unwrap() + row["found"]["planted"].as_u64().unwrap() > 0, "{row}");
     }
     // The stream that has nothing to do with sites is the one that `eval` judges.
-    let plain = self::figures(&eval(&["--texts", "40"]));
+    let plain = self::report_of(&eval(&["--texts", "40"]));
     let ordinary = of("ordinary").into_iter().find(|row| row["addressed"] == false).unwrap();
     assert_eq!((&ordinary["found"], &ordinary["lost"]), (&plain["removed"], &plain["lost"]));
-    let chosen = self::figures(&eval(&["--sites", "--pages", "80", "--texts", "40", "--share", "40,50"]));
+    let chosen = self::report_of(&eval(&["--sites", "--pages", "80", "--texts", "40", "--share", "40,50"]));
     let of_shares: Vec<_> =
         rows.iter().filter(|row| row["kind"] == "unlike" && (row["share"] == 40 || row["share"] == 50)).collect();
     assert_eq!(chosen["sites"].as_array().unwrap().iter().collect::<Vec<_>>(), of_shares);

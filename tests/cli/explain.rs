@@ -79,7 +79,7 @@ fn people_see_text_words_shingles_and_fingerprints() {
     assert_eq!(row("segmenter "), "jieba (Han 100 % of the letters, 12 runs)");
     assert!(row("tokens ").contains("heaviest: "), "{}", said.out);
     assert!(row("shingles ").contains("first: 据了解研, 了解研究, "), "{}", said.out);
-    assert_eq!(row("figures "), "0 different");
+    assert_eq!(row("numbers "), "0 different");
     assert_eq!(row("simhash "), "41aba784b07e92e3", "as the library has it");
     assert_eq!(row("scheme "), "sh64-9c3c69");
     assert!(row("lookup ").starts_with("no snapshot of this scheme in "), "{}", said.out);
@@ -90,7 +90,7 @@ fn programs_read_all_of_it() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("page.txt"), "Snow, snow and RAIN 在 北京！ 北京!").unwrap();
     fs::write(folder.path().join("prices.txt"), "Up 3.5% to 1,234; 1,234 sold at 12:30.").unwrap();
-    assert_eq!(told(folder.path(), &["prices.txt"])["figures"], json!(["3.5", "1,234"]));
+    assert_eq!(told(folder.path(), &["prices.txt"])["numbers"], json!(["3.5", "1,234"]));
     let told = told(folder.path(), &["page.txt", "-s", "text.min_features=1", "-s", "match.simhash.top_k=2"]);
     assert_eq!(told["text"], "snow, snow and rain 在 北京! 北京!");
     assert_eq!((&told["from"], &told["tokens"], &told["fp"].is_null()), (&"text".into(), &5.into(), &false));

@@ -78,7 +78,7 @@ FAIL    \"the same address with a new text\"  update           unique  {why}
 }
 
 #[test]
-fn a_case_that_is_unsure_is_told_with_its_share() {
+fn a_case_that_is_uncertain_is_reported_with_its_share() {
     let said = run(
         &cases(),
         &["-s", "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 0}"],

@@ -37,11 +37,11 @@ impl Case {
         self.sketches.then(|| MinHashRules {
             form: form(),
             banding: Banding::new(42, 3, form()).unwrap(),
-            agree: 2,
-            one_key_below: 64,
+            min_shared_bands: 2,
+            one_band_below: 64,
             min_similarity: PerMille(500),
             containment: None,
-            unsure: LowConfidence::NEVER,
+            low_confidence: LowConfidence::NEVER,
             max_bucket: 256,
         })
     }

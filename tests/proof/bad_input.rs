@@ -153,7 +153,7 @@ fn run<'b>(
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     let instance = cluster.start("one");
     out.wait_for(records.len() * 3 + twice);
-    figures_add_up(&cluster, &instance, records.len() * 3);
+    numbers_add_up(&cluster, &instance, records.len() * 3);
     look(&instance);
     instance.stop();
     assert_eq!(cluster.lag(), 0);
@@ -161,7 +161,7 @@ fn run<'b>(
 }
 
 /// Every committed position of the input is a document or a dead letter, and once.
-fn figures_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
+fn numbers_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
     wait::until("the whole input to be committed", || (cluster.lag() == 0).then_some(()));
     let ended = || {
         let judged = instance.metric("dupgate_documents_total", &[]);

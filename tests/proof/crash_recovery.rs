@@ -98,7 +98,7 @@ fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_fall() 
     let written: Vec<_> = logs.verdicts().into_iter().cloned().collect();
     assert_eq!(written.len(), alone.len());
     if let Some((one, other)) = written.iter().zip(&alone).find(|(one, other)| one != other) {
-        panic!("the cluster ruled {one:?}, a judge alone {other:?}");
+        panic!("the cluster judged {one:?}, a judge alone {other:?}");
     }
     assert_eq!(judge_alone::delivered(&outcomes), judge_alone::said(&alone));
 }

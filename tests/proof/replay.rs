@@ -410,8 +410,8 @@ fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
     // Into the live outputs go the pages whose verdict differs, and those only.
     let live =
         ["replay", "run", "--from", "start", "--into", "live", "-s", "match.minhash.min_similarity=0.95", "--execute"];
-    let unsure = refused(&cluster, &[&live[..], &["--confirm-live", "another"]].concat(), 2);
-    assert!(unsure.contains(&format!("--confirm-live {}", cluster.unique())), "{unsure}");
+    let refusal = refused(&cluster, &[&live[..], &["--confirm-live", "another"]].concat(), 2);
+    assert!(refusal.contains(&format!("--confirm-live {}", cluster.unique())), "{refusal}");
     let before = out.advance();
     let report = ask(&cluster, &[&live[..], &["--id", "again", "--confirm-live", cluster.unique()]].concat());
     let changed = report["variants"][0]["counts"]["changed"].as_object().unwrap();

@@ -78,7 +78,7 @@ fn first_kept(cluster: &Cluster<'_>) -> i64 {
         match record {
             VerdictRecord::Checkpoint(_) => has_begun = true,
             VerdictRecord::Verdicts(batch) if has_begun => {
-                if let Some(first) = batch.verdicts.iter().find_map(|verdict| verdict.answer.ruled_source()) {
+                if let Some(first) = batch.verdicts.iter().find_map(|verdict| verdict.answer.judged_source()) {
                     return first.offset;
                 }
             }

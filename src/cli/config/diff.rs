@@ -160,7 +160,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
     if was.rules != will.rules {
         costs.push((
             ChangeImpact::Rules,
-            "other rules: they count from the first verdict of a judge that has them; what was ruled stays ruled, the index \
+            "other rules: they count from the first verdict of a judge that has them; what was judged stays judged, the index \
              stays"
                 .to_owned(),
         ));

@@ -158,7 +158,7 @@ impl Known {
     }
 
     fn summary(&self, shared: &Shared, metrics: &Metrics, now: Duration, before: (u64, Duration)) -> Summary {
-        let figures = metrics.render();
+        let metrics = metrics.render();
         let mut verdicts: Vec<(&'static str, u64)> =
             ["unique", "update", "exact", "near", "dead"].map(|name| (name, 0)).into();
         for (found, count) in &self.verdicts {
@@ -173,16 +173,16 @@ impl Known {
             bytes: self.bytes,
             lately: (self.judged - before.0, now.saturating_sub(before.1)),
             verdicts,
-            originals: gauge(&figures, "dupgate_index_entries"),
-            index_bytes: gauge(&figures, "dupgate_index_memory_bytes"),
+            originals: gauge(&metrics, "dupgate_index_entries"),
+            index_bytes: gauge(&metrics, "dupgate_index_memory_bytes"),
             report: self.scorer.report(),
         }
     }
 }
 
 /// Sums a gauge over its series, in the text that Prometheus scrapes.
-fn gauge(figures: &str, name: &str) -> Option<u64> {
-    let series = figures.lines().filter_map(|line| {
+fn gauge(metrics: &str, name: &str) -> Option<u64> {
+    let series = metrics.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
         let value = if let Some(value) = rest.strip_prefix(' ') {
             value

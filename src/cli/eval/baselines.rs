@@ -31,9 +31,9 @@ impl Judged {
     }
 
     pub(super) fn json(&self) -> Value {
-        let figures = table::json(&self.report, None, None);
+        let report = table::json(&self.report, None, None);
         let own = json!({ "name": self.name, "setting": self.setting, "seconds": self.seconds });
-        table::with(figures, own)
+        table::with(report, own)
     }
 }
 

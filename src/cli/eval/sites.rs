@@ -58,8 +58,8 @@ pub(super) fn sites(
     let pages: usize = streams.iter().map(SiteStream::pages).sum();
     let rows: Vec<Value> = counted.iter().map(json_of).collect();
     let missed = missed(&counted);
-    let figures = json!({ "pages": pages, "missed": missed, "sites": rows });
-    tell(&tables(&counted), &figures, format)?;
+    let report = json!({ "pages": pages, "missed": missed, "sites": rows });
+    tell(&tables(&counted), &report, format)?;
     if args.check && missed > 0 {
         return Err(Reason::Failure.because(anyhow::anyhow!("{missed} of {} rows miss their goal", counted.len())));
     }

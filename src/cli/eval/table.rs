@@ -62,9 +62,9 @@ pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>, likeness: Option<&[
 }
 
 /// Adds the members of the second object to the first.
-pub(super) fn with(mut figures: Value, more: Value) -> Value {
-    if let (Value::Object(figures), Value::Object(more)) = (&mut figures, more) {
-        figures.extend(more);
+pub(super) fn with(mut report: Value, more: Value) -> Value {
+    if let (Value::Object(report), Value::Object(more)) = (&mut report, more) {
+        report.extend(more);
     }
-    figures
+    report
 }

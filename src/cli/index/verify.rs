@@ -62,7 +62,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let any = |pointer: &str| reports.iter().any(|report| report.pointer(pointer) == Some(&Value::Bool(false)));
     let why = if any("/verdicts/agree") {
         "verdicts are not what the fingerprint log comes to under its own rules: keep both logs and report it; pages that \
-         were ruled wrongly are judged anew by `dupgate verdicts reopen`"
+         were judged wrongly are judged again by `dupgate verdicts reopen`"
     } else if any("/snapshot/agrees") {
         "the snapshot is not what the verdict log says: stop the judge, delete the snapshot, start it again"
     } else {
@@ -97,7 +97,7 @@ fn report(
         "log": log.0,
         "verdicts": {
             "agree": agree,
-            "judged_anew": counts.judged,
+            "judged_again": counts.judged,
             "same": counts.same,
             "differences": counts.differences,
             "older_than_the_log": counts.unknown,
@@ -113,12 +113,12 @@ fn report(
 
 fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
     match difference {
-        Difference::Verdict { request, written, anew } => {
+        Difference::Verdict { request, written, again } => {
             let said =
                 |verdict: &Option<Box<Verdict>>| verdict.as_ref().map(|verdict| verdict::other(&verdict.answer, form));
             json!({
-                "what": "verdict", "offset": offset, "request": request.map(|request| request.0), "written": said(written), "anew": said(anew),
-                "text": format!("written: {}; judged anew: {}", in_words(written.as_deref(), form), in_words(anew.as_deref(), form)),
+                "what": "verdict", "offset": offset, "request": request.map(|request| request.0), "written": said(written), "again": said(again),
+                "text": format!("written: {}; judged again: {}", in_words(written.as_deref(), form), in_words(again.as_deref(), form)),
             })
         }
         Difference::ExpiryWatermarks => json!({
@@ -147,8 +147,8 @@ fn table(report: &Value) -> String {
     let word = |agrees: bool| if agrees { "ok" } else { "DIFFERS" }.to_owned();
     let log = format!("log {}", number("/log"));
     let mut told = vec![format!(
-        "{} judged anew under their own rules, {} differences (requests {} to {})",
-        number("/verdicts/judged_anew"),
+        "{} judged again under their own rules, {} differences (requests {} to {})",
+        number("/verdicts/judged_again"),
         number("/verdicts/differences"),
         number("/verdicts/first_request"),
         number("/verdicts/next_request")
@@ -195,7 +195,7 @@ mod tests {
         let report = json!({
             "log": 0,
             "verdicts": {
-                "agree": false, "judged_anew": 184_211, "differences": 2, "first_request": 17, "next_request": 3120,
+                "agree": false, "judged_again": 184_211, "differences": 2, "first_request": 17, "next_request": 3120,
                 "without_requests": 5, "older_than_the_log": 6, "broken": "a record cannot be read"
             },
             "differences": [{ "offset": 9, "text": "unique, not near" }],

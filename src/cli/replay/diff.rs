@@ -220,14 +220,14 @@ fn object(counted: &Counted<'_>) -> Value {
 
 fn example_object(counted: &Counted<'_>, example: &Example) -> Value {
     let side = |side: Side| {
-        let Some(ruled) = example.ruled.of(side) else { return Value::Null };
+        let Some(recorded) = example.verdicts.of(side) else { return Value::Null };
         let mut object = Map::new();
-        object.insert("verdict".to_owned(), ruled.verdict.name().into());
-        if let Some(reason) = ruled.reason {
+        object.insert("verdict".to_owned(), recorded.verdict.name().into());
+        if let Some(reason) = recorded.reason {
             object.insert("reason".to_owned(), reason.name().into());
         }
-        if let Some(of) = &ruled.of {
-            object.extend(verdict::matched(of, why::form(ruled)));
+        if let Some(of) = &recorded.of {
+            object.extend(verdict::matched(of, why::form(recorded)));
         }
         Value::Object(object)
     };

@@ -33,8 +33,16 @@ impl Curve {
     }
 
     pub(super) fn table(&self) -> String {
-        let MinHashRules { form, banding, agree, one_key_below, min_similarity, containment, unsure, .. } =
-            self.minhash;
+        let MinHashRules {
+            form,
+            banding,
+            min_shared_bands,
+            one_band_below,
+            min_similarity,
+            containment,
+            low_confidence,
+            ..
+        } = self.minhash;
         let (slots, bits) = (form.slots(), form.bits().count());
         let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
         let sharing = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
@@ -42,9 +50,9 @@ impl Curve {
             row("jaccard", HUNDREDTHS.map(|hundredths| format!("{:.1}", f64::from(hundredths) / 100.0))),
             row(if containment.is_some() { "share 1, compared" } else { "share a key" }, sharing(1)),
         ];
-        if agree > 1 {
+        if min_shared_bands > 1 {
             let compared = if containment.is_some() { "" } else { ", compared" };
-            curve.push(row(&format!("share {agree}{compared}"), sharing(agree)));
+            curve.push(row(&format!("share {min_shared_bands}{compared}"), sharing(min_shared_bands)));
         }
         let originals = self.max_entries;
         let head = [format!("by chance among {originals}"), "share a key".into(), "compared".into(), "judge".into()];
@@ -62,22 +70,22 @@ impl Curve {
             columns(&chances)
         };
         format!(
-            "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {agree} bands{} \
+            "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {min_shared_bands} bands{} \
              and their\nsimilarity is estimated at {} or more{}{}{}\n\n{}\n\n{}",
             banding.bands(),
             banding.rows(),
-            if agree > 1 && one_key_below > 0 {
-                format!(" (one, where the later has fewer than {one_key_below} shingles)")
+            if min_shared_bands > 1 && one_band_below > 0 {
+                format!(" (one, where the later has fewer than {one_band_below} shingles)")
             } else {
                 String::new()
             },
             min_similarity,
             form.bottom().map_or_else(String::new, |k| format!(" by the {k} smallest hashes")),
-            if unsure.below > min_similarity {
-                let LowConfidence { below, containment, .. } = unsure;
+            if low_confidence.below > min_similarity {
+                let LowConfidence { below, containment, .. } = low_confidence;
                 format!(
                     " (below {below} only with {containment} of the smaller in the other, or within {} bits)",
-                    unsure.max_distance
+                    low_confidence.max_distance
                 )
             } else {
                 String::new()
@@ -91,7 +99,7 @@ impl Curve {
     }
 
     pub(super) fn json(&self) -> Value {
-        let MinHashRules { banding, agree, one_key_below, .. } = self.minhash;
+        let MinHashRules { banding, min_shared_bands, one_band_below, .. } = self.minhash;
         let least = self.minhash.least_keys(None);
         let point = |hundredths: &u8| {
             json!({
@@ -109,8 +117,8 @@ impl Curve {
             })
         };
         json!({
-            "bands": banding.bands(), "rows": banding.rows(), "agree": agree,
-            "one_band_below": one_key_below, "max_entries": self.max_entries,
+            "bands": banding.bands(), "rows": banding.rows(), "min_shared_bands": min_shared_bands,
+            "one_band_below": one_band_below, "max_entries": self.max_entries,
             "curve": HUNDREDTHS.iter().map(point).collect::<Vec<_>>(),
             "by_chance": (!self.chances.is_empty()).then(|| self.chances.iter().map(chance).collect::<Vec<_>>()),
         })

@@ -231,40 +231,40 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
     let raw::Minhash {
         bands,
         rows,
-        min_shared_bands: agree,
-        one_band_below: one_key_below,
+        min_shared_bands,
+        one_band_below,
         min_similarity,
-        low_confidence: ref unsure,
+        ref low_confidence,
         containment,
         max_bucket,
         ..
     } = *minhash;
-    if agree == 0 || usize::from(agree) > bands {
+    if min_shared_bands == 0 || usize::from(min_shared_bands) > bands {
         found.refuse(
             "match.minhash.min_shared_bands",
-            format!("{agree} of {bands} bands cannot be shared (expected 1 to {bands})"),
+            format!("{min_shared_bands} of {bands} bands cannot be shared (expected 1 to {bands})"),
         );
     }
     let banding = Banding::new(bands, rows, form);
     let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok();
     let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
-    let unsure = LowConfidence {
-        below: per_mille("match.minhash.low_confidence.below", unsure.below, found)?,
-        below_short: per_mille("match.minhash.low_confidence.below_short", unsure.below_short, found)?,
-        short: unsure.short,
-        containment: per_mille("match.minhash.low_confidence.containment", unsure.containment, found)?,
-        max_distance: unsure.max_distance,
-        of_many: unsure.of_many,
+    let low_confidence = LowConfidence {
+        below: per_mille("match.minhash.low_confidence.below", low_confidence.below, found)?,
+        below_short: per_mille("match.minhash.low_confidence.below_short", low_confidence.below_short, found)?,
+        short: low_confidence.short,
+        containment: per_mille("match.minhash.low_confidence.containment", low_confidence.containment, found)?,
+        max_distance: low_confidence.max_distance,
+        of_many: low_confidence.of_many,
     };
     let containment = share_of("match.minhash.containment", containment, found);
     Some(MinHashRules {
         form,
         banding: banding?,
-        agree,
-        one_key_below,
+        min_shared_bands,
+        one_band_below,
         min_similarity,
         containment,
-        unsure,
+        low_confidence,
         max_bucket,
     })
 }

@@ -19,7 +19,7 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
     if found.purpose != Purpose::Run || !settings.roles.judge {
         return;
     }
-    if !(1..=minhash.banding.bands()).contains(&minhash.agree) {
+    if !(1..=minhash.banding.bands()).contains(&minhash.min_shared_bands) {
         // Refused already.
         return;
     }

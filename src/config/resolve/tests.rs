@@ -19,7 +19,7 @@ output:
   dead_letter: {topic: crawl.pages.dead}
 ";
 
-const DEFAULT_UNSURE: LowConfidence = LowConfidence {
+const DEFAULT_LOW_CONFIDENCE: LowConfidence = LowConfidence {
     below: PerMille(460),
     below_short: PerMille(330),
     short: 200,
@@ -234,13 +234,13 @@ fn sketches_and_their_bands_fit_together() {
     let contained = settings(&["match.minhash.containment=0.75"]);
     assert_eq!(contained.rules.minhash.unwrap().containment, Some(PerMille(750)));
     assert_eq!(contained.fingerprint, made.fingerprint, "containment is no part of the scheme");
-    assert_eq!(made.rules.minhash.unwrap().unsure, DEFAULT_UNSURE);
+    assert_eq!(made.rules.minhash.unwrap().low_confidence, DEFAULT_LOW_CONFIDENCE);
     let believing = settings(&["match.minhash.low_confidence={below: 0, containment: 0.5}"]);
     assert_eq!(
-        believing.rules.minhash.unwrap().unsure,
-        LowConfidence { below: PerMille(0), containment: PerMille(500), ..DEFAULT_UNSURE }
+        believing.rules.minhash.unwrap().low_confidence,
+        LowConfidence { below: PerMille(0), containment: PerMille(500), ..DEFAULT_LOW_CONFIDENCE }
     );
-    assert_eq!(believing.fingerprint, made.fingerprint, "nor is what is unsure");
+    assert_eq!(believing.fingerprint, made.fingerprint, "nor is what is low_confidence");
     refused(&["match.minhash.low_confidence.below=35"], "match.minhash.low_confidence.below", "expected 0 to 1");
     refused(
         &["match.minhash.low_confidence.containment=-1"],

@@ -95,13 +95,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             counts.taken_over += 1;
         }
         let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|(verdict, _)| PageOutcome::Ruled(Arc::new(verdict))).collect();
+            judged.into_iter().flatten().map(|(verdict, _)| PageOutcome::Judged(Arc::new(verdict))).collect();
         self.note_kept(&live, part, &ends);
         Ok(())
     }
 
     fn note_kept(&mut self, live: &Verdict, part: Part, ends: &[PageOutcome]) {
-        let (Some(first), Some(source)) = (ends.first(), live.answer.ruled_source()) else { return };
+        let (Some(first), Some(source)) = (ends.first(), live.answer.judged_source()) else { return };
         self.note(part, source, 0, ends);
         if let (Some(counts), true) =
             (self.counts.first_mut(), part == Part::Range && name_of(first) != live_name(live))
@@ -171,7 +171,7 @@ impl Kept {
         self.pages.drain(..=at).next_back().map(|(_, _, page)| page)
     }
 
-    /// Forgets the pages of requests below this offset: all that is ruled on them was handed over.
+    /// Forgets the pages of requests below this offset: all verdicts on them were handed over.
     fn drop_before(&mut self, offset: RequestOffset) {
         while self.pages.pop_front_if(|(at, _, _)| *at < offset).is_some() {}
     }

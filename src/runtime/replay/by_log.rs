@@ -117,14 +117,14 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             Next::Page(live, part) => (live, part),
         };
         self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
-        let Answer::Page(ruled) = &live.answer else { return Ok(()) };
-        let source = ruled.source.clone();
+        let Answer::Page(judged) = &live.answer else { return Ok(()) };
+        let source = judged.source.clone();
         self.read_up_to(log, &source)?;
         let page = log.pages.get(&source);
         let bytes = page.map_or(0, |page| page.payload.record.bytes());
         self.hold(bytes)?;
         let request = match log.pages.get(&source).map(|page| &page.action) {
-            Some(PageAction::Ask(_, request)) if request.digest != ruled.digest => {
+            Some(PageAction::Ask(_, request)) if request.digest != judged.digest => {
                 let why = anyhow::anyhow!(
                     "{source}: the input holds another page than the one that was judged: the topic was recreated"
                 );
@@ -152,7 +152,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             counts.taken_over += 1;
         }
         let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|(verdict, _)| PageOutcome::Ruled(Arc::new(verdict))).collect();
+            judged.into_iter().flatten().map(|(verdict, _)| PageOutcome::Judged(Arc::new(verdict))).collect();
         if !ends.is_empty() {
             self.end(log, part, &live, &source, bytes, ends);
         }
@@ -248,7 +248,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     ends.push(match &asked {
                         Ok(request) => {
                             let verdict = judge.judge(request.clone(), bound).map_err(diverged)?;
-                            PageOutcome::Ruled(Arc::new(verdict.ok_or_else(|| lost(&source))?))
+                            PageOutcome::Judged(Arc::new(verdict.ok_or_else(|| lost(&source))?))
                         }
                         Err(reason) => {
                             judge.withdraw(source.clone(), *reason).map_err(diverged)?;

@@ -105,7 +105,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     let Some(verdict) = verdict else {
                         return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));
                     };
-                    ends.push(PageOutcome::Ruled(Arc::new(verdict)));
+                    ends.push(PageOutcome::Judged(Arc::new(verdict)));
                 }
             }
         }

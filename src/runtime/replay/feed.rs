@@ -56,7 +56,7 @@ enum Event {
 
 /// Reads pages.
 pub(super) struct Feed {
-    lanes: BTreeMap<PartitionId, PartitionFeed>,
+    feeds: BTreeMap<PartitionId, PartitionFeed>,
     readers: BTreeMap<Arc<str>, RangeReader>,
     pool: TextPool,
     budget: Arc<ByteBudget>,
@@ -77,7 +77,7 @@ struct PartitionFeed {
     /// The reader has handed over the last record.
     is_read: bool,
     /// Pages at the front that were reported.
-    told: usize,
+    announced: usize,
     has_ended: bool,
     /// Place of the last page that was taken, in files.
     taken: FilePlace,
@@ -109,8 +109,8 @@ impl Feed {
             topics.entry(Arc::clone(&partition.topic)).or_default().insert(partition.number, *extent);
         }
         for (topic, ranges) in topics {
-            let told = sender.clone();
-            let sink = move |event| drop(told.send(Event::Reader(event)));
+            let announced = sender.clone();
+            let sink = move |event| drop(announced.send(Event::Reader(event)));
             let reader =
                 RangeReader::start(config, &topic, &ranges, Arc::clone(&feed.budget), sink).map_err(failure)?;
             feed.readers.insert(topic, reader);
@@ -145,7 +145,7 @@ impl Feed {
         let done = sender.clone();
         let pool = TextPool::start(threads, reading, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
         let feed = Self {
-            lanes: partitions.map(|partition| (partition, PartitionFeed::default())).collect(),
+            feeds: partitions.map(|partition| (partition, PartitionFeed::default())).collect(),
             readers: BTreeMap::new(),
             pool: pool.map_err(failure)?,
             budget: ByteBudget::new(memory.max(MIN_SHARE)),
@@ -178,15 +178,15 @@ impl Feed {
 
     /// Takes the next page of a partition, if it was read.
     pub(super) fn take(&mut self, partition: &PartitionId) -> Option<Page<PagePayload>> {
-        let lane = self.lanes.get_mut(partition)?;
-        lane.pages.front()?.page.as_ref()?;
-        let Slot { page, place, .. } = lane.pages.pop_front()?;
+        let feed = self.feeds.get_mut(partition)?;
+        feed.pages.front()?.page.as_ref()?;
+        let Slot { page, place, .. } = feed.pages.pop_front()?;
         let page = page?;
-        lane.taken = place;
-        lane.first += 1;
-        lane.told = lane.told.saturating_sub(1);
-        lane.bytes = lane.bytes.saturating_sub(page.payload.record.bytes());
-        if lane.is_paused && (lane.bytes < self.share / 2 || lane.pages.len() < LOOKAHEAD) {
+        feed.taken = place;
+        feed.first += 1;
+        feed.announced = feed.announced.saturating_sub(1);
+        feed.bytes = feed.bytes.saturating_sub(page.payload.record.bytes());
+        if feed.is_paused && (feed.bytes < self.share / 2 || feed.pages.len() < LOOKAHEAD) {
             self.resume(partition);
         }
         Some(*page)
@@ -194,24 +194,24 @@ impl Feed {
 
     /// Returns where a file is read on after the last line that was taken.
     pub(super) fn place(&self, partition: &PartitionId) -> FilePlace {
-        self.lanes.get(partition).map_or_else(FilePlace::default, |lane| lane.taken)
+        self.feeds.get(partition).map_or_else(FilePlace::default, |feed| feed.taken)
     }
 
     /// Returns whether every page of a partition was taken.
     pub(super) fn is_over(&self, partition: &PartitionId) -> bool {
-        self.lanes.get(partition).is_none_or(|lane| lane.is_read && lane.pages.is_empty())
+        self.feeds.get(partition).is_none_or(|feed| feed.is_read && feed.pages.is_empty())
     }
 
     /// Reads on in a partition, however much of it waits.
     pub(super) fn force_resume(&mut self, partition: &PartitionId) {
-        if self.lanes.get(partition).is_some_and(|lane| lane.is_paused) {
+        if self.feeds.get(partition).is_some_and(|feed| feed.is_paused) {
             self.resume(partition);
         }
     }
 
     fn resume(&mut self, partition: &PartitionId) {
-        if let (Some(lane), Some(reader)) = (self.lanes.get_mut(partition), self.readers.get(&partition.topic)) {
-            lane.is_paused = false;
+        if let (Some(feed), Some(reader)) = (self.feeds.get_mut(partition), self.readers.get(&partition.topic)) {
+            feed.is_paused = false;
             reader.resume(partition.number);
         }
     }
@@ -226,8 +226,8 @@ impl Feed {
                 self.read(&source.partition, source.offset, record, place, Some(permit));
             }
             Event::Reader(RangeEvent::Ended(partition)) | Event::File(FileEvent::Ended(partition)) => {
-                if let Some(lane) = self.lanes.get_mut(&partition) {
-                    lane.is_read = true;
+                if let Some(feed) = self.feeds.get_mut(&partition) {
+                    feed.is_read = true;
                 }
                 self.tell(&partition);
             }
@@ -237,9 +237,9 @@ impl Feed {
             Event::Done(done) => {
                 let Done { place, page, .. } = *done;
                 let partition = page.source.partition.clone();
-                if let Some(lane) = self.lanes.get_mut(&partition) {
-                    let at = place.checked_sub(lane.first).and_then(|at| usize::try_from(at).ok());
-                    if let Some(slot) = at.and_then(|at| lane.pages.get_mut(at)) {
+                if let Some(feed) = self.feeds.get_mut(&partition) {
+                    let at = place.checked_sub(feed.first).and_then(|at| usize::try_from(at).ok());
+                    if let Some(slot) = at.and_then(|at| feed.pages.get_mut(at)) {
                         slot.page = Some(Box::new(page));
                     }
                 }
@@ -257,14 +257,14 @@ impl Feed {
         place_after: FilePlace,
         permit: Option<Permit>,
     ) {
-        let Some(lane) = self.lanes.get_mut(partition) else { return };
+        let Some(feed) = self.feeds.get_mut(partition) else { return };
         let bytes = record.bytes();
-        let place = lane.first + lane.pages.len() as u64;
-        lane.pages.push_back(Slot { page: None, place: place_after, _permit: permit });
-        lane.bytes += bytes;
+        let place = feed.first + feed.pages.len() as u64;
+        feed.pages.push_back(Slot { page: None, place: place_after, _permit: permit });
+        feed.bytes += bytes;
         // The order of time needs this many pages of each partition, however large they are.
-        if !lane.is_paused && lane.bytes > self.share && lane.pages.len() >= LOOKAHEAD {
-            lane.is_paused = true;
+        if !feed.is_paused && feed.bytes > self.share && feed.pages.len() >= LOOKAHEAD {
+            feed.is_paused = true;
             if let Some(reader) = self.readers.get(&partition.topic) {
                 reader.pause(partition.number);
             }
@@ -275,12 +275,12 @@ impl Feed {
 
     /// Notes which pages at the front of a partition are new, and whether it is at its end.
     fn tell(&mut self, partition: &PartitionId) {
-        let Some(lane) = self.lanes.get_mut(partition) else { return };
-        while let Some(page) = lane.pages.get(lane.told).and_then(|slot| slot.page.as_ref()) {
-            lane.told += 1;
+        let Some(feed) = self.feeds.get_mut(partition) else { return };
+        while let Some(page) = feed.pages.get(feed.announced).and_then(|slot| slot.page.as_ref()) {
+            feed.announced += 1;
             self.news.push_back(FeedEvent::Page(partition.clone(), page.event_time));
         }
-        if lane.is_read && lane.told == lane.pages.len() && !std::mem::replace(&mut lane.has_ended, true) {
+        if feed.is_read && feed.announced == feed.pages.len() && !std::mem::replace(&mut feed.has_ended, true) {
             self.news.push_back(FeedEvent::Ended(partition.clone()));
         }
     }

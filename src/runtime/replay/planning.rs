@@ -477,7 +477,7 @@ impl Planning<'_> {
             let (first, _) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
             if RequestOffset(first) > checkpoint.next_request {
                 self.warnings.push(format!(
-                    "{partition} begins at offset {first}, behind the first verdicts: pages before it are not judged anew"
+                    "{partition} begins at offset {first}, behind the first verdicts: pages before it are not judged again"
                 ));
             }
         }

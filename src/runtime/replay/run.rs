@@ -290,7 +290,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let topic = if self.plan.is_of_files() { "files" } else { &*source.partition.topic };
         self.metrics.consumed(topic, 1, bytes as u64);
         match end {
-            PageOutcome::Ruled(verdict) => {
+            PageOutcome::Judged(verdict) => {
                 if let Answer::Page(page) = &verdict.answer {
                     self.metrics.document(labels_of(&page.decision).0);
                 }
@@ -545,7 +545,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
 fn matched(end: &PageOutcome) -> Option<&Source> {
     match end {
-        PageOutcome::Ruled(verdict) => match &verdict.answer {
+        PageOutcome::Judged(verdict) => match &verdict.answer {
             Answer::Page(page) => page.decision.matched().map(|of| &of.source),
             Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
         },

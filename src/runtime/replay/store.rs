@@ -197,7 +197,7 @@ impl Store {
         }
         let text = self.plan_text(&topic)?.ok_or_else(|| {
             Reason::State.because(anyhow::anyhow!(
-                "topic `{topic}` holds no plan: `dupgate replay run` begins it anew, `dupgate replay clean {id} --execute` removes it"
+                "topic `{topic}` holds no plan: `dupgate replay run` begins it again, `dupgate replay clean {id} --execute` removes it"
             ))
         })?;
         Plan::read(&text).map_err(|error| Reason::State.because(error))

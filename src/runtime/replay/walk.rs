@@ -121,7 +121,7 @@ impl Walk {
             let Some(next) = self.order.advance().map_err(diverged)? else { return Ok(None) };
             let Some(own) = &mut self.own else { return Ok(Some(Step::Do(next))) };
             let source = match &next {
-                Next::Page(live, _) => live.answer.ruled_source().cloned(),
+                Next::Page(live, _) => live.answer.judged_source().cloned(),
                 Next::Withdrawn(source, _) => Some(source.clone()),
             };
             // What cannot be judged has no verdict of ours.
@@ -141,7 +141,7 @@ impl Own {
     fn of(&mut self, source: &Source, order: &mut LogOrder) -> Result<Option<Verdict>, Fatal> {
         loop {
             let Some(verdict) = self.peek()? else { return Ok(None) };
-            let is_ours = verdict.answer.ruled_source() == Some(source);
+            let is_ours = verdict.answer.judged_source() == Some(source);
             let is_between = matches!(verdict.answer, Answer::Withdrawn { .. });
             if !is_ours && !is_between {
                 return Ok(None);

@@ -23,7 +23,7 @@ pub(super) struct Asks {
     topic: Arc<str>,
     followers: Vec<Follower>,
     /// Asked, but not known to be written to the log.
-    unsure: BTreeMap<RequestId, (LogPartition, RequestBody)>,
+    unacknowledged: BTreeMap<RequestId, (LogPartition, RequestBody)>,
     logs: Vec<Asked>,
     total: u64,
 }
@@ -73,7 +73,7 @@ impl Asks {
         })
         .map_err(failure)?;
         let asked = (0..logs).map(|_| Asked::default()).collect();
-        Ok(Self { requests, topic, followers, unsure: BTreeMap::new(), logs: asked, total: 0 })
+        Ok(Self { requests, topic, followers, unacknowledged: BTreeMap::new(), logs: asked, total: 0 })
     }
 
     /// Returns how many partitions the logs have.
@@ -85,7 +85,7 @@ impl Asks {
     pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: RequestBody) {
         // One partition's requests are distinguished from another's.
         let request = RequestId(request.0 ^ u64::from(log.0).rotate_right(16));
-        self.unsure.insert(request, (log, body.clone()));
+        self.unacknowledged.insert(request, (log, body.clone()));
         self.total += 1;
         self.requests.append(log, Request { id: request, body });
     }
@@ -103,7 +103,7 @@ impl Asks {
 
     /// Returns how many requests no judge has passed.
     pub(super) fn pending(&self) -> usize {
-        self.unsure.len() + self.logs.iter().map(Asked::pending).sum::<usize>()
+        self.unacknowledged.len() + self.logs.iter().map(Asked::pending).sum::<usize>()
     }
 
     /// Notes the offset of a request.
@@ -111,7 +111,7 @@ impl Asks {
         let Appended { request, offset } = appended;
         match offset {
             Ok(offset) => {
-                if let Some((log, _)) = self.unsure.remove(&request)
+                if let Some((log, _)) = self.unacknowledged.remove(&request)
                     && let Some(asked) = self.logs.get_mut(log.index())
                 {
                     asked.append(offset);
@@ -121,7 +121,7 @@ impl Asks {
             Err(NotAppended::Denied) => Err(fatal::append_denied(&self.topic)),
             // A request is applied once, however often the log holds it.
             Err(NotAppended::Uncertain) => {
-                if let Some((log, body)) = self.unsure.get(&request) {
+                if let Some((log, body)) = self.unacknowledged.get(&request) {
                     self.requests.append(*log, Request { id: request, body: body.clone() });
                     self.requests.send();
                 }

@@ -254,7 +254,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         }
         for step in steps {
             match &step.what {
-                WarmAsk::Page(ruled) => self.ask_page(step, ruled, read.get(&ruled.source))?,
+                WarmAsk::Page(judged) => self.ask_page(step, judged, read.get(&judged.source))?,
                 WarmAsk::Change(body) => {
                     for log in LogPartition::first(self.asks.logs()) {
                         self.asks.ask(log, step.request, body.clone());
@@ -267,12 +267,12 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn ask_page(&mut self, step: &WarmStep, ruled: &PageVerdict, found: Option<&Read>) -> Result<(), Fatal> {
+    fn ask_page(&mut self, step: &WarmStep, judged: &PageVerdict, found: Option<&Read>) -> Result<(), Fatal> {
         match found {
             None | Some(Read::Gone) => self.filled.gone += 1,
             Some(Read::Refused) => self.filled.refused += 1,
-            Some(Read::Page(_, request, _)) if request.digest != ruled.digest => {
-                let source = &ruled.source;
+            Some(Read::Page(_, request, _)) if request.digest != judged.digest => {
+                let source = &judged.source;
                 let why = anyhow::anyhow!(
                     "{source}: the input holds another page than the one that was judged: the topic was recreated"
                 );
@@ -280,7 +280,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             }
             Some(Read::Page(log, request, bytes)) => {
                 // Bounded by the brokers' clock when it was judged.
-                let event_time = if self.same_time { ruled.event_time } else { request.event_time };
+                let event_time = if self.same_time { judged.event_time } else { request.event_time };
                 let request = PageRequest { event_time, ..(**request).clone() };
                 self.asks.ask(*log, step.request, RequestBody::Page(request));
                 self.pace.note(*bytes);

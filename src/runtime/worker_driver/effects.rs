@@ -159,8 +159,8 @@ impl WorkerDriver {
             ReadFrom::Beginning => Start::Earliest,
             ReadFrom::ConfiguredStart => start_of(self.context.settings.input.start),
         };
-        let lane = InputState { serial: self.serials, order: ReorderBuffer::default() };
-        self.lanes.insert(partition.clone(), lane);
+        let input = InputState { serial: self.serials, order: ReorderBuffer::default() };
+        self.inputs.insert(partition.clone(), input);
         if self.held {
             self.member.command(Command::Pause(BTreeSet::from([partition.clone()])));
         }
@@ -175,11 +175,12 @@ impl WorkerDriver {
         self.held = is_held;
         // The pause is reported once it is in effect.
         self.report.metrics().paused(Pause::Manual, is_held && self.member.consumer().is_none());
-        let lanes = self.lanes.keys();
+        let inputs = self.inputs.keys();
         if is_held {
-            self.member.command(Command::Pause(lanes.cloned().collect()));
+            self.member.command(Command::Pause(inputs.cloned().collect()));
         } else {
-            self.member.command(Command::Resume(lanes.filter(|lane| !self.paused.contains(lane)).cloned().collect()));
+            self.member
+                .command(Command::Resume(inputs.filter(|input| !self.paused.contains(input)).cloned().collect()));
         }
     }
 

@@ -75,7 +75,7 @@ impl WorkerDriver {
     /// Rejoins the group when there are unassigned partitions.
     fn group(&mut self, all: &BTreeSet<PartitionId>, shares: Option<&[BTreeSet<PartitionId>]>) {
         self.asks_group = false;
-        let own = self.lanes.keys().cloned().collect();
+        let own = self.inputs.keys().cloned().collect();
         let missing = self.unassigned.look(all, shares, &own);
         if !missing.is_empty() {
             tracing::warn!(
@@ -89,32 +89,32 @@ impl WorkerDriver {
     pub(super) fn member_event(&mut self, event: ConsumerEvent) -> Result<(), Fatal> {
         match event {
             ConsumerEvent::Record { partition, offset, serial, record, permit } => {
-                let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
+                let Some(input) = self.inputs.get_mut(&partition).filter(|input| input.serial == serial) else {
                     return Ok(());
                 };
-                let place = lane.order.take();
+                let place = input.order.take();
                 self.settled.read(&partition, offset);
                 self.report.read(&partition, record.bytes());
                 self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), permit });
                 Ok(())
             }
             ConsumerEvent::Started { partition, serial, offset } => {
-                if self.lanes.get(&partition).is_none_or(|lane| lane.serial != serial) {
+                if self.inputs.get(&partition).is_none_or(|input| input.serial != serial) {
                     return Ok(());
                 }
                 self.settled.started(&partition, offset);
                 self.handle(Event::Started(partition, offset))
             }
             ConsumerEvent::AtEnd { partition, serial, offset } => {
-                if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
-                    lane.order.push(Ready::End);
+                if let Some(input) = self.inputs.get_mut(&partition).filter(|input| input.serial == serial) {
+                    input.order.push(Ready::End);
                     self.settled.ended(&partition, offset);
                 }
                 self.hand_over(&partition)
             }
             ConsumerEvent::OutOfRange { partition, serial, offset, first, end } => {
-                if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
-                    lane.order.push(Ready::OutOfRange { offset, first, end });
+                if let Some(input) = self.inputs.get_mut(&partition).filter(|input| input.serial == serial) {
+                    input.order.push(Ready::OutOfRange { offset, first, end });
                     self.settled.out_of_range(&partition);
                 }
                 self.hand_over(&partition)
@@ -162,7 +162,7 @@ impl WorkerDriver {
 
     pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
         for partition in partitions {
-            self.lanes.remove(partition);
+            self.inputs.remove(partition);
             self.paused.remove(partition);
         }
         self.settled.forget(partitions);
@@ -171,14 +171,14 @@ impl WorkerDriver {
     pub(super) fn read(&mut self, done: Done) -> Result<(), Fatal> {
         let Done { serial, place, page, permit } = done;
         let partition = page.source.partition.clone();
-        let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else { return Ok(()) };
-        lane.order.fill(place, Ready::Page(Box::new(page), permit));
+        let Some(input) = self.inputs.get_mut(&partition).filter(|input| input.serial == serial) else { return Ok(()) };
+        input.order.fill(place, Ready::Page(Box::new(page), permit));
         self.hand_over(&partition)
     }
 
     /// Hands the machine what is done, in offset order.
     pub(super) fn hand_over(&mut self, partition: &PartitionId) -> Result<(), Fatal> {
-        while let Some(ready) = self.lanes.get_mut(partition).and_then(|lane| lane.order.pop()) {
+        while let Some(ready) = self.inputs.get_mut(partition).and_then(|input| input.order.pop()) {
             match ready {
                 Ready::End => self.handle(Event::AtEnd(partition.clone()))?,
                 Ready::OutOfRange { offset, first, end } => {
@@ -187,7 +187,7 @@ impl WorkerDriver {
                 }
                 Ready::Page(mut page, _held) => {
                     if self.must_stop_at(&page) {
-                        self.lanes.remove(partition);
+                        self.inputs.remove(partition);
                         return self.handle(Event::StopBehind(partition.clone()));
                     }
                     page.payload.is_reported = self.report.page(&page);
@@ -205,7 +205,7 @@ impl WorkerDriver {
         }
         let reason = match &page.action {
             PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) => *reason,
-            PageAction::Settled(PageOutcome::Ruled(_) | PageOutcome::Tombstone) | PageAction::Ask(..) => return false,
+            PageAction::Settled(PageOutcome::Judged(_) | PageOutcome::Tombstone) | PageAction::Ask(..) => return false,
         };
         if self.leaving_because.is_none() {
             let why = page.payload.message.clone().unwrap_or_else(|| crate::worker::message(reason).to_owned());

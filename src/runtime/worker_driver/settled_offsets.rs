@@ -39,7 +39,7 @@ impl SettledOffsets {
         for (partition, offset) in offsets {
             let progress = self.partitions.entry(partition.clone()).or_default();
             if offset.is_none() && progress.committed.is_some() {
-                // Made anew: nothing that was read of it tells anything.
+                // Recreated: nothing that was read of it tells anything.
                 *progress = Progress::default();
             }
             progress.committed = *offset;

@@ -31,9 +31,9 @@ pub struct IndexTotals {
 impl Metrics {
     /// The judge of a partition of the fingerprint log has this index now. Shown is the sum over all judges of this
     /// process, and the worst of them where a sum says nothing.
-    pub fn index(&self, log: LogPartition, figures: IndexTotals) {
+    pub fn index(&self, log: LogPartition, totals: IndexTotals) {
         let mut all = self.inner.indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(log, figures);
+        all.insert(log, totals);
         let sum = |part: fn(&IndexTotals) -> u64| float(all.values().map(part).sum());
         let part = |name: MemoryPart, bytes: f64| self.series().index_memory.of(name).set(bytes);
         self.set(&catalog::INDEX_READY, flag(all.values().all(|index| index.is_ready)));

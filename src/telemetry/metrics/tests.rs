@@ -122,7 +122,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.rebalance_pause(second);
     metrics.paused(Pause::Backpressure, true);
     metrics.producer_queue(1, 2);
-    let figures = IndexTotals {
+    let totals = IndexTotals {
         is_ready: true,
         entries: 1,
         oldest: Some(now),
@@ -130,7 +130,7 @@ fn record_everything(metrics: &Metrics) {
         largest_bucket: 1,
         ..IndexTotals::default()
     };
-    metrics.index(LogPartition(0), figures);
+    metrics.index(LogPartition(0), totals);
     metrics.lookup(2, Some(5));
     metrics.index_limits(1, second, second);
     metrics.log_retention(second);

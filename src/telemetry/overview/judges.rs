@@ -69,7 +69,7 @@ impl Judges {
     pub(super) fn note(
         &mut self,
         at: Timestamp,
-        figures: &ParsedMetrics,
+        metrics: &ParsedMetrics,
         checks: &[(String, Result<(), String>)],
         log_partitions: u32,
     ) {
@@ -81,7 +81,7 @@ impl Judges {
         let mut silence = no_verdicts.clone();
         for partition in 0..log_partitions {
             let label = partition.to_string();
-            let is_judge = figures.sum(catalog::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
+            let is_judge = metrics.sum(catalog::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
             let (presence, why) = match failing(&judge_check(LogPartition(partition))) {
                 Some(_) if is_judge => (JudgePresence::Judge, None),
                 Some(None) => (JudgePresence::Standby, None),
@@ -143,9 +143,9 @@ mod tests {
     /// nobody judges.
     fn noted(partitions: u32, states: &[Seen]) -> Vec<(String, i64, Option<i64>)> {
         let mut judges = Judges::default();
-        let one = |(second, (figures, known)): (usize, &Seen)| {
+        let one = |(second, (metrics, known)): (usize, &Seen)| {
             let at = Timestamp::from_millis(i64::try_from(second).unwrap() * 1000);
-            judges.note(at, &ParsedMetrics::parse(figures), &checks(known), partitions);
+            judges.note(at, &ParsedMetrics::parse(metrics), &checks(known), partitions);
             let json = judges.json();
             assert_eq!(json.as_array().unwrap().len(), usize::try_from(partitions).unwrap());
             let state = json[0]["state"].as_str().unwrap().to_owned();

@@ -28,22 +28,22 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn of(figures: &ParsedMetrics) -> Self {
+    pub(super) fn of(metrics: &ParsedMetrics) -> Self {
         let mut documents = [0.0; VERDICTS];
         for (total, verdict) in documents.iter_mut().zip(VerdictLabel::NAMES) {
-            *total = figures.sum(catalog::DOCUMENTS.name, &[("verdict", verdict)]);
+            *total = metrics.sum(catalog::DOCUMENTS.name, &[("verdict", verdict)]);
         }
-        let sum = |spec: &catalog::Spec| figures.sum(spec.name, &[]);
-        let window = figures.largest(catalog::INDEX_WINDOW.name).map(|seconds| seconds * 1000.0);
+        let sum = |spec: &catalog::Spec| metrics.sum(spec.name, &[]);
+        let window = metrics.largest(catalog::INDEX_WINDOW.name).map(|seconds| seconds * 1000.0);
         Self {
             documents,
             dead_letters: sum(&catalog::DEAD_LETTERS),
-            end_to_end: figures.buckets(catalog::END_TO_END_LATENCY.name),
-            verdict_wait: figures.buckets(catalog::VERDICT_SECONDS.name),
+            end_to_end: metrics.buckets(catalog::END_TO_END_LATENCY.name),
+            verdict_wait: metrics.buckets(catalog::VERDICT_SECONDS.name),
             lag: sum(&catalog::CONSUMER_LAG),
-            evicted_for_capacity: figures.sum(catalog::INDEX_EVICTIONS.name, &[("reason", "capacity")]),
+            evicted_for_capacity: metrics.sum(catalog::INDEX_EVICTIONS.name, &[("reason", "capacity")]),
             index_fill: share(sum(&catalog::INDEX_MEMORY), sum(&catalog::INDEX_MEMORY_LIMIT)),
-            window_reached: status::effective_window_ms(figures).zip(window).and_then(|(reached, window)| {
+            window_reached: status::effective_window_ms(metrics).zip(window).and_then(|(reached, window)| {
                 // Windows are far below 2^53 ms.
                 let reached = reached.to_string().parse().ok()?;
                 share(reached, window).map(|share| share.min(1.0))

@@ -109,6 +109,6 @@ fn a_judge_that_is_gone_is_seen_with_the_next_answer() {
 fn lags_by_topic_are_listed_where_partitions_are_not_labelled() {
     let metrics = Metrics::new(&settings::Metrics { partition_labels: false, labels: Vec::new() }).unwrap();
     metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 0), 5), (PartitionId::new("t", 1), 7)]));
-    let figures = ParsedMetrics::parse(&metrics.render());
-    assert_eq!(lags(&figures), json!([{"topic": "t", "partition": null, "lag": 12.0}]));
+    let metrics = ParsedMetrics::parse(&metrics.render());
+    assert_eq!(lags(&metrics), json!([{"topic": "t", "partition": null, "lag": 12.0}]));
 }

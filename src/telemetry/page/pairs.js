@@ -196,7 +196,7 @@ function confirmForget(cluster, id) {
   $('forget').showModal();
 }
 
-// The answer itself, not the closing of the question: that is told later, when it may have been asked anew.
+// The answer itself, not the closing of the question: that is told later, when it may have been asked again.
 $('forget').querySelector('form').addEventListener('submit', async (event) => {
   if (event.submitter?.value !== 'yes') return;
   try {

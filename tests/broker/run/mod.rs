@@ -124,7 +124,7 @@ fn standby_takes_over_and_finds_what_its_predecessor_judged() {
 }
 
 #[test]
-fn operator_has_an_original_forgotten_and_a_range_judged_anew() {
+fn operator_has_an_original_forgotten_and_a_range_judged_again() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let instance = site.start("one");
@@ -142,7 +142,7 @@ fn operator_has_an_original_forgotten_and_a_range_judged_anew() {
 }
 
 #[test]
-fn pages_that_were_only_observed_are_judged_anew_once_pages_are_routed() {
+fn pages_that_were_only_observed_are_judged_again_once_pages_are_routed() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     produce(broker, &site.input, 0, &[page(&text(1)), page(&text(2))]);

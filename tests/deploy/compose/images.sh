@@ -45,7 +45,7 @@ build_images() {
     done
     podman tag "$local/kafka" "$local/kafka:$(kafka_version)"
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -n 1)
-    # The last change of what the image is built of: another one builds nothing anew.
+    # The last change of what the image is built of: another one builds nothing again.
     revision=$(git -C "$top" log -1 --format=%H -- Cargo.toml Cargo.lock crates src config/dupgate.yaml 2> /dev/null || echo unknown)
     created=2026-01-01T00:00:00Z
     local arguments=(--volume "$(cd "$top" && rustc --print sysroot):/usr/local/rust:ro" --build-arg "BUILDER=$local/builder"

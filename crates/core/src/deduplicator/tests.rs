@@ -60,20 +60,20 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> FingerprintedPa
     }
 }
 
-fn with_figures(mut reading: FingerprintedPage, figures: &[u16]) -> FingerprintedPage {
-    reading.fingerprints.numbers = Numbers::from_hashes(figures).unwrap();
+fn with_numbers(mut reading: FingerprintedPage, numbers: &[u16]) -> FingerprintedPage {
+    reading.fingerprints.numbers = Numbers::from_hashes(numbers).unwrap();
     reading
 }
 
 #[test]
-fn a_known_page_with_other_figures_is_an_update() {
+fn a_known_page_with_other_numbers_is_an_update() {
     let verdict = |same_id: SameId| {
         let mut settings = settings(EventTime::Record, 100);
         settings.rules.same_id = same_id;
         let mut deduplicator = Deduplicator::new(settings);
-        let figures = [[1, 2], [3, 4]];
-        let said = (0_u64..).zip(figures).map(|(number, figures)| {
-            let page = with_figures(page(0xf0 + number, Some("https://a.example/1"), None), &figures);
+        let numbers = [[1, 2], [3, 4]];
+        let said = (0_u64..).zip(numbers).map(|(number, numbers)| {
+            let page = with_numbers(page(0xf0 + number, Some("https://a.example/1"), None), &numbers);
             deduplicator.judge(line(number.cast_signed()), Ok(page)).unwrap().verdict.name()
         });
         said.last().unwrap()
@@ -93,10 +93,10 @@ fn verdict_lines_say_what_was_matched() {
         Ok(page(0b1111_0011, None, None)),
         Ok(page(0b1111_0001, Some("https://a.example/1"), None)),
         Ok(page(u64::MAX, None, None)),
-        Ok(with_figures(page(0xff_0000, None, None), &[1, 2])),
-        Ok(with_figures(page(0xff_0001, None, None), &[3, 4])),
-        Ok(with_figures(page(0xff_0003, None, None), &[4, 5, 6])),
-        Ok(with_figures(page(0xff_0001, None, None), &[3, 4])),
+        Ok(with_numbers(page(0xff_0000, None, None), &[1, 2])),
+        Ok(with_numbers(page(0xff_0001, None, None), &[3, 4])),
+        Ok(with_numbers(page(0xff_0003, None, None), &[4, 5, 6])),
+        Ok(with_numbers(page(0xff_0001, None, None), &[3, 4])),
     ];
     for (number, page) in (1..).zip(pages) {
         let sifted = deduplicator.judge(line(number), page).unwrap();

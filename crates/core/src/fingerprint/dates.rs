@@ -19,17 +19,17 @@ const MONTHS: [&str; 12] = [
 ];
 
 /// `8:05`, `08:05:59`.
-pub(super) fn is_time(figure: &str) -> bool {
-    let mut parts = figure.split(':');
+pub(super) fn is_time(number: &str) -> bool {
+    let mut parts = number.split(':');
     let mut part = |most: u32| parts.next().is_some_and(|part| is_number(part, 2, most));
     let (hours, minutes) = (part(24), part(59));
     hours && minutes && parts.next().is_none_or(|seconds| is_number(seconds, 2, 59)) && parts.next().is_none()
 }
 
 /// `2026-11-21`, `2026/11/21`, `2026.11.21`; `21.11.2026`, `11/21/2026`.
-pub(super) fn is_numeric_date(figure: &str) -> bool {
+pub(super) fn is_numeric_date(number: &str) -> bool {
     ['-', '/', '.'].into_iter().any(|mark| {
-        let mut parts = figure.split(mark);
+        let mut parts = number.split(mark);
         let (Some(first), Some(second), Some(third), None) = (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return false;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::fingerprinter::WordCount;
 use super::identity::address_of;
-use super::numbers::each_figure;
+use super::numbers::each_number;
 use super::shingle::{Letters, hash_of};
 use super::simhash::{Feature, keep_strongest};
 use super::{FingerprintedPage, Fingerprinter, Scratch};
@@ -32,7 +32,7 @@ pub struct Inspection {
     /// How many different ones do not count (`match.minhash.stop_shingles`).
     pub stopped: usize,
     /// The different numbers that the number guard looks at, in the order of the text.
-    pub figures: Vec<String>,
+    pub numbers: Vec<String>,
 }
 
 /// Where the text of a page was found.
@@ -78,13 +78,13 @@ impl Fingerprinter {
         let different = shingles.len();
         shingles.retain(|shingle| !self.settings.minhash.stop.has(hash_of(shingle)));
         let stopped = different - shingles.len();
-        let mut figures: Vec<String> = Vec::new();
-        each_figure(text, |figure| {
-            if !figures.iter().any(|known| known == figure) {
-                figures.push(figure.to_owned());
+        let mut numbers: Vec<String> = Vec::new();
+        each_number(text, |number| {
+            if !numbers.iter().any(|known| known == number) {
+                numbers.push(number.to_owned());
             }
         });
-        Ok(Inspection { reading, site, from, visible, text: text.to_owned(), words, shingles, stopped, figures })
+        Ok(Inspection { reading, site, from, visible, text: text.to_owned(), words, shingles, stopped, numbers })
     }
 
     fn weighed(&self, text: &str) -> Vec<WeighedWord> {

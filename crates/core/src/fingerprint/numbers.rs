@@ -48,28 +48,28 @@ impl Numbers {
     pub fn of(text: &str) -> Self {
         let mut kept = Self::EMPTY;
         let (mut only, mut several, mut digits) = (None, false, String::new());
-        let (mut dates, mut figures) = (Vec::new(), 0_usize);
+        let (mut dates, mut numbers) = (Vec::new(), 0_usize);
         each_kind(text, |kind, range| {
-            let figure = text.get(range).unwrap_or_default();
+            let number = text.get(range).unwrap_or_default();
             match kind {
                 Kind::Time | Kind::Stamp => return,
                 Kind::Date => {
                     digits.clear();
-                    digits.extend(figure.chars().filter(|c| c.is_alphanumeric()));
+                    digits.extend(number.chars().filter(|c| c.is_alphanumeric()));
                     dates.push(hash_of(&digits));
                     return;
                 }
                 Kind::Number => {}
             }
-            figures += 1;
+            numbers += 1;
             digits.clear();
-            digits.extend(figure.chars().filter(char::is_ascii_digit));
-            let unit = unit_behind(text, figure);
+            digits.extend(number.chars().filter(char::is_ascii_digit));
+            let unit = unit_behind(text, number);
             digits.extend(unit);
             let whole = hash_of(&digits);
             several |= *only.get_or_insert(whole) != whole;
             kept.keep(whole);
-            let mut runs = figure.split(|c: char| !c.is_ascii_digit()).peekable();
+            let mut runs = number.split(|c: char| !c.is_ascii_digit()).peekable();
             while let Some(run) = runs.next() {
                 digits.clear();
                 digits.push_str(run);
@@ -79,7 +79,7 @@ impl Numbers {
         });
         dates.sort_unstable();
         dates.dedup();
-        if dates.len() >= Self::MANY_DATES && dates.len() > figures {
+        if dates.len() >= Self::MANY_DATES && dates.len() > numbers {
             several = true;
             dates.into_iter().for_each(|date| kept.keep(date));
         }
@@ -163,14 +163,14 @@ impl std::fmt::Debug for Numbers {
     }
 }
 
-fn hash_of(figure: &str) -> u16 {
-    let [high, low, ..] = xxh3_64(figure.as_bytes()).to_be_bytes();
+fn hash_of(number: &str) -> u16 {
+    let [high, low, ..] = xxh3_64(number.as_bytes()).to_be_bytes();
     u16::from_be_bytes([high, low]).min(NONE - 1)
 }
 
 /// Returns the Chinese character that follows a number, marks and blanks between them left out.
-fn unit_behind(text: &str, figure: &str) -> Option<char> {
-    let end = (figure.as_ptr() as usize + figure.len()).checked_sub(text.as_ptr() as usize)?;
+fn unit_behind(text: &str, number: &str) -> Option<char> {
+    let end = (number.as_ptr() as usize + number.len()).checked_sub(text.as_ptr() as usize)?;
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
 }
 
@@ -190,11 +190,11 @@ pub(super) enum Kind {
 /// Visits all that is written in digits, in order, repeats included.
 pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
     let mut at = 0;
-    while let Some(range) = next_figure(text, at) {
-        let figure = text.get(range.clone()).unwrap_or_default();
-        let (kind, range) = if is_time(figure) {
+    while let Some(range) = next_number(text, at) {
+        let number = text.get(range.clone()).unwrap_or_default();
+        let (kind, range) = if is_time(number) {
             (Kind::Time, range)
-        } else if is_numeric_date(figure) {
+        } else if is_numeric_date(number) {
             (Kind::Stamp, range)
         } else if let Some(date) = written_date(text, at, range.start) {
             (if time_behind(text, date.end) { Kind::Stamp } else { Kind::Date }, date)
@@ -207,7 +207,7 @@ pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
 }
 
 /// Visits every number of a text; dates and times left out.
-pub(super) fn each_figure<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
+pub(super) fn each_number<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
     each_kind(text, |kind, range| {
         if kind == Kind::Number {
             each(text.get(range).unwrap_or_default());
@@ -228,7 +228,7 @@ pub fn dates(text: &str) -> Vec<Range<usize>> {
 }
 
 /// Finds the first number from a place on: runs of digits, with one mark between each two.
-fn next_figure(text: &str, from: usize) -> Option<Range<usize>> {
+fn next_number(text: &str, from: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let start = from + bytes.get(from..)?.iter().position(u8::is_ascii_digit)?;
@@ -253,17 +253,17 @@ mod tests {
 
     use super::*;
 
-    fn figures(text: &str) -> Vec<&str> {
+    fn numbers_in(text: &str) -> Vec<&str> {
         let mut found = Vec::new();
-        each_figure(text, |figure| found.push(figure));
+        each_number(text, |number| found.push(number));
         found
     }
 
     #[test]
-    fn a_figure_goes_on_over_one_mark_between_digits() {
-        assert_eq!(figures("up 3.5% to 1,234 points, 20-30 a day、10、20。"), ["3.5", "1,234", "20-30", "10、20"]);
-        assert_eq!(figures("covid19 and b2b: 5--6, 7 8"), ["19", "2", "5", "6", "7", "8"]);
-        assert_eq!(figures("none"), [""; 0]);
+    fn a_number_goes_on_over_one_mark_between_digits() {
+        assert_eq!(numbers_in("up 3.5% to 1,234 points, 20-30 a day、10、20。"), ["3.5", "1,234", "20-30", "10、20"]);
+        assert_eq!(numbers_in("covid19 and b2b: 5--6, 7 8"), ["19", "2", "5", "6", "7", "8"]);
+        assert_eq!(numbers_in("none"), [""; 0]);
     }
 
     #[test]
@@ -283,16 +283,19 @@ mod tests {
             "新华社北京5日电",
         ];
         for text in nothing {
-            assert_eq!(figures(text), [""; 0], "{text}");
+            assert_eq!(numbers_in(text), [""; 0], "{text}");
         }
-        assert_eq!(figures("2026年11月21日 阅读 12345"), ["12345"]);
-        assert_eq!(figures("5 of 11月21日 12:30, 7"), ["5", "7"]);
-        assert_eq!(figures("1年2月3日4 12:30"), ["1", "4"]);
-        assert_eq!(figures("25:21, 12:75, 12:30-13:45, 2026-13-01"), ["25:21", "12:75", "12:30-13:45", "2026-13-01"]);
+        assert_eq!(numbers_in("2026年11月21日 阅读 12345"), ["12345"]);
+        assert_eq!(numbers_in("5 of 11月21日 12:30, 7"), ["5", "7"]);
+        assert_eq!(numbers_in("1年2月3日4 12:30"), ["1", "4"]);
+        assert_eq!(
+            numbers_in("25:21, 12:75, 12:30-13:45, 2026-13-01"),
+            ["25:21", "12:75", "12:30-13:45", "2026-13-01"]
+        );
     }
 
     #[test]
-    fn a_copy_with_another_date_has_the_same_figures() {
+    fn a_copy_with_another_date_has_the_same_numbers() {
         for (text, copy) in [
             ("3月5日，3人受伤，5人失踪。", "2026年4月16日，3人受伤，5人失踪。"),
             ("march 5: 3 hurt, 5 missing", "16 april 2026: 3 hurt, 5 missing"),
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_mostly_dates_they_are_the_figures() {
+    fn where_there_are_mostly_dates_they_are_the_numbers() {
         let holidays = |dates: [&str; 4]| {
             let [one, two, three, four] = dates;
             Numbers::of(&format!(
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_words_with_other_figures_differ() {
+    fn the_same_words_with_other_numbers_differ() {
         let of = |text: &str| Numbers::of(text);
         let monday = of("今日最高气温21度，风力3级，降水概率40%");
         assert_eq!(monday.overlap(&monday), Some(PerMille::ONE));
@@ -333,11 +336,11 @@ mod tests {
         assert_eq!(one.hashes().len(), 1);
         assert!(one.differ(&of("【21万元移民】65万瑞典克朗（约96万元）"), PerMille(1)));
         assert!(!one.differ(&of("【21万元移民】21万瑞典克朗（约21万元）"), PerMille(1000)), "one and one say nothing");
-        assert_eq!(of("涨幅3.5%").hashes(), of("涨幅35%").hashes(), "one figure, however it is written");
+        assert_eq!(of("涨幅3.5%").hashes(), of("涨幅35%").hashes(), "one number, however it is written");
     }
 
     #[test]
-    fn a_unit_belongs_to_its_figure_and_marks_do_not() {
+    fn a_unit_belongs_to_its_number_and_marks_do_not() {
         let whole = Numbers::of("3月5日，涨幅3.5亿元，共1,200家；比分10、20。");
         assert_eq!(Numbers::of("3月降水5毫米").overlap(&Numbers::of("3人5次")), Some(PerMille::ZERO), "other units");
         for copy in ["3月5日涨幅35亿元共1200家比分1020", "3月5日 涨幅3 5亿元 共1 200家 比分10 20 "]
@@ -379,7 +382,7 @@ mod tests {
 
         /// Up to eight numbers a summary is the set itself.
         #[test]
-        fn of_few_figures_the_overlap_is_exact(one in prop::collection::btree_set(0..20_u16, 0..8),
+        fn of_few_numbers_the_overlap_is_exact(one in prop::collection::btree_set(0..20_u16, 0..8),
                                                other in prop::collection::btree_set(0..20_u16, 0..8)) {
             let fewer = one.len().min(other.len());
             let tells = fewer > 1 || fewer == 1 && one.len().max(other.len()) > 1;
@@ -391,7 +394,7 @@ mod tests {
 
         /// Beyond that, only what both would have kept is compared: of a set within another one nothing is missed.
         #[test]
-        fn a_part_of_a_page_never_has_other_figures(all in prop::collection::btree_set(0..5000_u16, 0..60), part in 0..60_usize) {
+        fn a_part_of_a_page_never_has_other_numbers(all in prop::collection::btree_set(0..5000_u16, 0..60), part in 0..60_usize) {
             let some = kept(all.iter().copied().enumerate().filter(|(number, _)| number % 7 != part % 7).map(|(_, hash)| hash));
             prop_assert!(kept(all).overlap(&some).is_none_or(|shared| shared == PerMille(1000)));
         }
@@ -401,7 +404,7 @@ mod tests {
             for text in [&text, &more] {
                 let numbers = Numbers::of(text);
                 prop_assert!(Numbers::from_hashes(numbers.hashes()) == Some(numbers));
-                prop_assert!(figures(text).iter().all(|figure| figure.starts_with(|c: char| c.is_ascii_digit())));
+                prop_assert!(numbers_in(text).iter().all(|number| number.starts_with(|c: char| c.is_ascii_digit())));
             }
         }
     }

@@ -85,11 +85,11 @@ impl Difference<'_> {
                 *held = key;
             }
         };
-        let figures = self.numbers.hashes();
-        if let [only] = figures {
+        let numbers = self.numbers.hashes();
+        if let [only] = numbers {
             add(FIGURES, u64::from(*only), u64::from(*only));
         }
-        for pair in figures.windows(2) {
+        for pair in numbers.windows(2) {
             if let [one, next] = pair {
                 add(FIGURES, u64::from(*one), u64::from(*next));
             }

@@ -116,8 +116,8 @@ impl Refusal {
             Self::SharedBands { similarity, shared, needed } => {
                 let keys = if shared == 1 { "key" } else { "keys" };
                 let limit = match rules.minhash {
-                    Some(minhash) if minhash.agree != needed => {
-                        format!("one_band_below is {}: a shorter page needs {needed}", minhash.one_key_below)
+                    Some(minhash) if minhash.min_shared_bands != needed => {
+                        format!("one_band_below is {}: a shorter page needs {needed}", minhash.one_band_below)
                     }
                     Some(_) | None => format!("min_shared_bands is {needed}"),
                 };
@@ -127,12 +127,13 @@ impl Refusal {
                 )
             }
             Self::LowConfidence { similarity, least, is_short, contained, bits, max_distance } => {
-                let unsure = rules.minhash.map(|minhash| minhash.unsure);
-                let configured =
-                    unsure.map_or(PerMille::ZERO, |unsure| if is_short { unsure.below_short } else { unsure.below });
+                let low_confidence = rules.minhash.map(|minhash| minhash.low_confidence);
+                let configured = low_confidence.map_or(PerMille::ZERO, |low_confidence| {
+                    if is_short { low_confidence.below_short } else { low_confidence.below }
+                });
                 let name = if is_short { "below_short" } else { "below" };
                 let many = if least > configured { " and stricter among many candidates" } else { "" };
-                let wanted = unsure.map_or(PerMille::ZERO, |unsure| unsure.containment);
+                let wanted = low_confidence.map_or(PerMille::ZERO, |low_confidence| low_confidence.containment);
                 let held = contained.map_or("an unknown share".to_owned(), |contained| contained.to_string());
                 let apart = bits.map_or("the SimHashes are not known".to_owned(), |bits| {
                     format!("the SimHashes differ in {bits} bits (max_distance is {max_distance})")

@@ -189,9 +189,9 @@ impl Column {
 
     /// Makes room in the rows for sketches of this many bytes instead.
     fn lay_out(&mut self, width: usize) {
-        let mut anew = Self::starting_at(width, self.front);
-        (self.front..self.head).for_each(|position| anew.push(self.sketch(position).as_ref()));
-        *self = anew;
+        let mut rebuilt = Self::starting_at(width, self.front);
+        (self.front..self.head).for_each(|position| rebuilt.push(self.sketch(position).as_ref()));
+        *self = rebuilt;
     }
 
     fn memory_bytes(&self) -> usize {
@@ -483,17 +483,17 @@ mod tests {
     use crate::record::{PartitionId, Timestamp};
     use proptest::prelude::*;
 
-    fn rules(agree: u8, min_similarity: PerMille) -> MinHashRules {
+    fn rules(min_shared_bands: u8, min_similarity: PerMille) -> MinHashRules {
         let form = SketchForm::new(16, SlotBits::B8).unwrap();
         let banding = Banding::new(5, 3, form).unwrap();
         MinHashRules {
             form,
             banding,
-            agree,
-            one_key_below: 0,
+            min_shared_bands,
+            one_band_below: 0,
             min_similarity,
             containment: None,
-            unsure: LowConfidence::NEVER,
+            low_confidence: LowConfidence::NEVER,
             max_bucket: 0,
         }
     }
@@ -537,18 +537,18 @@ mod tests {
         #[test]
         fn what_is_found_is_what_a_scan_finds(
             bytes in prop::collection::vec(prop::option::of(prop::collection::vec(0_u8..2, 16)), 1..60),
-            agree in 1_u8..4,
+            min_shared_bands in 1_u8..4,
             min_similarity in prop::sample::select([0, 300, 500, 800, 1000].map(PerMille).to_vec()),
             keep in 0_u64..30,
-            anew in any::<bool>(),
+            is_rebuilt in any::<bool>(),
         ) {
-            let rules = rules(agree, min_similarity);
+            let rules = rules(min_shared_bands, min_similarity);
             let mut sketches = Sketches::new(0);
-            sketches.set_rules(&Ring::new(), (!anew).then_some(rules));
+            sketches.set_rules(&Ring::new(), (!is_rebuilt).then_some(rules));
             for (position, bytes_of) in (0..).zip(&bytes) {
                 let oldest = u64::saturating_sub(position, keep);
                 sketches.expire(&Ring::new(), oldest, oldest / 2);
-                if anew {
+                if is_rebuilt {
                     sketches.set_rules(&Ring::new(), None);
                     sketches.set_rules(&Ring::new(), Some(rules));
                 }
@@ -558,7 +558,7 @@ mod tests {
                     let Some(other) = other.as_ref().filter(|_| number >= oldest) else { continue };
                     let bands = (0..5).filter(|band| probe[band * 3..][..3] == other[band * 3..][..3]).count();
                     let distance = probe.iter().zip(other).filter(|(a, b)| a != b).count().try_into().unwrap();
-                    if bands >= usize::from(agree) && rules.form.similarity(distance) >= min_similarity {
+                    if bands >= usize::from(min_shared_bands) && rules.form.similarity(distance) >= min_similarity {
                         expected.push((number, distance));
                     }
                 }
@@ -570,29 +570,29 @@ mod tests {
 
     proptest! {
         /// Two nested loops again: what shares enough keys (a short page one) and is near, which has to hold enough
-        /// where that is unsure; and of the rest what shares one and holds enough.
+        /// where that is low_confidence; and of the rest what shares one and holds enough.
         #[test]
         fn what_is_contained_is_what_a_scan_finds(
             bytes in prop::collection::vec((prop::collection::vec(0_u8..2, 16), 8_u16..80), 1..40),
-            agree in 1_u8..4,
-            one_key_below in prop::sample::select(vec![0_u16, 30, 100]),
+            min_shared_bands in 1_u8..4,
+            one_band_below in prop::sample::select(vec![0_u16, 30, 100]),
             min_similarity in prop::sample::select([0, 500, 800, 1000].map(PerMille).to_vec()),
             containment in prop::option::of(prop::sample::select([0, 400, 750, 1000].map(PerMille).to_vec())),
-            unsure in (
+            low_confidence in (
                 prop::sample::select([0, 500, 900].map(PerMille).to_vec()),
                 prop::sample::select([400, 900].map(PerMille).to_vec()),
             ),
         ) {
-            let plain = rules(agree, min_similarity);
-            let unsure = LowConfidence { below: unsure.0, containment: unsure.1, ..LowConfidence::NEVER };
-            let rules = MinHashRules { form: plain.form.with_count(), one_key_below, containment, unsure, ..plain };
+            let plain = rules(min_shared_bands, min_similarity);
+            let low_confidence = LowConfidence { below: low_confidence.0, containment: low_confidence.1, ..LowConfidence::NEVER };
+            let rules = MinHashRules { form: plain.form.with_count(), one_band_below, containment, low_confidence, ..plain };
             let mut sketches = Sketches::new(0);
             sketches.set_rules(&Ring::new(), Some(rules));
             let sketch_of = |(slots, size): &(Vec<u8>, u16)| {
                 Sketch::from_bytes(&[&slots[..], &size.to_be_bytes()].concat())
             };
             for (position, page) in bytes.iter().enumerate() {
-                let needed = if page.1 < one_key_below { 1 } else { usize::from(agree) };
+                let needed = if page.1 < one_band_below { 1 } else { usize::from(min_shared_bands) };
                 let mut expected = Vec::new();
                 for (number, other) in bytes[..position].iter().enumerate() {
                     let bands = (0..5).filter(|band| page.0[band * 3..][..3] == other.0[band * 3..][..3]).count();
@@ -603,7 +603,7 @@ mod tests {
                     let (small, both) = (f64::from(page.1.min(other.1)), f64::from(page.1 + other.1));
                     let share = (jaccard * both / ((1.0 + jaccard) * small)).min(1.0) * 1000.0;
                     let holds = |least: PerMille| jaccard >= 1.0 / 16.0 && share + 1e-6 >= f64::from(least.0);
-                    let sure = estimate >= unsure.below || holds(unsure.containment);
+                    let sure = estimate >= low_confidence.below || holds(low_confidence.containment);
                     if bands >= needed && estimate >= min_similarity && sure {
                         expected.push((number as u64, distance, None));
                     } else if bands >= 1 && containment.is_some_and(holds) {

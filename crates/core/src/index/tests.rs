@@ -51,7 +51,7 @@ fn prints(exact: u128, simhash: Option<u64>) -> Fingerprints {
 }
 
 fn prints_of(exact: u128, simhash: Option<SimHash>) -> Fingerprints {
-    let figures: &[u16] = match exact % 6 {
+    let numbers: &[u16] = match exact % 6 {
         0 => &[1, 2, 3],
         1 => &[4, 5],
         2 => &[1, 2, 4],
@@ -59,7 +59,7 @@ fn prints_of(exact: u128, simhash: Option<SimHash>) -> Fingerprints {
         4 => &[9],
         _ => &[],
     };
-    let numbers = Numbers::from_hashes(figures).unwrap();
+    let numbers = Numbers::from_hashes(numbers).unwrap();
     Fingerprints { exact: ExactHash(exact), simhash, sketch: None, numbers }
 }
 
@@ -130,7 +130,7 @@ impl List {
                 {
                     let [ours, theirs] = [probe.fingerprints, &original.fingerprints].map(|page| page.numbers.hashes());
                     let (fewer, more) = (ours.len().min(theirs.len()), ours.len().max(theirs.len()));
-                    let shared = ours.iter().filter(|figure| theirs.contains(figure)).count();
+                    let shared = ours.iter().filter(|number| theirs.contains(number)).count();
                     let others = fewer > 0
                         && more > 1
                         && shared * 1000 < usize::from(probe.number_guard.unwrap_or_default().0) * fewer;
@@ -548,11 +548,11 @@ fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
     index.set_minhash(Some(MinHashRules {
         form,
         banding,
-        agree: 1,
-        one_key_below: 0,
+        min_shared_bands: 1,
+        one_band_below: 0,
         min_similarity: PerMille(500),
         containment: None,
-        unsure: LowConfidence::NEVER,
+        low_confidence: LowConfidence::NEVER,
         max_bucket: 0,
     }));
     let mut by_sketch = original(0, 1, Some(0b11_1111), 0);

@@ -65,7 +65,7 @@ fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Opt
         return Some(Refusal::Distance { bits: by_code, similarity: Some(similarity), contained });
     }
     if !rules.is_sure(evidence) {
-        let limits = rules.unsure.limits(rules.form, evidence);
+        let limits = rules.low_confidence.limits(rules.form, evidence);
         return Some(Refusal::LowConfidence {
             similarity,
             least: limits.least,

@@ -6,7 +6,7 @@ use crate::protocol::{MatchedBy, Rules, Stage};
 use crate::record::Timestamp;
 
 /// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one
-/// with the page's figures before one with others, then the page's own id first, then an equal text, then one from the
+/// with the page's numbers before one with others, then the page's own id first, then an equal text, then one from the
 /// page's own address, then the strongest stage, then one that is near before one that is only contained, then the
 /// smallest distance, then the earliest in the log.
 #[derive(Debug, Default)]
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn own_figures_then_own_id_then_stage_then_nearness_then_distance_then_the_earliest() {
+    fn own_numbers_then_own_id_then_stage_then_nearness_then_distance_then_the_earliest() {
         let simhash = |bits| MatchedBy::SimHash { bits };
         let minhash = |slots, contained| MatchedBy::MinHash { slots, contained };
         let template = (true, simhash(0), 20);

@@ -15,7 +15,7 @@ pub struct LogSpan {
     /// Largest event time judged in it.
     pub newest: Timestamp,
     /// First and last offset judged in it, by input partition.
-    pub ruled: BTreeMap<PartitionId, (i64, i64)>,
+    pub judged: BTreeMap<PartitionId, (i64, i64)>,
 }
 
 /// What is known of the input when a checkpoint is written.
@@ -68,7 +68,7 @@ impl LogRetention {
             checkpoint,
             end_sequence: next_sequence,
             newest: Timestamp::MIN,
-            ruled: BTreeMap::new(),
+            judged: BTreeMap::new(),
         });
     }
 
@@ -85,24 +85,24 @@ impl LogRetention {
         if let Answer::Reopened { partition, from, to } = &verdict.answer {
             for span in &mut self.spans {
                 let is_within = |&(first, last): &(i64, i64)| *from <= first && last < *to;
-                if span.ruled.get(partition).is_some_and(is_within) {
-                    span.ruled.remove(partition);
+                if span.judged.get(partition).is_some_and(is_within) {
+                    span.judged.remove(partition);
                 }
             }
             return;
         }
-        let (Some(span), Some(source)) = (self.spans.back_mut(), verdict.answer.ruled_source()) else { return };
+        let (Some(span), Some(source)) = (self.spans.back_mut(), verdict.answer.judged_source()) else { return };
         span.end_sequence = next_sequence;
         if let Answer::Page(page) = &verdict.answer {
             span.newest = span.newest.max(page.event_time);
         }
-        match span.ruled.get_mut(&source.partition) {
+        match span.judged.get_mut(&source.partition) {
             Some((first, last)) => {
                 *first = (*first).min(source.offset);
                 *last = (*last).max(source.offset);
             }
             None => {
-                span.ruled.insert(source.partition.clone(), (source.offset, source.offset));
+                span.judged.insert(source.partition.clone(), (source.offset, source.offset));
             }
         }
     }
@@ -116,7 +116,7 @@ impl LogRetention {
         let committed = if input.partitions.contains(partition) { committed } else { committed.max(delivered) };
         self.spans
             .iter()
-            .filter_map(|span| span.ruled.get(partition))
+            .filter_map(|span| span.judged.get(partition))
             .map(|(first, _)| *first)
             .fold(committed, i64::min)
     }
@@ -135,7 +135,7 @@ impl LogRetention {
             !input.partitions.contains(partition) || input.committed(partition).is_some_and(|position| *last < position)
         };
         let spent = |span: &LogSpan| {
-            span.end_sequence <= first_live_sequence && span.newest < keep_from && span.ruled.iter().all(is_delivered)
+            span.end_sequence <= first_live_sequence && span.newest < keep_from && span.judged.iter().all(is_delivered)
         };
         let behind = self.spans.iter().take(self.spans.len().saturating_sub(1)).take_while(|span| spent(span)).count();
         self.spans.get(behind).filter(|_| behind > 0)?.checkpoint

@@ -202,7 +202,7 @@ impl Judge {
 /// Returns whether the page's clock ran too far ahead of the brokers'.
 fn is_clamped(request: &Request, verdict: &Verdict) -> bool {
     match (&request.body, &verdict.answer) {
-        (RequestBody::Page(asked), Answer::Page(ruled)) => ruled.event_time < asked.event_time,
+        (RequestBody::Page(asked), Answer::Page(judged)) => judged.event_time < asked.event_time,
         _ => false,
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct Made {
     pub(super) text: u64,
     pub(super) edits: u64,
     /// Seed of its numbers; 0: none.
-    pub(super) figures: u64,
+    pub(super) numbers: u64,
     pub(super) site: Option<u32>,
     pub(super) scope: Option<u64>,
     pub(super) id: Option<u64>,
@@ -71,7 +71,7 @@ impl Made {
         own: 0,
         text: 0,
         edits: 0,
-        figures: 0,
+        numbers: 0,
         site: None,
         scope: None,
         id: None,
@@ -80,7 +80,7 @@ impl Made {
     };
 
     fn fingerprints(self) -> Fingerprints {
-        let Self { block, own, text, edits, figures, .. } = self;
+        let Self { block, own, text, edits, numbers, .. } = self;
         let slot = |slot: u64| {
             let is = |seed: u64, share: u64| random(random(seed) ^ slot) % 1000 < share;
             let value = if edits > 0 && is(edits + 77, 20) {
@@ -95,12 +95,12 @@ impl Made {
         let bytes: Vec<u8> = (0..SLOTS as u64).map(slot).chain([3, 232]).collect();
         // Pages of one block lie a few bits apart where little is their own.
         let flips = (0..own / 25).fold(0, |code, flip| code | 1 << (random(text ^ flip) % 64));
-        let kept: std::collections::BTreeSet<u16> = (0..if figures == 0 { 0 } else { 8 })
-            .map(|n| u16::try_from(random(figures * 8 + n) % 65_000).unwrap())
+        let kept: std::collections::BTreeSet<u16> = (0..if numbers == 0 { 0 } else { 8 })
+            .map(|n| u16::try_from(random(numbers * 8 + n) % 65_000).unwrap())
             .collect();
         Fingerprints {
             exact: ExactHash(u128::from(
-                [text, edits, block, figures].into_iter().fold(0, |hash, of| random(hash ^ random(of + 1))),
+                [text, edits, block, numbers].into_iter().fold(0, |hash, of| random(hash ^ random(of + 1))),
             )),
             simhash: Some(SimHash::B64(random(block) ^ flips)),
             sketch: Some(Sketch::from_bytes(&bytes)),
@@ -155,7 +155,7 @@ pub(super) fn is_duplicate(decision: &Decision) -> bool {
 }
 
 fn template(number: u64) -> Made {
-    Made { block: 5, own: 60, text: number, figures: number + 1, ..Made::default() }
+    Made { block: 5, own: 60, text: number, numbers: number + 1, ..Made::default() }
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn pages_of_one_template_cost_as_little_at_the_end_as_at_the_beginning_and_their
     let (mut most, mut found) = (0, 0);
     for number in 0..6_000 {
         let decision = court.judge(template(number));
-        assert!(!is_duplicate(&decision), "page {number} has figures of its own: {decision:?}");
+        assert!(!is_duplicate(&decision), "page {number} has numbers of its own: {decision:?}");
         most = most.max(court.compared);
         if number % 20 == 19 {
             // A copy of any of those before it, with a few words changed.
@@ -198,7 +198,7 @@ fn found_of_template(judge: &mut TestJudge, pages: u64, mut before: impl FnMut(&
     let (mut found, mut copies, mut most, mut lost) = (0, 0, 0, 0);
     for number in 0..pages {
         before(judge, number);
-        // Every page has figures of its own, but they are summed up: a few have enough in common with others.
+        // Every page has numbers of its own, but they are summed up: a few have enough in common with others.
         lost += u64::from(is_duplicate(&judge.judge(template(number))));
         most = most.max(judge.compared);
         if number % 20 == 19 && number >= BACK {
@@ -232,7 +232,7 @@ fn copies_of_template_pages_are_found_while_their_head_is_replaced() {
     let mut judge = TestJudge::of(Rules { max_entries: 4_000, ..rules(16) });
     let (found, copies) = found_of_template(&mut judge, 10_000, |judge, number| {
         if number % 50 == 1 {
-            let front = Made { id: Some(1), edits: number, figures: 77_777, ..template(900_000) };
+            let front = Made { id: Some(1), edits: number, numbers: 77_777, ..template(900_000) };
             let decision = judge.judge(front);
             assert!(number == 1 || matches!(decision, Decision::Update { .. }), "{number}: {decision:?}");
         }
@@ -240,14 +240,14 @@ fn copies_of_template_pages_are_found_while_their_head_is_replaced() {
     assert!(found * 100 >= copies * 98, "{found} of {copies} found");
 }
 
-/// Every page of the template is crawled again, with other figures: none of them takes the place of those before.
+/// Every page of the template is crawled again, with other numbers: none of them takes the place of those before.
 #[test]
 fn pages_of_a_template_that_are_crawled_again_are_updates_and_cost_no_more() {
     const PAGES: u64 = 400;
     let mut judge = TestJudge::of(rules(16));
     let (mut most, mut updates) = (0, 0);
     for number in 0..10 * PAGES {
-        let page = Made { id: Some(number % PAGES), figures: number + 1, ..template(number % PAGES) };
+        let page = Made { id: Some(number % PAGES), numbers: number + 1, ..template(number % PAGES) };
         updates += u64::from(matches!(judge.judge(page), Decision::Update { .. }));
         most = most.max(judge.compared);
     }
@@ -258,12 +258,12 @@ fn pages_of_a_template_that_are_crawled_again_are_updates_and_cost_no_more() {
 #[test]
 fn a_page_that_changes_all_the_time_costs_no_more_for_it() {
     let mut judge = TestJudge::of(rules(16));
-    let page = Made { block: 2, own: 60, text: 1, figures: 3, id: Some(70), ..Made::default() };
+    let page = Made { block: 2, own: 60, text: 1, numbers: 3, id: Some(70), ..Made::default() };
     // What comes behind it stays in memory.
     judge.judge(Made { block: 9, text: 9, ..Made::default() });
     judge.judge(page);
     for edits in 1..3_000 {
-        let decision = judge.judge(Made { edits, figures: edits, ..page });
+        let decision = judge.judge(Made { edits, numbers: edits, ..page });
         assert!(matches!(decision, Decision::Update { .. }), "{edits}: {decision:?}");
         // The one text that the page has now, by several stages and tables; tags are equal by chance now and then.
         assert!(judge.compared <= 16, "{} compared at {edits}", judge.compared);
@@ -321,10 +321,10 @@ fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
     // Without the name it is another page of the site.
     assert!(!is_duplicate(&court.judge(Made { id: None, is_variant: false, edits: 9, ..amp })));
     // Pages of one template with other numbers are not one page, whatever they name.
-    let listed = Made { block: 90, own: 20, figures: 1, ..page };
+    let listed = Made { block: 90, own: 20, numbers: 1, ..page };
     court.judge(listed);
     for number in 2..20 {
-        let other = Made { text: number, figures: number, is_variant: true, ..listed };
+        let other = Made { text: number, numbers: number, is_variant: true, ..listed };
         assert!(!is_duplicate(&court.judge(other)), "{number}");
     }
     // A text that has nothing to do with the page does not become it by its name.
@@ -337,7 +337,7 @@ fn a_variant_is_compared_with_the_text_that_an_id_has_now() {
     let page = Made { block: 2, own: 300, text: 1, site: Some(7), id: Some(70), ..Made::default() };
     // Bands alone find no page of which a third is another text.
     let rules = || {
-        let minhash = rules(64).minhash.map(|minhash| MinHashRules { agree: 20, ..minhash });
+        let minhash = rules(64).minhash.map(|minhash| MinHashRules { min_shared_bands: 20, ..minhash });
         Rules { minhash, ..rules(64) }
     };
     let (mut judge, mut new) = (TestJudge::of(rules()), TestJudge::of(rules()));
@@ -378,13 +378,13 @@ fn made() -> impl Strategy<Value = Made> {
     let text = (0_u64..3, prop::sample::select(vec![0_u64, 60, 400]), 0_u64..12, 0_u64..3);
     let ids = (prop::option::of(0_u32..4), prop::option::of(0_u32..4), any::<bool>());
     let names = (prop::option::of(0_u32..2), prop::option::of(0_u64..2), ids);
-    (text, 0_u64..6, names).prop_map(|((block, own, text, edits), figures, (site, scope, (id, address, variant)))| {
+    (text, 0_u64..6, names).prop_map(|((block, own, text, edits), numbers, (site, scope, (id, address, variant)))| {
         Made {
             block,
             own,
             text,
             edits,
-            figures,
+            numbers,
             site,
             scope,
             // The upper half is what the id says of the address.
@@ -401,7 +401,7 @@ fn made_of_one_template() -> impl Strategy<Value = Made> {
     let of_template = (0_u64..40, 0_u64..3, 0_u64..6, id).prop_map(|(number, edits, more, id)| Made {
         edits,
         id,
-        figures: number * 6 + more,
+        numbers: number * 6 + more,
         ..template(number)
     });
     prop_oneof![3 => of_template, 1 => made()]

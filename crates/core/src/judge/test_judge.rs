@@ -170,7 +170,7 @@ impl TestJudge {
         self.ask(RequestBody::Page(page));
     }
 
-    /// Has a range of the input judged anew.
+    /// Has a range of the input judged again.
     pub(super) fn reopen(&mut self, range: Range<i64>) {
         self.ask(RequestBody::Reopen { partition: Self::input(), from: range.start, to: range.end });
     }

@@ -39,7 +39,7 @@ pub(super) fn rules(max_entries: u64) -> Rules {
 }
 
 /// The texts of three in a row have the same numbers, then come three with others; every third has none.
-fn figures(value: u32) -> &'static [u16] {
+fn numbers(value: u32) -> &'static [u16] {
     match (value % 3, value / 3 % 2) {
         (2, _) => &[],
         (_, 0) => &[10, 20],
@@ -66,7 +66,7 @@ fn page(width: Width) -> impl Strategy<Value = RequestBody> {
                 // Across the words of a wide one.
                 simhash: (value > 0).then_some(SimHash::cut(width, u128::from(value) << (width.bits() / 2 - 2))),
                 sketch: None,
-                numbers: Numbers::from_hashes(figures(value)).unwrap(),
+                numbers: Numbers::from_hashes(numbers(value)).unwrap(),
             },
             digest: PageDigest(value),
         })
@@ -146,7 +146,7 @@ impl Oracle {
                 if *alive && at >= kept_from && matches && in_window && held.scope == page.scope {
                     let same_id = held.id.is_some() && held.id == page.id;
                     // Of two numbers and four, one is common: 20.
-                    let (ours, theirs) = (figures(page.digest.0), figures(held.digest.0));
+                    let (ours, theirs) = (numbers(page.digest.0), numbers(held.digest.0));
                     let others = stage == 1 && !same_id && !ours.is_empty() && !theirs.is_empty() && ours != theirs;
                     let rank = (others, !same_id, stage, if stage == 0 { 0 } else { distance }, at);
                     if best.as_ref().is_none_or(|(best, _)| rank < *best) {
@@ -278,15 +278,15 @@ proptest! {
 #[test]
 fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
     let partition = PartitionId::new("pages", 0);
-    let ruled = |offset| Verdict {
+    let judged = |offset| Verdict {
         request: RequestId(0),
         answer: Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused },
     };
     let mut spans = LogRetention::default();
     spans.open(Some(VerdictOffset(0)), 0);
-    spans.note(&ruled(3), 0);
+    spans.note(&judged(3), 0);
     spans.open(Some(VerdictOffset(100)), 0);
-    spans.note(&ruled(8), 0);
+    spans.note(&judged(8), 0);
     let input = |committed| InputOffsets {
         committed: BTreeMap::from([(partition.clone(), committed)]),
         partitions: [partition.clone()].into(),
@@ -310,12 +310,12 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
 fn verdicts_of_a_reopened_range_hold_nothing_back() {
     let partition = PartitionId::new("pages", 0);
     let verdict = |answer| Verdict { request: RequestId(0), answer };
-    let ruled = |offset| verdict(Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused });
+    let judged = |offset| verdict(Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused });
     let reopened = |from, to| verdict(Answer::Reopened { partition: partition.clone(), from, to });
     let mut spans = LogRetention::default();
     for (number, offset) in [3, 700, 8].into_iter().enumerate() {
         spans.open(Some(VerdictOffset(i64::try_from(number).unwrap() * 100)), 0);
-        spans.note(&ruled(offset), 0);
+        spans.note(&judged(offset), 0);
     }
     // The topic was recreated: the group has committed little of it.
     let input = InputOffsets { committed: [(partition.clone(), 5)].into(), partitions: [partition.clone()].into() };

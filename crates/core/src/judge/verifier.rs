@@ -32,7 +32,7 @@ pub enum Difference {
         /// What the verdict log says, if anything.
         written: Option<Box<Verdict>>,
         /// What comes out, if anything.
-        anew: Option<Box<Verdict>>,
+        again: Option<Box<Verdict>>,
     },
     /// The expiry watermarks after a batch.
     ExpiryWatermarks,
@@ -128,19 +128,19 @@ impl LogVerifier {
         let mut written = batch.verdicts.as_slice();
         for asked in asked {
             for request in &asked.requests {
-                let Some(anew) = decide(&self.state, request, asked.append_time) else { continue };
+                let Some(again) = decide(&self.state, request, asked.append_time) else { continue };
                 self.counts.judged += 1;
                 // Verdicts are in the order of their requests. Requests before this one were not answered.
-                let Some(at) = written.iter().position(|verdict| verdict.request == anew.request) else {
-                    let anew = Some(Box::new(anew));
-                    found.push(Difference::Verdict { request: Some(asked.offset), written: None, anew });
+                let Some(at) = written.iter().position(|verdict| verdict.request == again.request) else {
+                    let again = Some(Box::new(again));
+                    found.push(Difference::Verdict { request: Some(asked.offset), written: None, again });
                     continue;
                 };
                 let (unasked, rest) = written.split_at(at);
                 self.follow_unasked(unasked, found)?;
                 let Some((verdict, rest)) = rest.split_first() else { continue };
                 written = rest;
-                self.compare(asked.offset, verdict, anew, found);
+                self.compare(asked.offset, verdict, again, found);
                 self.state.follow(verdict)?;
             }
         }
@@ -152,20 +152,20 @@ impl LogVerifier {
         Ok(())
     }
 
-    fn compare(&mut self, request: RequestOffset, written: &Verdict, anew: Verdict, found: &mut Vec<Difference>) {
-        if *written == anew {
+    fn compare(&mut self, request: RequestOffset, written: &Verdict, again: Verdict, found: &mut Vec<Difference>) {
+        if *written == again {
             self.counts.same += 1;
         } else if self.is_older_than_the_log(written) {
             self.counts.unknown += 1;
         } else {
-            let (written, anew) = (Some(Box::new(written.clone())), Some(Box::new(anew)));
-            found.push(Difference::Verdict { request: Some(request), written, anew });
+            let (written, again) = (Some(Box::new(written.clone())), Some(Box::new(again)));
+            found.push(Difference::Verdict { request: Some(request), written, again });
         }
     }
 
     fn follow_unasked(&mut self, unasked: &[Verdict], found: &mut Vec<Difference>) -> Result<(), Diverged> {
         for verdict in unasked {
-            found.push(Difference::Verdict { request: None, written: Some(Box::new(verdict.clone())), anew: None });
+            found.push(Difference::Verdict { request: None, written: Some(Box::new(verdict.clone())), again: None });
             self.state.follow(verdict)?;
         }
         Ok(())

@@ -145,10 +145,10 @@ pub struct MinHashRules {
     /// Which of their slots make the keys that are looked up.
     pub banding: Banding,
     /// Keys that must be shared before sketches are compared, at least 1.
-    pub agree: u8,
+    pub min_shared_bands: u8,
     /// Pages of fewer shingles are compared with every original that shares a single key: what an edit leaves of a
     /// short text shares few. The page that is looked for counts, not the original. 0: no page is.
-    pub one_key_below: u16,
+    pub one_band_below: u16,
     /// Least estimated Jaccard index of a match, inclusive.
     pub min_similarity: PerMille,
     /// Least share of the smaller page that is in the other one, inclusive: pages that hold so much of
@@ -156,7 +156,7 @@ pub struct MinHashRules {
     /// counts.
     pub containment: Option<PerMille>,
     /// Where an estimate alone does not make a match.
-    pub unsure: LowConfidence,
+    pub low_confidence: LowConfidence,
     /// Most originals that are found by one key, and by one difference of a family; those that come later are found by
     /// their other keys ([`Placement`](super::Placement)). 0: there is no bound, and there are no families.
     pub max_bucket: u16,
@@ -167,16 +167,16 @@ impl MinHashRules {
     /// take.
     #[must_use]
     pub fn usual(form: SketchForm) -> Option<Self> {
-        let unsure = LowConfidence::USUAL;
+        let low_confidence = LowConfidence::USUAL;
         let banding = Banding::new(42, 3, form).ok()?;
         Some(Self {
             form,
             banding,
-            agree: 2,
-            one_key_below: 64,
+            min_shared_bands: 2,
+            one_band_below: 64,
             min_similarity: PerMille(300),
             containment: None,
-            unsure,
+            low_confidence,
             max_bucket: 64,
         })
     }
@@ -185,8 +185,8 @@ impl MinHashRules {
     /// number is not known, those of a page that is not short.
     #[must_use]
     pub fn keys_needed(&self, shingles: Option<u32>) -> u8 {
-        let is_short = shingles.is_some_and(|shingles| shingles < u32::from(self.one_key_below));
-        if is_short { 1 } else { self.agree }
+        let is_short = shingles.is_some_and(|shingles| shingles < u32::from(self.one_band_below));
+        if is_short { 1 } else { self.min_shared_bands }
     }
 
     /// Returns how many keys must be shared before two sketches are looked at: containment asks for a single one.
@@ -205,7 +205,7 @@ impl MinHashRules {
     /// Returns whether the estimated similarity of a pair of sketches that share a key is to be believed.
     #[must_use]
     pub fn is_sure(&self, evidence: Evidence) -> bool {
-        self.unsure.is_sure(self.form, evidence)
+        self.low_confidence.is_sure(self.form, evidence)
     }
 
     /// Returns what is known of a pair of sketches at this distance: `bits` differ in the pages' `SimHash`es, they are

@@ -117,7 +117,7 @@ impl Verdict {
 impl Answer {
     /// Returns the position that this answer is the verdict of, if it is about a single one.
     #[must_use]
-    pub fn ruled_source(&self) -> Option<&Source> {
+    pub fn judged_source(&self) -> Option<&Source> {
         match self {
             Self::Page(page) => Some(&page.source),
             Self::Withdrawn { source, .. } => Some(source),

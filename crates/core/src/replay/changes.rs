@@ -169,7 +169,7 @@ impl Kind {
 
 /// The verdict of one run on a page.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ruled {
+pub struct RecordedVerdict {
     /// The verdict.
     pub verdict: VerdictKind,
     /// What it was matched with.
@@ -180,7 +180,7 @@ pub struct Ruled {
     pub rules: Option<Arc<Rules>>,
 }
 
-impl Ruled {
+impl RecordedVerdict {
     fn of(answer: &Answer, rules: Option<&Arc<Rules>>) -> Option<Self> {
         let (of, reason) = match answer {
             Answer::Page(page) => (page.decision.matched().cloned().map(Box::new), None),
@@ -197,15 +197,15 @@ pub struct Example {
     /// Its position.
     pub source: Source,
     /// The verdict of each run.
-    pub ruled: Sides<Option<Ruled>>,
+    pub verdicts: Sides<Option<RecordedVerdict>>,
 }
 
 impl Example {
     /// Returns the verdicts.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        let verdict = |ruled: &Option<Ruled>| ruled.as_ref().map(|ruled| ruled.verdict);
-        Kind { before: verdict(&self.ruled.before), after: verdict(&self.ruled.after) }
+        let verdict = |recorded: &Option<RecordedVerdict>| recorded.as_ref().map(|recorded| recorded.verdict);
+        Kind { before: verdict(&self.verdicts.before), after: verdict(&self.verdicts.after) }
     }
 }
 
@@ -248,7 +248,7 @@ pub struct Changes {
     /// Counted positions that only this run has judged so far.
     waiting: Sides<u64>,
     /// What is known of positions that only one run has judged so far.
-    held: HashMap<Source, Ruled>,
+    held: HashMap<Source, RecordedVerdict>,
     most_held: usize,
     examples: Examples,
 }
@@ -261,12 +261,12 @@ struct Examples {
 }
 
 /// The verdict of each run on a page.
-type Both = Sides<Option<Ruled>>;
+type Both = Sides<Option<RecordedVerdict>>;
 
 impl Examples {
-    fn offer(&mut self, kind: Kind, source: Source, ruled: Both) {
+    fn offer(&mut self, kind: Kind, source: Source, verdicts: Both) {
         let of = self.of.entry(kind).or_default();
-        of.insert((hash(&source), source), ruled);
+        of.insert((hash(&source), source), verdicts);
         if of.len() > self.most {
             of.pop_last();
         }
@@ -300,7 +300,7 @@ impl Changes {
 
     /// Takes the next verdict of a run, and the rules that it was made by.
     pub fn push(&mut self, side: Side, verdict: &Verdict, rules: Option<&Arc<Rules>>) {
-        let (Some(source), Some(kind)) = (verdict.answer.ruled_source(), VerdictKind::of(&verdict.answer)) else {
+        let (Some(source), Some(kind)) = (verdict.answer.judged_source(), VerdictKind::of(&verdict.answer)) else {
             return;
         };
         let Some(offsets) = self.offsets.get_mut(&source.partition) else { return };
@@ -315,10 +315,10 @@ impl Changes {
         }
         self.count_waiting(old, new);
         let mut known = self.known(old, source);
-        *known.of_mut(side) = Ruled::of(&verdict.answer, rules);
+        *known.of_mut(side) = RecordedVerdict::of(&verdict.answer, rules);
         if new.only_in().is_some() {
-            if let (Some(ruled), true) = (known.of_mut(side).take(), self.held.len() < self.most_held) {
-                self.held.insert(source.clone(), ruled);
+            if let (Some(recorded), true) = (known.of_mut(side).take(), self.held.len() < self.most_held) {
+                self.held.insert(source.clone(), recorded);
             }
         } else if !new.is_same() && known.before.is_some() && known.after.is_some() {
             self.examples.offer(new, source.clone(), known);
@@ -358,13 +358,13 @@ impl Changes {
     #[must_use]
     pub fn finish(self) -> Compared {
         let Self { offsets, held, mut examples, .. } = self;
-        for (source, ruled) in held {
+        for (source, recorded) in held {
             let side = offsets.get(&source.partition).and_then(|offsets| kind(offsets, &source)?.only_in());
             let Some(side) = side else { continue };
             let mut both = Sides::default();
             let mut kind = Kind::default();
-            *kind.of_mut(side) = Some(ruled.verdict);
-            *both.of_mut(side) = Some(ruled);
+            *kind.of_mut(side) = Some(recorded.verdict);
+            *both.of_mut(side) = Some(recorded);
             examples.offer(kind, source, both);
         }
         let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
@@ -372,7 +372,7 @@ impl Changes {
             *counts.entry(Kind::of_byte(*byte)).or_default() += 1;
         }
         let mut examples: Vec<Example> =
-            examples.of.into_values().flatten().map(|((_, source), ruled)| Example { source, ruled }).collect();
+            examples.of.into_values().flatten().map(|((_, source), verdicts)| Example { source, verdicts }).collect();
         examples.sort_by(|one, other| (one.kind(), &one.source).cmp(&(other.kind(), &other.source)));
         Compared { counts, examples, offsets }
     }

@@ -81,7 +81,7 @@ impl Counts {
 #[must_use]
 pub fn name_of(outcome: &PageOutcome) -> VerdictName {
     match outcome {
-        PageOutcome::Ruled(verdict) => match &verdict.answer {
+        PageOutcome::Judged(verdict) => match &verdict.answer {
             Answer::Page(page) => verdict_name(page),
             Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
         },

@@ -110,7 +110,7 @@ impl LogOrder {
     /// [`Diverged`] when a verdict cannot follow on those before.
     pub fn advance(&mut self) -> Result<Option<Next>, Diverged> {
         while let Some(verdict) = self.verdicts.pop_front() {
-            let part = verdict.answer.ruled_source().map_or(Part::Outside, |source| self.ranges.part(source));
+            let part = verdict.answer.judged_source().map_or(Part::Outside, |source| self.ranges.part(source));
             match &verdict.answer {
                 Answer::Page(_) if part == Part::Range || (part == Part::WarmUp && self.is_what_if) => {
                     return Ok(Some(Next::Page(Box::new(verdict), part)));
@@ -154,9 +154,9 @@ impl LogOrder {
             if judge.state().is_judged(&page.source) {
                 return Ok(None);
             }
-            let anew = request.and_then(|request| judge.decide(request, page.event_time));
-            let (verdict, is_taken_over) = match anew {
-                Some(anew) if !is_older_than_the_log(judge, page, &anew) => (anew, false),
+            let again = request.and_then(|request| judge.decide(request, page.event_time));
+            let (verdict, is_taken_over) = match again {
+                Some(again) if !is_older_than_the_log(judge, page, &again) => (again, false),
                 Some(_) | None => (live.clone(), true),
             };
             judge.take(verdict.clone())?;
@@ -190,8 +190,8 @@ impl LogOrder {
 }
 
 /// Returns whether the live verdict names an original that was in the part of the log that is gone.
-fn is_older_than_the_log(judge: &Rejudge, live: &PageVerdict, anew: &Verdict) -> bool {
-    if page_of(anew).is_some_and(|anew| anew.decision.matched() == live.decision.matched()) {
+fn is_older_than_the_log(judge: &Rejudge, live: &PageVerdict, again: &Verdict) -> bool {
+    if page_of(again).is_some_and(|again| again.decision.matched() == live.decision.matched()) {
         return false;
     }
     live.decision.matched().is_some_and(|of| !judge.holds(&of.source))

@@ -32,7 +32,7 @@ pub struct LogPages<P> {
     differ: BTreeSet<Source>,
     /// Pages before these offsets had left when the replay was interrupted.
     left_before: BTreeMap<PartitionId, i64>,
-    /// What was ruled before the interruption on pages that had not left.
+    /// What was judged before the interruption on pages that had not left.
     known: HashMap<Source, PageOutcome>,
     max_behind_warm_up: usize,
 }
@@ -61,7 +61,7 @@ impl<P> LogPages<P> {
         }
     }
 
-    /// Begins where an interrupted replay has committed: `marks` are those of [`LogPages::marks`]. Next, what it ruled
+    /// Begins where an interrupted replay has committed: `marks` are those of [`LogPages::marks`]. Next, what it judged
     /// is remembered ([`LogPages::remember`]), then the pages that it held are put back ([`LogPages::put_back`]).
     #[must_use]
     pub fn resumed(ranges: Ranges, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Self {
@@ -71,15 +71,15 @@ impl<P> LogPages<P> {
         Self { read_to, left_before, ..Self::new(ranges) }
     }
 
-    /// Keeps what was ruled before the interruption on a page that had not left.
+    /// Keeps what was judged before the interruption on a page that had not left.
     pub fn remember(&mut self, next: &Next, verdict: Verdict) {
-        let Some(source) = verdict.answer.ruled_source().cloned() else { return };
+        let Some(source) = verdict.answer.judged_source().cloned() else { return };
         if self.left_before.get(&source.partition).is_some_and(|offset| source.offset < *offset) {
             return;
         }
         let outcome = match &verdict.answer {
             Answer::Withdrawn { reason, .. } => PageOutcome::DeadLetter(*reason),
-            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Ruled(Arc::new(verdict)),
+            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Judged(Arc::new(verdict)),
         };
         if let Next::Page(live, Part::Range) = next
             && name_of(&outcome) != live_name(live)

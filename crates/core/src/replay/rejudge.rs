@@ -109,7 +109,7 @@ impl Rejudge {
     /// [`Diverged`] when the state does not take it.
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
         if let (VerdictRecord::Rules(rules), true) = (record, self.has_begun) {
-            // What was ruled so far was ruled under the rules before.
+            // What was judged so far was judged under the rules before.
             self.close_batch();
             self.records.push(VerdictRecord::Rules(RulesRecord { log: self.log, ..rules.clone() }));
         }

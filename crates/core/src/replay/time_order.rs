@@ -14,7 +14,7 @@ pub const LOOKAHEAD: usize = 8;
 /// Merges the partitions of a replay.
 #[derive(Debug, Default)]
 pub struct TimeOrder {
-    lanes: BTreeMap<PartitionId, MergeInput>,
+    inputs: BTreeMap<PartitionId, MergeInput>,
     /// Partitions that can be merged, the next one first.
     ready: BTreeSet<(Timestamp, PartitionId)>,
     /// Partitions whose next pages have to come first.
@@ -41,22 +41,22 @@ impl TimeOrder {
     /// Merges these partitions. Each has pages to come until [`TimeOrder::ended`].
     #[must_use]
     pub fn new(partitions: impl IntoIterator<Item = PartitionId>) -> Self {
-        let lanes: BTreeMap<PartitionId, MergeInput> = partitions
+        let inputs: BTreeMap<PartitionId, MergeInput> = partitions
             .into_iter()
             .map(|partition| (partition, MergeInput { waits: true, ..MergeInput::default() }))
             .collect();
-        let waiting = lanes.len();
-        Self { lanes, ready: BTreeSet::new(), waiting }
+        let waiting = inputs.len();
+        Self { inputs, ready: BTreeSet::new(), waiting }
     }
 
     /// Notes the next page of a partition.
     pub fn page(&mut self, partition: &PartitionId, event_time: Timestamp) {
-        self.change(partition, |lane| lane.times.push_back(event_time));
+        self.change(partition, |input| input.times.push_back(event_time));
     }
 
     /// Notes that a partition has no more pages.
     pub fn ended(&mut self, partition: &PartitionId) {
-        self.change(partition, |lane| lane.has_ended = true);
+        self.change(partition, |input| input.has_ended = true);
     }
 
     /// Takes the next page and returns its partition; `None` while pages have to come first, and when all were taken.
@@ -65,8 +65,8 @@ impl TimeOrder {
             return None;
         }
         let (_, partition) = self.ready.first()?.clone();
-        self.change(&partition, |lane| {
-            lane.times.pop_front();
+        self.change(&partition, |input| {
+            input.times.pop_front();
         });
         Some(partition)
     }
@@ -78,21 +78,21 @@ impl TimeOrder {
     }
 
     fn change(&mut self, partition: &PartitionId, change: impl FnOnce(&mut MergeInput)) {
-        let Some(lane) = self.lanes.get_mut(partition) else { return };
-        change(lane);
-        let place = lane.place();
-        if place != lane.key {
-            if let Some(old) = lane.key {
+        let Some(input) = self.inputs.get_mut(partition) else { return };
+        change(input);
+        let place = input.place();
+        if place != input.key {
+            if let Some(old) = input.key {
                 self.ready.remove(&(old, partition.clone()));
             }
             if let Some(new) = place {
                 self.ready.insert((new, partition.clone()));
             }
-            lane.key = place;
+            input.key = place;
         }
-        let waits = place.is_none() && !(lane.has_ended && lane.times.is_empty());
-        if waits != lane.waits {
-            lane.waits = waits;
+        let waits = place.is_none() && !(input.has_ended && input.times.is_empty());
+        if waits != input.waits {
+            input.waits = waits;
             if waits { self.waiting += 1 } else { self.waiting -= 1 }
         }
     }

@@ -80,7 +80,7 @@ impl WarmUp {
                     self.known.entry(partition.clone()).or_default().reopen(*from, *to);
                 }
                 answer @ (Answer::Page(_) | Answer::Withdrawn { .. } | Answer::Forgotten(_)) => {
-                    if let Some(source) = answer.ruled_source() {
+                    if let Some(source) = answer.judged_source() {
                         self.known.entry(source.partition.clone()).or_default().insert(source.offset);
                     }
                 }
@@ -375,7 +375,7 @@ mod tests {
         fn a_second_run_asks_about_no_page_that_the_first_one_entered(log in log(), split in 0_usize..40) {
             // Up to where the first run came, the new scheme holds its verdicts.
             let first = warm(&mut WarmUp::new(Timestamp::MIN), &log[..split.min(log.len())]);
-            let ruled = |step: &WarmStep| {
+            let judged = |step: &WarmStep| {
                 let answer = match &step.what {
                     WarmAsk::Page(page) => Answer::Page(page.clone()),
                     WarmAsk::Change(RequestBody::Withdraw { source, reason }) => {
@@ -390,7 +390,7 @@ mod tests {
                 Verdict { request: step.request, answer }
             };
             let mut again = WarmUp::new(Timestamp::MIN);
-            again.know(&VerdictRecord::Verdicts(batch(first.iter().map(ruled).collect())));
+            again.know(&VerdictRecord::Verdicts(batch(first.iter().map(judged).collect())));
             let whole = warm(&mut WarmUp::new(Timestamp::MIN), &log);
             let second = warm(&mut again, &log);
             let is_reopened = log.iter().any(|verdict| matches!(verdict.answer, Answer::Reopened { .. }));

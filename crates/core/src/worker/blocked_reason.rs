@@ -26,7 +26,7 @@ impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::VerdictLost => {
-                f.write_str("its verdicts are gone for good: `dupgate verdicts reopen` has a range judged anew")
+                f.write_str("its verdicts are gone for good: `dupgate verdicts reopen` has a range judged again")
             }
             Self::ForeignPage(offset) => write!(
                 f,

@@ -43,7 +43,7 @@ pub enum PageAction {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PageOutcome {
     /// With the judge's verdict.
-    Ruled(Arc<Verdict>),
+    Judged(Arc<Verdict>),
     /// To the dead letter topic.
     DeadLetter(Reject),
     /// A null value: forwarded or dropped, as configured, without a look at it.

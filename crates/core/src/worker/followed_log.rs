@@ -60,7 +60,7 @@ impl FollowedLog {
         let updates = self.cache.follow(offset, record)?;
         for update in &updates {
             match update {
-                VerdictUpdate::Ruled(verdict) => self.supersede(verdict),
+                VerdictUpdate::Judged(verdict) => self.supersede(verdict),
                 VerdictUpdate::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
                 VerdictUpdate::Passed(_) => {}
             }
@@ -70,7 +70,7 @@ impl FollowedLog {
 
     /// What is read back of this position is older.
     fn supersede(&mut self, verdict: &Arc<Verdict>) {
-        if let (Some(scan), Some(source)) = (&mut self.scan, verdict.answer.ruled_source()) {
+        if let (Some(scan), Some(source)) = (&mut self.scan, verdict.answer.judged_source()) {
             scan.superseded(source, verdict);
         }
     }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_ends_at_the_checkpoint_after_which_nothing_was_ruled_of_what_it_looks_for() {
+    fn a_reading_ends_at_the_checkpoint_after_which_none_of_its_positions_was_judged() {
         let at_checkpoint = |judged: i64, applied: u64| {
             let VerdictRecord::Checkpoint(mut checkpoint) = checkpoint(1, Some(0), judged) else { panic!() };
             checkpoint.applied = vec![RequestId(applied)];
@@ -423,7 +423,7 @@ mod tests {
                         if let Answer::Reopened { from, to, .. } = verdict.answer {
                             judged.reopen(from, to);
                             found.retain(|offset, _| !(from..to).contains(offset));
-                        } else if let Some(source) = verdict.answer.ruled_source() {
+                        } else if let Some(source) = verdict.answer.judged_source() {
                             let is_first = judged.insert(source.offset);
                             if is_first || matches!(verdict.answer, Answer::Withdrawn { .. }) {
                                 found.insert(source.offset, verdict.request);

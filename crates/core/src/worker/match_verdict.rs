@@ -50,8 +50,8 @@ impl<P> Worker<P> {
 
     fn on_update(&mut self, now: Duration, log: LogPartition, update: VerdictUpdate) {
         match update {
-            VerdictUpdate::Ruled(verdict) => {
-                let Some(source) = verdict.answer.ruled_source() else { return };
+            VerdictUpdate::Judged(verdict) => {
+                let Some(source) = verdict.answer.judged_source() else { return };
                 let time = if let Answer::Page(page) = &verdict.answer { Some(page.event_time) } else { None };
                 self.pacer.judged(now, source, time);
                 self.answer(log, source, &verdict);
@@ -274,7 +274,7 @@ fn match_verdict(action: &PageAction, verdict: &Arc<Verdict>) -> VerdictMatch {
     match (&verdict.answer, action) {
         (Answer::Withdrawn { reason, .. }, _) => VerdictMatch::End(PageOutcome::DeadLetter(*reason)),
         (Answer::Page(page), PageAction::Ask(_, request)) if page.digest == request.digest => {
-            VerdictMatch::End(PageOutcome::Ruled(Arc::clone(verdict)))
+            VerdictMatch::End(PageOutcome::Judged(Arc::clone(verdict)))
         }
         (Answer::Page(_), PageAction::Ask(..)) => VerdictMatch::Foreign,
         (Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => VerdictMatch::NoAnswer,

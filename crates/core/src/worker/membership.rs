@@ -48,7 +48,7 @@ impl Membership {
         self.unread = Some(partitions);
     }
 
-    /// The group has an offset of this partition, or had one: a partition of this name that has none was made anew, and
+    /// The group has an offset of this partition, or had one: a partition of this name that has none was recreated, and
     /// begins at its beginning.
     pub(super) fn has_begun(&mut self, partition: &PartitionId) {
         if let Some(unread) = &mut self.unread {

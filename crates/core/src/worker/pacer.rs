@@ -62,10 +62,10 @@ impl Pacer {
         let own = own.filter_map(PartitionQueue::time).filter(|time| pacing.is_of_use(*time, newest)).min();
         let foremost = partitions.queues().filter_map(PartitionQueue::foremost).max();
         let held_back = partitions.queues().filter_map(PartitionQueue::held_back_at).max();
-        let unsure = self.progress.unsure(now, &pacing, held_back);
+        let uncertain = self.progress.bound_while_uncertain(now, &pacing, held_back);
         let ours = |partition: &PartitionId| partitions.get(partition).is_some_and(PartitionQueue::is_known);
         let others = self.progress.slowest(now, &pacing, foremost, ours);
-        self.slowest = [own, others, unsure].into_iter().flatten().min();
+        self.slowest = [own, others, uncertain].into_iter().flatten().min();
         self.checked_up_to = foremost;
         self.progress.ask(now, &pacing, foremost, ours)
     }

@@ -28,7 +28,7 @@ pub(super) struct Progress {
     admitted: Option<Timestamp>,
     /// Since when our next page is much later than all that is judged, while the backlog of other partitions is
     /// unknown.
-    unsure_since: Option<Duration>,
+    uncertain_since: Option<Duration>,
     /// The question that is not answered yet: partitions whose next pages are wanted, and from which offset.
     asked: Option<BTreeMap<PartitionId, i64>>,
     answered_at: Option<Duration>,
@@ -127,14 +127,14 @@ impl Progress {
         let asked = self.asked.take().unwrap_or_default();
         self.answered_at = Some(now);
         // Asked before a leap, all that is there counts.
-        let was_unsure = self.unsure_since.take().is_some();
+        let was_uncertain = self.uncertain_since.take().is_some();
         for (partition, Backlog { next, end, head }) in backlogs {
             let offset = asked.get(&partition).copied();
             let position = self.partitions.entry(partition).or_default();
             if next > position.next {
                 position.moved(now, next);
             }
-            let before = position.ends.filter(|_| !was_unsure).map_or(end, |(before, _)| before);
+            let before = position.ends.filter(|_| !was_uncertain).map_or(end, |(before, _)| before);
             position.ends = Some((end, before));
             if let (Some(offset), Some(times)) = (offset, head) {
                 position.head = Some((offset, times.into_iter().max()));
@@ -149,14 +149,19 @@ impl Progress {
 
     /// Returns the time that pages have to wait at while it is not known what other workers have to read. So it is
     /// before our next page moves the stream time of the judge far ahead.
-    pub(super) fn unsure(&mut self, now: Duration, pacing: &Pacing, next: Option<Timestamp>) -> Option<Timestamp> {
+    pub(super) fn bound_while_uncertain(
+        &mut self,
+        now: Duration,
+        pacing: &Pacing,
+        next: Option<Timestamp>,
+    ) -> Option<Timestamp> {
         let reached = self.newest.max(self.admitted);
         let is_far = |time: &Timestamp| reached.is_none_or(|reached| pacing.is_behind(reached, Some(*time)));
         let leaps = next.filter(|time| *time > Timestamp::default()).is_some_and(|time| is_far(&time));
         if !leaps || !self.is_outdated(now, pacing) {
             return None;
         }
-        let since = *self.unsure_since.get_or_insert(now);
+        let since = *self.uncertain_since.get_or_insert(now);
         (now.saturating_sub(since) <= pacing.idle_after).then(|| self.unknown())
     }
 
@@ -210,7 +215,7 @@ impl Progress {
         let is_outdated = self.is_outdated(now, pacing);
         let pause = pacing.look_interval / HEADS_PER_LOOK;
         let has_paused = self.answered_at.is_none_or(|at| now.saturating_sub(at) >= pause);
-        let mut is_due = self.unsure_since.is_some();
+        let mut is_due = self.uncertain_since.is_some();
         let mut heads = BTreeMap::new();
         for (partition, position) in &mut self.partitions {
             let has_moved = now.saturating_sub(position.moved_at) <= pacing.idle_after;

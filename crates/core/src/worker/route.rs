@@ -89,7 +89,7 @@ impl Routing {
             return &[];
         }
         match outcome {
-            PageOutcome::Ruled(verdict) => match (&verdict.answer, self.mode) {
+            PageOutcome::Judged(verdict) => match (&verdict.answer, self.mode) {
                 (Answer::Page(page), Mode::Route) if matches!(page.decision, Decision::Duplicate { .. }) => {
                     &[OutputKind::Duplicate]
                 }
@@ -169,10 +169,10 @@ mod tests {
     const TWO: OutputKind = OutputKind::Duplicate;
     const DEAD: OutputKind = OutputKind::DeadLetter;
 
-    fn ruled(decision: Decision) -> PageOutcome {
+    fn judged(decision: Decision) -> PageOutcome {
         let source = PartitionId::new("pages", 1).at(9);
         let page = PageVerdict { source, event_time: Timestamp::default(), digest: PageDigest(0), decision };
-        PageOutcome::Ruled(Arc::new(Verdict { request: RequestId(1), answer: Answer::Page(page) }))
+        PageOutcome::Judged(Arc::new(Verdict { request: RequestId(1), answer: Answer::Page(page) }))
     }
 
     fn original() -> Match {
@@ -209,10 +209,10 @@ mod tests {
 
     #[test]
     fn each_end_goes_where_the_mode_says() {
-        let unique = ruled(Decision::Unique { original: None });
-        let update = ruled(Decision::Update { of: original(), original: None });
-        let template = ruled(Decision::Template { of: original(), original: None });
-        let duplicate = ruled(Decision::Duplicate { of: original() });
+        let unique = judged(Decision::Unique { original: None });
+        let update = judged(Decision::Update { of: original(), original: None });
+        let template = judged(Decision::Template { of: original(), original: None });
+        let duplicate = judged(Decision::Duplicate { of: original() });
         let dead = PageOutcome::DeadLetter(Reject::NoText);
         let stone = PageOutcome::Tombstone;
         let route = Routing::default();

@@ -61,7 +61,7 @@ mod tests {
         let all = partitions(&[("a", 0), ("a", 1)]);
         let read = BTreeMap::from([(PartitionId::new("a", 1), Some(7))]);
         assert_eq!(unread(&all, &read, Subscription::Topics), Some(partitions(&[])), "one offset will do");
-        let unsure = BTreeMap::from([(PartitionId::new("a", 1), None)]);
-        assert_eq!(unread(&all, &unsure, Subscription::Topics), None, "the other may have an offset");
+        let uncertain = BTreeMap::from([(PartitionId::new("a", 1), None)]);
+        assert_eq!(unread(&all, &uncertain, Subscription::Topics), None, "the other may have an offset");
     }
 }

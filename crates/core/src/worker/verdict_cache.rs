@@ -32,7 +32,7 @@ pub(super) struct VerdictCache {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum VerdictUpdate {
     /// A page has a new verdict: judged, or withdrawn.
-    Ruled(Arc<Verdict>),
+    Judged(Arc<Verdict>),
     /// Verdicts of this range are void.
     Reopened { partition: PartitionId, from: i64, to: i64 },
     /// The judge has passed every request before this offset.
@@ -121,7 +121,7 @@ impl VerdictCache {
                     if self.judged.follow_answer(source, &verdict.answer) {
                         let verdict = Arc::new(verdict.without_original());
                         self.remember(source, &verdict);
-                        news.push(VerdictUpdate::Ruled(verdict));
+                        news.push(VerdictUpdate::Judged(verdict));
                     }
                 }
                 Answer::Reopened { partition, from, to } => {
@@ -139,7 +139,7 @@ impl VerdictCache {
         news
     }
 
-    /// What was ruled last about a position counts: a page that is judged may be withdrawn.
+    /// What was judged last about a position counts: a page that is judged may be withdrawn.
     fn remember(&mut self, source: &Source, verdict: &Arc<Verdict>) {
         if self.remembered.insert(source.clone(), Arc::clone(verdict)).is_none() {
             self.order.push_back(source.clone());
@@ -166,7 +166,7 @@ impl VerdictCache {
         self.judged.get(partition).is_some_and(|judged| judged.low_watermark() > 0 || !judged.above().is_empty())
     }
 
-    /// Returns whether nothing was ruled about these positions between a checkpoint and what is followed, whichever
+    /// Returns whether nothing was judged about these positions between a checkpoint and what is followed, whichever
     /// comes first: no request other than a page was applied, which could withdraw or reopen one, and as many of them
     /// are judged. Without a reopening the judged positions of the earlier place are among those of the later one (law
     /// L4), so as many are the same.
@@ -244,7 +244,7 @@ mod tests {
         let judged = [2, 40, 50].map(|offset| cache.is_judged(&input(0).at(offset)));
         assert_eq!(judged, [false, false, true]);
         assert_eq!(cache.latest_checkpoint(), Some(VerdictOffset(2)));
-        // Pages may wait for its verdicts once it is learned: they are to be resolved anew.
+        // Pages may wait for its verdicts once it is learned: they are to be resolved again.
         cache.learned();
         assert_eq!(cache.follow(VerdictOffset(4), &checkpoint(3, None, 0)), Err(OutOfPlace));
     }
@@ -267,7 +267,7 @@ mod tests {
                 let VerdictRecord::Verdicts(mut batch) = batch(1, 40) else { panic!() };
                 batch.verdicts[0].answer = answer.clone();
                 let news = cache.follow(VerdictOffset(1), &VerdictRecord::Verdicts(batch)).unwrap();
-                let is_news = news.iter().any(|update| matches!(update, VerdictUpdate::Ruled(_)));
+                let is_news = news.iter().any(|update| matches!(update, VerdictUpdate::Judged(_)));
                 let held = cache.verdict(&input(0).at(40)).map(|verdict| verdict.answer.clone());
                 assert_eq!(is_news, held.as_ref() == Some(answer), "pages that wait hear of what counts alone");
                 held

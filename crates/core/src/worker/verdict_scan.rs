@@ -11,7 +11,7 @@ use crate::protocol::{
 use crate::record::{PartitionId, Source};
 
 /// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one
-/// after which nothing was ruled about them, or to the end. All partitions that need it are read for at once; what is
+/// after which nothing was judged about them, or to the end. All partitions that need it are read for at once; what is
 /// found is kept for the pages that follow, up to a number of positions for each partition, so that memory stays
 /// bounded however deep the rewind.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl VerdictScan {
                     self.found.insert(source.clone(), Arc::new(verdict.without_original()));
                 }
             }
-            // What is newer than anything that is read was ruled after it.
+            // What is newer than anything that is read was judged after it.
             Answer::Reopened { partition, from, to } => {
                 self.found.retain(|source, _| !is_within(source, partition, *from, *to));
                 if let Some(judged) = self.judged.as_mut().filter(|_| self.wanted.contains_key(partition)) {

@@ -157,7 +157,7 @@ fn run(seed: u64, lead: Duration) -> (usize, usize, Duration) {
         assert_eq!(world.violation, None);
     }
     let is_duplicate = |value: &Value| {
-        let Value::Routed { outcome: PageOutcome::Ruled(verdict), .. } = value else { return false };
+        let Value::Routed { outcome: PageOutcome::Judged(verdict), .. } = value else { return false };
         matches!(&verdict.answer, Answer::Page(page) if matches!(page.decision, Decision::Duplicate { .. }))
     };
     let found =

@@ -56,7 +56,7 @@ impl Log {
 /// What was judged about one position, in order.
 #[derive(Clone)]
 enum Said {
-    Ruled { log: LogPartition, at: i64, verdict: Arc<Verdict> },
+    Judged { log: LogPartition, at: i64, verdict: Arc<Verdict> },
     Reopened { log: LogPartition, at: i64 },
 }
 
@@ -250,7 +250,7 @@ impl Laws {
         match &verdict.answer {
             Answer::Page(page) => {
                 let before = self.verdicts.get(&page.source).and_then(|said| said.last());
-                if matches!(before, Some(Said::Ruled { .. })) {
+                if matches!(before, Some(Said::Judged { .. })) {
                     return Err(format!("L4 a second verdict of {}", page.source));
                 }
                 if let Some(of) = page.decision.matched() {
@@ -272,9 +272,9 @@ impl Laws {
                 }
             }
         }
-        if let Some(source) = verdict.answer.ruled_source() {
+        if let Some(source) = verdict.answer.judged_source() {
             let verdict = Arc::new(verdict.clone());
-            self.verdicts.entry(source.clone()).or_default().push(Said::Ruled { log, at, verdict });
+            self.verdicts.entry(source.clone()).or_default().push(Said::Judged { log, at, verdict });
         }
         Ok(())
     }
@@ -364,7 +364,7 @@ impl Laws {
                 let Answer::Page(page) = &verdict.answer else { continue };
                 if page.decision.original().is_some() && live.contains(&page.source) {
                     let latest = self.verdicts.get(&page.source).and_then(|said| said.last());
-                    if matches!(latest, Some(Said::Ruled { at, .. }) if *at < start) {
+                    if matches!(latest, Some(Said::Judged { at, .. }) if *at < start) {
                         return Err(format!(
                             "verdicts:{log} trimmed to {start}, past the live original {}",
                             page.source
@@ -389,15 +389,15 @@ impl Laws {
 
     /// A worker gives a page no verdict that it has seen made void.
     fn check_given(&self, given: &Given) -> Law {
-        let Some(source) = given.verdict.answer.ruled_source() else { return Ok(()) };
+        let Some(source) = given.verdict.answer.judged_source() else { return Ok(()) };
         let said = self.verdicts.get(source).map(Vec::as_slice).unwrap_or_default();
-        let ruled =
-            |said: &Said| matches!(said, Said::Ruled { verdict, .. } if verdict.without_original() == *given.verdict);
-        let Some(place) = said.iter().rposition(ruled) else {
+        let judged =
+            |said: &Said| matches!(said, Said::Judged { verdict, .. } if verdict.without_original() == *given.verdict);
+        let Some(place) = said.iter().rposition(judged) else {
             return Err(format!("L4 {source} is given a verdict that nobody made"));
         };
         // Each log reopens for itself.
-        let Said::Ruled { log, .. } = said[place] else { return Ok(()) };
+        let Said::Judged { log, .. } = said[place] else { return Ok(()) };
         let voids = |later: &Said| matches!(later, Said::Reopened { log: of, at } if *of == log && *at < given.followed[log.index()]);
         if said[place..].iter().any(voids) {
             return Err(format!("L4 {source} is given a verdict from before its reopening"));
@@ -471,21 +471,21 @@ impl Laws {
         let slot = &world.bus.slots(&source.partition)[usize::try_from(source.offset).unwrap()];
         let Some(Value::Page(page)) = &slot.value else { return Err(format!("{source} is no page")) };
         let said = self.verdicts.get(source).map(Vec::as_slice).unwrap_or_default();
-        let ruled = |wanted: &dyn Fn(&Verdict) -> bool| {
-            said.iter().any(|said| matches!(said, Said::Ruled { verdict, .. } if wanted(verdict)))
+        let judged = |wanted: &dyn Fn(&Verdict) -> bool| {
+            said.iter().any(|said| matches!(said, Said::Judged { verdict, .. } if wanted(verdict)))
         };
         let right = match &outcome {
             PageOutcome::Tombstone => page.tombstone,
             PageOutcome::DeadLetter(reason) if reason.is_of_the_page() => page.reject == Some(*reason),
-            PageOutcome::DeadLetter(reason) => ruled(
+            PageOutcome::DeadLetter(reason) => judged(
                 &|verdict| matches!(&verdict.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason),
             ),
-            PageOutcome::Ruled(given) => {
-                matches!(given.answer, Answer::Page(_)) && ruled(&|verdict| verdict.without_original() == **given)
+            PageOutcome::Judged(given) => {
+                matches!(given.answer, Answer::Page(_)) && judged(&|verdict| verdict.without_original() == **given)
             }
         };
         if !right {
-            return Err(format!("L1/L4 {source} was delivered as {outcome:?}, which nobody ruled"));
+            return Err(format!("L1/L4 {source} was delivered as {outcome:?}, which nobody judged"));
         }
         let before = self.delivered.entry(source.clone()).or_default();
         let is_exempt = self.reopened.contains(source) || self.withdrawn.contains(source);
@@ -504,7 +504,7 @@ impl Laws {
         let mut exempt = 0;
         for (source, ends) in &self.delivered {
             for end in ends {
-                let PageOutcome::Ruled(verdict) = end else { continue };
+                let PageOutcome::Judged(verdict) = end else { continue };
                 let Answer::Page(page) = &verdict.answer else { continue };
                 let Decision::Duplicate { of } = &page.decision else { continue };
                 let was_unique = self.delivered.get(&of.source).into_iter().flatten().any(is_unique);
@@ -538,7 +538,7 @@ impl Laws {
         let start = world.bus.start(&verdicts_of(log));
         let said = self.verdicts.get(source).map(Vec::as_slice).unwrap_or_default();
         let kept = said.iter().rev().take_while(|said| !matches!(said, Said::Reopened { .. }));
-        let kept = kept.filter(|said| matches!(said, Said::Ruled { at, .. } if *at >= start)).count();
+        let kept = kept.filter(|said| matches!(said, Said::Judged { at, .. } if *at >= start)).count();
         let high = self.high.get(&source.partition).copied().unwrap_or(0);
         if kept > 0 {
             Err(format!("{source} stands still although the verdict log holds its verdict"))
@@ -585,7 +585,7 @@ fn describe_answer(answer: &Answer) -> String {
 fn made_original(said: &Said) -> bool {
     match said {
         Said::Reopened { .. } => false,
-        Said::Ruled { verdict, .. } => {
+        Said::Judged { verdict, .. } => {
             matches!(&verdict.answer, Answer::Page(page) if page.decision.original().is_some())
         }
     }
@@ -594,7 +594,7 @@ fn made_original(said: &Said) -> bool {
 fn is_unique(end: &PageOutcome) -> bool {
     match end {
         PageOutcome::Tombstone | PageOutcome::DeadLetter(_) => false,
-        PageOutcome::Ruled(verdict) => {
+        PageOutcome::Judged(verdict) => {
             matches!(&verdict.answer, Answer::Page(page) if !matches!(page.decision, Decision::Duplicate { .. }))
         }
     }

@@ -310,7 +310,7 @@ fn named(page: &PageRequest, held: &Held) -> bool {
     page.id.is_some() && (held.id == page.id || held.address == said)
 }
 
-/// Says whether so little differs that other figures are what two pages are about.
+/// Says whether so little differs that other numbers are what two pages are about.
 fn nearly_equal(stage: Stage, distance: u32, contained: Option<PerMille>, page: &PageRequest) -> bool {
     let slots = page.fingerprints.sketch.as_ref().map_or(0, |sketch| u32::try_from(sketch.bytes().len() - 2).unwrap());
     match stage {
@@ -346,10 +346,12 @@ fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u3
     let share = (beside * both / (1.0 + beside) / fewer).min(1.0) * 1000.0 + 1e-9;
     let holds = |least: PerMille| beside >= 1.0 / 16.0 && share >= f64::from(least.0);
     let of_two_sites = held.site.zip(page.site).is_some_and(|(one, other)| one != other);
-    let unsure = minhash.unsure;
-    let below = if of_two_sites { unsure.below_short } else { unsure.below };
-    let sure = unsure.below == PerMille::ZERO || estimate * 1000.0 >= f64::from(below.0) || holds(unsure.containment);
-    let needed = if u16::from(*other_size) < minhash.one_key_below { 1 } else { minhash.agree };
+    let low_confidence = minhash.low_confidence;
+    let below = if of_two_sites { low_confidence.below_short } else { low_confidence.below };
+    let sure = low_confidence.below == PerMille::ZERO
+        || estimate * 1000.0 >= f64::from(below.0)
+        || holds(low_confidence.containment);
+    let needed = if u16::from(*other_size) < minhash.one_band_below { 1 } else { minhash.min_shared_bands };
     if agreeing >= usize::from(needed) && estimate * 1000.0 >= f64::from(minhash.min_similarity.0) && sure {
         return Some((distance, None));
     }
@@ -361,7 +363,7 @@ fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u3
 /// Returns whether less than the demanded share of the fewer numbers is in both; the pages of this world have few.
 fn others(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> bool {
     let (one, other) = (held.numbers.hashes(), page.numbers.hashes());
-    let shared = one.iter().filter(|figure| other.contains(figure)).count();
+    let shared = one.iter().filter(|number| other.contains(number)).count();
     let fewer = one.len().min(other.len());
     rules.number_guard.is_some_and(|least| fewer >= 2 && shared * 1000 < fewer * usize::from(least.0))
 }

@@ -115,7 +115,7 @@ impl WorldPage {
     }
 
     /// Numbers as a function of the text: common ones, few, others, none.
-    fn figures(&self) -> &'static [u16] {
+    fn numbers(&self) -> &'static [u16] {
         match (self.text % 4, self.variant) {
             (0, 0) | (1, _) => &[10, 20, 30],
             (0, _) => &[10, 20, 40],
@@ -157,7 +157,7 @@ impl WorldPage {
                 let size = [0, u8::try_from(10 + self.text * self.text * 3).unwrap()];
                 Sketch::from_bytes(&(0..16).map(slot).chain(size).collect::<Vec<u8>>())
             }),
-            numbers: Numbers::from_hashes(self.figures()).unwrap(),
+            numbers: Numbers::from_hashes(self.numbers()).unwrap(),
         };
         let (address, is_variant) = self.names();
         PageRequest {

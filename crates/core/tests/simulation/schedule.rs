@@ -78,10 +78,24 @@ const WINDOW: u64 = 8;
 const LATENESS: u64 = 4;
 
 /// Rules for the sketches of the pages: five bands of three of their sixteen slots.
-fn minhash(agree: u8, min_similarity: PerMille, containment: Option<PerMille>, unsure: LowConfidence) -> MinHashRules {
+fn minhash(
+    min_shared_bands: u8,
+    min_similarity: PerMille,
+    containment: Option<PerMille>,
+    low_confidence: LowConfidence,
+) -> MinHashRules {
     let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
     let banding = Banding::new(5, 3, form).unwrap();
-    MinHashRules { form, banding, agree, one_key_below: 0, min_similarity, containment, unsure, max_bucket: 0 }
+    MinHashRules {
+        form,
+        banding,
+        min_shared_bands,
+        one_band_below: 0,
+        min_similarity,
+        containment,
+        low_confidence,
+        max_bucket: 0,
+    }
 }
 
 fn rules(rng: &mut Rng, plain: bool) -> Rules {
@@ -136,9 +150,9 @@ fn crowded(rng: &Rng) -> Rules {
     let mut rng = Rng::new(rng.clone().next());
     let rules = rules(&mut rng, false);
     let max_bucket = rng.pick(&[1, 2, 3]);
-    let one_key_below = rng.pick(&[0, 24]);
+    let one_band_below = rng.pick(&[0, 24]);
     Rules {
-        minhash: rules.minhash.map(|minhash| MinHashRules { max_bucket, one_key_below, ..minhash }),
+        minhash: rules.minhash.map(|minhash| MinHashRules { max_bucket, one_band_below, ..minhash }),
         same_site: rng.pick(&[None, Some(SameSite { containment: PerMille(900) })]),
         simhash_similarity: rng.pick(&[None, Some(PerMille(300))]),
         ..rules

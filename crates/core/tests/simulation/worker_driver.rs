@@ -301,7 +301,7 @@ impl WorkerDriver {
             }
             ProducerCall::Produce(outputs) => {
                 for output in outputs {
-                    if let PageOutcome::Ruled(verdict) = &output.outcome {
+                    if let PageOutcome::Judged(verdict) = &output.outcome {
                         let followed = self.composed_at.clone();
                         world.given.push(Given { verdict: Arc::clone(verdict), followed });
                     }
@@ -626,7 +626,7 @@ fn first_times(world: &World, input: &PartitionId, mut from: i64) -> Vec<Timesta
 /// Sends pages where they belong; a poisoned page is taken only as a dead letter.
 fn route(world: &mut World, client: &Client, outputs: &[Arc<Output<Payload>>]) -> Result<Vec<i64>, CallError> {
     for (index, output) in outputs.iter().enumerate() {
-        let is_verdict = matches!(output.outcome, PageOutcome::Ruled(_));
+        let is_verdict = matches!(output.outcome, PageOutcome::Judged(_));
         if is_verdict && output.page.payload.poison {
             return Err(CallError::Undeliverable { index, reason: dupgate_core::record::Reject::Refused });
         }

@@ -154,9 +154,9 @@ fn measure(data: &Data, plan: &Plan) -> Run {
 }
 
 /// Returns the middle one.
-fn middle(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+fn middle(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 /// Share of lines that lead to a run.

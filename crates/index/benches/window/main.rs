@@ -8,8 +8,8 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]
-#![expect(clippy::cast_precision_loss, reason = "figures for people")]
-#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures and small numbers")]
+#![expect(clippy::cast_precision_loss, reason = "numbers for people")]
+#![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares and small numbers")]
 
 mod data;
 mod engine;
@@ -41,7 +41,7 @@ const SIZES: [Size; 3] = [
 /// A number beside what it is to reach.
 struct Floor {
     what: String,
-    figure: f64,
+    number: f64,
     least: f64,
     goal: f64,
     /// Whether less is better.
@@ -72,9 +72,9 @@ fn main() {
         }
     }
     slowdown(&all, &mut floors);
-    println!("{:<66} {:>10} {:>10} {:>10}", "", "figure", "floor", "goal");
-    for Floor { what, figure, least: floor, goal, less } in &floors {
-        let reached = |bound: f64| if *less { *figure <= bound } else { *figure >= bound };
+    println!("{:<66} {:>10} {:>10} {:>10}", "", "number", "floor", "goal");
+    for Floor { what, number, least: floor, goal, less } in &floors {
+        let reached = |bound: f64| if *less { *number <= bound } else { *number >= bound };
         let mark = if reached(*goal) {
             "goal"
         } else if reached(*floor) {
@@ -82,7 +82,7 @@ fn main() {
         } else {
             "MISSED"
         };
-        println!("{what:<66} {figure:>10.2} {floor:>10.2} {goal:>10.2}  {mark}");
+        println!("{what:<66} {number:>10.2} {floor:>10.2} {goal:>10.2}  {mark}");
     }
     all.insert("load_before".to_owned(), json!(load));
     all.insert("cores".to_owned(), json!(machine::cores()));
@@ -115,9 +115,9 @@ fn ratios(
     println!();
     let at = format!("{} {}", data.window, data.kind.name());
     for (plan, run) in runs {
-        let floor = |what: &str, figure, least, goal, less| Floor {
+        let floor = |what: &str, number, least, goal, less| Floor {
             what: format!("{at}, {plan}: {what}"),
-            figure,
+            number,
             least,
             goal,
             less,
@@ -151,7 +151,7 @@ fn slowdown(all: &Map<String, Value>, floors: &mut Vec<Floor>) {
         let ns = |kind: &str| all.get(&format!("{size}_{kind}"))?.get("ours")?.get(plan)?.get("ns")?.as_f64();
         if let (Some(uniform), Some(families)) = (ns("uniform"), ns("families")) {
             let what = format!("10000000, {plan}: families against uniform, slowdown");
-            floors.push(Floor { what, figure: families / uniform, least: 15.0, goal: 3.0, less: true });
+            floors.push(Floor { what, number: families / uniform, least: 15.0, goal: 3.0, less: true });
         }
     }
 }

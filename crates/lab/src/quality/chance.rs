@@ -38,14 +38,19 @@ impl Chance {
 /// Estimates what a page finds by chance among `originals` texts of its kind, for each kind that is known. Shingles
 /// shorter or longer than any measured count as the nearest. Of shingles of words nothing is known.
 #[must_use]
-pub fn chances(Shingling { unit, lengths }: Shingling, banding: Banding, agree: u8, originals: u64) -> Vec<Chance> {
+pub fn chances(
+    Shingling { unit, lengths }: Shingling,
+    banding: Banding,
+    min_shared_bands: u8,
+    originals: u64,
+) -> Vec<Chance> {
     KINDS
         .iter()
         .filter(|_| unit == ShingleUnit::Characters)
         .filter_map(|&(kind, name, is_han)| {
             let crowd = crowd(name, if is_han { lengths.han } else { lengths.other })?;
             let found = crowd.candidates(banding, 1, originals);
-            Some(Chance { kind, found, compared: crowd.candidates(banding, agree, originals) })
+            Some(Chance { kind, found, compared: crowd.candidates(banding, min_shared_bands, originals) })
         })
         .collect()
 }

@@ -19,7 +19,7 @@ pub enum FamilyKind {
     SiteOfHalf,
     /// The same, with 65 hundredths in common.
     SiteOfMost,
-    /// One page that is crawled again and again, every time with other figures, behind one that stays as it is.
+    /// One page that is crawled again and again, every time with other numbers, behind one that stays as it is.
     Updates,
 }
 
@@ -120,7 +120,7 @@ impl Families {
     pub fn page(&self, number: usize) -> FamilyPage {
         let Some(of) = self.kind.original_of(number) else { return self.written(number) };
         let original = self.written(of);
-        let text = format!("{}\nRead this and more on our site, every day anew.", original.text);
+        let text = format!("{}\nRead this and more on our site, every day again.", original.text);
         // Whoever copies a page has another address.
         FamilyPage { text, is_copy: true, id: None, ..original }
     }
@@ -137,7 +137,7 @@ impl Families {
         let own = |letters: usize| self.prose.text(false, letters, &mut Rng::of(1, number as u64, TEXT));
         let common = |which: usize| self.common.get(which).map_or("", String::as_str);
         match self.kind {
-            FamilyKind::Template => page(with_figures(common(0), number), 0),
+            FamilyKind::Template => page(with_numbers(common(0), number), 0),
             FamilyKind::Scopes => FamilyPage { scope: Some(number), ..page(common(0).to_owned(), number) },
             FamilyKind::Block => {
                 let block: String = common(0).chars().take(self.letters * COMMON / 100).collect();
@@ -145,14 +145,14 @@ impl Families {
             }
             FamilyKind::TenTemplates if number.is_multiple_of(2) => {
                 let template = number / 2 % TEMPLATES;
-                page(with_figures(common(template), number), template)
+                page(with_numbers(common(template), number), template)
             }
             FamilyKind::TenTemplates => page(own(self.letters), TEMPLATES + number),
             FamilyKind::SiteOfHalf => self.of_site(number, 50),
             FamilyKind::SiteOfMost => self.of_site(number, 65),
             // It stays, and so does in memory what comes behind it.
             FamilyKind::Updates if number == 0 => page(own(self.letters), 1),
-            FamilyKind::Updates => FamilyPage { id: Some(0), ..page(with_figures(common(0), number), 0) },
+            FamilyKind::Updates => FamilyPage { id: Some(0), ..page(with_numbers(common(0), number), 0) },
         }
     }
 
@@ -168,7 +168,7 @@ impl Families {
 }
 
 /// Puts the numbers of a page between the words of its template.
-fn with_figures(template: &str, number: usize) -> String {
+fn with_numbers(template: &str, number: usize) -> String {
     let words: Vec<&str> = template.split(' ').collect();
     let mut rng = Rng::of(2, number as u64, FIGURE);
     let mut text = String::with_capacity(template.len() + 8 * FIGURES);

@@ -89,7 +89,7 @@ impl Sweep {
                 let jaccard = jaccard_of(*shared, page.shingles.len(), earlier.shingles.len());
                 let bits = page.simhash.zip(earlier.simhash).and_then(|(page, earlier)| page.distance(earlier));
                 let estimate = || {
-                    let rules @ MinHashRules { form, banding, unsure, .. } = sketching?;
+                    let rules @ MinHashRules { form, banding, low_confidence, .. } = sketching?;
                     let (ours, theirs) = (page.sketch.as_ref()?, earlier.sketch.as_ref()?);
                     let distance = form.distance(ours, theirs);
                     let estimate = form.similarity(distance);
@@ -100,7 +100,7 @@ impl Sweep {
                     let shingles = u32::try_from(page.shingles.len().min(earlier.shingles.len())).ok();
                     let evidence =
                         Evidence { estimate, contained, distance: bits, shingles, of_two_sites: false, rivals: 0 };
-                    (shared >= usize::from(rules.keys_needed(of_page)) && unsure.is_sure(form, evidence))
+                    (shared >= usize::from(rules.keys_needed(of_page)) && low_confidence.is_sure(form, evidence))
                         .then_some(estimate)
                 };
                 let estimate = estimate();

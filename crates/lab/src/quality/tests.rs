@@ -69,15 +69,15 @@ fn edits_do_what_their_names_say() {
 fn what_a_text_does_not_allow_is_not_done() {
     let apply = |edit: Edit, text: &str| edit.apply(text, STRANGE, &mut Rng::of(1, 2, 3));
     assert_eq!(apply(Edit::SentencesDeleted, "一句"), None);
-    assert_eq!(apply(Edit::DigitsChanged, "no figures"), None);
+    assert_eq!(apply(Edit::DigitsChanged, "no numbers"), None);
     assert_eq!(apply(Edit::NoPunctuation, "一句"), None);
-    assert_eq!(apply(Edit::DigitsChanged, "2026年11月21日，3人"), None, "figures of dates are none");
+    assert_eq!(apply(Edit::DigitsChanged, "2026年11月21日，3人"), None, "numbers of dates are none");
     assert_eq!(apply(Edit::DatesChanged, "3人受伤"), None);
     assert_eq!(apply(Edit::DatesChanged, "1月1日、2月17日、4月5日、6月19日放假"), None, "a timetable");
 }
 
 #[test]
-fn dates_become_others_and_figures_stay() {
+fn dates_become_others_and_numbers_stay() {
     let text = "2026年11月21日，3人受伤。11月5日，2026-03-05 12:30，阅读 12345";
     for seed in 0..50 {
         let after = Edit::DatesChanged.apply(text, STRANGE, &mut Rng::of(seed, 2, 3)).unwrap();
@@ -228,7 +228,9 @@ fn a_histogram_tells_nearly_as_much_as_the_pairs_themselves() {
 #[test]
 fn longer_shingles_and_more_keys_find_fewer_strangers_in_every_kind_of_text() {
     let banding = Banding::new(42, 3, SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
-    let at = |han, other, agree| chances(Shingling::of_characters(han, other), banding, agree, 10_000_000);
+    let at = |han, other, min_shared_bands| {
+        chances(Shingling::of_characters(han, other), banding, min_shared_bands, 10_000_000)
+    };
     let mut before = at(1, 1, 1);
     assert_eq!(before.len(), 3, "a kind without a row");
     assert!(chances(Shingling::of_words(2, 3), banding, 1, 10_000_000).is_empty(), "nobody counted words");
@@ -267,19 +269,19 @@ proptest! {
     #[test]
     fn a_sweep_finds_and_counts_what_a_scan_does(
         pages in proptest::collection::vec(any_page(), 0..12), most in 0_u8..=8,
-        least in (0_u16..1000).prop_map(PerMille), truth in 0.1..1.0_f64, one_key_below in 0_u16..6
+        least in (0_u16..1000).prop_map(PerMille), truth in 0.1..1.0_f64, one_band_below in 0_u16..6
     ) {
         let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
-        let unsure = LowConfidence { below: PerMille(500), containment: PerMille(700), ..LowConfidence::NEVER };
+        let low_confidence = LowConfidence { below: PerMille(500), containment: PerMille(700), ..LowConfidence::NEVER };
         let banding = Banding::new(5, 3, form).unwrap();
         let rules = MinHashRules {
             form,
             banding,
-            agree: 2,
-            one_key_below,
+            min_shared_bands: 2,
+            one_band_below,
             min_similarity: PerMille::ZERO,
             containment: None,
-            unsure,
+            low_confidence,
             max_bucket: 0,
         };
         let sweep = Sweep::of(&pages, Some(rules));
@@ -293,7 +295,7 @@ proptest! {
                     let distance = form.distance(a, b);
                     let estimate = form.similarity(distance);
                     let sure = estimate >= PerMille(500) || form.contained(a, b, distance, 3) >= Some(PerMille(700));
-                    let needed = if page.shingles.len() < usize::from(one_key_below) { 1 } else { 2 };
+                    let needed = if page.shingles.len() < usize::from(one_band_below) { 1 } else { 2 };
                     (bands >= needed && sure).then_some(estimate)
                 });
                 if jaccard >= 0.1 || bits.is_some_and(|bits| bits <= 8) || estimate.is_some_and(|it| it >= PerMille(100)) {

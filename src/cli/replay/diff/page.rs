@@ -7,7 +7,7 @@ use super::{Counted, kind_name, percent};
 use crate::cli::html::{self, Named, Script, escaped};
 use crate::cli::human;
 use crate::record::Source;
-use crate::replay::{Example, Ruled, Side};
+use crate::replay::{Example, RecordedVerdict, Side};
 use crate::text::Analyzer;
 
 /// Shows the sections of one kind that hold a text. A link to a section that is not shown brings all back.
@@ -136,7 +136,7 @@ pub(super) fn section(
 /// Returns the original that is shown beside the page: that of the replay, if it has one.
 pub(super) fn shown_match(example: &Example) -> Option<(Side, &Source)> {
     let of = |side: Side| {
-        let of = example.ruled.of(side).as_ref().and_then(|ruled: &Ruled| ruled.of.as_deref())?;
+        let of = example.verdicts.of(side).as_ref().and_then(|recorded: &RecordedVerdict| recorded.of.as_deref())?;
         Some((side, &of.source))
     };
     of(Side::After).or_else(|| of(Side::Before))

@@ -8,11 +8,11 @@ use crate::cli::verdict::{Form, Measure};
 use crate::fingerprint::PerMille;
 use crate::protocol::{Match, MatchedBy, Rules, SameId, Stage};
 use crate::record::Source;
-use crate::replay::{Example, Ruled, Side, Sides, VerdictKind};
+use crate::replay::{Example, RecordedVerdict, Side, Sides, VerdictKind};
 
 /// Returns the form of the sketches that a run compares.
-pub(super) fn form(ruled: &Ruled) -> Form {
-    ruled.rules.as_ref()?.minhash.map(|minhash| minhash.form)
+pub(super) fn form(recorded: &RecordedVerdict) -> Form {
+    recorded.rules.as_ref()?.minhash.map(|minhash| minhash.form)
 }
 
 /// Returns why both runs do not say the same. `verdict` is what a run says of another page.
@@ -21,23 +21,23 @@ pub(super) fn why(
     names: &Sides<String>,
     verdict: impl Fn(Side, &Source) -> Option<VerdictKind>,
 ) -> String {
-    let Sides { before, after } = &example.ruled;
+    let Sides { before, after } = &example.verdicts;
     let (Some(before), Some(after)) = (before, after) else {
         let missing = if before.is_none() { Side::Before } else { Side::After };
         return format!("{} has no verdict on this page", names.of(missing));
     };
-    let ruled = Sides { before, after };
+    let verdicts = Sides { before, after };
     for side in Side::BOTH {
-        let of = ruled.of(side);
+        let of = verdicts.of(side);
         if of.verdict == VerdictKind::Withdrawn {
             let reason = of.reason.map_or("unknown reason", crate::record::Reject::name);
             return format!("{} withdrew the page: {reason}", names.of(side));
         }
     }
     match (before.of.as_deref(), after.of.as_deref()) {
-        (Some(one), Some(other)) => of_two(Sides { before: one, after: other }, &ruled, names, verdict),
-        (Some(of), None) => of_one(Side::Before, of, &ruled, names, verdict),
-        (None, Some(of)) => of_one(Side::After, of, &ruled, names, verdict),
+        (Some(one), Some(other)) => of_two(Sides { before: one, after: other }, &verdicts, names, verdict),
+        (Some(of), None) => of_one(Side::Before, of, &verdicts, names, verdict),
+        (None, Some(of)) => of_one(Side::After, of, &verdicts, names, verdict),
         (None, None) => "no threshold says why".to_owned(),
     }
 }
@@ -46,13 +46,13 @@ pub(super) fn why(
 fn of_one(
     side: Side,
     of: &Match,
-    ruled: &Sides<&Ruled>,
+    verdicts: &Sides<&RecordedVerdict>,
     names: &Sides<String>,
     verdict: impl Fn(Side, &Source) -> Option<VerdictKind>,
 ) -> String {
     let other = side.other();
     let name = names.of(other);
-    if let (Some(own), Some(others)) = (&ruled.of(side).rules, &ruled.of(other).rules)
+    if let (Some(own), Some(others)) = (&verdicts.of(side).rules, &verdicts.of(other).rules)
         && let Some(words) = threshold(side, of, own, others, names)
     {
         return words;
@@ -65,7 +65,7 @@ fn of_one(
             return format!("{} matched a page that {name} has withdrawn", names.of(side));
         }
     }
-    let differ = match (&ruled.before.rules, &ruled.after.rules) {
+    let differ = match (&verdicts.before.rules, &verdicts.after.rules) {
         (Some(before), Some(after)) => differing(before, after),
         (_, _) => Vec::new(),
     };
@@ -136,14 +136,14 @@ fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<
 /// Both runs have matched the page.
 fn of_two(
     of: Sides<&Match>,
-    ruled: &Sides<&Ruled>,
+    verdicts: &Sides<&RecordedVerdict>,
     names: &Sides<String>,
     verdict: impl Fn(Side, &Source) -> Option<VerdictKind>,
 ) -> String {
     if of.before.source != of.after.source {
         let measured = |side: Side| {
             let of = of.of(side);
-            let measure = Measure::of(of, form(ruled.of(side))).in_words();
+            let measure = Measure::of(of, form(verdicts.of(side))).in_words();
             format!("{} matched {} ({measure})", names.of(side), of.source)
         };
         let mut words = format!("original differs: {}, {}", measured(Side::Before), measured(Side::After));
@@ -156,10 +156,10 @@ fn of_two(
         }
         return words;
     }
-    let (Some(before), Some(after)) = (&ruled.before.rules, &ruled.after.rules) else {
+    let (Some(before), Some(after)) = (&verdicts.before.rules, &verdicts.after.rules) else {
         return "same original, and the rules are not known".to_owned();
     };
-    let is = |one: VerdictKind| ruled.before.verdict == one || ruled.after.verdict == one;
+    let is = |one: VerdictKind| verdicts.before.verdict == one || verdicts.after.verdict == one;
     if is(VerdictKind::Update) && before.same_id != after.same_id {
         let word = |rules: &Rules| match rules.same_id {
             SameId::Update => "update",
@@ -196,9 +196,12 @@ fn differing(one: &Rules, other: &Rules) -> Vec<&'static str> {
         ("match.simhash.min_similarity", one.simhash_similarity != other.simhash_similarity),
         ("match.minhash.min_similarity", minhash(|one, other| one.min_similarity != other.min_similarity)),
         ("match.minhash.containment", minhash(|one, other| one.containment != other.containment)),
-        ("match.minhash.bands", minhash(|one, other| one.banding != other.banding || one.agree != other.agree)),
-        ("match.minhash.one_band_below", minhash(|one, other| one.one_key_below != other.one_key_below)),
-        ("match.minhash.low_confidence", minhash(|one, other| one.unsure != other.unsure)),
+        (
+            "match.minhash.bands",
+            minhash(|one, other| one.banding != other.banding || one.min_shared_bands != other.min_shared_bands),
+        ),
+        ("match.minhash.one_band_below", minhash(|one, other| one.one_band_below != other.one_band_below)),
+        ("match.minhash.low_confidence", minhash(|one, other| one.low_confidence != other.low_confidence)),
         ("match.minhash.max_bucket", minhash(|one, other| one.max_bucket != other.max_bucket)),
         ("match.same_id", one.same_id != other.same_id),
         ("match.same_site", one.same_site != other.same_site),
@@ -234,13 +237,17 @@ mod tests {
         Match { by, source: at(original), age_ms: 3_600_000, cluster: at(original) }
     }
 
-    fn ruled(verdict: VerdictKind, of: Option<Match>, rules: &Rules) -> Ruled {
-        Ruled { verdict, of: of.map(Box::new), reason: None, rules: Some(Arc::new(rules.clone())) }
+    fn recorded(verdict: VerdictKind, of: Option<Match>, rules: &Rules) -> RecordedVerdict {
+        RecordedVerdict { verdict, of: of.map(Box::new), reason: None, rules: Some(Arc::new(rules.clone())) }
     }
 
-    fn words(before: Option<Ruled>, after: Option<Ruled>, said: &[(Side, i64, VerdictKind)]) -> String {
+    fn words(
+        before: Option<RecordedVerdict>,
+        after: Option<RecordedVerdict>,
+        said: &[(Side, i64, VerdictKind)],
+    ) -> String {
         let names = Sides { before: "live".to_owned(), after: "replay 7c1f".to_owned() };
-        why(&Example { source: at(9), ruled: Sides { before, after } }, &names, |side, source| {
+        why(&Example { source: at(9), verdicts: Sides { before, after } }, &names, |side, source| {
             let (_, _, verdict) = said.iter().find(|(of, offset, _)| (*of, *offset) == (side, source.offset))?;
             Some(*verdict)
         })
@@ -248,7 +255,7 @@ mod tests {
 
     /// Live says unique, the replay near.
     fn gained(of: Match, live: &Rules, tried: &Rules, said: &[(Side, i64, VerdictKind)]) -> String {
-        words(Some(ruled(VerdictKind::Unique, None, live)), Some(ruled(VerdictKind::Near, Some(of), tried)), said)
+        words(Some(recorded(VerdictKind::Unique, None, live)), Some(recorded(VerdictKind::Near, Some(of), tried)), said)
     }
 
     #[test]
@@ -261,8 +268,11 @@ mod tests {
         let of = matched(MatchedBy::MinHash { slots, contained: None }, 3);
         let expected = format!("similarity {similarity}: live needs 0.5, replay 7c1f needs 0.3");
         assert_eq!(gained(of.clone(), &live, &tried, &[]), expected);
-        let lost =
-            words(Some(ruled(VerdictKind::Near, Some(of), &tried)), Some(ruled(VerdictKind::Unique, None, &live)), &[]);
+        let lost = words(
+            Some(recorded(VerdictKind::Near, Some(of), &tried)),
+            Some(recorded(VerdictKind::Unique, None, &live)),
+            &[],
+        );
         assert_eq!(lost, format!("similarity {similarity}: live needs 0.3, replay 7c1f needs 0.5"));
 
         let bits = |max_distance| Rules { max_distance, stages: Stage::ALL.to_vec(), ..live.clone() };
@@ -322,7 +332,7 @@ mod tests {
     fn two_matches_differ_by_their_original_or_by_what_is_compared_beside_the_text() {
         let live = rules(&[]);
         let of =
-            |verdict, original| Some(ruled(verdict, Some(matched(MatchedBy::SimHash { bits: 2 }, original)), &live));
+            |verdict, original| Some(recorded(verdict, Some(matched(MatchedBy::SimHash { bits: 2 }, original)), &live));
         assert_eq!(
             words(of(VerdictKind::Near, 3), of(VerdictKind::Template, 4), &[(Side::Before, 4, VerdictKind::Exact)]),
             "original differs: live matched pages:0:3 (2 bits differ), replay 7c1f matched pages:0:4 (2 bits differ); \
@@ -335,7 +345,7 @@ mod tests {
         let guarded = Rules { number_guard: Some(PerMille(250)), ..live.clone() };
         let plain = Rules { number_guard: None, ..live.clone() };
         let near =
-            |verdict, rules: &Rules| Some(ruled(verdict, Some(matched(MatchedBy::SimHash { bits: 2 }, 3)), rules));
+            |verdict, rules: &Rules| Some(recorded(verdict, Some(matched(MatchedBy::SimHash { bits: 2 }, 3)), rules));
         assert_eq!(
             words(near(VerdictKind::Near, &plain), near(VerdictKind::Template, &guarded), &[]),
             "the numbers differ: live does not compare them, replay 7c1f needs 0.25 of them in common"
@@ -351,9 +361,9 @@ mod tests {
     #[test]
     fn a_page_that_one_run_lacks_or_withdrew_is_said_to_be_so() {
         let live = rules(&[]);
-        let unique = || Some(ruled(VerdictKind::Unique, None, &live));
+        let unique = || Some(recorded(VerdictKind::Unique, None, &live));
         assert_eq!(words(unique(), None, &[]), "replay 7c1f has no verdict on this page");
-        let withdrawn = Ruled { reason: Some(Reject::Gone), ..ruled(VerdictKind::Withdrawn, None, &live) };
+        let withdrawn = RecordedVerdict { reason: Some(Reject::Gone), ..recorded(VerdictKind::Withdrawn, None, &live) };
         let said = words(Some(withdrawn), unique(), &[]);
         assert_eq!(said, format!("live withdrew the page: {}", Reject::Gone.name()));
     }

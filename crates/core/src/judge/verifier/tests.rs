@@ -58,7 +58,7 @@ fn logs(requests: &[(Request, Timestamp)], capacity: u64) -> Logs {
     Logs { verdicts: records, asked: all_asked }
 }
 
-fn judged_anew(logs: &Logs) -> (Vec<Difference>, VerifyCounts, Result<(), Diverged>) {
+fn judged_again(logs: &Logs) -> (Vec<Difference>, VerifyCounts, Result<(), Diverged>) {
     let (mut verifier, mut asked, mut found) = (LogVerifier::default(), logs.asked.iter(), Vec::new());
     for record in &logs.verdicts {
         let of_batch = matches!(record, VerdictRecord::Verdicts(_)).then(|| asked.next().unwrap().as_slice());
@@ -95,10 +95,10 @@ fn stranger() -> Source {
 }
 
 fn asked_about(difference: &Difference) -> Option<(&Verdict, &Verdict)> {
-    let Difference::Verdict { request: Some(_), written: Some(written), anew: Some(anew) } = difference else {
+    let Difference::Verdict { request: Some(_), written: Some(written), again: Some(again) } = difference else {
         return None;
     };
-    Some((written, anew))
+    Some((written, again))
 }
 
 proptest! {
@@ -107,7 +107,7 @@ proptest! {
     #[test]
     fn what_a_judge_wrote_comes_out_again(requests in requests(), capacity in prop_oneof![Just(3), Just(1000)]) {
         let logs = logs(&requests, capacity);
-        let (found, counts, end) = judged_anew(&logs);
+        let (found, counts, end) = judged_again(&logs);
         prop_assert_eq!((found, end), (vec![], Ok(())));
         prop_assert_eq!(counts.judged, counts.same);
         let written = logs.verdicts.iter().map(|record| match record {
@@ -130,11 +130,11 @@ proptest! {
             Decision::Duplicate { of } | Decision::Update { of, .. } | Decision::Template { of, .. } => of.age_ms += 1,
             Decision::Unique { .. } => page.digest.0 ^= 1,
         }
-        let (found, counts, end) = judged_anew(&logs);
+        let (found, counts, end) = judged_again(&logs);
         prop_assert_eq!(end, Ok(()));
         prop_assert_eq!((found.len(), counts.judged - counts.same), (1, 1), "{:?}", written);
-        let (_, anew) = asked_about(&found[0]).unwrap();
-        prop_assert_eq!(anew.answer.ruled_source(), Some(&source));
+        let (_, again) = asked_about(&found[0]).unwrap();
+        prop_assert_eq!(again.answer.judged_source(), Some(&source));
     }
 }
 
@@ -157,8 +157,8 @@ fn a_verdict_that_nobody_asked_for_and_a_request_without_one_are_told() {
     let (at, place) = pages(&changed)[4];
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[at] else { panic!("verdicts") };
     let taken = batch.verdicts.remove(place);
-    let (found, ..) = judged_anew(&changed);
-    let is_taken = |difference: &Difference| matches!(difference, Difference::Verdict { request: Some(_), written: None, anew: Some(anew) } if **anew == taken);
+    let (found, ..) = judged_again(&changed);
+    let is_taken = |difference: &Difference| matches!(difference, Difference::Verdict { request: Some(_), written: None, again: Some(again) } if **again == taken);
     assert!(found.iter().any(is_taken), "{found:?}");
 
     let mut changed = logs(&usual(), 1000);
@@ -169,8 +169,8 @@ fn a_verdict_that_nobody_asked_for_and_a_request_without_one_are_told() {
         page.source = stranger();
     }
     batch.verdicts.insert(place, made_up.clone());
-    let (found, ..) = judged_anew(&changed);
-    let is_made_up = |difference: &Difference| matches!(difference, Difference::Verdict { request: None, written: Some(written), anew: None } if **written == made_up);
+    let (found, ..) = judged_again(&changed);
+    let is_made_up = |difference: &Difference| matches!(difference, Difference::Verdict { request: None, written: Some(written), again: None } if **written == made_up);
     assert!(found.iter().any(is_made_up), "{found:?}");
 }
 
@@ -179,7 +179,7 @@ fn tails_and_checkpoints_that_do_not_follow_are_told() {
     let mut changed = logs(&usual(), 1000);
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[1] else { panic!("verdicts") };
     batch.watermarks = ExpiryWatermarks { times: Windows::all(Timestamp::from_millis(1_000_000)), first_sequence: 0 };
-    assert!(judged_anew(&changed).0.contains(&Difference::ExpiryWatermarks));
+    assert!(judged_again(&changed).0.contains(&Difference::ExpiryWatermarks));
 
     let mut changed = logs(&usual(), 1000);
     let last = changed.verdicts.iter_mut().rev().find_map(|record| match record {
@@ -187,7 +187,7 @@ fn tails_and_checkpoints_that_do_not_follow_are_told() {
         VerdictRecord::Rules(_) | VerdictRecord::Verdicts(_) => None,
     });
     last.unwrap().next_sequence += 1;
-    assert_eq!(judged_anew(&changed).0, [Difference::Checkpoint]);
+    assert_eq!(judged_again(&changed).0, [Difference::Checkpoint]);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
     let cut = cut.unwrap();
     let before = whole.verdicts[..cut].iter().filter(|record| matches!(record, VerdictRecord::Verdicts(_))).count();
     let mut kept = Logs { verdicts: whole.verdicts[cut..].to_vec(), asked: whole.asked[before..].to_vec() };
-    let (found, counts, end) = judged_anew(&kept);
+    let (found, counts, end) = judged_again(&kept);
     assert_eq!((found, end), (vec![], Ok(())));
     assert!(counts.unknown > 0 && counts.same > 0, "{counts:?}");
 
@@ -231,6 +231,6 @@ fn a_second_verdict_ends_the_comparison() {
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[at] else { panic!("verdicts") };
     let twice = batch.verdicts[place].clone();
     batch.verdicts.push(twice);
-    let (_, _, end) = judged_anew(&changed);
+    let (_, _, end) = judged_again(&changed);
     assert!(matches!(end, Err(Diverged::SecondVerdict(_))), "{end:?}");
 }

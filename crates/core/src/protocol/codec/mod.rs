@@ -52,7 +52,7 @@
 //!              · has simhash similarity u8 [· share] · has same site u8 [· containment] (not before version 6)
 //! minhash      0 u8, or 1 u8 · slots u8 · bits u8 · bands u8 · rows u8 · agree u8 · min_similarity
 //!              · has counts u8 · smallest elements u8 · has containment u8 [· containment] (all not before version 4)
-//!              · unsure below · containment (not before version 5) · unsure distance u8 · of many u8 · short · below short · max_bucket
+//!              · low_confidence below · containment (not before version 5) · low_confidence distance u8 · of many u8 · short · below short · max_bucket
 //!              (not before version 6) · one key below (not before version 8)
 //! span         seconds · nanoseconds
 //! bitmap       length · portable Roaring treemap (nothing when empty)

@@ -30,17 +30,17 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
 /// Returns the version of a record that holds these rules.
 pub(super) fn version_of(rules: &Rules) -> u8 {
     let is_newer = |minhash: &MinHashRules| {
-        let LowConfidence { max_distance, of_many, short, below_short, .. } = minhash.unsure;
+        let LowConfidence { max_distance, of_many, short, below_short, .. } = minhash.low_confidence;
         minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != PerMille::ZERO
     };
-    if rules.minhash.is_some_and(|minhash| minhash.one_key_below != 0) {
+    if rules.minhash.is_some_and(|minhash| minhash.one_band_below != 0) {
         return FORMAT_VERSION;
     }
     if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
         return SITES_VERSION;
     }
     match &rules.minhash {
-        Some(minhash) if minhash.unsure != LowConfidence::NEVER => WITNESS_VERSION,
+        Some(minhash) if minhash.low_confidence != LowConfidence::NEVER => WITNESS_VERSION,
         Some(MinHashRules { form, containment, .. })
             if containment.is_some() || form.has_count() || form.bottom().is_some() =>
         {
@@ -64,11 +64,19 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     out.push(rules.same_id as u8);
     out.push(u8::from(rules.minhash.is_some()));
     if let Some(minhash) = rules.minhash {
-        let MinHashRules { form, banding, agree, one_key_below, min_similarity, containment, unsure, max_bucket } =
-            minhash;
+        let MinHashRules {
+            form,
+            banding,
+            min_shared_bands,
+            one_band_below,
+            min_similarity,
+            containment,
+            low_confidence,
+            max_bucket,
+        } = minhash;
         // No form has more than 16 bits a slot.
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
-        out.extend([banding.bands(), banding.rows(), agree]);
+        out.extend([banding.bands(), banding.rows(), min_shared_bands]);
         out.varint(u64::from(min_similarity.0));
         let version = version_of(rules);
         if version >= OPTIONS_VERSION {
@@ -76,17 +84,17 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
             containment.iter().for_each(|least| out.varint(u64::from(least.0)));
         }
         if version >= WITNESS_VERSION {
-            out.varint(u64::from(unsure.below.0));
-            out.varint(u64::from(unsure.containment.0));
+            out.varint(u64::from(low_confidence.below.0));
+            out.varint(u64::from(low_confidence.containment.0));
         }
         if version >= SITES_VERSION {
-            out.extend([unsure.max_distance, u8::from(unsure.of_many)]);
-            out.varint(u64::from(unsure.short));
-            out.varint(u64::from(unsure.below_short.0));
+            out.extend([low_confidence.max_distance, u8::from(low_confidence.of_many)]);
+            out.varint(u64::from(low_confidence.short));
+            out.varint(u64::from(low_confidence.below_short.0));
             out.varint(u64::from(max_bucket));
         }
         if version >= FORMAT_VERSION {
-            out.varint(u64::from(one_key_below));
+            out.varint(u64::from(one_band_below));
         }
     }
     out.push(u8::from(rules.number_guard.is_some()));
@@ -139,11 +147,19 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let form = known.and_then(|bits| SketchForm::new(usize::from(slots), bits).ok()).ok_or(bad("slots", slots))?;
     let (bands, rows) = (from.byte("bands")?, from.byte("rows")?);
     let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
-    let agree = from.byte("agree")?;
+    let min_shared_bands = from.byte("min shared bands")?;
     let min_similarity = PerMille(from.small("min_similarity")?);
-    let (containment, unsure) = (None, LowConfidence::NEVER);
-    let mut rules =
-        MinHashRules { form, banding, agree, one_key_below: 0, min_similarity, containment, unsure, max_bucket: 0 };
+    let (containment, low_confidence) = (None, LowConfidence::NEVER);
+    let mut rules = MinHashRules {
+        form,
+        banding,
+        min_shared_bands,
+        one_band_below: 0,
+        min_similarity,
+        containment,
+        low_confidence,
+        max_bucket: 0,
+    };
     if from.version() >= OPTIONS_VERSION {
         if read_bool(from, "count")? {
             rules.form = form.with_count();
@@ -156,18 +172,19 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
             read_bool(from, "containment")?.then(|| from.small("containment").map(PerMille)).transpose()?;
     }
     if from.version() >= WITNESS_VERSION {
-        let (below, containment) = (PerMille(from.small("unsure")?), PerMille(from.small("unsure containment")?));
-        rules.unsure = LowConfidence { below, containment, ..LowConfidence::NEVER };
+        let (below, containment) =
+            (PerMille(from.small("low_confidence")?), PerMille(from.small("low_confidence containment")?));
+        rules.low_confidence = LowConfidence { below, containment, ..LowConfidence::NEVER };
     }
     if from.version() >= SITES_VERSION {
-        rules.unsure.max_distance = from.byte("unsure distance")?;
-        rules.unsure.of_many = read_bool(from, "unsure of many")?;
-        rules.unsure.short = from.small("unsure short")?;
-        rules.unsure.below_short = PerMille(from.small("unsure below short")?);
+        rules.low_confidence.max_distance = from.byte("low_confidence distance")?;
+        rules.low_confidence.of_many = read_bool(from, "low_confidence of many")?;
+        rules.low_confidence.short = from.small("low_confidence short")?;
+        rules.low_confidence.below_short = PerMille(from.small("low_confidence below short")?);
         rules.max_bucket = from.small("max_bucket")?;
     }
     if from.version() >= FORMAT_VERSION {
-        rules.one_key_below = from.small("one_key_below")?;
+        rules.one_band_below = from.small("one_band_below")?;
     }
     Ok(Some(rules))
 }

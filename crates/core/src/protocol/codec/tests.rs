@@ -215,7 +215,7 @@ fn parts_that_do_not_follow_one_another_are_refused() {
     assert_eq!(torn(&[&parts[0], &parts[1], &parts[1]]), expected(2), "one is doubled");
     assert_eq!(torn(&[&parts[0], &other[1]]), expected(1), "one is of another checkpoint");
     assert_eq!(torn(&[&parts[0], &rules]), expected(1), "another record stands between");
-    assert_eq!(torn(&[&parts[0], &parts[0]]), expected(1), "it begins anew");
+    assert_eq!(torn(&[&parts[0], &parts[0]]), expected(1), "it begins again");
     assert_eq!(torn(&[&rules, &parts[1]]), expected(0), "the beginning is missing");
 }
 

@@ -74,7 +74,7 @@ fn the_run_that_is_ahead_waits_for_the_other() {
 }
 
 #[test]
-fn what_only_one_run_has_ruled_is_said_to_be_in_that_run_only() {
+fn what_only_one_run_has_judged_is_reported_for_that_run_only() {
     let mut changes = Changes::new(&ranges(), 9);
     changes.push(Side::After, &verdict(&at(1, 5), VerdictKind::Withdrawn, 1), None);
     let compared = changes.finish();
@@ -82,7 +82,7 @@ fn what_only_one_run_has_ruled_is_said_to_be_in_that_run_only() {
     assert_eq!(compared.counts, only(kind, 1));
     assert_eq!(kind.only_in(), Some(Side::After));
     let [example] = compared.examples.as_slice() else { panic!("{:?}", compared.examples) };
-    assert_eq!(example.ruled.after.as_ref().and_then(|ruled| ruled.reason), Some(Reject::Gone));
+    assert_eq!(example.verdicts.after.as_ref().and_then(|recorded| recorded.reason), Some(Reject::Gone));
     assert_eq!(example.kind(), kind);
 }
 
@@ -147,7 +147,7 @@ proptest! {
             prop_assert_eq!(example.kind(), kind_of(*said));
             prop_assert!(!example.kind().is_same());
             for side in Side::BOTH {
-                let of = example.ruled.of(side).as_ref().and_then(|ruled| ruled.of.as_ref());
+                let of = example.verdicts.of(side).as_ref().and_then(|recorded| recorded.of.as_ref());
                 let matched = said.of(side).filter(|(verdict, _)| !matches!(verdict, VerdictKind::Unique | VerdictKind::Withdrawn));
                 let expected = matched.map(|(verdict, distance)| if verdict == VerdictKind::Exact { 0 } else { distance });
                 prop_assert_eq!(of.map(|of| of.by.distance()), expected, "the last verdict's");

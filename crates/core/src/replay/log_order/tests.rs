@@ -85,7 +85,7 @@ fn replay(mut order: LogOrder, log: &[VerdictRecord], texts: &[u128], gone: bool
                     continue;
                 }
             };
-            let source = verdict.answer.ruled_source().unwrap().clone();
+            let source = verdict.answer.judged_source().unwrap().clone();
             let at = usize::try_from(source.offset * 2 + i64::from(source.partition.number)).unwrap();
             let request = page(source.partition.number, source.offset, texts[at]);
             let judged = order.judge(&verdict, Some(&request).filter(|_| !gone)).unwrap();
@@ -202,7 +202,7 @@ fn eventful(events: &[Event], each: usize) -> (Vec<VerdictRecord>, Vec<u128>) {
 
 proptest! {
     /// Rules that change, pages that are withdrawn, originals that are forgotten, expired and evicted: wherever the
-    /// range begins, its pages have the live verdicts, and so they have when the log begins anew at any record.
+    /// range begins, its pages have the live verdicts, and so they have when the log begins again at any record.
     #[test]
     fn whatever_happened_live_the_live_verdicts_come_out(
         events in prop::collection::vec(event(), 1..80), each in 1_usize..9, from in 0_i64..20, gone: bool,

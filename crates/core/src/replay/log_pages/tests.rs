@@ -15,7 +15,7 @@ const LOGS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     /// The log of this number has a verdict on it.
-    Ruled(usize),
+    Judged(usize),
     /// No log knows it.
     Unknown,
     /// It never asks a judge.
@@ -26,7 +26,7 @@ enum Kind {
 
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
-        12 => (0..LOGS).prop_map(Kind::Ruled),
+        12 => (0..LOGS).prop_map(Kind::Judged),
         1 => Just(Kind::Unknown),
         2 => Just(Kind::Settled),
         1 => (0..LOGS).prop_map(Kind::Gone),
@@ -52,7 +52,7 @@ fn page(source: &Source, kind: Kind) -> Page<()> {
     };
     let action = match kind {
         Kind::Settled => PageAction::Settled(PageOutcome::Tombstone),
-        Kind::Ruled(_) | Kind::Unknown | Kind::Gone(_) => PageAction::Ask(LogPartition(0), request),
+        Kind::Judged(_) | Kind::Unknown | Kind::Gone(_) => PageAction::Ask(LogPartition(0), request),
     };
     Page { source: source.clone(), bytes: 1, event_time, paced_by: event_time, action, payload: () }
 }
@@ -89,7 +89,7 @@ impl World {
         let longest = pages.iter().map(Vec::len).max().unwrap_or(0);
         for offset in 0..longest {
             for (partition, kinds) in pages.iter().enumerate() {
-                if let Some(Kind::Ruled(log) | Kind::Gone(log)) = kinds.get(offset) {
+                if let Some(Kind::Judged(log) | Kind::Gone(log)) = kinds.get(offset) {
                     logs[*log].push(source(i32::try_from(partition).unwrap(), offset));
                 }
             }
@@ -218,7 +218,7 @@ fn by_partition(done: &Done) -> Vec<Vec<(Source, PageOutcome)>> {
 /// Pages that come out, with what becomes of them.
 fn expected(world: &World) -> Vec<Vec<(Source, PageOutcome)>> {
     let outcome = |source: &Source| match world.kind(source) {
-        Kind::Ruled(_) => Some(PageOutcome::DeadLetter(reason(source))),
+        Kind::Judged(_) => Some(PageOutcome::DeadLetter(reason(source))),
         Kind::Unknown => Some(PageOutcome::DeadLetter(Reject::Gone)),
         Kind::Settled => Some(PageOutcome::Tombstone),
         Kind::Gone(_) => None,
@@ -245,7 +245,7 @@ proptest! {
         (0..world.walk.len()).for_each(|step| replay.step(step));
         let done = replay.finish();
         prop_assert_eq!(by_partition(&done), expected(&world));
-        let judged = world.walk.iter().filter(|source| matches!(world.kind(source), Kind::Ruled(_)));
+        let judged = world.walk.iter().filter(|source| matches!(world.kind(source), Kind::Judged(_)));
         prop_assert_eq!(&done.judged, &judged.cloned().collect::<Vec<_>>());
     }
 

@@ -424,7 +424,7 @@ fn end_in_words(outcome: &PageOutcome) -> String {
     let verdict = match outcome {
         PageOutcome::Tombstone => return "tombstone".to_owned(),
         PageOutcome::DeadLetter(reason) => return format!("dead letter {}", reason.name()),
-        PageOutcome::Ruled(verdict) => verdict,
+        PageOutcome::Judged(verdict) => verdict,
     };
     match &verdict.answer {
         Answer::Page(page) => match &page.decision {

@@ -35,8 +35,8 @@ const WITH_OPTIONS: [&str; 3] = [
     include_str!("../../../../tests/golden/verdicts_contained.v4.hex"),
     include_str!("../../../../tests/golden/checkpoint.v4.hex"),
 ];
-/// Rules that are unsure of low estimates, and nothing else, are written as version 5.
-const UNSURE: [&str; 2] =
+/// Rules of which low estimates need a second measure, and nothing else, are written as version 5.
+const LOW_CONFIDENCE: [&str; 2] =
     [include_str!("../../../../tests/golden/rules.v5.hex"), include_str!("../../../../tests/golden/checkpoint.v5.hex")];
 const REQUESTS_4: &str = include_str!("../../../../tests/golden/requests.v4.hex");
 const VERDICTS_4: &str = include_str!("../../../../tests/golden/verdicts.v4.hex");
@@ -165,16 +165,17 @@ fn checkpoint_of_all_versions() {
 
 /// What the defaults write.
 #[test]
-fn rules_that_are_unsure_of_low_estimates_are_written_as_a_version_of_their_own() {
-    let unsure = LowConfidence { below: PerMille(330), containment: PerMille(800), ..LowConfidence::NEVER };
-    let minhash = rules().minhash.map(|minhash| MinHashRules { form: minhash.form.with_count(), unsure, ..minhash });
+fn rules_with_low_confidence_are_written_as_a_version_of_their_own() {
+    let low_confidence = LowConfidence { below: PerMille(330), containment: PerMille(800), ..LowConfidence::NEVER };
+    let minhash =
+        rules().minhash.map(|minhash| MinHashRules { form: minhash.form.with_count(), low_confidence, ..minhash });
     let rules = Rules { minhash, ..rules() };
     let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules: rules.clone() };
     let values = [
         ("rules", VerdictRecord::Rules(record)),
         ("checkpoint", VerdictRecord::Checkpoint(Box::new(Checkpoint { rules, ..checkpoint() }))),
     ];
-    for ((name, value), golden) in values.iter().zip(UNSURE) {
+    for ((name, value), golden) in values.iter().zip(LOW_CONFIDENCE) {
         check_written(&format!("{name}.v5.hex"), golden, &encode_verdict(value, 200));
         check_read(&format!("{name}.v5.hex"), golden, value);
     }
@@ -221,8 +222,8 @@ fn rules_for_short_pages_are_written_as_a_version_of_their_own() {
 }
 
 /// Rules with every setting of version 6, and the one of version 8.
-fn rules_of_sites(one_key_below: u16) -> VerdictRecord {
-    let unsure = LowConfidence {
+fn rules_of_sites(one_band_below: u16) -> VerdictRecord {
+    let low_confidence = LowConfidence {
         below: PerMille(460),
         below_short: PerMille(330),
         short: 200,
@@ -232,9 +233,9 @@ fn rules_of_sites(one_key_below: u16) -> VerdictRecord {
     };
     let minhash = rules().minhash.map(|minhash| MinHashRules {
         form: minhash.form.with_count(),
-        unsure,
+        low_confidence,
         max_bucket: 64,
-        one_key_below,
+        one_band_below,
         ..minhash
     });
     let same_site = Some(SameSite { containment: PerMille(950) });
@@ -511,11 +512,11 @@ pub(super) fn rules() -> Rules {
         minhash: Some(MinHashRules {
             form,
             banding: Banding::new(42, 3, form).unwrap(),
-            agree: 2,
-            one_key_below: 0,
+            min_shared_bands: 2,
+            one_band_below: 0,
             min_similarity: PerMille(300),
             containment: None,
-            unsure: LowConfidence::NEVER,
+            low_confidence: LowConfidence::NEVER,
             max_bucket: 0,
         }),
         number_guard: Some(PerMille(500)),

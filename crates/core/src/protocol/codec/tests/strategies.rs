@@ -24,16 +24,16 @@ fn sources() -> BoxedStrategy<Source> {
 
 fn fingerprints() -> BoxedStrategy<Fingerprints> {
     let sketch = prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
-    let figures = prop::collection::btree_set(0..u16::MAX, 0..9);
+    let numbers = prop::collection::btree_set(0..u16::MAX, 0..9);
     // Mostly all of one record have 64 bits, as they had when there was no other width.
     let width = prop_oneof![8 => Just(Width::B64), 1 => Just(Width::B32), 1 => Just(Width::B128)];
     let simhash = prop::option::of((width, any::<u128>()).prop_map(|(width, bits)| SimHash::cut(width, bits)));
-    (any::<u128>(), simhash, sketch, figures)
-        .prop_map(|(exact, simhash, sketch, figures)| Fingerprints {
+    (any::<u128>(), simhash, sketch, numbers)
+        .prop_map(|(exact, simhash, sketch, numbers)| Fingerprints {
             exact: ExactHash(exact),
             simhash,
             sketch: sketch.as_deref().map(Sketch::from_bytes),
-            numbers: Numbers::from_hashes(&figures.into_iter().collect::<Vec<u16>>()).unwrap(),
+            numbers: Numbers::from_hashes(&numbers.into_iter().collect::<Vec<u16>>()).unwrap(),
         })
         .boxed()
 }
@@ -183,22 +183,32 @@ fn rules() -> BoxedStrategy<Rules> {
 fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
     let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
     let buckets = (buckets(), buckets());
-    let options = (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(shares()), unsure(), buckets);
+    let options =
+        (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(shares()), low_confidence(), buckets);
     (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), shares(), options).prop_map(
         |(
             pairs,
             bits,
             bands,
             rows,
-            agree,
+            min_shared_bands,
             min_similarity,
-            (counts, bottom, containment, unsure, (max_bucket, one_key_below)),
+            (counts, bottom, containment, low_confidence, (max_bucket, one_band_below)),
         )| {
             let plain = SketchForm::new(pairs * 2, bits).unwrap();
             let counted = if counts { plain.with_count() } else { plain };
             let form = bottom.map_or(counted, |k| counted.with_bottom(k).unwrap());
             let banding = Banding::new(bands, rows, form).unwrap();
-            MinHashRules { form, banding, agree, one_key_below, min_similarity, containment, unsure, max_bucket }
+            MinHashRules {
+                form,
+                banding,
+                min_shared_bands,
+                one_band_below,
+                min_similarity,
+                containment,
+                low_confidence,
+                max_bucket,
+            }
         },
     )
 }
@@ -211,7 +221,7 @@ fn buckets() -> impl Strategy<Value = u16> {
     prop_oneof![Just(0), any::<u16>()]
 }
 
-fn unsure() -> impl Strategy<Value = LowConfidence> {
+fn low_confidence() -> impl Strategy<Value = LowConfidence> {
     let some = (shares(), shares(), prop_oneof![Just((0, false)), any::<(u8, bool)>()]).prop_map(
         |(below, containment, (max_distance, of_many))| LowConfidence {
             below,
