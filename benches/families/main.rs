@@ -1,4 +1,4 @@
-//! What a judge's work on a page comes to where many pages are like it: template families, one text in many scopes,
+//! What it costs a judge to look up a page where many pages are like it: template families, one text in many scopes,
 //! pages with a block in common, the pages of one site, and pages that are crawled again and again.
 //!
 //! `cargo bench --bench families -- [PAGES] [KIND...]`: 200,000 pages of each kind ([`FamilyKind`]; twice as many of
@@ -9,7 +9,7 @@
 //! JSON object as the last line; exit code 1 when a check fails and `DUPGATE_BENCH_CHECK=1`.
 
 #![expect(clippy::print_stdout, reason = "a bench prints")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench panics where it cannot continue")]
 #![expect(clippy::cast_precision_loss, reason = "numbers for people")]
 #![expect(clippy::cast_possible_wrap, reason = "small numbers")]
 

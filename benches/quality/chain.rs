@@ -82,7 +82,7 @@ impl Chain {
             page.push_str(&self.words[word as usize]);
             if rng.chance(jumps) {
                 let place = rng.pick(&self.places[word as usize]);
-                // A list says the same word again and again: nobody is to go round in it.
+                // A list says the same word again and again: nothing may loop in it.
                 let is_other = self.texts[place] != self.texts[at];
                 at = if is_other { place } else { at };
             }

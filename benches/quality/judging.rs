@@ -71,7 +71,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
     for first in (0..pages.len()).step_by(1000) {
         let last = pages.len().min(first + 1000);
         let requests: Vec<Request> = (first..last).map(request).collect();
-        // How many are compared is told to those who watch a judge; here one page in a hundred is asked about first.
+        // The judge reports the number compared to its watchers; here one page in a hundred is looked up beforehand.
         // Copies are at even places: this one is not.
         for number in (first.max(measured) + 7..last).step_by(100) {
             let event_time = Timestamp::from_millis(1 + number as i64);

@@ -4,7 +4,7 @@
 //! none are named. Lines for people, then one JSON object as the last line of standard output.
 
 #![expect(clippy::print_stdout, reason = "a bench prints")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench panics where it cannot continue")]
 #![expect(clippy::cast_precision_loss, reason = "numbers for people")]
 
 use std::time::{Duration, Instant};

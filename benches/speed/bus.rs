@@ -64,7 +64,7 @@ pub(crate) struct Look {
 }
 
 /// Follows the committed offsets of a group until it has all `pages`; keeps the looks at which it had come further.
-/// `alive` says whether whoever works there still does.
+/// `alive` returns whether the consumer still runs.
 pub(crate) fn follow(
     broker: &Broker,
     group: &str,

@@ -6,7 +6,7 @@
 //! the tests do (`tests/broker/kafka.sh`); it takes its share of the same cores.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench ends where it cannot go on")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench panics where it cannot continue")]
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]
 #![expect(clippy::cast_precision_loss, reason = "numbers for people")]
 

@@ -1,4 +1,4 @@
-//! The pure stages of a run, without a broker: what their CPU time alone comes to for the same pages.
+//! The pure stages of a run, without a broker: their CPU time alone for the same pages.
 //!
 //! Decode, text, fingerprint; requests written and read; decide and follow; verdicts written and read. On as many
 //! threads at once as the machine has cores: a core that shares its caches and its pipes with a busy neighbour needs

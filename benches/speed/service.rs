@@ -39,7 +39,7 @@ impl Service {
     pub(crate) fn start_with(broker: &Broker, input: &str, more: &str) -> Self {
         let group = broker.unique("bench");
         let outputs = ["unique", "duplicate", "dead"].map(|name| bus::topic(broker, name));
-        // Free now; nobody else is expected to take it in the next moment.
+        // Free now, and unlikely to be taken in the next moment.
         let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(CONFIGURATION);

@@ -325,9 +325,9 @@ impl OverflowRuns {
         }
     }
 
-    /// Returns where in a block an entry stands. Those inserted before it are before it.
+    /// Returns the place of an entry in a block. Those inserted before it are before it.
     fn place_in(&self, block: u32, class: u8, head: Head, id: u32) -> Option<u16> {
-        // Less than half of all ids are in use, so that the one that was inserted before another is told.
+        // Less than half of all ids are in use, so that the order of insertion is known.
         let is_before = |at: u16| self.id(block, class, usize::from(at)).wrapping_sub(id).cast_signed() < 0;
         let Head { mut first, mut end, .. } = head;
         while first < end {
@@ -341,7 +341,7 @@ impl OverflowRuns {
         (first < head.end && self.id(block, class, usize::from(first)) == id).then_some(first)
     }
 
-    /// Moves the entries before or behind one over it, whichever are fewer; returns what is left of the block.
+    /// Moves the entries before or after one over it, whichever are fewer; returns what is left of the block.
     fn close_gap(&mut self, block: u32, class: u8, head: Head, at: u16) -> Head {
         let mut copy = |from: u16, to: u16| {
             let from = usize::from(from);
@@ -352,7 +352,7 @@ impl OverflowRuns {
             (head.first..at).rev().for_each(|before| copy(before, before + 1));
             Head { first: head.first + 1, ..head }
         } else {
-            (at + 1..head.end).for_each(|behind| copy(behind, behind - 1));
+            (at + 1..head.end).for_each(|from| copy(from, from - 1));
             Head { end: head.end - 1, ..head }
         };
         self.set_head(block, class, left);

@@ -314,14 +314,14 @@ impl Plan {
 impl fmt::Display for Plan {
     /// As in `2 parts, 3 blocks without one`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told: Vec<Search> = Vec::new();
+        let mut listed: Vec<Search> = Vec::new();
         for search in &self.parts {
-            if told.contains(search) {
+            if listed.contains(search) {
                 continue;
             }
             let count = self.parts.iter().filter(|part| *part == search).count();
             let plural = if count == 1 { "" } else { "s" };
-            let and = if told.is_empty() { "" } else { ", " };
+            let and = if listed.is_empty() { "" } else { ", " };
             write!(f, "{and}{count} part{plural}")?;
             match search {
                 Search::Flips(0) => write!(f, " as they are")?,
@@ -329,13 +329,13 @@ impl fmt::Display for Plan {
                 Search::Flips(bits) => write!(f, " with {bits} bits flipped")?,
                 Search::Keep(blocks) => write!(f, " of {blocks} blocks without 1")?,
             }
-            told.push(*search);
+            listed.push(*search);
         }
         Ok(())
     }
 }
 
-/// Chance that a line has more entries than slots, when this many come to a line on average (Poisson).
+/// Chance that a line has more entries than slots, with this many to a line on average (Poisson).
 fn beyond_nine(load: f64) -> f64 {
     let (mut term, mut within) = ((-load).exp(), 0.0);
     for count in 1..=10 {

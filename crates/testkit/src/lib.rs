@@ -1,5 +1,5 @@
 //! What the tests of several crates share.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot continue panics")]
 
 pub mod hex;
 pub mod rng;

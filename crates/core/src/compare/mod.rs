@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn excerpts_show_what_differs_and_a_little_around_it() {
-        let (before, behind) = ("aaa bbb ".repeat(20), " ccc ddd".repeat(20));
+        let (before, after) = ("aaa bbb ".repeat(20), " ccc ddd".repeat(20));
         let analyzer = analyzer();
         let compared =
-            Comparison::of(&analyzer, &format!("{before}price 17{behind}"), &format!("{before}price 18{behind}"));
+            Comparison::of(&analyzer, &format!("{before}price 17{after}"), &format!("{before}price 18{after}"));
         assert_eq!(
             shown(&compared.excerpts(7, 10, 9)),
             [(Side::Both, "… price "), (Side::First, "17"), (Side::Second, "18"), (Side::Both, " ccc dd…")]

@@ -71,15 +71,15 @@ pub(super) fn written_date(text: &str, from: usize, at: usize) -> Option<Range<u
         return Some(at..at + length);
     }
     let day = day(rest)?;
-    let behind = rest.get(day..)?;
+    let after = rest.get(day..)?;
     if let Some(month) = month_before(before) {
-        return (!begins_word(behind)).then(|| from + month..at + day + year_behind(behind));
+        return (!begins_word(after)).then(|| from + month..at + day + year_after(after));
     }
-    let blanks = behind.len() - behind.trim_start_matches([' ', '-']).len();
-    let behind = behind.get(blanks..).map(|behind| behind.strip_prefix("of ").unwrap_or(behind))?;
-    let month = month_at(behind).filter(|_| blanks > 0)?;
-    let skipped = rest.len() - behind.len() + month;
-    Some(at..at + skipped + year_behind(rest.get(skipped..)?))
+    let blanks = after.len() - after.trim_start_matches([' ', '-']).len();
+    let after = after.get(blanks..).map(|after| after.strip_prefix("of ").unwrap_or(after))?;
+    let month = month_at(after).filter(|_| blanks > 0)?;
+    let skipped = rest.len() - after.len() + month;
+    Some(at..at + skipped + year_after(rest.get(skipped..)?))
 }
 
 /// Reads `[2026年]3月5日`, `2026年3月`, `3月5至8日`, `5日`. Returns its length.
@@ -98,8 +98,8 @@ fn chinese(text: &str) -> Option<usize> {
         alone.or_else(|| {
             let (first, rest) = number(text).filter(|(first, _)| is_day(first))?;
             let mark = rest.chars().next().filter(|mark| matches!(mark, '-' | '~' | '至' | '到' | '、'))?;
-            let behind = first.len() + mark.len_utf8();
-            unit(text.get(behind..)?, &is_day, &['日', '号', '號']).map(|length| behind + length)
+            let after = first.len() + mark.len_utf8();
+            unit(text.get(after..)?, &is_day, &['日', '号', '號']).map(|length| after + length)
         })
     };
     let month = |text: &str| unit(text, &is_month_number, &['月']);
@@ -160,7 +160,7 @@ fn is_month(word: &str) -> bool {
 }
 
 /// Returns the length of ` 2026`, `, 2026`, `. 2026` at the beginning of a text, 0 when there is no year.
-fn year_behind(text: &str) -> usize {
+fn year_after(text: &str) -> usize {
     let rest = text.strip_prefix([',', '.']).unwrap_or(text).trim_start();
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let is_whole = !rest.get(digits..).is_some_and(begins_word);

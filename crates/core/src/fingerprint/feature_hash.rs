@@ -49,10 +49,10 @@ fn jenkins(bytes: &[u8]) -> u64 {
     let mut state = [start; 3];
     let mut rest = bytes;
     while rest.len() > 12 {
-        let (block, behind) = rest.split_at(12);
+        let (block, after) = rest.split_at(12);
         add(&mut state, block);
         mix(&mut state);
-        rest = behind;
+        rest = after;
     }
     if !rest.is_empty() {
         add(&mut state, rest);

@@ -64,7 +64,7 @@ impl Numbers {
             numbers += 1;
             digits.clear();
             digits.extend(number.chars().filter(char::is_ascii_digit));
-            let unit = unit_behind(text, number);
+            let unit = unit_after(text, number);
             digits.extend(unit);
             let whole = hash_of(&digits);
             several |= *only.get_or_insert(whole) != whole;
@@ -169,7 +169,7 @@ fn hash_of(number: &str) -> u16 {
 }
 
 /// Returns the Chinese character that follows a number, marks and blanks between them left out.
-fn unit_behind(text: &str, number: &str) -> Option<char> {
+fn unit_after(text: &str, number: &str) -> Option<char> {
     let end = (number.as_ptr() as usize + number.len()).checked_sub(text.as_ptr() as usize)?;
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
 }

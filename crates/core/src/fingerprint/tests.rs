@@ -39,7 +39,7 @@ fn the_example_of_weights_and_six_bits() {
 
 #[test]
 fn the_example_of_feature_vectors_in_three_bits() {
-    // 1 stands for +1 and 0 for -1, the first component is the highest bit.
+    // 1 means +1 and 0 means -1, the first component is the highest bit.
     let vectors = [0b101, 0b011, 0b100, 0b001, 0b110];
     let counts = [1, 2, 0, 3, 0];
     let features: Vec<Feature> =

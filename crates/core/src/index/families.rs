@@ -167,7 +167,7 @@ impl Members {
         at.and_then(|at| self.held.get_mut(at)).into_iter().for_each(|member| member.keys.by_table = [0; KEYS]);
     }
 
-    /// Returns where the member at a position stands.
+    /// Returns the place of the member at a position.
     fn place(&self, position: u64) -> Option<usize> {
         let dropped = self.ranks.added() - self.held.len() as u64;
         usize::try_from(self.ranks.of(position)?.checked_sub(dropped)?).ok()
@@ -201,7 +201,7 @@ const PLACES: usize = 4_096;
 /// Members as tables show them one after the other: nearly all of them once.
 struct Shown {
     first: u64,
-    /// By the last bits of a position how far behind `first` the member there is, plus one; 0: none.
+    /// By the last bits of a position the distance of the member there from `first`, plus one; 0: none.
     places: [u32; PLACES],
     /// Each once.
     once: Vec<u64>,
@@ -217,14 +217,14 @@ impl Shown {
     }
 
     fn note(&mut self, position: u64) {
-        let behind = u32::try_from(position - self.first + 1).unwrap_or(u32::MAX);
-        let place = self.places.get_mut(behind as usize % PLACES);
+        let distance = u32::try_from(position - self.first + 1).unwrap_or(u32::MAX);
+        let place = self.places.get_mut(distance as usize % PLACES);
         match place {
             Some(place) if *place == 0 => {
-                *place = behind;
+                *place = distance;
                 self.once.push(position);
             }
-            Some(place) if *place == behind => self.again.push(position),
+            Some(place) if *place == distance => self.again.push(position),
             _ => self.unclear.push(position),
         }
     }
@@ -446,7 +446,7 @@ mod tests {
     }
 
     /// Members at some of the positions 0, 1, …, as the ring hands them over; those before `front` are dropped.
-    /// Those at multiples of seven are removed as soon as there are three behind them.
+    /// Those at multiples of seven are removed as soon as there are three after them.
     fn held(members: &mut [Option<FamilyKeys>], front: u64) -> (Families, Range<u64>) {
         let mut families = Families::new();
         for (position, member) in (0..).zip(&*members) {

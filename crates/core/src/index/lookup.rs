@@ -24,14 +24,14 @@ impl Index {
         self.positions_of_id(id, watermarks).into_iter().filter_map(|position| self.original(position)).collect()
     }
 
-    /// Returns the positions that are in memory. One that is new lies behind them; they leave from the front.
+    /// Returns the positions that are in memory. A new one lies after them; they leave from the front.
     #[must_use]
     pub fn positions(&self) -> std::ops::Range<u64> {
         self.ring.positions()
     }
 
     /// Like [`Index::near_code`], of the originals at these positions alone. All of them are compared, however far
-    /// `max_distance` reaches: whoever must not stop for long asks for some at a time.
+    /// `max_distance` reaches: a caller that must not stop for long asks for some at a time.
     #[must_use]
     pub fn near_code_at(
         &self,

@@ -55,7 +55,7 @@ const SCANNED_IN_A_LOOK_UP: usize = 16;
 /// Most originals that a plan is made for: ids are distinguished up to here.
 const MAX_ENTRIES: u64 = 1 << 31;
 
-/// Says whether a range of so many offsets is faster looked up than all that is held is scanned.
+/// Returns whether looking up a range of this many offsets is faster than scanning everything held.
 const fn is_short(length: usize, held: usize) -> bool {
     length <= held / SCANNED_IN_A_LOOK_UP
 }

@@ -82,11 +82,11 @@ impl Encoding {
 pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<(Cow<'r, str>, Encoding), Rejection> {
     let utf8 = match coding::Encoding::for_bom(bytes) {
         Some((marked, length)) => {
-            let behind = bytes.get(length..).unwrap_or_default();
+            let after = bytes.get(length..).unwrap_or_default();
             let decoded = if marked == coding::UTF_8 {
-                in_utf8(Utf8Fit::of(behind), behind)
+                in_utf8(Utf8Fit::of(after), after)
             } else {
-                acceptable(marked.decode_without_bom_handling(behind).0, marked)
+                acceptable(marked.decode_without_bom_handling(after).0, marked)
             };
             return decoded.ok_or_else(|| refused(bytes));
         }

@@ -1,4 +1,4 @@
-//! Files of pages that a replay reads instead of topics, and the place that it has come to in them.
+//! Files of pages that a replay reads instead of topics, and its place in them.
 
 use serde::{Deserialize, Serialize};
 

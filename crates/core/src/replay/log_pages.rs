@@ -4,7 +4,7 @@
 //! before it in its input partition. Warm-up pages wait like all others, because their verdict may come after the range
 //! has begun in their input partition; they leave without being delivered.
 //!
-//! A replay that was interrupted holds the same pages again before it goes on ([`LogPages::resumed`]): what it has read
+//! A replay that was interrupted holds the same pages again before it continues ([`LogPages::resumed`]): what it has read
 //! and not delivered is put back, with the outcome that was committed for it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -123,7 +123,7 @@ impl<P> LogPages<P> {
     }
 
     fn take_in(&mut self, page: Page<P>) {
-        // It makes no original, and nobody waits for what the log says of it.
+        // It makes no original, and no page waits for its verdict.
         let is_nothing =
             matches!(page.action, PageAction::Withdraw(..)) && self.ranges.part(&page.source) == Part::WarmUp;
         let source = page.source.clone();

@@ -125,7 +125,7 @@ pub struct Plan {
     pub warm_up_records: u64,
     /// What deserves attention.
     pub warnings: Vec<String>,
-    /// Digest of what decides how pages are written; empty in older plans, whose outputs nobody checks.
+    /// Digest of what decides how pages are written; empty in older plans, whose outputs are not checked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub writes: String,
     /// Copies of each topic that is created for pages; 0 when none is.
@@ -366,7 +366,7 @@ pub struct Progress {
     pub total: Option<Arc<Total>>,
 }
 
-/// What a replay has come to, at one commit.
+/// The progress of a replay at one commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Total {
@@ -486,7 +486,7 @@ mod tests {
             from: 1,
             to: i64::MAX,
         });
-        assert_eq!(many.collect::<Ranges>().records(), u64::MAX, "nobody has counted the lines");
+        assert_eq!(many.collect::<Ranges>().records(), u64::MAX, "the lines are not counted");
     }
 
     #[test]

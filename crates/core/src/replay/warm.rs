@@ -168,7 +168,7 @@ impl WarmUp {
 
 /// The partitions of a verdict log as one sequence of batches: the earliest first, as far as that can be determined.
 ///
-/// While a partition is read that has nothing at hand and has not come to its end, the others wait for it.
+/// While a partition is read that has nothing at hand and has not reached its end, the others wait for it.
 #[derive(Debug, Default)]
 pub struct LogMerge {
     logs: Vec<OneLog>,

@@ -41,10 +41,10 @@ impl<'h> Tag<'h> {
             // A leading `=` belongs to the name.
             let length =
                 first.len_utf8() + rest.get(first.len_utf8()..)?.find(ends).unwrap_or(rest.len() - first.len_utf8());
-            let (name, behind) = rest.split_at(length);
-            let spaced = behind.trim_start_matches(|c: char| c.is_ascii_whitespace());
+            let (name, after) = rest.split_at(length);
+            let spaced = after.trim_start_matches(|c: char| c.is_ascii_whitespace());
             let Some(value) = spaced.strip_prefix('=') else {
-                rest = behind;
+                rest = after;
                 if name.eq_ignore_ascii_case(wanted) {
                     return Some("");
                 }
@@ -52,14 +52,14 @@ impl<'h> Tag<'h> {
             };
             let value = value.trim_start_matches(|c: char| c.is_ascii_whitespace());
             let quoted = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let (value, behind) = match quoted.and_then(|quote| value.get(1..)?.split_once(quote)) {
+            let (value, after) = match quoted.and_then(|quote| value.get(1..)?.split_once(quote)) {
                 Some(parts) => parts,
                 None => value.split_at(value.find(|c: char| c.is_ascii_whitespace()).unwrap_or(value.len())),
             };
             if name.eq_ignore_ascii_case(wanted) {
                 return Some(value);
             }
-            rest = behind;
+            rest = after;
         }
     }
 }
@@ -109,8 +109,8 @@ impl<'h> Pieces<'h> {
         let end = loop {
             let Some(found) = rest.get(searched..).and_then(|rest| rest.find("--")) else { break rest.len() };
             searched += found + 1;
-            let behind = rest.get(searched + 1..).unwrap_or_default();
-            if let Some(end) = [">", "!>"].into_iter().find(|end| behind.starts_with(end)) {
+            let after = rest.get(searched + 1..).unwrap_or_default();
+            if let Some(end) = [">", "!>"].into_iter().find(|end| after.starts_with(end)) {
                 break searched + 1 + end.len();
             }
         };

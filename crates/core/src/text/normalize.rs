@@ -124,7 +124,7 @@ struct Sink<'n, 'o> {
     out: &'o mut String,
     /// White space was read and not yet written.
     blank: bool,
-    /// The last character written stands for a run of digits.
+    /// The last character written represents a run of digits.
     masking: bool,
 }
 

@@ -67,8 +67,8 @@ pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
     let mut rest = html;
     let (mut silent, mut seen) = (0_usize, 0);
     while !rest.is_empty() {
-        let (bite, behind) = rest.split_at(rest.floor_char_boundary(BITE));
-        rest = behind;
+        let (bite, after) = rest.split_at(rest.floor_char_boundary(BITE));
+        rest = after;
         parser.process(StrTendril::from_slice(bite));
         let sink = &parser.tokenizer.sink.sink;
         if sink.units() > most {

@@ -41,8 +41,8 @@ pub fn runs(text: &str) -> impl Iterator<Item = Run<'_>> {
     std::iter::from_fn(move || {
         let han = is_han(rest.chars().next()?);
         let length = rest.find(|c| is_han(c) != han).unwrap_or(rest.len());
-        let (text, behind) = rest.split_at(length);
-        rest = behind;
+        let (text, after) = rest.split_at(length);
+        rest = after;
         Some(Run { han, text })
     })
 }

@@ -94,8 +94,8 @@ mod tests {
         bench.offsets([Some(5), Some(0)]);
         assert_eq!(seeks(&bench.page(0, 5, 2)), []);
         assert_eq!(bench.why(), [Blocked::ForeignPage(5)]);
-        assert_eq!(asks(&bench.page(0, 6, 3)), 0, "nothing behind it is asked about");
-        assert_eq!(asks(&bench.page(1, 0, 4)), 1, "the other partition goes on");
+        assert_eq!(asks(&bench.page(0, 6, 3)), 0, "nothing after it is asked about");
+        assert_eq!(asks(&bench.page(1, 0, 4)), 1, "the other partition continues");
         let effects = bench.follow(vec![reopened(0, 5, 6)]);
         assert_eq!((seeks(&effects), asks(&effects)), (vec![(0, ReadFrom::Offset(6))], 1));
         assert_eq!(bench.why(), []);
@@ -154,7 +154,7 @@ mod tests {
         let why = [Blocked::OutOfRange { offset: 5, first: 8, end: 9 }];
         bench.handle(lost());
         assert_eq!(bench.why(), why);
-        assert_eq!(asks(&bench.page(1, 3, 4)), 1, "the other partition goes on");
+        assert_eq!(asks(&bench.page(1, 3, 4)), 1, "the other partition continues");
         bench.a_minute_later();
         let same = bench.handle(Event::Committed(BTreeMap::from([(input(0), Some(5))])));
         assert_eq!((seeks(&same), bench.why()), (vec![(0, ReadFrom::Offset(5))], why.to_vec()));

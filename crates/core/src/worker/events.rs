@@ -231,7 +231,7 @@ pub enum Failure {
     )]
     Fenced(String),
     /// The producer is beyond repair.
-    #[error("the producer cannot go on: {0}")]
+    #[error("the producer cannot continue: {0}")]
     Producer(String),
     /// The verdict log says something that cannot be.
     #[error("verdict log {log}, offset {offset}: {why}")]

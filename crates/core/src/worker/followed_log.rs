@@ -157,12 +157,12 @@ impl FollowedLog {
         scan.read(record)
     }
 
-    /// The log begins later than where the reading had come to. Returns whether it is to be read from its beginning.
+    /// The log begins later than the position of the reading. Returns whether it is to be read from its beginning.
     pub(super) fn scan_from_beginning(&mut self) -> bool {
         self.scan.as_mut().map(VerdictScan::log_begins_later).is_some()
     }
 
-    /// The reading has come to the end of the log. `None`: there is none.
+    /// The reading has reached the end of the log. `None`: there is none.
     pub(super) fn scanned_to_end(&mut self) -> Option<ScanEnd> {
         let scan = self.scan.as_mut()?;
         if scan.is_walking() {

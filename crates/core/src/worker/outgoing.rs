@@ -149,7 +149,7 @@ impl<P> Outgoing<P> {
         match self.txn.answered(result) {
             TxnStep::Call(call) => Answered::Call(self.call(call)),
             TxnStep::Ready => {
-                // Whatever was open under the id has ended: the committed offsets tell how.
+                // Whatever was open under the id has ended: the committed offsets show how.
                 self.initialised = true;
                 Answered::Rewind
             }

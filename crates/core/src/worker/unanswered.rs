@@ -16,7 +16,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest time to the next one.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Requests that were passed, until they are answered or nobody waits for them any more.
+/// Requests that were passed, until they are answered or no page waits for them any more.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
     /// How often each was passed.

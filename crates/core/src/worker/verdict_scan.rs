@@ -105,7 +105,7 @@ impl VerdictScan {
         }
     }
 
-    /// The log begins later than where the walk had come to: it is read from its beginning.
+    /// The log begins later than the position of the walk: it is read from its beginning.
     pub(super) fn log_begins_later(&mut self) {
         self.phase = Phase::Scanning;
         self.found.clear();
@@ -130,8 +130,8 @@ impl VerdictScan {
 
     fn is_ahead_of_all(&self, checkpoint: &Checkpoint) -> bool {
         // Positions are not judged in their own order: a later one may have been judged long before the first.
-        self.wanted.iter().all(|(partition, &(first, behind))| {
-            let holds_none = |judged: &Judged| !judged.contains_any(first, behind);
+        self.wanted.iter().all(|(partition, &(first, end))| {
+            let holds_none = |judged: &Judged| !judged.contains_any(first, end);
             let none = |said: &PartitionCheckpoint| first >= said.low_watermark && holds_none(&said.judged);
             checkpoint.partitions.get(partition).is_none_or(none)
         })
@@ -160,7 +160,7 @@ impl VerdictScan {
 
     /// Returns whether the position is one of those wanted.
     pub(super) fn wants(&self, source: &Source) -> bool {
-        self.wanted.get(&source.partition).is_some_and(|&(first, behind)| (first..behind).contains(&source.offset))
+        self.wanted.get(&source.partition).is_some_and(|&(first, end)| (first..end).contains(&source.offset))
     }
 
     /// Returns what was found for a position, once all is read.
@@ -177,7 +177,7 @@ impl VerdictScan {
 
     /// Returns whether the range holds a wanted position.
     pub(super) fn wants_any(&self, partition: &PartitionId, from: i64, to: i64) -> bool {
-        self.wanted.get(partition).is_some_and(|&(first, behind)| first < to && from < behind)
+        self.wanted.get(partition).is_some_and(|&(first, end)| first < to && from < end)
     }
 
     /// Verdicts of this range are void.

@@ -100,7 +100,7 @@ fn measure(data: &Data, plan: &Plan) -> Run {
     let window = data.window as u64;
     let before = resident();
     let mut near = HammingIndex::with_plan(plan.clone(), window);
-    let (filling, behind) = data.codes.split_at(data.window);
+    let (filling, later) = data.codes.split_at(data.window);
     let helper = Helper::start();
     let (fill, ()) = timed(|| fill(&mut near, &helper, filling));
     let stats = near.stats();
@@ -111,8 +111,8 @@ fn measure(data: &Data, plan: &Plan) -> Run {
     let lines = plan.home_lines(window) as f64 * (1.0 + overflowed(&stats));
     let (mut turns, mut line_times, mut shares) = (Vec::new(), vec![random_lines.read_ns()], Vec::new());
     let mut missed = 0;
-    let each = behind.len() / TURNS;
-    for (turn, piece) in behind.chunks(each).take(TURNS).enumerate() {
+    let each = later.len() / TURNS;
+    for (turn, piece) in later.chunks(each).take(TURNS).enumerate() {
         let (ns, found) = timed(|| steady(&mut near, &helper, window, piece));
         turns.push(ns / piece.len() as f64);
         line_times.push(random_lines.read_ns());
@@ -126,13 +126,13 @@ fn measure(data: &Data, plan: &Plan) -> Run {
     let written_line_ns = random_lines.written_ns();
     drop(random_lines);
     let (ns, line_ns, share_of_bound) = (middle(turns), middle(line_times), middle(shares));
-    check(&near, behind);
+    check(&near, later);
     // Not the codes themselves, which are in the window by now.
-    let beside = behind.iter().take(20_000).map(|code| code ^ 0x8000_0400_0020_0001);
+    let beside = later.iter().take(20_000).map(|code| code ^ 0x8000_0400_0020_0001);
     let compared = beside.map(|code| u64::from(near.probe(code, REACH, |_, _| {}))).sum::<u64>() as f64;
 
     drop(near);
-    let stalls = Stalls::measure(plan, &helper, window, (filling, behind));
+    let stalls = Stalls::measure(plan, &helper, window, (filling, later));
     Run {
         plan: plan.to_string(),
         tables: plan.tables(),
@@ -222,9 +222,9 @@ struct Stalls {
 impl Stalls {
     /// Has a window fill twice, and a tenth of it expire at once. Of each operation the shorter time counts: what the
     /// index does is the same both times, and a host that has other things to do strikes elsewhere.
-    fn measure(plan: &Plan, helper: &Helper, window: u64, (filling, behind): (&[u64], &[u64])) -> Self {
+    fn measure(plan: &Plan, helper: &Helper, window: u64, (filling, later): (&[u64], &[u64])) -> Self {
         let mut stalls = Self::default();
-        let [one, other] = [(); 2].map(|()| times(plan, helper, window, (filling, behind)));
+        let [one, other] = [(); 2].map(|()| times(plan, helper, window, (filling, later)));
         for (one, other) in one.into_iter().zip(other) {
             stalls.note(one.min(other));
         }
@@ -242,7 +242,7 @@ impl Stalls {
 
 /// Returns the times of operations: while a window and its tables grow from nothing every eighth, then each while a
 /// tenth of it expires at once and others come.
-fn times(plan: &Plan, helper: &Helper, window: u64, (filling, behind): (&[u64], &[u64])) -> Vec<f64> {
+fn times(plan: &Plan, helper: &Helper, window: u64, (filling, later): (&[u64], &[u64])) -> Vec<f64> {
     let mut near = HammingIndex::with_plan(plan.clone(), window);
     let mut times = Vec::new();
     for (number, &code) in filling.iter().enumerate() {
@@ -255,7 +255,7 @@ fn times(plan: &Plan, helper: &Helper, window: u64, (filling, behind): (&[u64], 
             near.push(Some(code));
         }
     }
-    for (number, &code) in behind.iter().take(300_000).enumerate() {
+    for (number, &code) in later.iter().take(300_000).enumerate() {
         let operation = || {
             if number % BATCH == 0 {
                 helper.help(&mut near);

@@ -17,7 +17,7 @@ impl Keys for List {
     }
 }
 
-/// For each entry the keys that it has, how far the tail moves behind it, and how far behind it an entry is removed
+/// For each entry the keys that it has, how far the tail moves after it, and how far after it an entry is removed
 /// then.
 type Entries = Vec<([Option<u64>; 4], u64, Option<usize>)>;
 

@@ -23,7 +23,7 @@ fn the_same_seed_gives_the_same_bytes_for_ever() {
         hash.update(line.as_bytes());
         hash.update(&page.value);
     }
-    // Whoever changes this changes every number that was measured on the crawl: say so in the changelog.
+    // A change here changes every number measured on the crawl: the changelog has to say so.
     assert_eq!(format!("{:032x}", hash.digest128()), "3d6c2057e276bc46864db7a8b672b39d");
 }
 

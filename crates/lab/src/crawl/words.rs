@@ -102,7 +102,7 @@ mod tests {
         // `suggest_freq` of a word that the dictionary cuts as one is its frequency, or one more.
         let known = lines.iter().filter(|(word, frequency)| jieba.suggest_freq(word).abs_diff(*frequency) <= 1).count();
         assert!(known > 8900, "{known} of {}", lines.len());
-        assert!(lines.is_sorted_by(|a, b| a.1 >= b.1), "commonest first: a theme is drawn from behind the head");
+        assert!(lines.is_sorted_by(|a, b| a.1 >= b.1), "commonest first: a theme is drawn from after the head");
     }
 
     #[test]

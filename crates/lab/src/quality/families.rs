@@ -19,7 +19,7 @@ pub enum FamilyKind {
     SiteOfHalf,
     /// The same, with 65 hundredths in common.
     SiteOfMost,
-    /// One page that is crawled again and again, every time with other numbers, behind one that stays as it is.
+    /// One page that is crawled again and again, every time with other numbers, after one that stays as it is.
     Updates,
 }
 
@@ -121,7 +121,7 @@ impl Families {
         let Some(of) = self.kind.original_of(number) else { return self.written(number) };
         let original = self.written(of);
         let text = format!("{}\nRead this and more on our site, every day again.", original.text);
-        // Whoever copies a page has another address.
+        // A copy has another address.
         FamilyPage { text, is_copy: true, id: None, ..original }
     }
 
@@ -150,13 +150,13 @@ impl Families {
             FamilyKind::TenTemplates => page(own(self.letters), TEMPLATES + number),
             FamilyKind::SiteOfHalf => self.of_site(number, 50),
             FamilyKind::SiteOfMost => self.of_site(number, 65),
-            // It stays, and so does in memory what comes behind it.
+            // It stays, and so does in memory what comes after it.
             FamilyKind::Updates if number == 0 => page(own(self.letters), 1),
             FamilyKind::Updates => FamilyPage { id: Some(0), ..page(with_numbers(common(0), number), 0) },
         }
     }
 
-    /// Writes a page of which so many hundredths are what all pages of its site have.
+    /// Writes a page that shares this many hundredths with all pages of its site.
     fn of_site(&self, number: usize, common: usize) -> FamilyPage {
         let site = number / OF_SITE;
         let part = |purpose: u64, of: usize, hundredths: usize| {

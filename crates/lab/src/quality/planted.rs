@@ -76,8 +76,8 @@ pub fn plant(texts: &[String], settings: PlantSettings) -> Vec<Planted> {
             let wanted = Edit::DUPLICATES.get(turn % Edit::DUPLICATES.len()).copied().unwrap_or(Edit::HeadAndFoot);
             // What this text does not allow leaves the turn empty.
             if let Some(text) = wanted.apply(text, strange, &mut rng) {
-                let behind = place + 1 + rng.bits() % (u64::MAX - place);
-                stream.push((behind, Planted { family, role: Role::Copy(wanted), also: None, text }));
+                let later = place + 1 + rng.bits() % (u64::MAX - place);
+                stream.push((later, Planted { family, role: Role::Copy(wanted), also: None, text }));
             }
         }
         for (wanted, turn) in

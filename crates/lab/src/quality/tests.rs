@@ -220,8 +220,8 @@ fn a_histogram_tells_nearly_as_much_as_the_pairs_themselves() {
     let again = BackgroundSimilarity::from_histogram(&crowd.histogram());
     for (bands, rows, least) in [(42, 3, 1), (42, 3, 2), (14, 8, 1), (16, 2, 3)] {
         let banding = Banding::new(bands, rows, SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
-        let [exact, told] = [&crowd, &again].map(|crowd| crowd.candidates(banding, least, 1_000_000));
-        assert!((told / exact - 1.0).abs() < 0.2, "{bands} x {rows}, {least}: {told}, exactly {exact}");
+        let [exact, repeated] = [&crowd, &again].map(|crowd| crowd.candidates(banding, least, 1_000_000));
+        assert!((repeated / exact - 1.0).abs() < 0.2, "{bands} x {rows}, {least}: {repeated}, exactly {exact}");
     }
 }
 
@@ -233,7 +233,7 @@ fn longer_shingles_and_more_keys_find_fewer_strangers_in_every_kind_of_text() {
     };
     let mut before = at(1, 1, 1);
     assert_eq!(before.len(), 3, "a kind without a row");
-    assert!(chances(Shingling::of_words(2, 3), banding, 1, 10_000_000).is_empty(), "nobody counted words");
+    assert!(chances(Shingling::of_words(2, 3), banding, 1, 10_000_000).is_empty(), "words are not counted");
     for (han, other) in [(3, 5), (4, 6), (5, 7), (6, 8)] {
         let found = at(han, other, 1);
         for (longer, shorter) in found.iter().zip(&before) {
@@ -345,7 +345,7 @@ fn a_distance_is_recommended_as_long_as_its_own_pairs_are_confirmed() {
         let alike = pairs.iter().flat_map(|&(bits, jaccard, count)| vec![alike(jaccard, bits); count]).collect();
         Sweep { alike }.recommended_bits(0.5)
     };
-    assert_eq!(recommended(&[(0, 1.0, 9)]), Some(0), "what nobody needs is not recommended");
+    assert_eq!(recommended(&[(0, 1.0, 9)]), Some(0), "what is not needed is not recommended");
     assert_eq!(recommended(&[(1, 0.9, 9), (4, 0.8, 3)]), Some(4), "a gap is no end");
     let bad = [(1, 0.9, 9), (3, 0.8, 40), (3, 0.1, 2), (5, 0.1, 1), (6, 0.9, 50)];
     assert_eq!(recommended(&bad), Some(3), "the first bad one is");

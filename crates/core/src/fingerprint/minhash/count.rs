@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(decode(encode(4096)), 4096);
         assert_eq!((decode(encode(4097)), decode(encode(8191))), (4096, 8190));
         assert_eq!((encode(0), encode(4096), encode(usize::MAX)), ([0, 0], [0x10, 0], [0xaf, 0xff]));
-        assert_eq!(decode([0xff, 0xff]), u32::MAX, "nobody wrote it, and it is read without an overflow");
+        assert_eq!(decode([0xff, 0xff]), u32::MAX, "no encoder writes it, and reading it does not overflow");
     }
 
     proptest! {

@@ -116,7 +116,7 @@ fn the_estimate_from_few_bits_is_corrected_for_what_strangers_agree_in() {
     }
 }
 
-/// Within 1 %: of so many pairs the dice are that far off in one case of 2,000 at the worst.
+/// Within 1 %: over this many pairs chance exceeds that in one case of 2,000 at most.
 #[test]
 fn bands_find_as_many_pairs_as_the_curve_says() {
     const PAIRS: u32 = 30_000;
@@ -254,7 +254,7 @@ fn slots_that_are_known_to_agree_and_the_size_behind_them_count_for_nothing() {
     // The known ones alone, and one more of 16, are what unrelated texts have.
     assert_eq!((contained(3, 3), contained(1, 0), contained(2, 0)), (None, None, Some(PerMille(433))));
     let plain = SketchForm::new(16, SlotBits::B8).unwrap();
-    assert_eq!(plain.contained(&sketch(5, 20), &sketch(5, 60), 11, 0), None, "without sizes nobody knows");
+    assert_eq!(plain.contained(&sketch(5, 20), &sketch(5, 60), 11, 0), None, "without sizes it is unknown");
 }
 
 /// From sets to thousandths. Of n elements k are drawn without putting them back: the variance is (n - k) / (n - 1) of

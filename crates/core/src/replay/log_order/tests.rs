@@ -44,7 +44,7 @@ fn page(partition: i32, offset: i64, text: u128) -> PageRequest {
     }
 }
 
-/// Two partitions, of which each has a warm-up of `from` pages and a range behind it.
+/// Two partitions, of which each has a warm-up of `from` pages and a range after it.
 fn ranges(from: i64) -> Ranges {
     let range = |partition| InputRange { topic: "pages".to_owned(), partition, warm_from: 0, from, to: i64::MAX };
     let text = serde_json::json!({
@@ -56,7 +56,7 @@ fn ranges(from: i64) -> Ranges {
     serde_json::from_value::<Plan>(text).unwrap().ranges()
 }
 
-/// Judges pages live, so many in a record, and returns the log and all verdicts.
+/// Judges pages live, this many in a record, and returns the log and all verdicts.
 fn live(texts: &[u128], each: usize) -> (Vec<VerdictRecord>, Vec<Verdict>) {
     let mut judge = Rejudge::begin(LIVE, rules());
     let (mut log, mut verdicts) = (Vec::new(), Vec::new());
@@ -128,7 +128,7 @@ proptest! {
 fn a_verdict_whose_original_is_older_than_the_log_is_taken_over() {
     let texts = [1, 2, 1, 3];
     let (log, verdicts) = live(&texts, 1);
-    // A checkpoint, and what follows behind the original: as trimming leaves it.
+    // A checkpoint, and what follows the original: as trimming leaves it.
     let kept = [&log[..1], &log[3..]].concat();
     let made = replay(LogOrder::as_live(OWN, ranges(1)), &kept, &texts, false);
     let again: Vec<String> = made.iter().map(|(_, again)| decided(again.as_ref().unwrap())).collect();
@@ -145,7 +145,7 @@ enum Event {
     Withdraw(usize),
     /// An operator has an original forgotten, this far back.
     Forget(usize),
-    /// The window becomes so many seconds, and so many originals are kept.
+    /// The window becomes this many seconds, and this many originals are kept.
     Rules(u64, u64),
 }
 
@@ -158,7 +158,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What stands in the live log after these events, so many in a record, and the texts of the pages.
+/// The content of the live log after these events, this many in a record, and the texts of the pages.
 fn eventful(events: &[Event], each: usize) -> (Vec<VerdictRecord>, Vec<u128>) {
     let mut judge = Rejudge::begin(LIVE, rules());
     let (mut log, mut texts): (Vec<VerdictRecord>, Vec<u128>) = (Vec::new(), Vec::new());

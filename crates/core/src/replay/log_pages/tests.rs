@@ -121,7 +121,7 @@ impl World {
     }
 }
 
-/// What a replay has come to: what was delivered, and which verdicts found their page.
+/// The progress of a replay: what was delivered, and which verdicts found their page.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Done {
     delivered: Vec<(Source, PageOutcome)>,
@@ -140,7 +140,7 @@ impl<'w> Replay<'w> {
         Self { world, pages, done: Done::default() }
     }
 
-    /// Goes on after a crash, with what was committed.
+    /// Continues after a crash, with what was committed.
     fn resume(
         world: &'w World,
         max_behind_warm_up: usize,

@@ -205,7 +205,7 @@ fn a_stop_behind_a_partition_waits_for_its_pages_that_are_held_back() {
     let mut reading = ahead();
     reading.handle(Event::StopBehind(input(0)));
     reading.a_moment();
-    assert!(!reading.is_paused(1), "the slower partition goes on");
+    assert!(!reading.is_paused(1), "the slower partition continues");
     (0..8).for_each(|_| reading.page(1, NOW + 2 * HOUR));
     reading.a_moment();
     assert_eq!(reading.held(), 0);

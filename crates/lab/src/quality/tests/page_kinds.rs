@@ -12,7 +12,7 @@ use dupgate_core::protocol::Rules;
 use dupgate_core::record::{EventTime, InputSettings, PartitionId, RawRecord, Timestamp};
 use dupgate_core::text;
 
-/// A site in one language, and what stands on its pages.
+/// A site in one language, and the content of its pages.
 struct Site {
     prose: Prose,
     is_chinese: bool,
