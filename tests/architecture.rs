@@ -11,6 +11,7 @@ mod circles;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use regex::Regex;
 
@@ -204,6 +205,28 @@ fn the_index_is_pure_and_knows_no_page() {
 }
 
 /// What each module at the root of a crate imports of the others.
+/// A crate that builds a C library has a build script with `cc` or cmake, or a name that ends in `-sys`.
+#[test]
+fn the_pure_crates_build_and_test_without_a_c_compiler() {
+    for pure in ["dupgate-core", "dupgate-index", "dupgate-lab"] {
+        let tree = Command::new(env!("CARGO"))
+            .args(["tree", "--locked", "--offline", "--package", pure, "--edges", "normal,build,dev"])
+            .args(["--prefix", "none", "--format", "{p}"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+        let text = String::from_utf8(tree.stdout).unwrap();
+        let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.contains(pure) && names.len() > 3, "{text}");
+        // Names of system calls, in Rust.
+        let native = |name: &&&str| name.ends_with("-sys") && **name != "linux-raw-sys";
+        let found: Vec<&&str> =
+            names.iter().filter(|name| ["cc", "cmake", "pkg-config"].contains(*name) || native(name)).collect();
+        assert!(found.is_empty(), "{pure} needs {found:?}");
+    }
+}
+
 fn modules_of(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let name = |path: &Path| {
         path.strip_prefix(src).unwrap().iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned()

@@ -45,7 +45,7 @@ pub(crate) fn run(scale: &Scale, floors: &mut Vec<Floor>) -> Value {
     let settings = text::Settings::default();
     let reader = Fingerprinter::new(&input, &settings, &fingerprint::Settings::default(), NonZeroUsize::MIN).unwrap();
     let decoder = Decoder::new(&input, settings.max_nesting).unwrap();
-    let jieba = jieba_rs::Jieba::new();
+    let jieba = dupgate::text::segmenter().unwrap();
     println!(
         "Text: decode -> text -> fingerprint, one thread, microseconds of CPU a page (median of {} rounds)",
         scale.rounds

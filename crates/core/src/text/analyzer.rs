@@ -1,5 +1,6 @@
 //! The whole way from a document's body to its words.
 
+use super::dictionary::segmenter;
 use super::extract::{self, Extraction, Limits};
 use super::normalize::Normalizer;
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
@@ -9,7 +10,7 @@ use crate::record::{Body, Reject, Rejection};
 use jieba_rs::Jieba;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Why text settings cannot be used.
@@ -32,6 +33,9 @@ pub enum SettingsError {
     /// The tables of the conversion library cannot be read: a broken build.
     #[error("the tables for text.normalize.han: simplified cannot be read")]
     NoSimplifier,
+    /// The Chinese dictionary cannot be read: a broken build.
+    #[error("the dictionary for text.segmenter: auto and jieba cannot be read")]
+    NoDictionary,
 }
 
 /// Reads texts by settings taken apart once. Shared by all text threads.
@@ -79,7 +83,7 @@ impl Analyzer {
         let normalizer = Normalizer::new(settings.normalize).map_err(|_| SettingsError::NoSimplifier)?;
         let jieba = match (settings.segmenter, &settings.jieba.user_dict) {
             (Segmenter::Unicode, _) => None,
-            (Segmenter::Auto | Segmenter::Jieba, None) => Some(default_jieba()),
+            (Segmenter::Auto | Segmenter::Jieba, None) => Some(segmenter().ok_or(SettingsError::NoDictionary)?),
             (Segmenter::Auto | Segmenter::Jieba, Some(words)) => Some(Arc::new(jieba_with(words, &normalizer)?)),
         };
         let mut stopwords = HashSet::default();
@@ -155,15 +159,9 @@ impl Analyzer {
     }
 }
 
-/// Returns the segmenter with the library's own dictionary, made once for the whole process.
-pub(super) fn default_jieba() -> Arc<Jieba> {
-    static JIEBA: LazyLock<Arc<Jieba>> = LazyLock::new(|| Arc::new(Jieba::new()));
-    Arc::clone(&JIEBA)
-}
-
 /// Adds words to the library's dictionary, in the form in which normalised text holds them.
 fn jieba_with(words: &str, normalizer: &Normalizer) -> Result<Jieba, SettingsError> {
-    let mut jieba = Jieba::clone(&default_jieba());
+    let mut jieba = Jieba::clone(&*segmenter().ok_or(SettingsError::NoDictionary)?);
     let mut word = String::new();
     for (line, text) in words.lines().enumerate() {
         let mut parts = text.split_whitespace();

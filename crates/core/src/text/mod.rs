@@ -9,6 +9,7 @@
 
 mod analyzer;
 mod consent;
+mod dictionary;
 mod elements;
 mod entities;
 mod extract;
@@ -26,9 +27,8 @@ mod tree;
 mod weight;
 mod words;
 
-#[cfg(test)]
-use analyzer::default_jieba;
 pub use analyzer::{Analyzer, NormalText, SettingsError, Word};
+pub use dictionary::segmenter;
 pub use extract::Extraction;
 pub use han::{is_han, simplified};
 pub use head::HeadLinks;

@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn words(segmenter: Segmenter, text: &str) -> Vec<String> {
-        let jieba = (segmenter != Segmenter::Unicode).then(super::super::default_jieba);
+        let jieba = super::super::segmenter().filter(|_| segmenter != Segmenter::Unicode);
         let mut words = Vec::new();
         Cutter::new(segmenter, jieba, true).words(text, |word| words.push(word.to_owned()));
         words
@@ -126,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cut_a_text_is_named() {
+    fn the_segmenter_that_cut_a_text_is_named() {
         let cut_by = |segmenter: Segmenter, text: &str| {
-            let jieba = (segmenter != Segmenter::Unicode).then(super::super::default_jieba);
+            let jieba = super::super::segmenter().filter(|_| segmenter != Segmenter::Unicode);
             Cutter::new(segmenter, jieba, true).words(text, |_| {})
         };
         assert_eq!(cut_by(Segmenter::Auto, "the cat, 天安门"), CutBy::Jieba);

@@ -383,7 +383,8 @@ impl Schedule {
             }
             Step::Failed(why) => {
                 self.world.log(|| format!("{name}: FAILED {why}"));
-                let expected = ["another process runs with the same", "the producer cannot continue", "a newer process"];
+                let expected =
+                    ["another process runs with the same", "the producer cannot continue", "a newer process"];
                 if !expected.iter().any(|start| why.starts_with(start)) {
                     self.world.violate(format!("{name} gives up: {why}"));
                 }

@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn chinese_words_carry_the_frequencies_of_the_dictionary() {
-        let jieba = jieba_rs::Jieba::new();
+        let jieba = dupgate_core::text::segmenter().unwrap();
         let lines: Vec<(&str, usize)> = include_str!("words/zh.txt")
             .lines()
             .map(|line| line.split_once(' ').map(|(word, frequency)| (word, frequency.parse().unwrap())).unwrap())
