@@ -200,6 +200,6 @@ fn a_snapshot_takes_next_to_no_memory_and_no_pause() {
 
 #[test]
 fn a_snapshot_of_sketches_takes_next_to_no_memory_and_no_pause() {
-    let case = Case { originals: 500_000, sketches: true };
+    let case = Case { originals: 2_000_000, sketches: true };
     measure_alone("a_snapshot_of_sketches_takes_next_to_no_memory_and_no_pause", case);
 }
