@@ -28,6 +28,7 @@ mod take_over;
 mod across_partitions;
 mod replay;
 mod replay_files;
+mod replay_kills;
 mod replay_logs;
 mod replay_newcomer;
 mod replay_state;

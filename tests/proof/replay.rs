@@ -1,7 +1,9 @@
 //! Replays of what a live deployment has judged, by the program as a user runs it.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
 
 use dupgate::crawl::{Crawl, CrawlSettings};
 use dupgate::record::Source;
@@ -109,6 +111,15 @@ impl Running {
     pub(crate) fn kill(mut self) {
         self.0.kill().expect("it is killed");
         self.0.wait().expect("it has ended");
+    }
+
+    /// The processor time that the process has taken so far.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("a process");
+        let (_, fields) = stat.rsplit_once(')').expect("a name in brackets");
+        // Fields 14 and 15 of the file are user and system time in ticks; the name is the second.
+        let ticks = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("a number"));
+        Duration::from_millis(ticks.sum::<u64>() * 1000 / rustix::param::clock_ticks_per_second())
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
