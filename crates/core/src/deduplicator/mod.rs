@@ -25,7 +25,7 @@ use crate::fingerprint::{FingerprintedPage, PerMille};
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::protocol::{
     Answer, Decision, LogIdentity, Match, MatchedBy, PageRequest, PageVerdict, Request, RequestBody, RequestId,
-    RequestOffset, Rules, Stage,
+    RequestOffset, Rules, Stage, VerdictKind,
 };
 use crate::record::{EventTime, Rejection, Source, Timestamp};
 
@@ -138,13 +138,22 @@ impl LineVerdict {
     /// Returns the name used in verdict lines.
     #[must_use]
     pub const fn name(&self) -> &'static str {
+        match self.kind() {
+            Some(kind) => kind.name(),
+            None => "dead",
+        }
+    }
+
+    /// Returns the kind of verdict; `None` where none is possible.
+    #[must_use]
+    pub const fn kind(&self) -> Option<VerdictKind> {
         match self {
-            Self::Unique => "unique",
-            Self::Update(_) => "update",
-            Self::Template(_) => "template",
-            Self::Exact(_) => "exact",
-            Self::Near(_) => "near",
-            Self::Dead(_) => "dead",
+            Self::Unique => Some(VerdictKind::Unique),
+            Self::Update(_) => Some(VerdictKind::Update),
+            Self::Template(_) => Some(VerdictKind::Template),
+            Self::Exact(_) => Some(VerdictKind::Exact),
+            Self::Near(_) => Some(VerdictKind::Near),
+            Self::Dead(_) => None,
         }
     }
 

@@ -29,5 +29,6 @@ pub use placement::Placement;
 pub use request::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
 pub use rules::{ExpiryWatermarks, MinHashRules, Rules, RulesNumber, SameId, Stage, Windows};
 pub use verdict::{
-    Answer, Decision, Match, MatchedBy, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch, VerdictRecord,
+    Answer, Decision, Match, MatchedBy, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch, VerdictKind,
+    VerdictRecord,
 };

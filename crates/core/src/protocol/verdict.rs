@@ -115,6 +115,16 @@ impl Verdict {
 }
 
 impl Answer {
+    /// Returns the kind of verdict, if the answer is about a single page.
+    #[must_use]
+    pub const fn kind(&self) -> Option<VerdictKind> {
+        match self {
+            Self::Page(page) => Some(page.decision.kind()),
+            Self::Withdrawn { .. } => Some(VerdictKind::Withdrawn),
+            Self::Forgotten(_) | Self::Reopened { .. } => None,
+        }
+    }
+
     /// Returns the position that this answer is the verdict of, if it is about a single one.
     #[must_use]
     pub fn judged_source(&self) -> Option<&Source> {
@@ -137,6 +147,47 @@ pub struct PageVerdict {
     pub digest: PageDigest,
     /// The verdict.
     pub decision: Decision,
+}
+
+/// The kinds of verdicts, under the names that headers, metrics and reports use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum VerdictKind {
+    /// Nothing near it is remembered.
+    Unique,
+    /// A known page with changed text.
+    Update,
+    /// Near an original, with other numbers.
+    Template,
+    /// The text of an original.
+    Exact,
+    /// Near an original.
+    Near,
+    /// Not delivered as judged.
+    Withdrawn,
+}
+
+impl VerdictKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [Self::Unique, Self::Update, Self::Template, Self::Exact, Self::Near, Self::Withdrawn];
+
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Update => "update",
+            Self::Template => "template",
+            Self::Exact => "exact",
+            Self::Near => "near",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+
+    /// Returns whether the page is a duplicate of another one.
+    #[must_use]
+    pub const fn is_duplicate(self) -> bool {
+        matches!(self, Self::Exact | Self::Near)
+    }
 }
 
 /// The verdict on one page.
@@ -169,6 +220,20 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// Returns the kind of verdict.
+    #[must_use]
+    pub const fn kind(&self) -> VerdictKind {
+        match self {
+            Self::Unique { .. } => VerdictKind::Unique,
+            Self::Update { .. } => VerdictKind::Update,
+            Self::Template { .. } => VerdictKind::Template,
+            Self::Duplicate { of } => match of.by.stage() {
+                Stage::Exact => VerdictKind::Exact,
+                Stage::SimHash | Stage::MinHash => VerdictKind::Near,
+            },
+        }
+    }
+
     /// Returns a copy without the new original.
     #[must_use]
     pub fn without_original(&self) -> Self {

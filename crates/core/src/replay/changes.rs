@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::Ranges;
-use crate::protocol::{Answer, Decision, Match, Rules, Stage, Verdict};
+use crate::protocol::{Answer, Match, Rules, Verdict, VerdictKind};
 use crate::record::{PartitionId, Reject, Source};
 
 /// Most positions whose match is held until the other run has judged them.
@@ -72,70 +72,6 @@ impl<T> Sides<T> {
     }
 }
 
-/// The verdict on a page, as it is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum VerdictKind {
-    /// Nothing near it is remembered.
-    Unique = 1,
-    /// A known page with changed text.
-    Update = 2,
-    /// Near an original, with other numbers.
-    Template = 3,
-    /// The text of an original.
-    Exact = 4,
-    /// Near an original.
-    Near = 5,
-    /// Not delivered as judged.
-    Withdrawn = 6,
-}
-
-impl VerdictKind {
-    /// Every verdict.
-    pub const ALL: [Self; 6] = [Self::Unique, Self::Update, Self::Template, Self::Exact, Self::Near, Self::Withdrawn];
-
-    /// Returns the name used in headers, or `withdrawn`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unique => "unique",
-            Self::Update => "update",
-            Self::Template => "template",
-            Self::Exact => "exact",
-            Self::Near => "near",
-            Self::Withdrawn => "withdrawn",
-        }
-    }
-
-    /// Returns the verdict of an answer, if it is about a single page.
-    #[must_use]
-    pub const fn of(answer: &Answer) -> Option<Self> {
-        match answer {
-            Answer::Page(page) => Some(match &page.decision {
-                Decision::Unique { .. } => Self::Unique,
-                Decision::Update { .. } => Self::Update,
-                Decision::Template { .. } => Self::Template,
-                Decision::Duplicate { of } => match of.by.stage() {
-                    Stage::Exact => Self::Exact,
-                    Stage::SimHash | Stage::MinHash => Self::Near,
-                },
-            }),
-            Answer::Withdrawn { .. } => Some(Self::Withdrawn),
-            Answer::Forgotten(_) | Answer::Reopened { .. } => None,
-        }
-    }
-
-    /// Returns whether the page is no original.
-    #[must_use]
-    pub const fn is_duplicate(self) -> bool {
-        matches!(self, Self::Exact | Self::Near)
-    }
-
-    fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|verdict| *verdict as u8 == code)
-    }
-}
-
 /// The verdicts of both runs on a page; `None` where a run has none.
 pub type Kind = Sides<Option<VerdictKind>>;
 
@@ -157,14 +93,23 @@ impl Kind {
     }
 
     fn of_byte(byte: u8) -> Self {
-        let before = VerdictKind::from_code(byte & ((1 << BITS) - 1));
-        Self { before, after: VerdictKind::from_code(byte >> BITS) }
+        let before = verdict_of_code(byte & ((1 << BITS) - 1));
+        Self { before, after: verdict_of_code(byte >> BITS) }
     }
 
     fn byte(self) -> u8 {
-        let code = |verdict: Option<VerdictKind>| verdict.map_or(0, |verdict| verdict as u8);
+        let code = |verdict: Option<VerdictKind>| verdict.map_or(0, code_of);
         code(self.before) | (code(self.after) << BITS)
     }
+}
+
+/// Returns the number of a verdict, from 1: 0 is a page without one.
+fn code_of(verdict: VerdictKind) -> u8 {
+    verdict as u8 + 1
+}
+
+fn verdict_of_code(code: u8) -> Option<VerdictKind> {
+    VerdictKind::ALL.into_iter().find(|verdict| code_of(*verdict) == code)
 }
 
 /// The verdict of one run on a page.
@@ -187,7 +132,7 @@ impl RecordedVerdict {
             Answer::Withdrawn { reason, .. } => (None, Some(*reason)),
             Answer::Forgotten(_) | Answer::Reopened { .. } => return None,
         };
-        Some(Self { verdict: VerdictKind::of(answer)?, of, reason, rules: rules.cloned() })
+        Some(Self { verdict: answer.kind()?, of, reason, rules: rules.cloned() })
     }
 }
 
@@ -300,7 +245,7 @@ impl Changes {
 
     /// Takes the next verdict of a run, and the rules that it was made by.
     pub fn push(&mut self, side: Side, verdict: &Verdict, rules: Option<&Arc<Rules>>) {
-        let (Some(source), Some(kind)) = (verdict.answer.judged_source(), VerdictKind::of(&verdict.answer)) else {
+        let (Some(source), Some(kind)) = (verdict.answer.judged_source(), verdict.answer.kind()) else {
             return;
         };
         let Some(offsets) = self.offsets.get_mut(&source.partition) else { return };

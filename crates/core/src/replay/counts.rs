@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::Answer;
+use crate::protocol::VerdictKind;
 use crate::record::Reject;
 use crate::worker::PageOutcome;
-use crate::worker::verdict_name;
 
 /// Name of a verdict, or `dead_letter`, `tombstone`, `withdrawn`.
 pub type VerdictName = &'static str;
@@ -73,7 +72,7 @@ impl Counts {
     /// Returns how many pages are duplicates.
     #[must_use]
     pub fn duplicates(&self) -> u64 {
-        self.of("exact") + self.of("near")
+        VerdictKind::ALL.iter().filter(|kind| kind.is_duplicate()).map(|kind| self.of(kind.name())).sum()
     }
 }
 
@@ -81,10 +80,7 @@ impl Counts {
 #[must_use]
 pub fn name_of(outcome: &PageOutcome) -> VerdictName {
     match outcome {
-        PageOutcome::Judged(verdict) => match &verdict.answer {
-            Answer::Page(page) => verdict_name(page),
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
-        },
+        PageOutcome::Judged(verdict) => verdict.answer.kind().unwrap_or(VerdictKind::Withdrawn).name(),
         PageOutcome::DeadLetter(_) => "dead_letter",
         PageOutcome::Tombstone => "tombstone",
     }

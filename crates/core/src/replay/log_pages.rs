@@ -14,9 +14,9 @@ use super::counts::name_of;
 use super::log_order::Next;
 use super::page_queues::PageQueues;
 use super::plan::{Part, Ranges};
-use crate::protocol::{Answer, Verdict};
+use crate::protocol::{Answer, Verdict, VerdictKind};
 use crate::record::{PartitionId, Source};
-use crate::worker::{Output, Page, PageAction, PageOutcome, verdict_name};
+use crate::worker::{Output, Page, PageAction, PageOutcome};
 
 /// Pages of a partition that wait at most for a warm-up page of which the log says nothing.
 const MAX_BEHIND_WARM_UP: usize = 5_000;
@@ -197,10 +197,7 @@ impl<P> LogPages<P> {
 /// Names the verdict of the live service.
 #[must_use]
 pub fn live_name(live: &Verdict) -> &'static str {
-    match &live.answer {
-        Answer::Page(page) => verdict_name(page),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
-    }
+    live.answer.kind().unwrap_or(VerdictKind::Withdrawn).name()
 }
 
 #[cfg(test)]

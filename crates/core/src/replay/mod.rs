@@ -30,7 +30,7 @@ mod time_order;
 mod warm;
 mod what_if;
 
-pub use changes::{Changes, Compared, Example, Kind, MAX_HELD, RecordedVerdict, Side, Sides, VerdictKind};
+pub use changes::{Changes, Compared, Example, Kind, MAX_HELD, RecordedVerdict, Side, Sides};
 pub use counts::{Counts, VerdictName, name_of};
 pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};

@@ -4,7 +4,7 @@
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
 
 use crate::fingerprint::{SimHash, SketchForm};
-use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, Stage, Verdict};
+use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, Verdict};
 use crate::record::{Reject, Source, Timestamp};
 
 /// One header of a record: a name, and bytes or null.
@@ -153,15 +153,7 @@ impl HeaderSettings {
 /// Returns the name of a verdict, as used in headers, metrics and verdict lines.
 #[must_use]
 pub const fn verdict_name(page: &PageVerdict) -> &'static str {
-    match &page.decision {
-        Decision::Unique { .. } => "unique",
-        Decision::Update { .. } => "update",
-        Decision::Template { .. } => "template",
-        Decision::Duplicate { of } => match of.by.stage() {
-            Stage::Exact => "exact",
-            Stage::SimHash | Stage::MinHash => "near",
-        },
-    }
+    page.decision.kind().name()
 }
 
 /// Says in one line what is wrong with a page. Holds nothing of its text.

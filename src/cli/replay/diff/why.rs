@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::cli::human;
 use crate::cli::verdict::{Form, Measure};
 use crate::fingerprint::PerMille;
-use crate::protocol::{Match, MatchedBy, Rules, SameId, Stage};
+
+use crate::protocol::{Match, MatchedBy, Rules, SameId, Stage, VerdictKind};
 use crate::record::Source;
-use crate::replay::{Example, RecordedVerdict, Side, Sides, VerdictKind};
+use crate::replay::{Example, RecordedVerdict, Side, Sides};
 
 /// Returns the form of the sketches that a run compares.
 pub(super) fn form(recorded: &RecordedVerdict) -> Form {
