@@ -12,7 +12,8 @@ use crate::record::{Reject, Rejection};
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
 
-/// Main text shorter than this many bytes is not trusted: then all visible text counts.
+/// Main text shorter than this many bytes is not trusted: then all visible text counts. Visible text shorter than this
+/// does not identify a page, so its title counts, too.
 const MIN_MAIN_TEXT: usize = 120;
 
 /// Main text of fewer characters than this may be a notice beside the article. The library takes less than this only
@@ -88,11 +89,15 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
         Err(NoTree::TooLarge) => return stripped(),
         Err(NoTree::TooDeep) => return Err(too_deep()),
     };
-    let visible = visible_text(&page, max_depth).ok_or_else(too_deep)?;
+    let mut visible = visible_text(&page, max_depth).ok_or_else(too_deep)?;
+    let length = visible.text.trim().len();
+    if (1..MIN_MAIN_TEXT).contains(&length) {
+        visible.add_title(&page);
+    }
     if wanted == HtmlText::AllText {
         return Ok((visible.text, Extraction::All));
     }
-    let main = if visible.text.trim().len() < MIN_MAIN_TEXT { None } else { main_text(page) };
+    let main = if length < MIN_MAIN_TEXT { None } else { main_text(page) };
     let main = match main {
         Some(notice) if consent::is_notice(&notice.text) => main_text_without(&notice.text, html, max_depth, &visible),
         main => main.filter(|main| main.is_trusted(&visible)),
@@ -173,6 +178,18 @@ struct Visible {
     text: String,
     /// Characters outside of links, blanks not counted: navigation is links.
     running: usize,
+}
+
+impl Visible {
+    /// Adds the title of the page. Without it all pages that a script fills in the browser ("Loading...") would be exact
+    /// duplicates of each other.
+    fn add_title(&mut self, page: &Document) {
+        let title = page.select_single("head > title").text();
+        if !title.trim().is_empty() {
+            self.text.push('\n');
+            self.text.push_str(&title);
+        }
+    }
 }
 
 /// One step through what is shown.

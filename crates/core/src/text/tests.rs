@@ -259,6 +259,27 @@ fn navigation_is_not_taken_for_the_article() {
     assert!(text.contains("committee") && !text.contains("imprint"), "{text}");
 }
 
+/// Pages that a script fills in the browser show the same few words before it has run.
+#[test]
+fn the_title_counts_where_hardly_any_text_is_visible() {
+    let page = |title: &str, body: &str| format!("<html><head>{title}</head><body>{body}</body></html>");
+    let [one, other] = ["A cup", "A plate"].map(|name| format!("<title>{name} &amp; more</title>"));
+    for html in [HtmlText::MainText, HtmlText::AllText] {
+        let own = analyzer(|settings| settings.html = html);
+        let text = |title: &str, body: &str| extracted(&own, &page(title, body)).0;
+        assert_eq!(text(&one, "<div id=root>Loading</div>"), "loading a cup & more");
+        assert_ne!(text(&one, "<p>Loading</p>"), text(&other, "<p>Loading</p>"));
+        assert_eq!(text("", "<p>Loading</p>"), "loading");
+        let enough = "x".repeat(120);
+        assert_eq!(text(&one, &enough), enough, "120 bytes are text enough");
+        assert_eq!(text(&one, &enough[1..]), format!("{} a cup & more", &enough[1..]));
+    }
+    let (analyzer, mut buffer) = (analyzer(|_| {}), String::new());
+    let without_text = Body::Html(page(&one, "<div id=root></div>").into());
+    let reject = analyzer.normalize(&without_text, &mut buffer).unwrap_err();
+    assert_eq!(reject.reason(), Reject::NoText, "a title alone is no page");
+}
+
 #[test]
 fn settings_that_would_hash_nothing_are_refused() {
     let refuse = |change: fn(&mut Settings)| {
