@@ -1,4 +1,4 @@
-{{/* Names. Pods of a StatefulSet get labels that are 12 characters longer than its name: hence 45. */}}
+{{/* Names. Labels of StatefulSet pods are 12 characters longer than its name, so names have at most 45. */}}
 {{- define "dupgate.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 45 | trimSuffix "-" }}
 {{- end }}
@@ -28,7 +28,7 @@
 {{- default (include "dupgate.fullname" .) .Values.existingConfigMap }}
 {{- end }}
 
-{{/* Labels. Selectors are those of a release, and the component. */}}
+{{/* Labels. Selectors are the labels of the release and the component. */}}
 {{- define "dupgate.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "dupgate.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -88,8 +88,8 @@ annotations:
 {{- printf "%.1f GiB" (divf (float64 .) 1073741824.0) }}
 {{- end }}
 
-{{/* What an instance needs, in bytes, as `dupgate check` reckons it: the index and a fifth of it, pages in flight with the trees of
-     their HTML, half a gibibyte for all else. Takes settings and roles. */}}
+{{/* Memory need of an instance, in bytes, as in `dupgate check`: the index and a fifth of it, pages in flight with their HTML
+     trees, and half a gibibyte for the rest. Takes settings and roles. */}}
 {{- define "dupgate.memory" -}}
 {{- $index := has "judge" .roles | ternary (include "dupgate.bytes" .settings.maxMemory | float64) 0.0 }}
 {{- $pages := has "worker" .roles | ternary (include "dupgate.bytes" .settings.maxInFlight | float64) 0.0 }}
@@ -107,7 +107,7 @@ annotations:
 {{- $sum }}
 {{- end }}
 
-{{/* The settings that the chart itself looks at, with the defaults of the program. */}}
+{{/* The settings that the chart itself uses, with the defaults of the program. */}}
 {{- define "dupgate.settings" -}}
 {{- $config := .Values.config }}
 {{- $mode := dig "mode" "" $config | default "route" }}
@@ -127,7 +127,7 @@ format: {{ dig "input" "format" "" $config | default "json" }}
 shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" | quote }}
 {{- end }}
 
-{{/* The value of a setting, null when it is not given, as JSON: {"value": ...}. Takes config and path. */}}
+{{/* The value of a setting, or null if it is unset, as JSON: {"value": ...}. Takes config and path. */}}
 {{- define "dupgate.value" -}}
 {{- $value := .config }}
 {{- range splitList "." .path }}
@@ -136,7 +136,7 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- dict "value" $value | toJson }}
 {{- end }}
 
-{{/* Whether a setting is given: in the configuration, or by a variable that the chart can see or that it cannot. Takes root and path. */}}
+{{/* Whether a setting is given: in the configuration, or possibly by an environment variable. Takes root and path. */}}
 {{- define "dupgate.isGiven" -}}
 {{- $variable := printf "DUPGATE_%s" (.path | replace "." "__" | upper) }}
 {{- $names := keys .root.Values.secretEnv }}
@@ -147,7 +147,7 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- if or $given.value .root.Values.existingConfigMap .root.Values.extraEnvFrom (has $variable $names) }}true{{ end }}
 {{- end }}
 
-{{/* What is wrong with the values, as far as the schema cannot tell: one problem a line. */}}
+{{/* Problems with the values that the schema cannot detect, one per line. */}}
 {{- define "dupgate.problems" -}}
 {{- $values := .Values }}
 {{- $config := $values.config }}
@@ -182,10 +182,10 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- end }}
 {{- end }}
 {{- with dig "roles" nil $config }}
-- config.roles is set by the chart: judges.roles, judges.replicas and workers.replicas say how many instances have which roles
+- config.roles is set by the chart: use judges.roles, judges.replicas and workers.replicas
 {{- end }}
 {{- if not (has "judge" $values.judges.roles) }}
-- judges.roles must have judge: workers.replicas says how many instances only work
+- judges.roles must have judge: use workers.replicas for instances that only work
 {{- end }}
 {{- if and (not (has "worker" $values.judges.roles)) (not $values.keda.enabled) (eq (int $values.workers.replicas) 0) }}
 - judges.roles has no worker, and workers.replicas is 0: no instance reads the input
@@ -197,7 +197,7 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- end }}
 {{- with dig "index" "path" "" $config }}
 {{- if ne . $values.judges.persistence.mountPath }}
-- config.index.path is not where the volume is: set judges.persistence.mountPath instead
+- config.index.path differs from the mount path of the volume: set judges.persistence.mountPath instead
 {{- end }}
 {{- end }}
 {{- with dig "http" "listen" "" $config }}
@@ -229,19 +229,19 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 - admin.port must not be http.port
 {{- end }}
 {{- if and $values.ingress.enabled (not $values.admin.enabled) }}
-- ingress.enabled needs admin.enabled: there is nothing else to lead to
+- ingress.enabled needs admin.enabled, its only backend
 {{- end }}
 {{- if and $values.ingress.enabled (not $values.ingress.hosts) }}
 - ingress.enabled needs ingress.hosts
 {{- end }}
 {{- if and $values.httpRoute.enabled (not $values.admin.enabled) }}
-- httpRoute.enabled needs admin.enabled: there is nothing else to lead to
+- httpRoute.enabled needs admin.enabled, its only backend
 {{- end }}
 {{- if and $values.httpRoute.enabled (not $values.httpRoute.parentRefs) }}
 - httpRoute.enabled needs httpRoute.parentRefs
 {{- end }}
 {{- if and $values.replayJob.enabled (not $values.replayJob.args) }}
-- replayJob.enabled needs replayJob.args: what follows `dupgate replay`, such as [run, --from=-48h, --execute]
+- replayJob.enabled needs replayJob.args: the arguments after `dupgate replay`, such as [run, --from=-48h, --execute]
 {{- end }}
 {{- range $values.replayJob.args }}
 {{- if hasPrefix "--listen" . }}

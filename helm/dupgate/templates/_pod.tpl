@@ -1,6 +1,6 @@
-{{/* What is common to all pods: the two of the service, the hook and the test. */}}
+{{/* Shared by all pods: judge, worker, hook and test. */}}
 
-{{/* Variables from secrets and those the user adds. */}}
+{{/* Environment variables from Secrets and from the user. */}}
 {{- define "dupgate.commonEnv" -}}
 {{- range $name, $from := .Values.secretEnv }}
 - name: {{ $name }}
@@ -14,7 +14,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Mounts and volumes of the configuration and its secrets. Volumes take root and configMap. */}}
+{{/* Mounts and volumes of the configuration and its Secrets. Volumes take root and configMap. */}}
 {{- define "dupgate.commonMounts" -}}
 - name: config
   mountPath: /etc/dupgate
@@ -55,7 +55,7 @@
 {{- end }}
 {{- end }}
 
-{{/* How a pod is placed and what it may do. Takes root and optionally role, whose settings win. */}}
+{{/* Scheduling and security of a pod. Takes root and optionally role, whose settings take precedence. */}}
 {{- define "dupgate.placement" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -81,7 +81,7 @@ tolerations:
 {{- end }}
 {{- end }}
 
-{{/* What is common to all containers of dupgate. */}}
+{{/* Shared by all dupgate containers. */}}
 {{- define "dupgate.container" -}}
 image: {{ include "dupgate.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -109,7 +109,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   labels:
-    {{- /* Without the chart's version: a release of the chart that changes no pod replaces none. */}}
+    {{- /* Without the chart's version, so that a chart release that changes no pod replaces none. */}}
     {{- omit (include "dupgate.labels" .root | fromYaml) "helm.sh/chart" | toYaml | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
     dupgate/serves: http
