@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes what config/compose/secure.yaml needs, once, with the keytool that comes with Kafka's image:
+# Creates the files for config/compose/secure.yaml, once, with the keytool of Kafka's image:
 #
 #   /secrets/broker   broker.p12 (key and certificate), ca.pem, jaas.conf (users and passwords)
 #   /secrets/client   ca.pem, dupgate.password, client.properties (Kafka's own tools), jaas.conf (other Java clients)
 #
-# The key of the authority is thrown away: nobody signs anything else with it.
+# The key of the CA is deleted, so it cannot sign anything else.
 set -euo pipefail
 umask 022
 broker=/secrets/broker client=/secrets/client
@@ -43,7 +43,7 @@ login="$module required username=\"dupgate\" password=\"$of_dupgate\";"
 printf 'KafkaClient {\n    %s\n};\n' "$login" > "$client/jaas.conf"
 printf '%s' "$of_dupgate" > "$client/dupgate.password"
 cp ca.pem "$client/"
-# The last one: it says that all is there. Read by Kafka's own tools, below the folder it is copied to.
+# Written last, as a marker that all files exist. Kafka's own tools read it from the folder it is copied to.
 cat > "$client/client.properties" <<PROPERTIES
 security.protocol=SASL_SSL
 sasl.mechanism=PLAIN
