@@ -1,4 +1,4 @@
-"""Dupgate / Match quality: are the verdicts right. For those who choose thresholds and windows."""
+"""Dupgate / Match quality: whether the verdicts are right, for choosing thresholds and windows."""
 
 from model import (
     BLUE,
@@ -26,13 +26,13 @@ from model import (
 from overview import DOCUMENTS, LOOKUP, OTHER, REACH, SHARE, TITLE, UID, WINDOW, colors, quantiles
 
 PAIRS = """\
-The numbers here say *that* something matches too much or too little. The pairs say *why*:
+The numbers here show *that* something matches too much or too little. The pairs show *why*:
 
-* [Operator page](${operator_page:raw}): duplicates beside their originals, with what differs; "Forget" takes an
-  original down. Its address is the variable at the top; it needs `http.admin.listen`.
+* [Operator page](${operator_page:raw}): duplicates next to their originals, with the differences; "Forget" removes an
+  original. Its address is the variable at the top; it needs `http.admin.listen`.
 * `dupgate tap --verdict near` prints pairs as they are found, `dupgate index top` the originals with the most
   duplicates.
-* `dupgate compare a.html b.html` says from which threshold on two pages match, `dupgate tune pages.jsonl` what each
+* `dupgate compare a.html b.html` shows the threshold at which two pages match, `dupgate tune pages.jsonl` what each
   threshold finds on a sample.
 """
 
@@ -65,34 +65,34 @@ def numbers():
         ),
         stat(
             "Near",
-            "Share of documents whose text is near that of a known one.",
+            "Share of documents whose text is near that of an original.",
             [query(share_of("near"), "near")],
             unit="percentunit",
         ),
         stat(
             "Exact",
-            "Share of documents whose text is known.",
+            "Share of documents whose text equals that of an original.",
             [query(share_of("exact"), "exact")],
             unit="percentunit",
         ),
         stat(
             "Templates",
-            "Share of documents with the text of a known one and other numbers: prices, results, weather. They go to "
-            "unique.",
+            "Share of documents that have the text of an original with different numbers: prices, results, weather. "
+            "They go to unique.",
             [query(share_of("template"), "template")],
             unit="percentunit",
         ),
         stat(
             "Largest cluster",
-            "Documents that the largest cluster has at least, since the start of its instance. An error page or a login "
-            "wall absorbs thousands.",
+            "Lower bound of the documents in the largest cluster, since the start of its instance. An error page or a "
+            "login wall collects thousands.",
             [query(f"max({metric('largest_cluster_documents')})", "documents")],
             unit="short",
             runbooks=("DupgateHotCluster",),
         ),
         stat(
             "Effective window",
-            "How far back the index reaches, and how far it should.",
+            "How far back the index reaches, and the configured window.",
             [query(REACH, "reaches"), query(WINDOW, "configured")],
             unit="s",
             no_data="no judge in this selection",
@@ -103,11 +103,11 @@ def numbers():
 
 
 def verdicts():
-    """Return what pages are judged to be, and by which measure."""
+    """Return the verdicts, and the measures they are based on."""
     return [
         lines(
             "Share of documents by verdict",
-            "What becomes of 100 documents.",
+            "Verdicts as a share of all documents.",
             [query(f"sum by (verdict) ({rate('documents_total')}) / scalar(clamp_min({DOCUMENTS}, 1e-9))", "{{verdict}}")],
             unit="percentunit",
             stack=True,
@@ -116,7 +116,8 @@ def verdicts():
         ),
         lines(
             "Near matches by what accepted them",
-            "Distance of the SimHash codes, similarity of the sketches, or containment of the smaller page.",
+            "The measure that accepted a match: distance of the SimHash codes, similarity of the sketches, or "
+            "containment of the smaller page.",
             [
                 query(f"sum({rate('match_hamming_distance_count')})", "distance"),
                 query(f"sum({rate('match_similarity_ratio_count')})", "similarity"),
@@ -143,19 +144,19 @@ def verdicts():
 
 
 def distances():
-    """Return where thresholds sit."""
+    """Return the distributions around the thresholds."""
     return [
         heatmap(
             "Distance of the nearest candidate",
-            "All lookups that found a candidate, accepted or not. Two humps with a valley at match.simhash.max_distance are "
-            "healthy; mass on the threshold is not.",
+            "All lookups that found a candidate, accepted or not. Two peaks with a valley at "
+            "match.simhash.max_distance are healthy; many candidates at the threshold are not.",
             f"sum by (le) ({rate('nearest_hamming_distance_bucket')})",
             unit="short",
         ),
         lines(
             "Share of near matches by distance",
-            "Of the matches that were accepted by their distance, those of at most 0, 1 and 3 differing bits. The wider the gap between "
-            "the last two, the more matches depend on the threshold.",
+            "Share of the matches accepted by distance that have at most 0, 1 and 3 differing bits. The wider the gap "
+            "between the last two, the more matches depend on the threshold.",
             [query(within(bits), f"at most {bits}") for bits in (0, 1, 3)],
             unit="percentunit",
             defaults={"max": 1},
@@ -163,14 +164,14 @@ def distances():
         ),
         heatmap(
             "Similarity of accepted matches",
-            "Estimated Jaccard index of the matches of the minhash stage. Mass at match.minhash.min_similarity means that "
-            "many matches depend on the threshold.",
+            "Estimated Jaccard index of the matches of the minhash stage. Many matches near "
+            "match.minhash.min_similarity depend on the threshold.",
             f"sum by (le) ({rate('match_similarity_ratio_bucket')})",
             unit="percentunit",
         ),
         lines(
             "Containment of accepted matches",
-            "Estimated share of the smaller page in the other one, of matches that were accepted by it. Empty unless "
+            "Estimated share of the smaller page that is in the other one, for matches accepted by it. Empty unless "
             "match.minhash.containment is set.",
             quantiles("match_containment_ratio", which=("p5", "p50")),
             unit="percentunit",
@@ -186,7 +187,7 @@ def distances():
         ),
         lines(
             "Largest cluster",
-            "Documents of the largest cluster, at least, by instance. A steep line is a block page.",
+            "Lower bound of the documents in the largest cluster, by instance. A steep line indicates a block page.",
             [query(f"max by (instance) ({metric('largest_cluster_documents')})", "{{instance}}")],
             unit="short",
             runbooks=("DupgateHotCluster",),
@@ -195,21 +196,21 @@ def distances():
 
 
 def pages():
-    """Return what is read in pages."""
+    """Return what is extracted from pages."""
     tokens = [
         query(quantile(q / 100, "document_tokens", by=("segmenter",)), f"{{{{segmenter}}}} p{q}") for q in (5, 50, 95)
     ]
     return [
         lines(
             "Tokens per document",
-            "Words that are left after filtering. A falling p5 is usually a broken extractor.",
+            "Words left after filtering. A falling p5 usually means a broken extractor.",
             tokens,
             unit="short",
         ),
         lines(
             "Extraction",
-            "What is compared of a page: ready text, the article, or all visible text. Much of all_fallback or stripped "
-            "means that pages are compared with their navigation.",
+            "The text of a page that is compared: plain text, the article, or all visible text. Much all_fallback or "
+            "stripped means that pages are compared including their navigation.",
             [query(f"sum by (extraction) ({rate('extracted_documents_total')})", "{{extraction}}")],
             unit="cps",
             stack=True,
@@ -223,7 +224,7 @@ def pages():
         ),
         lines(
             "Encodings",
-            "Documents by the encoding they came in.",
+            "Documents by encoding.",
             [query(f"sum by (encoding) ({rate('decoded_documents_total')})", "{{encoding}}")],
             unit="cps",
             stack=True,
@@ -236,21 +237,22 @@ def cost():
     return [
         lines(
             "Candidates per lookup",
-            "Originals that are compared with one page: what drives the cost of lookups.",
+            "Originals compared with one page. They determine the cost of lookups.",
             quantiles("lookup_candidates", which=("p50", "p99")),
             unit="short",
         ),
         lines(
             "Full keys",
-            "Keys by which an original is not found, because match.minhash.max_bucket others are found by them. "
-            "`dupgate tune stop-shingles` makes them rarer.",
+            "Keys that do not find an original, because they already find match.minhash.max_bucket others. `dupgate "
+            "tune stop-shingles` reduces them.",
             [query(f"sum({rate('index_full_keys_total')})", "full keys")],
             unit="cps",
         ),
         lines(
             "Family members",
-            "Originals that are found through the first page of their template or site, and those of them that were not compared "
-            "with a page of their family, because match.minhash.max_bucket others have more in common with it.",
+            "Originals found through the first page of their template or site, and those among them that were not "
+            "compared with a page of their family, because match.minhash.max_bucket others have more in common with "
+            "it.",
             [
                 query(f"sum({rate('index_family_members_total')})", "members"),
                 query(f"sum({rate('index_members_left_out_total')})", "not compared"),
@@ -259,21 +261,21 @@ def cost():
         ),
         lines(
             "Lookup time",
-            "Time of the judge for one document.",
+            "Time of the judge per document.",
             quantiles("stage_duration_seconds", LOOKUP, which=("p50", "p99")),
             unit="s",
         ),
         lines(
             "Late records",
-            "Pages too old for the window when they were judged: they are delivered as unique and not remembered. See "
-            "window.allowed_lateness.",
+            "Pages that were too old for the window when they were judged. They are delivered as unique and do not "
+            "become originals. See window.allowed_lateness.",
             [query(f"sum({rate('index_late_records_total')})", "late")],
             unit="cps",
             runbooks=("DupgateLateRecords",),
         ),
         lines(
             "Originals in the index",
-            "Originals held, largest instance.",
+            "Originals in the index, largest instance.",
             [query(f"max({metric('index_entries')})", "originals")],
             unit="short",
         ),
@@ -281,9 +283,9 @@ def cost():
 
 
 def dashboard():
-    """Return the dashboard as Grafana reads it."""
+    """Return the dashboard in Grafana's format."""
     other = (UID, TITLE)
-    made = Dashboard(OTHER[0], OTHER[1], "Are the verdicts right: thresholds, windows, what is read in pages.", other=other)
+    made = Dashboard(OTHER[0], OTHER[1], "Whether the verdicts are right: thresholds, windows, text extraction.", other=other)
     made.row("At a glance")
     for number in numbers():
         made.add(number, 4, 4)
@@ -297,5 +299,5 @@ def dashboard():
         for graph in panels:
             made.add(graph, 8, 9)
     made.row("Looking at pairs")
-    made.add(text("Where to look", "Where the pairs are that these numbers count.", PAIRS), 24, 6)
+    made.add(text("Where to look", "Where to see the pairs behind these numbers.", PAIRS), 24, 6)
     return made.json()

@@ -120,7 +120,7 @@ def runbook(alert):
 
 
 def panel(kind, title, description, queries, *, unit, options, defaults=None, overrides=(), runbooks=(), custom=None):
-    """Make a panel without its place."""
+    """Make a panel without a position."""
     for letter, target in zip("ABCDEFGH", queries, strict=False):
         target["refId"] = letter
     return {
@@ -364,13 +364,13 @@ VARIABLES = [
         "options": [],
         "skipUrlSync": False,
     },
-    variable("job", "Job", "label_values(dupgate_build_info, job)", "Scrape jobs: judges and workers may have one each."),
+    variable("job", "Job", "label_values(dupgate_build_info, job)", "Scrape jobs; judges and workers may be separate jobs."),
     variable("instance", "Instance", 'label_values(dupgate_build_info{job=~"$job"}, instance)', "Instances of these jobs."),
     variable(
         "topic",
         "Topic",
         'label_values(dupgate_records_consumed_total{job=~"$job",instance=~"$instance"}, topic)',
-        "Input topics, on the panels that know them.",
+        "Input topics, on panels that show topics.",
     ),
     {
         "name": "operator_page",
@@ -386,7 +386,7 @@ VARIABLES = [
     {
         "name": "runbooks",
         "label": "Runbooks",
-        "description": "Address of the page of runbooks.",
+        "description": "Address of the runbooks.",
         "type": "constant",
         "query": RUNBOOKS,
         "current": {"selected": True, "text": RUNBOOKS, "value": RUNBOOKS},
@@ -429,7 +429,7 @@ ANNOTATIONS = [
 
 
 class Dashboard:
-    """A dashboard that is filled from left to right and from top to bottom."""
+    """A dashboard, filled from left to right and from top to bottom."""
 
     def __init__(self, uid, title, description, *, other):
         self.uid, self.title, self.description, self.other = uid, title, description, other
@@ -448,7 +448,7 @@ class Dashboard:
         self.y += 1
 
     def add(self, made, width, height):
-        """Place a panel beside the last one, or below it where there is no room."""
+        """Place a panel next to the last one, or below it if there is no room."""
         if self.x + width > WIDTH:
             self._wrap()
         self.number += 1
@@ -462,7 +462,7 @@ class Dashboard:
         self.x = self.line = 0
 
     def json(self):
-        """Return the dashboard as Grafana reads it."""
+        """Return the dashboard in Grafana's format."""
         uid, title = self.other
         other = link(title, f"/d/{uid}")
         other |= {"icon": "dashboard", "targetBlank": False, "includeVars": True, "keepTime": True}

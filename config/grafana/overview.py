@@ -1,4 +1,4 @@
-"""Dupgate / Overview: how the service does. The first row is one screen, and what needs a hand comes first."""
+"""Dupgate / Overview: the state of the service. The first row fits on one screen and shows problems first."""
 
 from model import (
     BLUE,
@@ -64,12 +64,12 @@ def quantiles(name, *matchers, which=("p50", "p95", "p99")):
 
 
 def colors(shades, *only):
-    """Give series the colours of what they mean; all of them, or those named."""
+    """Colour series by their meaning; all of them, or those named."""
     return [color(name, shade) for name, shade in shades.items() if name in (only or shades)]
 
 
 def numbers():
-    """Return the two lines of large numbers at the top: does it work, and how well."""
+    """Return the two lines of large numbers at the top: whether the service works, and how well."""
     down = (
         'count((up{job=~"$job",instance=~"$instance"} == 0) and on (job) '
         'count by (job) (present_over_time(dupgate_build_info{job=~"$job",replay=""}[1d]))) or vector(0)'
@@ -82,7 +82,7 @@ def numbers():
     return [
         stat(
             "Instances",
-            "Instances that answer the scrape, and targets of the same jobs that do not.",
+            "Instances that are scraped, and targets of the same jobs that are down.",
             [query(f"count({metric('build_info')})", "up"), query(down, "down")],
             unit="short",
             no_data="none",
@@ -93,8 +93,8 @@ def numbers():
         ),
         stat(
             "Judges",
-            "Partitions of the fingerprint log that have a judge, and instances that stand by with the whole state. "
-            "Without a judge no page gets a verdict; without a standby a failure costs a restore.",
+            "Partitions of the fingerprint log with an active judge, and standbys with the complete state. Without a "
+            "judge no page gets a verdict; without a standby a failure costs a restore.",
             [
                 query(f"sum(max by (job, log_partition) ({metric('judge_active')}))", "judging"),
                 query(standby, "standing by"),
@@ -111,7 +111,7 @@ def numbers():
         ),
         stat(
             "Oldest page without a verdict",
-            "How long the page that has waited longest for its verdict has waited by now. Grows while no judge answers.",
+            "Waiting time of the page that has waited longest for its verdict. Grows while no judge is active.",
             [query(f"max({metric('oldest_pending_verdict_seconds')})", "oldest")],
             unit="s",
             thresholds=steps(GREEN, (5, YELLOW), (60, RED)),
@@ -119,7 +119,7 @@ def numbers():
         ),
         stat(
             "Time to drain",
-            "Lag divided by the current rate of consumption: how long it takes to catch up if nothing new came.",
+            "Lag divided by the current consumption rate: the time to catch up, not counting new records.",
             [query(f"sum({LAG}) / clamp_min(sum({rate('records_consumed_total', TOPICS)}), 1)", "to drain")],
             unit="s",
             thresholds=steps(GREEN, (600, YELLOW), (3600, RED)),
@@ -135,8 +135,8 @@ def numbers():
         ),
         stat(
             "Standing still",
-            "Partitions that cannot be read on, and instances whose input is paused by the breaker or by an operator. "
-            "Each needs a hand.",
+            "Blocked partitions, and instances whose input is paused by the breaker or by an operator. Each needs "
+            "manual action.",
             [query(f"sum({metric('blocked_partitions')})", "blocked partitions"), query(paused, "paused inputs")],
             unit="short",
             thresholds=steps(GREEN, (1, RED)),
@@ -165,8 +165,8 @@ def numbers():
         ),
         stat(
             "Dead letters",
-            "Records that got no verdict, over all that were delivered. Held back ones are not counted: they are on the "
-            "panel of that name.",
+            "Share of delivered records that got no verdict. Excludes dead letters that are held back, which have "
+            "their own panel.",
             [query(ratio(DEAD, f"({DOCUMENTS} + {DEAD})"), "dead letters")],
             unit="percentunit",
             thresholds=steps(GREEN, (1e-9, YELLOW), (0.01, RED)),
@@ -174,8 +174,8 @@ def numbers():
         ),
         stat(
             "Index fill",
-            "Memory of the index over its limit, worst judge or standby. The limit is kept by the number of originals, so that "
-            "a full index may be some way below or above 100 %.",
+            "Index memory as a share of its limit, worst judge or standby. The limit is enforced by the number of "
+            "originals, so a full index may be slightly below or above 100 %.",
             [query(FILL, "used")],
             unit="percentunit",
             no_data="no judge in this selection",
@@ -184,8 +184,8 @@ def numbers():
         ),
         stat(
             "Effective window",
-            "How far back the index reaches, and how far it should. It grows for one window after a cold start; "
-            "afterwards less than configured means that the index is full.",
+            "How far back the index reaches, and the configured window. It grows for one window after a cold start; "
+            "later, a shorter reach means that the index is full.",
             [query(REACH, "reaches"), query(WINDOW, "configured")],
             unit="s",
             no_data="no judge in this selection",
@@ -196,7 +196,7 @@ def numbers():
 
 
 def glance():
-    """Return what stands below the numbers on the first screen."""
+    """Return the panels below the numbers on the first screen."""
     severity = ("custom.cellOptions", {"type": "color-text"})
     shades = {"critical": RED, "warning": ORANGE, "info": BLUE}
     mapping = [
@@ -207,7 +207,7 @@ def glance():
     ]
     alerts = table(
         "Firing alerts",
-        "Alerts of dupgate that fire now; a name opens its runbook. Needs the alert rules in the same Prometheus.",
+        "Firing alerts of dupgate; click a name to open its runbook. Needs the alert rules in the same Prometheus.",
         [query('ALERTS{alertname=~"Dupgate.+",alertstate="firing",job=~"$job"}', "{{alertname}}")],
         columns={"alertname": "Alert", "severity": "Severity", "job": "Job", "instance": "Instance"},
         sort="Severity",
@@ -229,7 +229,7 @@ def glance():
         (
             lines(
                 "Documents by verdict",
-                "A step without a deploy is a change at the crawler, or an error page.",
+                "A step without a deploy indicates a change of the crawler, or an error page.",
                 [query(f"sum by (verdict) ({rate('documents_total')})", "{{verdict}}")],
                 unit="cps",
                 stack=True,
@@ -250,8 +250,8 @@ def glance():
         (
             lines(
                 "End-to-end latency",
-                "From a record's timestamp to the acknowledgement of its delivery. While a lag is drained it is the age "
-                "of the lag.",
+                "Time from a record's timestamp to the acknowledgement of its delivery. While a lag is drained, this "
+                "is the age of the lag.",
                 quantiles("end_to_end_latency_seconds"),
                 unit="s",
                 overrides=colors(QUANTILES, "p50", "p95", "p99"),
@@ -262,7 +262,7 @@ def glance():
         (
             lines(
                 "Verdict wait",
-                "From asking about a page to reading its verdict, and the oldest page that waits now.",
+                "Time from sending a request to reading its verdict, and the oldest page that is waiting now.",
                 [
                     *quantiles("verdict_wait_seconds", which=("p50", "p95")),
                     query(f"max({metric('oldest_pending_verdict_seconds')})", "oldest now"),
@@ -276,8 +276,8 @@ def glance():
         (
             states(
                 "Judge and standbys",
-                "What each instance with the judge role does. One line must be green at any time. An instance that judges "
-                "one partition of several counts as judging.",
+                "State of each instance with the judge role. One line must be green at any time. An instance that "
+                "judges one of several partitions counts as judging.",
                 [query(role, "{{instance}}")],
                 {0: ("restoring", YELLOW), 1: ("standing by", BLUE), 2: ("judging", GREEN)},
                 runbooks=("DupgateNoJudge", "DupgateIndexNotReady", "DupgateJudgeFlapping"),
@@ -288,12 +288,12 @@ def glance():
 
 
 def flow():
-    """Return what goes through: rates and errors."""
+    """Return throughput: rates and errors."""
     yesterday = SHARE.replace("[$__rate_interval]", "[$__rate_interval] offset 1d")
     return [
         lines(
             "Duplicate share, now and a day ago",
-            "Compare with yesterday before blaming the software.",
+            "Compare with yesterday: most changes come from the crawler.",
             [query(SHARE, "now"), query(yesterday, "a day ago")],
             unit="percentunit",
             thresholds=steps("transparent", (0.95, RED)),
@@ -321,8 +321,7 @@ def flow():
         ),
         lines(
             "Dead letters by stage and reason",
-            "Records that got no verdict. Each carries its reason, its message and its original bytes to the "
-            "dead-letter topic.",
+            "Records that got no verdict. Each goes to the dead-letter topic with reason, message and original bytes.",
             [query(f"sum by (stage, reason) ({rate('dead_letters_total')})", "{{stage}}: {{reason}}")],
             unit="cps",
             thresholds=steps("transparent", (1e-9, YELLOW)),
@@ -331,8 +330,7 @@ def flow():
         ),
         lines(
             "Dead letters held back",
-            "Records without a verdict that wait at an instance whose breaker has paused the input: they are delivered "
-            "nowhere yet.",
+            "Records without a verdict at an instance whose breaker has paused the input. They are not delivered yet.",
             [query(f"sum by (reason) ({metric('dead_letters_held')})", "{{reason}}")],
             unit="short",
             thresholds=steps("transparent", (1, YELLOW)),
@@ -341,8 +339,8 @@ def flow():
         ),
         lines(
             "Errors by component",
-            "Internal errors by what happens next; the log has the details. `retriable` and `abortable` ones are tried "
-            "again, `corrupt` ones need a look.",
+            "Internal errors by component and kind; the log has the details. `retriable` and `abortable` errors are "
+            "retried, `corrupt` ones need investigation.",
             [query(f"sum by (component, kind) ({rate('errors_total')})", "{{component}}: {{kind}}")],
             unit="cps",
             legend="right",
@@ -350,7 +348,7 @@ def flow():
         ),
         lines(
             "Records given up on",
-            "Records that the brokers refuse for good, by output and reason. They become dead letters.",
+            "Records that the brokers permanently reject, by output and reason. They become dead letters.",
             [query(f"sum by (output, reason) ({rate('produce_failures_total')})", "{{output}}: {{reason}}")],
             unit="cps",
             legend="right",
@@ -358,7 +356,7 @@ def flow():
         ),
         lines(
             "Withdrawn by reason",
-            "Documents that the judge knew and that could not be delivered: it forgets them again.",
+            "Documents that were judged but could not be delivered; the judge forgets them.",
             [query(f"sum by (reason) ({rate('withdrawn_documents_total')})", "{{reason}}")],
             unit="cps",
             legend="right",
@@ -378,27 +376,27 @@ def latency():
     return [
         lines(
             "Record duration",
-            "From poll to the brokers' acknowledgement of the routed record.",
+            "Time from poll to the brokers' acknowledgement of the routed record.",
             quantiles("record_duration_seconds"),
             unit="s",
             overrides=colors(QUANTILES, "p50", "p95", "p99"),
         ),
         lines(
             "Time per document by stage",
-            "Mean time of one document: of one text thread from decode to fingerprint, of the judge for lookup. Produce "
-            "is the wait for the brokers, shared by all documents of a transaction.",
+            "Mean time per document: of a text thread for decode to fingerprint, of the judge for lookup. Produce is "
+            "the wait for the brokers, shared by all documents of a transaction.",
             [query(mean("stage_duration_seconds", "stage"), "{{stage}}")],
             unit="s",
         ),
         heatmap(
             "Lookup duration",
-            "Time of the judge for one document. A second band at the top means that some buckets are crowded.",
+            "Time of the judge per document. A second band at the top means that some buckets are very full.",
             f"sum by (le) ({rate('stage_duration_seconds_bucket', LOOKUP)})",
             unit="s",
         ),
         lines(
             "Transaction duration",
-            "From the begin of a transaction to the end of its commit or abort.",
+            "Time from the start of a transaction to the end of its commit or abort.",
             [
                 *quantiles("transaction_duration_seconds", 'result="committed"', which=("p50", "p99")),
                 query(quantile(0.99, "transaction_duration_seconds", 'result="aborted"'), "p99 aborted"),
@@ -408,15 +406,15 @@ def latency():
         ),
         lines(
             "Records per transaction",
-            "Small transactions at a high rate cost the brokers more than large ones: see output.commit_interval.",
+            "Many small transactions cost the brokers more than few large ones; see output.commit_interval.",
             quantiles("transaction_records", which=("p50", "p95")),
             unit="short",
             overrides=colors(QUANTILES, "p50", "p95"),
         ),
         lines(
             "Text thread utilisation",
-            "Share of the time that text threads spend on documents, by instance. Near 1 with a growing lag: more threads "
-            "or more workers.",
+            "Share of the time that text threads are busy, by instance. If it is near 1 and the lag grows, add "
+            "threads or workers.",
             [
                 query(
                     f"sum by (instance) ({rate('text_thread_busy_seconds_total')})"
@@ -432,11 +430,11 @@ def latency():
 
 
 def judging():
-    """Return what concerns the judge and its two logs."""
+    """Return the panels of the judge and its two logs."""
     return [
         lines(
             "Judge wait",
-            "From fetching a page's request to judging it. Grows when lookups or commits are slow.",
+            "Time from fetching a request to judging it. Grows if lookups or commits are slow.",
             quantiles("judge_wait_seconds"),
             unit="s",
             overrides=colors(QUANTILES, "p50", "p95", "p99"),
@@ -453,9 +451,9 @@ def judging():
         ),
         lines(
             "Verdict log span",
-            "Event time that the retained verdict log spans, and the time since the brokers last trimmed the logs. The span "
-            "follows the retention (dashed): window and allowed lateness, or logs.retention; well above it something holds back "
-            "trimming.",
+            "Event time that the retained verdict log spans, and the time since the brokers last trimmed the logs. "
+            "The span follows the retention (dashed): window plus allowed lateness, or logs.retention. If it is far "
+            "above, something prevents trimming.",
             [
                 query(f"max by (log_partition) ({metric('verdict_log_span_seconds')})", "partition {{log_partition}}"),
                 query(f"max({metric('verdict_log_retention_seconds')})", "retention"),
@@ -470,7 +468,7 @@ def judging():
         ),
         lines(
             "Takeovers",
-            "Instances that became the judge of a partition. Each rolling update makes one or two.",
+            "Instances that became the judge of a partition. Each rolling update causes one or two takeovers.",
             [query(f"sum by (instance) ({increase('judge_takeovers_total')})", "{{instance}}")],
             unit="short",
             bars=True,
@@ -504,11 +502,11 @@ def judging():
 
 
 def kafka():
-    """Return what concerns the input group and the producers."""
+    """Return the panels of the input group and the producers."""
     return [
         lines(
             "Lag by partition",
-            "The 20 partitions with the largest lag. One that grows alone is blocked, or has a key that is too frequent.",
+            "The 20 partitions with the largest lag. If only one grows, it is blocked or has a hot key.",
             [query(f"topk(20, max by (topic, partition) ({LAG}))", "{{topic}}:{{partition}}")],
             unit="short",
             legend="right",
@@ -522,7 +520,7 @@ def kafka():
         ),
         lines(
             "Blocked partitions",
-            "Partitions that cannot be read on, by reason. /readyz of the instance names them and the way out.",
+            "Blocked partitions, by reason. /readyz of the instance names them and the remedy.",
             [query(f"sum by (reason) ({metric('blocked_partitions')})", "{{reason}}")],
             unit="short",
             thresholds=steps("transparent", (1, RED)),
@@ -530,14 +528,15 @@ def kafka():
         ),
         lines(
             "Assigned partitions by instance",
-            "Imbalance and hand-overs.",
+            "Shows imbalance and handovers.",
             [query(f"sum by (instance) ({metric('assigned_partitions', TOPICS)})", "{{instance}}")],
             unit="short",
             stack=True,
         ),
         lines(
             "Rebalances and pause",
-            "Rebalances by kind (bars), and how long the group waited for instances to let go (line, p95).",
+            "Rebalances by kind (bars), and how long the group waited for instances to release partitions (line, "
+            "p95).",
             [
                 query(f"sum by (kind) ({increase('rebalances_total')})", "{{kind}}"),
                 query(quantile(0.95, "rebalance_pause_seconds"), "pause p95"),
@@ -561,16 +560,16 @@ def kafka():
         ),
         states(
             "Paused",
-            "Why the input is paused. backpressure comes and goes under load, pacing while partitions wait for a slower "
-            "one, and restore after a rebalance; breaker and manual stay until somebody acts.",
+            "Why the input is paused. backpressure comes and goes under load, pacing while partitions wait for a "
+            "slower one, restore after a rebalance; breaker and manual stay until an operator acts.",
             [query(f"max by (instance, reason) ({metric('consumer_paused')})", "{{instance}} {{reason}}")],
             {0: ("reading", GREEN), 1: ("paused", ORANGE)},
             runbooks=("DupgateBreakerPaused", "DupgatePausedManually"),
         ),
         lines(
             "Commits and polls",
-            "Seconds since the last commit and since the last poll that returned, worst instance. A commit only happens "
-            "where something is delivered; polls return all the time.",
+            "Seconds since the last commit and since the last poll that returned, worst instance. Commits only happen "
+            "if there is something to deliver; polls return continuously.",
             [
                 query(f"max(time() - {metric('last_commit_timestamp_seconds')})", "since commit"),
                 query(f"max(time() - {metric('last_poll_timestamp_seconds')})", "since poll"),
@@ -589,7 +588,7 @@ def kafka():
         ),
         lines(
             "Producer queue",
-            "Bytes handed to the producers and not acknowledged. Growing means that the brokers are slower than the "
+            "Bytes passed to the producers and not yet acknowledged. If they grow, the brokers are slower than the "
             "workers.",
             [query(f"sum by (instance) ({metric('producer_queue_bytes')})", "{{instance}}")],
             unit="bytes",
@@ -598,17 +597,18 @@ def kafka():
 
 
 def index():
-    """Return what the judges remember, on memory and on disk."""
+    """Return the panels of the index, in memory and on disk."""
     return [
         lines(
             "Originals in the index",
-            "Originals held by each judge and standby. They hold the same; a standby may be a moment behind.",
+            "Originals in the index of each judge and standby. A standby has the same as the judge, with a short "
+            "delay.",
             [query(f"sum by (instance) ({metric('index_entries')} {OF_JUDGES})", "{{instance}}")],
             unit="short",
         ),
         lines(
             "Memory by part, and limit",
-            "Memory of the index, summed over judges and standbys, and the sum of their limits.",
+            "Index memory, summed over judges and standbys, and the sum of their limits.",
             [
                 query(f"sum by (part) ({metric('index_memory_bytes')} {OF_JUDGES})", "{{part}}"),
                 query(f"sum({metric('index_memory_limit_bytes')} {OF_JUDGES})", "limit"),
@@ -620,7 +620,7 @@ def index():
         ),
         lines(
             "Index fill",
-            "Memory of the index over its limit, by instance.",
+            "Index memory as a share of its limit, by instance.",
             [
                 query(
                     f"sum by (instance) ({metric('index_memory_bytes')} {OF_JUDGES})"
@@ -634,7 +634,7 @@ def index():
         ),
         lines(
             "Effective window and configured window",
-            "The line meets the dashed one after one window of uptime. Where it stays below, the index is full.",
+            "The line reaches the dashed one after one window of uptime. If it stays below, the index is full.",
             [query(REACH, "effective"), query(WINDOW, "configured")],
             unit="s",
             overrides=[color("effective", BLUE), limit("configured", GREY)],
@@ -651,13 +651,13 @@ def index():
         ),
         lines(
             "Largest bucket",
-            "Originals under the fullest lookup key. Skew makes lookups slow.",
+            "Originals with the most frequent lookup key. Skew makes lookups slow.",
             [query(f"max by (instance) ({metric('index_largest_bucket_entries')})", "{{instance}}")],
             unit="short",
         ),
         lines(
             "Snapshot age",
-            "Time since the last complete snapshot, and three intervals (dashed), from which on the alert fires.",
+            "Time since the last complete snapshot. The alert fires above three intervals (dashed).",
             [
                 query(
                     f"max by (instance) (time() - {metric('snapshot_last_success_timestamp_seconds')})", "{{instance}}"
@@ -677,13 +677,14 @@ def index():
         ),
         lines(
             "Snapshot size",
-            "All files of the last complete snapshot.",
+            "Size of all files of the last complete snapshot.",
             [query(f"max by (instance) ({metric('snapshot_size_bytes')})", "{{instance}}")],
             unit="bytes",
         ),
         lines(
             "Snapshot failures",
-            "Snapshots that could not be written, or not be read at a start. Without one a start follows more of the log.",
+            "Snapshots that could not be written, or could not be read at a start. Without a snapshot, a start reads "
+            "more of the log.",
             [query(f"sum by (operation) ({increase('snapshot_failures_total')})", "{{operation}}")],
             unit="short",
             bars=True,
@@ -702,7 +703,7 @@ def index():
         ),
         stat(
             "Second verdicts in range",
-            "Verdicts read from the verdict log whose page had one already, in the selected range. The first one counts; "
+            "Verdicts in the verdict log on pages that already had one, in the selected range. The first one counts; "
             "each start that reads them again counts them again.",
             [query("sum(increase(" + metric("second_verdicts_total") + "[$__range]))", "second verdicts", instant=True, range=False)],
             unit="short",
@@ -715,7 +716,7 @@ def index():
 
 
 def process():
-    """Return what concerns the process, the same for any program."""
+    """Return the panels of the process."""
     return [
         lines(
             "CPU",
@@ -725,13 +726,13 @@ def process():
         ),
         lines(
             "Resident memory",
-            "Memory of the process: the index and what is in flight.",
+            "Memory of the process: the index and pages in flight.",
             [query(f"sum by (instance) (process_resident_memory_bytes{{{INSTANCES}}})", "{{instance}}")],
             unit="bytes",
         ),
         lines(
             "Open files",
-            "Share of the file descriptors that the process may open.",
+            "Open file descriptors as a share of the limit.",
             [
                 query(
                     f"max by (instance) (process_open_fds{{{INSTANCES}}} / process_max_fds{{{INSTANCES}}})",
@@ -743,7 +744,7 @@ def process():
         ),
         lines(
             "Internal queues",
-            "Records waiting for text work, for verdict and transaction, and in the transaction under way.",
+            "Records waiting for text processing, for verdict and transaction, and in the current transaction.",
             [query(f"sum by (queue) ({metric('queue_records')})", "{{queue}}")],
             unit="short",
             stack=True,
@@ -751,7 +752,7 @@ def process():
         ),
         lines(
             "Transaction fill",
-            "Records in the transaction under way over the most that it may hold, worst instance.",
+            "Records in the current transaction as a share of its maximum, worst instance.",
             [
                 query(
                     f"max by (queue) ({metric('queue_records', COMMIT)} / {metric('queue_limit_records', COMMIT)})",
@@ -771,7 +772,7 @@ def process():
 
 
 def replays():
-    """Return how far replays are, as long as their processes are scraped."""
+    """Return the progress of replays whose processes are scraped."""
 
     def of_replay(name):
         return metric(f"replay_{name}", all_instances=OF_REPLAYS)
@@ -781,8 +782,8 @@ def replays():
     return [
         bars(
             "Progress",
-            "Share of its warm-up and its range that each replay has worked through. A replay is shown while its process runs "
-            "and is scraped (--listen).",
+            "Share of warm-up and range that each replay has processed. A replay is shown while its process runs and "
+            "is scraped (--listen).",
             [query(f"max by (replay) ({progress})", "{{replay}}")],
             unit="percentunit",
             no_data="no replay",
@@ -791,15 +792,15 @@ def replays():
         ),
         lines(
             "Replay rate",
-            "Records that replays work through. follow: a replay that goes on reads again what it has committed. warm_up: pages "
-            "before the range, judged and not produced.",
+            "Records that replays process. follow: a resumed replay reads again what it has committed. warm_up: pages "
+            "before the range, judged but not produced.",
             [query(f"sum by (replay, phase) ({records})", "{{replay}} {{phase}}")],
             unit="cps",
             runbooks=("DupgateReplayStalled",),
         ),
         stat(
             "Time left",
-            "What is left, at the progress of the last moments.",
+            "Remaining time at the current rate.",
             [
                 query(
                     f"(1 - max by (replay) ({progress}))"
@@ -813,15 +814,15 @@ def replays():
         ),
         lines(
             "Records left",
-            "Records of the warm-up and of the range that are left, by replay. Replays of files are not shown: their lines are "
-            "counted when they are read.",
+            "Remaining records of warm-up and range, by replay. Replays of files are not shown, because their lines "
+            "are not counted in advance.",
             [query(f"max by (replay) ({of_replay('remaining_records')})", "{{replay}}")],
             unit="short",
             runbooks=("DupgateReplayStalled",),
         ),
         states(
             "Replays that wait",
-            "Replays with --yield-to-lag wait while the service lags by more records than that.",
+            "Replays that wait because the lag of the service exceeds --yield-to-lag.",
             [query(f"max by (replay) ({of_replay('yielding')})", "{{replay}}")],
             {0: ("judging", GREEN), 1: ("waiting for the service", GREY)},
         ),
@@ -834,8 +835,8 @@ def builds():
     config = f"max by (instance, mode, algorithm, scheme, hash) ({metric('config_info')})"
     return table(
         "Build and configuration",
-        "One line for each instance. Different hashes are a configuration that has not reached all of them; different "
-        "schemes do not find each other's duplicates.",
+        "One row per instance. Different hashes mean that a configuration change has not reached all instances. "
+        "Instances with different schemes do not find each other's duplicates.",
         [query(build, "build"), query(config, "configuration")],
         columns={
             "instance": "Instance",
@@ -854,8 +855,8 @@ def builds():
 
 
 def dashboard():
-    """Return the dashboard as Grafana reads it."""
-    made = Dashboard(UID, TITLE, "How the service does: flow, latency, the judge, Kafka, the index.", other=OTHER)
+    """Return the dashboard in Grafana's format."""
+    made = Dashboard(UID, TITLE, "State of the service: flow, latency, judge, Kafka, index.", other=OTHER)
     made.row("At a glance")
     for number in numbers():
         made.add(number, 4, 4)
