@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Breaks the machine on purpose, one way after the other, and sees that the simulation catches each.
+# Injects bugs, one at a time, and checks that the simulation catches each.
 #
-#   tests/mutants.sh            every breakage of crates/core/tests/simulation/mutants
-#   tests/mutants.sh 07 13      those whose names begin so
+#   tests/mutants.sh            every bug in crates/core/tests/simulation/mutants
+#   tests/mutants.sh 07 13      those whose names start with these numbers
 #
-# A breakage is a patch with a sentence that says what is wrong. It is applied to a copy of the sources; the real
-# ones are never touched. MUTANT_SEEDS=FROM..TO and MUTANT_STEPS=N set how long each is looked for.
+# A bug is a patch with a sentence that describes it. The script applies it to a copy of the sources and never changes the originals.
+# MUTANT_SEEDS=FROM..TO and MUTANT_STEPS=N limit the search for each bug.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,7 +14,7 @@ steps=${MUTANT_STEPS:-3000}
 limit=${MUTANT_SECONDS:-600}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-# A place of its own: beside the real sources cargo would take what was built from the broken ones for theirs.
+# A separate folder: next to the real sources, cargo would confuse builds of both.
 export CARGO_TARGET_DIR=$root/target/mutants
 
 sources() {
@@ -24,7 +24,7 @@ sources() {
     done
 }
 
-# Builds the simulation; prints where it is.
+# Builds the simulation; prints its path.
 build() {
     (cd "$copy" && cargo test --locked --quiet -p dupgate-core --test simulation --no-run --message-format=json 2>"$copy/build.log") |
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Checks for the tools a build or a test needs, before a compiler fails in the middle of a library.
+# Checks for the tools that a build or a test needs, before a compiler fails in the middle of a library.
 #
 #   tests/tools.sh build   C and C++ compiler, make, cmake, pkg-config, headers of OpenSSL and zlib
 #   tests/tools.sh test    the same, and one of the ways to a Kafka broker: by default Java 17 and Maven (and openssl,
 #                          for the certificates of the secured one). With CI set also Chromium, for the pair page;
-#                          elsewhere the test of that page says that it did not look.
+#                          elsewhere the test of that page reports that it was skipped.
 #
-# On a Debian-like machine, as root or with sudo, what is missing is installed by apt-get; elsewhere it is named.
+# On a Debian-like machine, as root or with sudo, missing tools are installed with apt-get; elsewhere they are named.
 set -euo pipefail
 
-# `need PACKAGE NAME COMMAND...`: where the command fails, the Debian package is missing, and NAME is what to call it.
+# `need PACKAGE NAME COMMAND...`: if the command fails, the Debian package is missing; NAME is its name in messages.
 need() {
     local package=$1 name=$2
     shift 2

@@ -1,4 +1,4 @@
-"""A Kubernetes API server with etcd on loopback. It validates and stores; nothing schedules or runs."""
+"""A Kubernetes API server with etcd on loopback. It validates and stores objects; no scheduler or kubelet runs."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def free_ports(number):
-    """Returns ports that nobody listens on."""
+    """Returns free ports."""
     sockets = [socket.socket() for _ in range(number)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -36,7 +36,7 @@ def die_with_parent():
 
 
 class Cluster:
-    """Starts on entry, ends on exit. `folder` holds data, logs and the kubeconfig."""
+    """Starts on entry, stops on exit. `folder` holds data, logs and the kubeconfig."""
 
     def __init__(self, binaries, folder):
         self.binaries, self.folder, self.processes = Path(binaries), Path(folder), []
@@ -86,7 +86,7 @@ class Cluster:
             f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC",
             "--service-cluster-ip-range=10.96.0.0/24",
-            # Without a controller manager nobody makes the accounts that this plugin asks for.
+            # Without a controller manager, the accounts that this plugin requires do not exist.
             "--disable-admission-plugins=ServiceAccount",
             "--endpoint-reconciler-type=none",
         )

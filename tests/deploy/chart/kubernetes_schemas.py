@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas of Kubernetes that kubernetes-validate carries in the layout that kubeconform reads.
+"""Writes the Kubernetes JSON Schemas bundled with kubernetes-validate in the layout that kubeconform reads.
 
     kubernetes_schemas.py FOLDER VERSION...
 

@@ -2,7 +2,7 @@
 """Writes the table of values in the README of the chart from values.yaml: key, default, and the comment after `# --`.
 
 readme.py           writes helm/dupgate/README.md
-readme.py --check   says whether it is stale: exit code 1
+readme.py --check   exits with code 1 if it is stale
 """
 
 import json
@@ -35,7 +35,7 @@ def comments(text):
 
 
 def leaves(values, explained, path=()):
-    """Yields what has a row of its own: keys with a comment, and those below which no key has one."""
+    """Yields the keys that get a row: those with a comment, and those without commented keys below them."""
     for key, value in values.items():
         name = ".".join((*path, key))
         inner = [other for other in explained if other.startswith(name + ".")]

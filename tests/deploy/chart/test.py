@@ -1,4 +1,4 @@
-"""Tests the Helm chart. run.sh installs the tools and starts this with their folder; names of steps run those alone."""
+"""Tests the Helm chart. run.sh installs the tools and passes their folder; step names as arguments run only those steps."""
 
 import copy
 import functools
@@ -26,16 +26,16 @@ DUPGATE = os.environ["DUPGATE_BIN"]
 VERSIONS = sorted(path.name[1:].split("-")[0] for path in TOOLS.glob("schemas/v*"))
 NEWEST = VERSIONS[-1]
 RELEASE, NAMESPACE = "gate", "crawl"
-# Where docs/RUNBOOKS.md is read, unless the values say something else.
+# URL of docs/RUNBOOKS.md, unless the values set another.
 RUNBOOKS = "https://github.com/dupgate/dupgate/blob/main/docs/RUNBOOKS.md"
 
 
 class Failed(Exception):
-    """What was expected and is not so."""
+    """An expectation that does not hold."""
 
 
 def expect(condition, what, why=""):
-    """Prints what holds, or fails by it and by why it does not."""
+    """Prints the expectation if it holds, otherwise fails with it and the reason."""
     if not condition:
         raise Failed(f"{what}: {why}" if why else what)
     print(f"  ok  {what}", flush=True)
@@ -85,7 +85,7 @@ def sets(assignments):
 
 
 def pods(objects):
-    """Yields metadata and spec of every pod that the objects lead to, with the component it is."""
+    """Yields metadata, spec and component of every pod that the objects create."""
     for each in objects:
         spec = each.get("spec", {})
         spec = spec["jobTemplate"]["spec"] if each["kind"] == "CronJob" else spec
@@ -132,7 +132,7 @@ def manifests():
             expect(code == 0, f"kubeconform -strict for Kubernetes {version}: {out.strip()}{error}")
 
 
-# 3. What the rendered objects must say
+# 3. Contents of the rendered objects
 
 
 def objects():
@@ -303,7 +303,7 @@ def objects():
 
 
 def replays():
-    """The template of replays never runs by itself, and what is made of it runs once and can be scraped."""
+    """The replay template never runs by itself; a Job created from it runs once and can be scraped."""
     made = render(*values("replay"))
     cron = one(made, "CronJob")
     job = cron["spec"]["jobTemplate"]["spec"]
@@ -340,7 +340,7 @@ def replays():
 
 
 def selectors(everything):
-    """Every selector finds the pods it is meant for, and no others."""
+    """Every selector matches the intended pods and no others."""
     labels = {component: pod["metadata"]["labels"] for component, _, pod in pods(everything)}
     labels["judge"] = {**labels["judge"], "statefulset.kubernetes.io/pod-name": "dupgate-all-judge-1"}
     expect(set(labels) == {"judge", "worker", "topics", "replay", "check"}, "there are pods of five components")
@@ -380,7 +380,7 @@ def selectors(everything):
         )
 
 
-# 4. Rendered configurations, read by the program
+# 4. Rendered configurations, checked by the program
 
 
 def configuration():
@@ -396,7 +396,7 @@ def configuration():
 
 
 def laid_out(component, spec, container, maps, root):
-    """Lays out the files of a container below a folder; returns its configuration file and its environment."""
+    """Writes the files of a container below a folder; returns its configuration file and its environment."""
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     mounts = sorted((mount["mountPath"] for mount in container["volumeMounts"]), key=len, reverse=True)
 
@@ -422,14 +422,14 @@ def laid_out(component, spec, container, maps, root):
         else:
             env[variable["name"]] = "sixteen-characters-or-more"
     file = root / "etc/dupgate/dupgate.yaml"
-    # Secrets that the configuration reads from files of a Secret.
+    # Secrets that the configuration reads from mounted Secret files.
     for path in re.findall(rf"{re.escape(str(root))}/run/secrets/[\w./-]+", file.read_text()):
         Path(path).write_text("sixteen-characters-or-more")
     return file, env
 
 
 def read_by_program(case, component, spec, container, maps, root):
-    """Asks the program for its configuration as a container has it."""
+    """Returns the configuration that the program would use in a container."""
     file, env = laid_out(component, spec, container, maps, root)
     arguments = container["args"][1:] if container["args"][0] == "run" else []
     code, _, error = run(DUPGATE, "validate", "-c", file, *arguments, env=env)
@@ -450,11 +450,11 @@ def read_by_program(case, component, spec, container, maps, root):
     )
 
 
-# 5. What `helm test` runs, against a broker
+# 5. The command of `helm test`, against a broker
 
 
 class Kafka:
-    """A broker that lives as long as this."""
+    """A broker that runs as long as this object exists."""
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -466,7 +466,7 @@ class Kafka:
         raise Failed("the broker did not start")
 
     def __exit__(self, *_):
-        # Its script ends it with its input.
+        # The script stops the broker when its input closes.
         self.process.stdin.close()
         self.process.wait(60)
 
@@ -482,7 +482,7 @@ def helm_test():
             spec = one(objects, "Pod")["spec"]
             (container,) = spec["containers"]
             file, env = laid_out("check", spec, container, maps, root)
-            # The image has the file where the program looks for it.
+            # The image has the file at the path that the program expects.
             return file, env, run(DUPGATE, *container["args"], env={**env, "DUPGATE_CONFIG": str(file)})
 
         file, env, (code, out, error) = checked(Path(folder) / "first")
@@ -494,7 +494,7 @@ def helm_test():
         expect(code == 0 and "transactions" in out, "the test passes where all is there", out + error)
 
 
-# 6. What must be refused, and how
+# 6. Values that must be rejected, with the message
 
 REFUSED = [
     (
@@ -662,13 +662,13 @@ def installation():
 
 
 def namespace(cluster, name):
-    """Makes a namespace that admits only pods that meet the restricted standard."""
+    """Creates a namespace that only admits pods that meet the restricted standard."""
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
 
 
 def stored(cluster, case):
-    """Every object passes the server's own validation, and every pod its admission."""
+    """Every object passes the server's validation, and every pod its admission."""
     namespace(cluster, case)
     env = cluster.environment()
     code, out, error = helm("install", RELEASE, CHART, "--namespace", case, *values(case), "--no-hooks", env=env)
@@ -676,7 +676,7 @@ def stored(cluster, case):
     _, out, _ = helm("template", RELEASE, CHART, "--namespace", case, *values(case), "--kube-version", NEWEST)
     manifests = [each for each in yaml.safe_load_all(out) if each]
     single = [copy.deepcopy(pod) for _, _, pod in pods(manifests)]
-    # Containers that the user adds are the user's.
+    # Containers added by the user are the user's responsibility.
     if case != "all-on":
         manifests += [
             {
@@ -712,7 +712,7 @@ def stored(cluster, case):
 
 
 def replay_of_template(cluster):
-    """What the notes say makes a Job of the template of replays."""
+    """The command in the notes creates a Job from the replay template."""
     case, name = "replay", f"{RELEASE}-dupgate-replay"
     cluster.kubectl("create", "job", f"{name}-1", f"--from=cronjob/{name}", "--namespace", case)
     job = json.loads(cluster.kubectl("get", "job", f"{name}-1", "--namespace", case, "-o", "json").stdout)
@@ -725,12 +725,12 @@ def replay_of_template(cluster):
 
 
 def without_claims(spec):
-    """A StatefulSet adds the volumes of its claims to the pods it makes."""
+    """A StatefulSet adds the volumes of its claims to its pods."""
     spec = copy.deepcopy(spec)
     there = {volume["name"] for volume in spec["volumes"]}
     if "state" not in there and any(mount["name"] == "state" for mount in spec["containers"][0]["volumeMounts"]):
         spec["volumes"].append({"name": "state", "emptyDir": {}})
-    # What a controller manager would provide.
+    # A controller manager would provide these.
     spec.pop("priorityClassName", None)
     return spec
 
@@ -800,7 +800,7 @@ def lifecycle(cluster):
 
 # 9. NOTES
 
-# What is set on top of production, and the one warning that it must lead to.
+# Values on top of production, and the only warning that they must cause.
 WARNED = [
     # 1.2 x 16 GiB + 6 x 64 MiB + 512 MiB.
     (["judges.resources.limits.memory=20Gi"], "a judge needs 20.1 GiB"),
@@ -836,7 +836,7 @@ WARNED = [
         "keeps the gateway from the pair page",
     ),
 ]
-# Just not enough for a warning.
+# Values just short of a warning.
 SILENT = [
     ["judges.resources.limits.memory=20557Mi"],
     ["config.index.max_memory=20GB"],

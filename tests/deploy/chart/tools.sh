@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what the test of the chart runs, once: helm, kubeconform, actionlint, kubectl, etcd and kube-apiserver from Go modules,
-# schemas from PyPI, and the custom resource definitions that the modules of their operators carry.
+# Installs the tools of the chart test, once: helm, kubeconform, actionlint, kubectl, etcd and kube-apiserver from Go modules, schemas
+# from PyPI, and the custom resource definitions from the modules of their operators.
 #
-# Prints the folder. DUPGATE_DEPLOY_TOOLS is the folder above it; by default that is target/deploy.
+# Prints the folder, which is below DUPGATE_DEPLOY_TOOLS (by default target/deploy).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -10,7 +10,7 @@ HELM=v3.22.0
 KUBECONFORM=v0.8.0
 ACTIONLINT=v1.7.12
 KUBERNETES=1.36.3 # as in cluster/go.mod
-# Kubernetes that manifests are checked for: the oldest that Chart.yaml allows, and the newest with a schema.
+# Kubernetes versions to check manifests against: the oldest that Chart.yaml allows, and the newest with a schema.
 SCHEMAS=(1.27.0 1.37.0)
 CRDS=(
 	github.com/prometheus-operator/prometheus-operator@v0.94.0/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml
@@ -25,7 +25,7 @@ tools="$(cd "$tools" && pwd)"
 
 say() { echo "tools: $*" >&2; }
 need() { command -v "$1" >/dev/null || { say "$1 is missing: $2"; exit 1; }; }
-# once NAME COMMAND...: runs a command unless it has run to its end before.
+# once NAME COMMAND...: runs a command unless it has already completed before.
 once() {
 	local stamp="$tools/$1.done"
 	[ -e "$stamp" ] && return

@@ -1,9 +1,9 @@
-# podman and buildah with a storage of their own, apart from that of the machine. Sourced by run.sh.
+# podman and buildah with separate storage, apart from that of the machine. Sourced by run.sh.
 # shellcheck shell=bash
 
-# Settings, as files and variables that podman, buildah and compose read.
+# Settings, as files and variables for podman, buildah and compose.
 engine_files() {
-    # What is true until the machine starts again; folders below target/ are too long for the names of sockets.
+    # Runtime state; paths below target/ are too long for socket names.
     engine_run=/run/dupgate-compose-$(cksum <<< "$cache" | cut -d' ' -f1)
     mkdir -p "$engine_run" "$cache/storage" "$cache/networks" "$cache/temporary"
     local files processes
@@ -30,16 +30,16 @@ graphroot = "$cache/storage"
 runroot = "$engine_run/storage"
 CONF
     export CONTAINERS_CONF=$cache/containers.conf CONTAINERS_STORAGE_CONF=$cache/storage.conf
-    # Caches of builds lie there, too.
+    # Build caches are there, too.
     export TMPDIR=$cache/temporary
-    # Health checks are timers of systemd otherwise.
+    # Otherwise health checks would be systemd timers.
     export DISABLE_HC_SYSTEMD=true
     export DOCKER_HOST=unix://$engine_run/api.sock
 }
 
 engine_start() {
     engine_files
-    # What a run left that was killed.
+    # Left behind by a run that was killed.
     buildah rm --all > /dev/null 2>&1 || true
     podman rm --all --force --volumes > /dev/null 2>&1 || true
     podman volume prune --force > /dev/null 2>&1 || true
@@ -52,8 +52,8 @@ engine_start() {
         --unix-socket "$engine_run/api.sock" http://localhost/_ping
 }
 
-# Runs the health checks of containers that are not known to be well: podman leaves that to systemd, and Docker does it itself.
-# Two at once would take each other's notes apart, so this ends with the run that started it, however that ended.
+# Runs the health checks of containers that are not known to be healthy: podman leaves that to systemd, Docker does it itself. Two of these
+# would disturb each other, so this stops together with the run that started it.
 health_loop() {
     local id
     while kill -0 $$ 2> /dev/null; do

@@ -1,4 +1,4 @@
-"""What every service of docker-compose.yml has: python3 hardened.py CONFIG.json (of `docker compose config --format json`)."""
+"""Checks the hardening of every service in docker-compose.yml: python3 hardened.py CONFIG.json (of `docker compose config --format json`)."""
 
 import json
 import re
@@ -17,7 +17,7 @@ for name, service in sorted(json.load(open(sys.argv[1]))["services"].items()):
         wrong.append(f"{name}: is not apart from the machine")
     if not re.search(r":[^:/]*[0-9][^:/]*$|:local$", service["image"]):
         wrong.append(f"{name}: image {service['image']} is not pinned")
-    # The image of Kafka writes its settings beside its program.
+    # The Kafka image writes its settings next to its binaries.
     if not service.get("read_only") and name != "kafka":
         wrong.append(f"{name}: its root can be written to")
 for line in wrong:

@@ -1,15 +1,15 @@
-# The image of dupgate and the local ones that it is built and run with. Sourced by run.sh.
+# The dupgate image and the local images that it is built and run with. Sourced by run.sh.
 # shellcheck shell=bash
 
-# A value of .env.
+# Prints a value of .env.
 pinned() { sed -n "s/^$1=//p" "$top/.env"; }
 kafka_version() { pinned KAFKA_IMAGE | sed 's/.*://'; }
 
-# `build NAME ARGUMENT...`: buildah, with layers kept, quiet unless it fails.
+# `build NAME ARGUMENT...`: runs buildah with a layer cache, quietly unless it fails.
 build() {
     local what=$1 begin=$SECONDS log=$cache/build.log
     shift
-    # A group of its own, so that compilers end with it.
+    # A separate process group, so that compilers stop with it.
     setsid nice -n 10 buildah build --isolation chroot --format docker --layers --pull-never "$@" > "$log" 2>&1 < /dev/null 8>&- &
     build_pid=$!
     wait "$build_pid" || { tail -n 40 "$log"; fail "the image \`$what\` is not built"; }
@@ -45,7 +45,7 @@ build_images() {
     done
     podman tag "$local/kafka" "$local/kafka:$(kafka_version)"
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -n 1)
-    # The last change of what the image is built of: another one builds nothing again.
+    # The last change of the image's sources; other changes do not cause a rebuild.
     revision=$(git -C "$top" log -1 --format=%H -- Cargo.toml Cargo.lock crates src config/dupgate.yaml 2> /dev/null || echo unknown)
     created=2026-01-01T00:00:00Z
     local arguments=(--volume "$(cd "$top" && rustc --print sysroot):/usr/local/rust:ro" --build-arg "BUILDER=$local/builder"
@@ -57,7 +57,7 @@ build_images() {
     build "debug information" "${arguments[@]}" --target debug --output "type=local,dest=$cache/debug" "$top"
 }
 
-# What the Dockerfile's stage `build` leaves, of a program that is built already.
+# The results of the Dockerfile's stage `build`, for a program that is already built.
 lay_out() {
     local out=$1 id debug libz
     id=$(readelf --notes "$built" | sed -n 's/^ *Build ID: //p')
@@ -69,7 +69,7 @@ lay_out() {
     install -D --mode 0644 "$libz" "$out/root/usr${libz#/usr}"
 }
 
-# The jars that the tests against a real broker use.
+# The jars of the tests against a real broker.
 fetch_kafka() {
     local kept=$cache/jars
     if ! cmp -s "$top/tests/broker/pom.xml" "$kept/pom.xml"; then
@@ -83,7 +83,7 @@ fetch_kafka() {
     cp "$kept"/*.jar "$1/"
 }
 
-# `inspect FORMAT`: a property of the image.
+# `inspect FORMAT`: prints a property of the image.
 inspect() { podman image inspect --format "$1" "$local/dupgate"; }
 is() { [[ $1 == "$2" ]] || { echo "$1 is not $2" >&2; return 1; }; }
 has_word() { [[ " $1 " == *" $2 "* ]]; }

@@ -1,4 +1,4 @@
-"""Whether a replay has judged pages and changed no verdict: python3 replayed.py REPORT.json."""
+"""Checks that a replay has judged pages and changed no verdict: python3 replayed.py REPORT.json."""
 
 import json
 import sys

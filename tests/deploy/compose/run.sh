@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the image of dupgate and runs docker-compose.yml, for real: buildah builds, podman runs, and Docker's compose
-# plugin talks to podman. No image is pulled: those that the Dockerfile and the compose file name are replaced by local
-# ones on Debian (images/Containerfile). Grafana and kafka-ui are left out: no package of Debian has them.
+# Builds the dupgate image with buildah and runs docker-compose.yml with podman and Docker's compose plugin. No image is pulled: local
+# Debian images (images/Containerfile) replace those that the Dockerfile and the compose file name. Grafana and kafka-ui are left out,
+# because Debian does not package them.
 #
-#   run.sh          all of it
+#   run.sh          runs everything
 #   run.sh images   builds and checks the image, without running the compose file
 #   run.sh clean    removes what the runs keep for the next one (images, layers, tools)
 #
-# Needs root and a Debian-like machine; installs the packages it lacks. What can be used again is kept below target/deploy
-# (DUPGATE_DEPLOY_TOOLS names another folder). DUPGATE_IMAGE_PROFILE=release builds the image as it is shipped;
-# DUPGATE_IMAGE_BINARY=FILE takes a program that was built on Debian 12 instead of building one, which is most of the time.
+# Needs root and a Debian-like machine; installs missing packages. Caches are below target/deploy (or DUPGATE_DEPLOY_TOOLS).
+# DUPGATE_IMAGE_PROFILE=release builds the image as it is shipped. DUPGATE_IMAGE_BINARY=FILE uses a program built on Debian 12 instead of
+# building one, which takes most of the time.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -33,14 +33,14 @@ passed() { printf 'compose: ok    %s\n' "$*"; checks=$((checks + 1)); }
 fail() { printf 'compose: FAIL  %s\n' "$*" >&2; exit 1; }
 checks=0
 
-# What cannot be tested here is said, and fails where it has to work.
+# Reports what cannot be tested here, and fails where it has to work.
 cannot() {
     say "not tested: $*"
     [[ -z ${CI:-} ]] || exit 1
     exit 0
 }
 
-# `check NAME COMMAND...`: the command succeeds.
+# `check NAME COMMAND...`: expects the command to succeed.
 check() {
     local name=$1
     shift
@@ -48,7 +48,7 @@ check() {
     passed "$name"
 }
 
-# `refused NAME COMMAND...`: the command fails.
+# `refused NAME COMMAND...`: expects the command to fail.
 refused() {
     local name=$1
     shift
@@ -56,7 +56,7 @@ refused() {
     passed "$name"
 }
 
-# `until_true SECONDS NAME COMMAND...`: the command succeeds before the time is over; asked twice a second.
+# `until_true SECONDS NAME COMMAND...`: expects the command to succeed within the time; tries twice a second.
 until_true() {
     local seconds=$1 name=$2 begin=$SECONDS
     shift 2
@@ -98,8 +98,8 @@ PACKAGES
     done
 }
 
-# Docker's compose plugin, which is a program of its own, too. Its module does not install by `go install`: it excludes
-# versions of others, so a module of ours repeats what it says.
+# Docker's compose plugin, which also runs standalone. `go install` rejects its module because of exclude directives, so our own module
+# repeats them.
 install_compose() {
     compose=$tools/bin/docker-compose-$compose_version
     [[ ! -x $compose ]] || return 0
@@ -149,7 +149,7 @@ main() {
     run_secure
 }
 
-# Whatever happened: nothing stays but the images.
+# In any case, leave nothing behind except the images.
 finish() {
     local status=$?
     trap '' INT TERM

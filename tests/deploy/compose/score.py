@@ -1,4 +1,4 @@
-"""Whether `dupgate demo score -o json` says that the outputs are right: python3 score.py SCORE.json."""
+"""Checks the result of `dupgate demo score -o json`: python3 score.py SCORE.json."""
 
 import json
 import sys

@@ -1,13 +1,13 @@
-# docker-compose.yml, running. Sourced by run.sh.
+# Runs docker-compose.yml. Sourced by run.sh.
 # shellcheck shell=bash
 
-# compose on the files under test, with the override of the test as the last one.
+# Runs compose on the files under test, with the test's override last.
 plain=(--file docker-compose.yml --file tests/deploy/compose/override.yaml)
 secure=(--file docker-compose.yml --file config/compose/secure.yaml --file tests/deploy/compose/override.yaml)
 files=("${plain[@]}")
 stack() { (cd "$top" && exec "$compose" --progress quiet "${files[@]}" "$@" < /dev/null 8>&-); }
 
-# Sets NAME_PORT for each name: ports below the range that the system gives to clients, on which nobody listens now.
+# Sets NAME_PORT for each name to a free port below the ephemeral range.
 draw_ports() {
     local name port drawn=" "
     for name in "$@"; do
@@ -43,7 +43,7 @@ check_files() {
 # --- The stack ----------------------------------------------------------------------------------------------------
 
 metrics() { curl --silent --fail --max-time 5 "http://127.0.0.1:$1/metrics"; }
-# The sum of the series whose line matches.
+# Prints the sum of the series whose lines match.
 total() { metrics "$1" | awk -v pattern="$2" '$0 ~ pattern { sum += $NF; found = 1 } END { if (!found) exit 1; printf "%.0f\n", sum }'; }
 documents() { total "$1" '^dupgate_documents_total'; }
 judges() { [[ $(total "$1" '^dupgate_judge_active') == 1 ]]; }
@@ -54,7 +54,7 @@ container() { stack ps --all --quiet "$1"; }
 is_healthy() { [[ $(podman inspect --format '{{.State.Status}} {{.State.Healthcheck.Status}}' "$(container "$1")") == "running healthy" ]]; }
 exit_code() { podman inspect --format '{{.State.ExitCode}}' "$(container "$1")"; }
 
-# An answer of Prometheus, through a line of Python about `data`.
+# Queries Prometheus and evaluates a line of Python on `data`.
 prometheus() {
     curl --silent --fail --max-time 5 --get --data-urlencode "query=${3:-}" "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/$1" |
         python3 -c "import json, sys; data = json.load(sys.stdin)['data']; sys.exit(not ($2))"
@@ -72,7 +72,7 @@ three_instances_deliver() {
 
 pairs_status() { curl --silent --output "$cache/pairs.json" --write-out '%{http_code}' "$@" "http://127.0.0.1:$DUPGATE_A_ADMIN_PORT/api/v1/pairs"; }
 
-# Precision and recall over all that was delivered, by the truth that came with the pages.
+# Precision and recall of all delivered pages, against their ground truth.
 scores_well() {
     stack exec --no-TTY dupgate-a dupgate demo score --output json > "$cache/score.json" &&
         score=$(python3 "$here/score.py" "$cache/score.json")
@@ -127,7 +127,7 @@ run_plain() {
 
     stack stop "$active" > /dev/null 2>&1
     check "$active ends well when it is stopped" is "$(exit_code "$active")" 0
-    # Sooner than the session of a judge that was killed would end.
+    # Sooner than the session timeout of a killed judge.
     until_true 8 "$standby judges" judges "$standby_port"
     before=$(documents "$standby_port")
     until_true 60 "pages flow on" at_least "$standby_port" $((before + 200))
@@ -154,7 +154,7 @@ run_plain() {
     down
 }
 
-# The committed offsets have reached the ends of the input: at most one marker a partition is left.
+# The committed offsets have reached the ends of the input, except for at most one marker per partition.
 drained() {
     prometheus query "data['result'] and float(data['result'][0]['value'][1]) <= 6" "sum(dupgate_consumer_lag_records)" &&
         [[ $(total "$DUPGATE_A_PORT" '^dupgate_consumer_lag_records') -le 6 && $(total "$DUPGATE_B_PORT" '^dupgate_consumer_lag_records') -le 6 ]]
@@ -187,10 +187,10 @@ down() {
     until_true 10 "no process is left" no_process
 }
 
-# Each container has a monitor that names the storage; those of commands that ran in containers stay for some minutes.
+# Each container has a monitor process that names the storage; monitors of exec commands stay for some minutes.
 no_process() { [[ -z $(monitors | grep -v -e --exec-attach) ]]; }
 
-# What a failed run should be judged by.
+# Diagnostics of a failed run.
 stack_report() {
     [[ -n ${stack_is_up:-} ]] || return
     stack ps --all >&2

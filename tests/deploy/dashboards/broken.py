@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Break dashboards, rules and runbooks on purpose, one thing at a time, and see the lint catch each.
+"""Break dashboards, rules and runbooks on purpose, one thing at a time, and check that the lint catches each.
 
     broken.py PROGRAM    the dupgate binary
 """
@@ -19,7 +19,7 @@ OVERVIEW, QUALITY = "helm/dupgate/files/dashboards/overview.json", "helm/dupgate
 ALERTS, TESTS = "helm/dupgate/files/alerts.yaml", "helm/dupgate/files/alerts_test.yaml"
 RUNBOOKS = "docs/RUNBOOKS.md"
 
-# File, what is replaced (once), by what, and what the lint has to say.
+# File, text to replace (once), replacement, and the expected message of the lint.
 BREAKAGES = [
     (OVERVIEW, '"title": "Lag by topic"', '"title": "Lag of topics"', "not what config/grafana/generate.py writes"),
     (OVERVIEW, '"uid": "dupgate-overview"', '"uid": "x"', "needs a fixed uid"),
@@ -92,7 +92,7 @@ def found_by_lint(program, root):
 
 
 def found_by_generator():
-    """Return what the comparison with the generator finds, in the folder of the last lint."""
+    """Return what the comparison with the generator finds in the folder of the last lint."""
     lint.faults.clear()
     with contextlib.redirect_stdout(io.StringIO()):
         lint.check_generated()
@@ -100,7 +100,7 @@ def found_by_generator():
 
 
 def main(program):
-    """Break each thing and put it back."""
+    """Break each thing and restore it."""
     missed = []
     with tempfile.TemporaryDirectory(prefix="dupgate-broken.") as folder:
         root = pathlib.Path(folder)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check dashboards, alert rules, runbooks and what serves them, without running anything but `dupgate help`.
+"""Check dashboards, alert rules, runbooks and their provisioning; runs only `dupgate help`.
 
     lint.py PROGRAM    the dupgate binary
 
@@ -17,7 +17,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
-# What Prometheus and its client library say themselves.
+# Metrics of Prometheus itself and of its client library.
 FOREIGN = {
     "up": set(),
     "ALERTS": {"alertname", "alertstate", "severity"},
@@ -29,15 +29,15 @@ FOREIGN = {
     "process_threads": set(),
 }
 TARGET = {"job", "instance"}
-# Every series of a replay has this label, and no series of the service.
+# Every series of a replay has this label; no series of the service has it.
 REPLAY = "replay"
-# But for these: Prometheus makes them.
+# Except these, which Prometheus creates.
 WITHOUT_REPLAYS = {"ALERTS", "up"}
-# Counters whose total since the start of the process may fire an alert as well.
+# Counters whose total since the process start may also fire an alert.
 COUNTED_SINCE_START = {"dupgate_cold_starts_total", "dupgate_errors_total", "dupgate_second_verdicts_total"}
-# Alerts that fire at once: what they count has happened.
+# Alerts that fire at once, because the event has already happened.
 AT_ONCE = {"DupgateColdStart", "DupgateCorruptData", "DupgateSecondVerdict"}
-# What runbooks name beside settings of dupgate.
+# Names with dots in runbooks that are not settings of dupgate.
 OTHERS = [
     "dupgate.error.reason",
     "dupgate.error.stage",
@@ -49,17 +49,17 @@ OTHERS = [
     "retention.ms",
     "cleanup.policy",
 ]
-# Where docs/RUNBOOKS.md is read.
+# URL of docs/RUNBOOKS.md.
 PAGE = "https://github.com/dupgate/dupgate/blob/main/docs/RUNBOOKS.md"
 SECTIONS = ["Meaning", "Impact", "First look", "Mitigation", "Tested"]
 
 faults = []
-# What `dupgate help` said, by command; None where there is no such command.
+# Output of `dupgate help`, by command; None if there is no such command.
 helps = {}
 
 
 def locate(root):
-    """Look at the files of this folder."""
+    """Use the files of this folder."""
     global FILES, DASHBOARDS, METRICS, RUNBOOKS, CONFIG, KNOWN
     FILES = root / "helm/dupgate/files"
     DASHBOARDS = sorted((FILES / "dashboards").glob("*.json"))
@@ -68,23 +68,23 @@ def locate(root):
 
 
 def fault(where, what):
-    """Note a fault."""
+    """Record a fault."""
     faults.append(f"{where}: {what}")
 
 
 def check(is_right, where, what):
-    """Note a fault unless the condition holds."""
+    """Record a fault unless the condition holds."""
     if not is_right:
         fault(where, what)
 
 
 def say(what):
-    """Say what was checked."""
+    """Print what was checked."""
     print(f"ok    {what}")
 
 
 def documented():
-    """Read the table of metrics: name, kind, and the values of each label, None where they are open."""
+    """Read the table of metrics: name, kind, and the values of each label, or None if they are open."""
     found = {}
     for line in METRICS.read_text(encoding="utf-8").splitlines():
         row = re.fullmatch(r"\| `(\w+)` \| (counter|gauge|histogram) \| (.*?) \| (.*) \|", line)
@@ -99,7 +99,7 @@ def documented():
 
 
 def described(name):
-    """Return kind and labels of a series, histograms' parts included; None where it is not documented."""
+    """Return kind and labels of a series, including parts of histograms; None if it is not documented."""
     if name in FOREIGN:
         return "counter" if name.endswith("_total") else "gauge", dict.fromkeys(FOREIGN[name])
     for suffix in ("_bucket", "_sum", "_count"):
@@ -135,7 +135,7 @@ def check_expression(expr, where):
                 parts = value.split("|") if "~" in operator else [value]
                 check(chosen, where, f"no {label} of {name} is {value}")
                 check(len(chosen) >= len(parts) or "!" in operator, where, f"not all of {value} are a {label} of {name}")
-        # What a start meets at once is also told by the total since the start.
+        # The total since the start also covers events right at the start.
         counted_since_start = name in COUNTED_SINCE_START and "process_start_time" in expr
         if kind == "counter" and not span and not counted_since_start:
             fault(where, f"{name} is a counter and needs rate or increase")
@@ -150,12 +150,12 @@ def check_expression(expr, where):
 
 
 def inner_panels(dashboard):
-    """Return all panels, those inside collapsed rows included."""
+    """Return all panels, including those inside collapsed rows."""
     return [inner for panel in dashboard["panels"] for inner in (panel, *panel.get("panels", []))]
 
 
 def check_frame(name, made):
-    """Check what surrounds the panels."""
+    """Check everything except the panels."""
     check(re.fullmatch(r"[a-z-]{8,40}", made["uid"]), name, "needs a fixed uid")
     check(made["editable"] is False, name, "must not be editable: changes would be lost")
     check(made["graphTooltip"] == 1, name, "graphs share their crosshair")
@@ -192,7 +192,7 @@ def check_frame(name, made):
 
 
 def check_grid(name, panels):
-    """Check that panels have numbers of their own and places of their own."""
+    """Check that panels have unique ids and do not overlap."""
     numbers = [panel["id"] for panel in panels]
     check(len(numbers) == len(set(numbers)), name, "two panels have one id")
     taken = {}
@@ -250,7 +250,7 @@ def check_panel(name, panel, alerts):
 
 
 def legend_values(target):
-    """Return the names that the series of a query may have, where all values are known."""
+    """Return the names that the series of a query may have, if all values are known."""
     legend = target["legendFormat"]
     names = re.findall(r"\{\{(\w+)\}\}", legend)
     if not names:
@@ -265,7 +265,7 @@ def legend_values(target):
 
 
 def check_selection(expr, where):
-    """Check that the variables of the dashboard choose what is shown, and that rates fit the graph."""
+    """Check that queries use the variables of the dashboard, and that rate windows fit the graph."""
     for name, matchers, span in promql.selectors(expr):
         chosen = {label: value for label, _, value in matchers}
         # Rules may leave out the instance.
@@ -297,7 +297,7 @@ def dashed(dashboard, title):
 
 
 def check_thresholds(overview, quality):
-    """Check that the thresholds that matter are drawn."""
+    """Check that the important thresholds are drawn."""
     name = "thresholds"
     for dashboard, title in (
         (overview, "Duplicate share"),
@@ -335,14 +335,14 @@ def check_dashboards(alerts):
     shown = {name for dashboard in made.values() for panel in inner_panels(dashboard) for target in panel.get("targets", [])
              for name, _, _ in promql.selectors(target["expr"])}
     hidden = [name for name in KNOWN if not shown & {name, f"{name}_bucket", f"{name}_count", f"{name}_sum"}]
-    # The same is shown in bytes.
+    # Shown in bytes instead.
     check(set(hidden) <= {"dupgate_producer_queue_records"}, "dashboards", f"metrics that no panel shows: {hidden}")
     say(f"all {len(KNOWN)} metrics are on a panel, but for {', '.join(hidden)}")
     return {panel["title"] for dashboard in made.values() for panel in inner_panels(dashboard)}
 
 
 def load(text):
-    """Read YAML, by the faster reader."""
+    """Read YAML with the faster parser."""
     return yaml.load(text, Loader=yaml.CSafeLoader)
 
 
@@ -399,7 +399,7 @@ def check_command(program, line):
         if not re.fullmatch(r"[a-z-]+", word) or word.startswith("-"):
             break
         names.append(word)
-    # What follows the last subcommand may be a file.
+    # Arguments after the last subcommand may be files.
     while names:
         key = " ".join(names)
         if key not in helps:
@@ -420,7 +420,7 @@ def check_command(program, line):
 
 
 def check_runbooks(program, alerts, panels):
-    """Check that runbooks and alerts belong together, and that what they name exists."""
+    """Check that runbooks and alerts match, and that everything they name exists."""
     if not RUNBOOKS.exists():
         fault("RUNBOOKS.md", "is missing")
         return
@@ -435,7 +435,7 @@ def check_runbooks(program, alerts, panels):
         shown = [line for block in blocks for line in block.splitlines()]
         check(any(line.startswith("$ dupgate ") for line in shown), name, "its first look has no command")
         check(shown and not shown[-1].startswith("$ "), name, "its first look does not show what the command prints")
-        # The image has nothing but the program.
+        # The image contains only the program.
         check("curl" not in section, name, "needs curl: the recipe stands above the sections")
         severity = alerts.get(name, {}).get("labels", {}).get("severity")
         check(re.search(rf"^Severity: {severity}\.", section, re.M), name, "its section must tell the severity of the rule")
@@ -446,7 +446,7 @@ def check_runbooks(program, alerts, panels):
     for alert in re.findall(r"\[(Dupgate\w+)\]\(#(\w+)\)", text):
         check(alert[0] in sections and alert[1] == alert[0].lower(), "RUNBOOKS.md", f"links to no section: {alert}")
     settings = (CONFIG / "dupgate.yaml").read_text(encoding="utf-8")
-    # Settings of topics and of the Kafka client have dots, too, and so have headers.
+    # Topic settings, Kafka client settings and headers also have dots.
     settings += "".join(f"{part}:" for name in OTHERS for part in name.split("."))
     for setting in re.findall(r"`([a-z]+(?:\.[a-z_]+)+)`", text):
         check(all(re.search(rf"\b{part}:", settings) for part in setting.split(".")), "RUNBOOKS.md", f"no such setting: {setting}")
@@ -459,7 +459,7 @@ def check_runbooks(program, alerts, panels):
 
 
 def check_services():
-    """Check what serves the dashboards and the rules."""
+    """Check the provisioning of dashboards and rules."""
     sources = load((CONFIG / "grafana/provisioning/datasources/prometheus.yaml").read_text(encoding="utf-8"))
     (source,) = sources["datasources"]
     check((source["uid"], source["type"]) == ("prometheus", "prometheus"), "data source", "its uid is prometheus")
@@ -480,7 +480,7 @@ def check_services():
 
 
 def check_generated():
-    """Check that the dashboards are what their generator writes."""
+    """Check that the dashboards are up to date with their generator."""
     command = [sys.executable, ROOT / "config/grafana/generate.py", "--check", FILES / "dashboards"]
     made = subprocess.run(command, capture_output=True, check=False)
     check(made.returncode == 0, "dashboards", "are not what config/grafana/generate.py writes")

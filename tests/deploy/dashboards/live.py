@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Play the service under a real Prometheus: every panel has data, every rule is evaluated, every fault is told.
+"""Run the service under a real Prometheus: every panel has data, every rule is evaluated, every fault fires its alert.
 
     live.py PROGRAM PROMETHEUS PROMTOOL    the binaries of dupgate, Prometheus and promtool
 
@@ -40,10 +40,10 @@ FASTER = 60
 SHORTEST = {"range": 8, "for": 2}
 PATIENCE = 150
 
-# Alerts that a replay must not fire by being ended or by waiting.
+# Alerts that a replay must not fire by ending or by waiting.
 OF_PROCESSES = {"DupgateReplayStalled", "DupgateDown", "DupgateInstanceDown", "DupgateStalled"}
 
-# Queries that have no data on a deployment that is well and a minute old, and why.
+# Queries without data on a healthy deployment that is a minute old, and the reason.
 IDLE = {
     ("Duplicate share, now and a day ago", "B"): "there is no yesterday yet",
     ("Duplicate share, now and a week ago", "B"): "there is no last week yet",
@@ -60,16 +60,16 @@ EITHER = {
 
 
 def say(what):
-    """Say what was checked."""
+    """Print what was checked."""
     print(f"ok    {what}", flush=True)
 
 
 class Fault(Exception):
-    """What was expected did not come."""
+    """An expected event did not happen."""
 
 
 def get(url, body=None):
-    """Ask a server; return its answer as JSON."""
+    """Query a server; return its response as JSON."""
     data = urllib.parse.urlencode(body).encode() if body else None
     with urllib.request.urlopen(url, data=data, timeout=20) as answer:
         return json.load(answer)
@@ -88,14 +88,14 @@ def until(what, found, patience=PATIENCE):
 
 
 def free_port():
-    """Return a port of the loopback address on which nobody listens."""
+    """Return a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 class Kafka:
-    """A broker that lives as long as this."""
+    """A broker that runs as long as this object exists."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -124,13 +124,13 @@ class Kafka:
         return self._answer()
 
     def close(self):
-        """End the broker; its script cleans up."""
+        """Stop the broker; its script cleans up."""
         self.process.stdin.close()
         self.process.wait(60)
 
 
 class Play:
-    """The broker, Prometheus, and every process that is started."""
+    """The broker, Prometheus, and all processes of the test."""
 
     def __init__(self, program, prometheus, promtool):
         self.program, self.folder = program, pathlib.Path(tempfile.mkdtemp(prefix="dupgate-dashboards."))
@@ -157,7 +157,7 @@ class Play:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def tell(self):
-        """Show the ends of all logs, and what alerts were seen."""
+        """Print the ends of all logs, and the alerts seen."""
         for name, path in self.logs.items():
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-12:]
             print(f"--- {name}", *lines, sep="\n", file=sys.stderr)
@@ -167,7 +167,7 @@ class Play:
     # Processes
 
     def start(self, name, *command, **more):
-        """Start a process whose output goes into a file."""
+        """Start a process with its output in a file."""
         self.logs[name] = self.folder / f"{name}.log"
         with self.logs[name].open("ab") as log:
             variables = {key: value for key, value in os.environ.items() if not key.startswith("DUPGATE_")}
@@ -177,13 +177,13 @@ class Play:
         return process
 
     def end(self, name):
-        """Kill the processes whose name begins so."""
+        """Kill the processes whose names start with this."""
         for known, process in self.names:
             if known.startswith(name):
                 process.kill()
 
     def run(self, *command):
-        """Run a command to its end; return its output."""
+        """Run a command until it exits; return its output."""
         variables = {key: value for key, value in os.environ.items() if not key.startswith("DUPGATE_")}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
         if done.returncode:
@@ -193,7 +193,7 @@ class Play:
     # Prometheus
 
     def scrape(self, job, port):
-        """Have an instance scraped."""
+        """Add an instance to the scrape targets."""
         self.targets.setdefault(job, []).append(f"127.0.0.1:{port}")
         made = [{"targets": targets, "labels": {"job": job}} for job, targets in self.targets.items()]
         new = self.folder / "targets.new"
@@ -201,7 +201,7 @@ class Play:
         new.rename(self.folder / "targets.json")
 
     def prepare_prometheus(self):
-        """Start Prometheus with the rules as they are, and faster ones beside them."""
+        """Start Prometheus with the original rules, and with faster copies of them."""
         (self.folder / "targets.json").write_text("[]", encoding="utf-8")
         (self.folder / "faster.yaml").write_text(yaml.safe_dump(faster()), encoding="utf-8")
         config = {
@@ -225,7 +225,7 @@ class Play:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def version(self):
-        """Return the version of Prometheus, once it answers."""
+        """Return the version of Prometheus, once it responds."""
         try:
             return get(f"{self.url}/api/v1/status/buildinfo")["data"]["version"]
         except (OSError, urllib.error.URLError):
@@ -241,7 +241,7 @@ class Play:
             time.sleep(0.4)
 
     def expect(self, job, alert, why, states=("firing",)):
-        """Wait until an alert of a job fires, or is pending where that is enough."""
+        """Wait until an alert of a job fires, or is pending if that is enough."""
         until(f"{alert} of {job} fires", lambda: self.seen.get((job, alert), set()) & set(states))
         say(f"{alert:28} {'fires' if states == ('firing',) else 'is pending'}: {why}")
 
@@ -292,7 +292,7 @@ def faster():
 
 
 class Deployment:
-    """Instances of one group, with topics of their own; a job of Prometheus."""
+    """Instances of one group, with their own topics; one Prometheus job."""
 
     def __init__(self, play, job, *settings, partitions=2, topics=None):
         self.play, self.job = play, job
@@ -305,7 +305,7 @@ class Deployment:
         )
         for future in made.values():
             future.result(30)
-        # The broker answers before it knows of them itself.
+        # The broker responds before it knows them itself.
         wanted = {f"{job}.{name}" for name in names}
         until(f"topics of {job}", lambda: wanted <= admin.list_topics(timeout=10).topics.keys())
 
@@ -347,20 +347,20 @@ class Deployment:
         self.play.run(self.play.program, "topics", "create", "-c", path, "--execute")
 
     def instance(self, name, *settings, **more):
-        """Start an instance and have it scraped."""
+        """Start an instance and scrape it."""
         path = self.config(name, **more)
         self.play.scrape(self.job, self.ports[name])
         return self.again(name, *settings, path=path)
 
     def again(self, name, *settings, path=None):
-        """Start an instance that was there before."""
+        """Restart a former instance."""
         play = self.play
         path = path or play.folder / f"{self.job}-{name}.yaml"
         sets = [word for setting in (*self.settings, *settings) for word in ("--set", setting)]
         return play.start(f"{self.job}-{name}", play.program, "run", "-c", path, "--log-format", "text", *sets)
 
     def replay(self, name, *arguments):
-        """Start a replay of the input, and have it scraped as a job of its own."""
+        """Start a replay of the input, and scrape it as a separate job."""
         path = self.config(f"replay-{name}")
         listen = f"127.0.0.1:{self.ports[f'replay-{name}']}"
         self.play.scrape(f"{self.job}-replay", self.ports[f"replay-{name}"])
@@ -374,7 +374,7 @@ class Deployment:
         return play.start(f"{self.job}-feed-{number}", *command, *arguments)
 
     def write(self, pages, timestamp=0):
-        """Write pages of our own into the input."""
+        """Write given pages into the input."""
         producer = Producer({"bootstrap.servers": self.play.kafka.address, "linger.ms": 20})
         for url, text in pages:
             value = json.dumps({"url": url, "text": text})
@@ -384,7 +384,7 @@ class Deployment:
             raise Fault("pages could not be written")
 
     def status(self, name):
-        """Ask an instance how it does."""
+        """Return the status of an instance."""
         try:
             return get(f"http://127.0.0.1:{self.ports[name]}/status")
         except (OSError, urllib.error.URLError):
@@ -400,7 +400,7 @@ class Deployment:
 
 
 def substituted(expr):
-    """Put in the variables of a dashboard."""
+    """Substitute the variables of a dashboard."""
     values = {"$__rate_interval": "10s", "$__range": "1m", "$job": "crawl(-replay)?", "$instance": ".+", "$topic": ".+"}
     for name, value in values.items():
         expr = expr.replace(name, value)
@@ -408,7 +408,7 @@ def substituted(expr):
 
 
 def has_data(play, expr, span=60):
-    """Say whether an expression gives a number at any moment of the last minute, or of a longer time."""
+    """Return whether an expression had a value within the last minute, or within a longer time."""
     now = time.time()
     body = {"query": substituted(expr), "start": now - span, "end": now, "step": 2}
     answer = get(f"{play.url}/api/v1/query_range", body)
@@ -433,7 +433,7 @@ def check_annotations(play):
 
 
 def check_panels(play):
-    """Check that every query has data, or has none for a known reason."""
+    """Check that every query has data, or lacks it for a known reason."""
     queries = list(panel_queries())
     known = {(panel, letter) for panel, letter, _ in queries}
     for name in IDLE.keys() | EITHER.keys():
@@ -465,7 +465,7 @@ def check_panels(play):
 
 
 def check_variables(play):
-    """Check that the variables find values."""
+    """Check that the variables have values."""
     made = json.loads((FILES / "dashboards/overview.json").read_text(encoding="utf-8"))
     for variable in made["templating"]["list"]:
         if variable["type"] != "query":
@@ -476,7 +476,7 @@ def check_variables(play):
         def found(query=query, label=label):
             return get(f"{play.url}/api/v1/label/{label}/values?{query}")["data"]
 
-        # The first scrape may be yet to come.
+        # The first scrape may not have happened yet.
         until(f"values of the variable {variable['name']}", found)
         say(f"variable {variable['name']}: {', '.join(found())}")
 
@@ -496,7 +496,7 @@ def check_rules(play):
 
 
 def scraped_metrics(play):
-    """Check that Prometheus reads from the service what the documentation says, and the other way round."""
+    """Check that the metrics in Prometheus and in the documentation are the same."""
     text = (ROOT / "docs/METRICS.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(dupgate_\w+)` \| (?:counter|gauge|histogram)", text, re.M))
     found = get(f"{play.url}/api/v1/metadata")["data"]
@@ -523,12 +523,12 @@ BLOCK = (
 
 
 def article(number):
-    """Make a text that is like no other."""
+    """Create a unique text."""
     return " ".join(f"word{number}x{each}" for each in range(60))
 
 
 class Writers:
-    """Threads that write pages until they are told to stop."""
+    """Threads that write pages until they are stopped."""
 
     def __init__(self):
         self.stop, self.threads = threading.Event(), []
@@ -547,19 +547,19 @@ class Writers:
         self.threads[-1].start()
 
     def end(self):
-        """End them all."""
+        """Stop all of them."""
         self.stop.set()
         for thread in self.threads:
             thread.join(40)
 
 
 def check_well(play):
-    """Check dashboards and rules on a deployment that is well."""
+    """Check dashboards and rules on a healthy deployment."""
     check_variables(play)
     check_panels(play)
     check_rules(play)
     scraped_metrics(play)
-    # The first moments of a deployment may be slow; it has to calm down. Verdicts of a busy machine may stay slow.
+    # A new deployment may be slow at first and must settle. On a busy machine verdicts may stay slow.
     expected = {"DupgateColdStart", "DupgateConfigDrift", "DupgateVerdictWaitHigh"}
     until("quiet on the deployment that is well", lambda: not play.firing("crawl") - expected)
     say(f"on the deployment that is well fires nothing but {', '.join(sorted(play.firing('crawl')))}")
@@ -571,13 +571,13 @@ def delete_what_waits(deployment):
     """Delete records that an instance has not read, as retention would."""
     deployment.feed("--rate", "0", "--count", "200").wait()
     admin = AdminClient({"bootstrap.servers": deployment.play.kafka.address})
-    # The end of the partition: all that is in it goes.
+    # The end of the partition: deletes all its records.
     for future in admin.delete_records([TopicPartition(f"{deployment.job}.pages", 0, -1)]).values():
         future.result(30)
 
 
 def damage(folder):
-    """Change some bytes in the middle of every file of the snapshots."""
+    """Change some bytes in the middle of every snapshot file."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size > 4096]
     for path in files:
         data = bytearray(path.read_bytes())
@@ -588,7 +588,7 @@ def damage(folder):
 
 
 def main(program, prometheus, promtool):
-    """Play it all."""
+    """Run all tests."""
     begun = time.monotonic()
     writers = Writers()
     with Play(program, prometheus, promtool) as play:
@@ -596,20 +596,20 @@ def main(program, prometheus, promtool):
         play.prepare_prometheus()
         say(f"Kafka and Prometheus {play.version()} run")
 
-        # A deployment that is well: two judges, of which one stands by, and a worker.
+        # A healthy deployment: an active judge, a standby, and a worker.
         crawl = Deployment(play, "crawl", partitions=3)
         crawl_processes = {"a": crawl.instance("a")}
         crawl.await_ready("a")
         crawl.feed("--rate", "80/s", "--broken", "0.002")
-        # Only what Prometheus has seen before it grows is an increase, and it looks for new targets every five seconds.
+        # Prometheus computes an increase only for series that it saw before, and discovers targets every five seconds.
         revocations = 'sum(dupgate_rebalances_total{job="crawl",kind="revoke"})'
         until("the counters of the first instance are scraped", lambda: play.value(revocations) is not None)
         crawl_processes["b"] = crawl.instance("b")
         until("the first instance gives up partitions for the second", lambda: play.value(revocations))
-        # What a rollout that stopped half-way leaves.
+        # The state after an incomplete rollout.
         crawl.instance("worker", "processing.max_in_flight_bytes=48MiB", roles=["worker"])
 
-        # Faults, each in a deployment of its own. Not all at once: the machine may be small.
+        # Faults, each in a separate deployment. Not all at once, because the machine may be small.
         workers = Deployment(play, "workers")
         workers.create_logs(workers.config("logs"))
         workers.instance("a", roles=["worker"])
@@ -620,7 +620,7 @@ def main(program, prometheus, promtool):
         check_well(play)
         if play.value('dupgate_replay_progress_ratio{job="crawl-replay"}') is None:
             raise Fault("the replay is over before the panels were looked at")
-        # To end a replay is no reason to page.
+        # Stopping a replay must not page anyone.
         play.end("crawl-replay")
         play.expect("workers", "DupgateNoVerdicts", "workers without any judge")
         play.expect("workers", "DupgateStalled", "their lag stays")
@@ -661,7 +661,7 @@ def main(program, prometheus, promtool):
         for deployment in (block, full, bad, broken, lost, old):
             deployment.await_ready("a")
 
-        # Limits are read at the start, and records beyond them kept from the topic; now they are only known to the brokers.
+        # Instances read topic limits at the start and do not send larger records; a later change is known only to the brokers.
         bad.alter("unique", "message.timestamp.before.max.ms", "3600000")
         unique_pages = ("--near", "0", "--exact", "0", "--broken", "0")
         full.feed("--rate", "100/s", "--count", "1200", *unique_pages)
@@ -682,7 +682,7 @@ def main(program, prometheus, promtool):
             1,
         )
 
-        # A partition is blocked: what an instance has to read next is gone when it comes back.
+        # A partition is blocked: the next records of an instance are deleted while it is down.
         until("lost has delivered its pages", lambda: lost.documents("a") > 250)
         lost_process.terminate()
         lost_process.wait()
@@ -703,24 +703,24 @@ def main(program, prometheus, promtool):
         play.expect("old", "DupgateLateRecords", "the same, and the window is an hour")
         play.expect("lost", "DupgatePartitionsBlocked", "records were deleted before they were read")
 
-        # An operator pauses an instance, and forgets it.
+        # An operator pauses an instance and does not resume it.
         request = urllib.request.Request(f"http://127.0.0.1:{block.admin['a']}/api/v1/pause", method="POST")
         urllib.request.urlopen(request, timeout=10).close()
-        # A replay waits until its lag is worked off.
+        # A replay waits until the lag is drained.
         block.replay("polite", "--into", "none", "--yield-to-lag", "10")
         yielding = 'dupgate_replay_yielding{job="block-replay",replay="polite"}'
         until("a replay waits for the service that is paused", lambda: play.value(yielding) == 1)
-        # The disk of another one takes no snapshot any more.
+        # Another instance can no longer write snapshots to its disk.
         folder = play.folder / "old-a"
         shutil.rmtree(folder)
         folder.write_text("no folder", encoding="utf-8")
-        # A third one gets a companion that makes other fingerprints.
+        # A third deployment gets an instance with different fingerprints.
         lost.instance("b", "match.simhash.bits=128", group="lost-128")
         play.expect("lost", "DupgateSchemeDrift", "two instances make different fingerprints")
         play.expect("old", "DupgateSnapshotStale", "the folder of snapshots is gone")
         play.expect("block", "DupgatePausedManually", "an operator paused an instance and went home")
 
-        # All instances of a deployment are gone; at last, the brokers.
+        # All instances of a deployment are killed; finally the brokers.
         writers.end()
         lost_process.kill()
         play.end("lost-b")
@@ -736,13 +736,13 @@ def main(program, prometheus, promtool):
             if told:
                 raise Fault(f"{told} for a replay that {why}")
             say(f"DupgateReplayStalled         is silent for a replay that {why}")
-        # A transaction takes its time to fail: too long to fire within ranges that are divided.
+        # A transaction takes too long to fail for the alert to fire within the shortened ranges.
         play.expect("bad", "DupgateCommitsFailing", "the brokers are gone", states=("pending", "firing"))
         print(f"      {time.monotonic() - begun:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    # What ends this ends what it started.
+    # Stop all child processes when this process is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""As much of PromQL as the checks need: which series an expression selects, and which labels it names."""
+"""The part of PromQL that the checks need: the series that an expression selects and the labels it names."""
 
 import re
 
@@ -10,7 +10,7 @@ MATCHER = re.compile(r'\s*([a-zA-Z_]\w*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*
 
 
 def matchers(text):
-    """Split what is between the braces into (label, operator, value)."""
+    """Split the matchers between the braces into (label, operator, value)."""
     found = [(label, operator, value[1:-1].replace("\\\\", "\\")) for label, operator, value in MATCHER.findall(text)]
     rest = MATCHER.sub("", text).strip()
     if rest:
@@ -21,7 +21,7 @@ def matchers(text):
 def selectors(expr):
     """Return (metric, matchers, range) for each selector of the expression."""
     masked = LABEL_LISTS.sub(lambda found: " " * len(found[0]), expr)
-    # A brace in a string must not end the braces of a selector.
+    # A brace in a string does not close a selector.
     hidden = []
 
     def hide(found):

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Checks the dashboards, the alert rules, the runbooks and what serves them, and plays them on the real service.
+# Checks dashboards, alert rules, runbooks and their provisioning, and tests them with the real service.
 #
-#   run.sh PROGRAM         everything; PROGRAM is the dupgate binary
-#   run.sh PROGRAM quick   nothing that needs a broker
+#   run.sh PROGRAM         runs everything; PROGRAM is the dupgate binary
+#   run.sh PROGRAM quick   skips everything that needs a broker
 #
-# What is missing is installed below target/deploy, or DUPGATE_DEPLOY_TOOLS, and found there the next time: Python packages,
-# Grafana's types for TypeScript, and Prometheus, unless it is in the PATH. Needed: python3, node, npm; for the broker Java
-# and Maven (tests/tools.sh test).
+# Installs missing tools below target/deploy, or DUPGATE_DEPLOY_TOOLS, and reuses them: Python packages, Grafana's TypeScript types, and
+# Prometheus unless it is in the PATH. Requires python3, node and npm, and for the broker Java and Maven (tests/tools.sh test).
 set -euo pipefail
 
 program=$(realpath "${1:?usage: run.sh PROGRAM [quick]}")
@@ -22,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE=1
 begin() { printf '\n%s\n' "== $1"; }
 ok() { echo "ok    $1"; }
 
-# A folder that is complete, or made by the command in a folder beside it and then moved to its place.
+# Ensures a complete folder: uses an existing one, or has the command create it.
 have() {
     local folder=$1 wanted=$2
     shift 2
@@ -40,7 +39,7 @@ install_types() {
         npm install --prefix "$1" --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
 }
 install_prometheus() {
-    # Debian's package, unpacked and not installed: no service is set up, and nobody has to be root.
+    # Unpacks Debian's package without installing it: no service is set up, and root is not needed.
     (
         cd "$1"
         apt-get download prometheus || { apt-get update && apt-get download prometheus; }
