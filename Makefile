@@ -102,7 +102,8 @@ kafka-down: ## Stop that broker
 kafka-status: ## Print the address of that broker
 	@tests/broker/kafka.sh status
 
-# Cache for tools, images and layers of the deployment tests, about 5 GB; outside of target/, so that a clean checkout can use it.
+# Cache for tools, images and layers of the deployment tests, about 5 GB; outside of target/, so that a clean checkout
+# can use it.
 export DUPGATE_DEPLOY_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dupgate/deploy
 
 # The binary that `make test-deploy` tests: DUPGATE_BIN, or the one that the tests build.

@@ -4,8 +4,8 @@
 #   tests/mutants.sh            every bug in crates/core/tests/simulation/mutants
 #   tests/mutants.sh 07 13      those whose names start with these numbers
 #
-# A bug is a patch with a sentence that describes it. The script applies it to a copy of the sources and never changes the originals.
-# MUTANT_SEEDS=FROM..TO and MUTANT_STEPS=N limit the search for each bug.
+# A bug is a patch with a sentence that describes it. The script applies it to a copy of the sources and never changes
+# the originals. MUTANT_SEEDS=FROM..TO and MUTANT_STEPS=N limit the search for each bug.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

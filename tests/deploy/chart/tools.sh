@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the tools of the chart test, once: helm, kubeconform, actionlint, kubectl, etcd and kube-apiserver from Go modules, schemas
-# from PyPI, and the custom resource definitions from the modules of their operators.
+# Installs the tools of the chart test, once: helm, kubeconform, actionlint, kubectl, etcd and kube-apiserver from Go
+# modules, schemas from PyPI, and the custom resource definitions from the modules of their operators.
 #
 # Prints the folder, which is below DUPGATE_DEPLOY_TOOLS (by default target/deploy).
 set -euo pipefail

@@ -52,8 +52,8 @@ engine_start() {
         --unix-socket "$engine_run/api.sock" http://localhost/_ping
 }
 
-# Runs the health checks of containers that are not known to be healthy: podman leaves that to systemd, Docker does it itself. Two of these
-# would disturb each other, so this stops together with the run that started it.
+# Runs the health checks of containers that are not known to be healthy: podman leaves that to systemd, Docker does it
+# itself. Two of these would disturb each other, so this stops together with the run that started it.
 health_loop() {
     local id
     while kill -0 $$ 2> /dev/null; do

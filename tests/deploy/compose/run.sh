@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the dupgate image with buildah and runs docker-compose.yml with podman and Docker's compose plugin. No image is pulled: local
-# Debian images (images/Containerfile) replace those that the Dockerfile and the compose file name. Grafana and kafka-ui are left out,
-# because Debian does not package them.
+# Builds the dupgate image with buildah and runs docker-compose.yml with podman and Docker's compose plugin. No image is
+# pulled: local Debian images (images/Containerfile) replace those that the Dockerfile and the compose file name.
+# Grafana and kafka-ui are left out, because Debian does not package them.
 #
 #   run.sh          runs everything
 #   run.sh images   builds and checks the image, without running the compose file
 #   run.sh clean    removes what the runs keep for the next one (images, layers, tools)
 #
-# Needs root and a Debian-like machine; installs missing packages. Caches are below target/deploy (or DUPGATE_DEPLOY_TOOLS).
-# DUPGATE_IMAGE_PROFILE=release builds the image as it is shipped. DUPGATE_IMAGE_BINARY=FILE uses a program built on Debian 12 instead of
-# building one, which takes most of the time.
+# Needs root and a Debian-like machine; installs missing packages. Caches are below target/deploy (or
+# DUPGATE_DEPLOY_TOOLS). DUPGATE_IMAGE_PROFILE=release builds the image as it is shipped. DUPGATE_IMAGE_BINARY=FILE uses
+# a program built on Debian 12 instead of building one, which takes most of the time.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -98,8 +98,8 @@ PACKAGES
     done
 }
 
-# Docker's compose plugin, which also runs standalone. `go install` rejects its module because of exclude directives, so our own module
-# repeats them.
+# Docker's compose plugin, which also runs standalone. `go install` rejects its module because of exclude directives, so
+# our own module repeats them.
 install_compose() {
     compose=$tools/bin/docker-compose-$compose_version
     [[ ! -x $compose ]] || return 0

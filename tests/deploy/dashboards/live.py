@@ -661,7 +661,8 @@ def main(program, prometheus, promtool):
         for deployment in (block, full, bad, broken, lost, old):
             deployment.await_ready("a")
 
-        # Instances read topic limits at the start and do not send larger records; a later change is known only to the brokers.
+        # Instances read topic limits at the start and do not send larger records; a later change is known only to the
+        # brokers.
         bad.alter("unique", "message.timestamp.before.max.ms", "3600000")
         unique_pages = ("--near", "0", "--exact", "0", "--broken", "0")
         full.feed("--rate", "100/s", "--count", "1200", *unique_pages)

@@ -4,8 +4,9 @@
 #   run.sh PROGRAM         runs everything; PROGRAM is the dupgate binary
 #   run.sh PROGRAM quick   skips everything that needs a broker
 #
-# Installs missing tools below target/deploy, or DUPGATE_DEPLOY_TOOLS, and reuses them: Python packages, Grafana's TypeScript types, and
-# Prometheus unless it is in the PATH. Requires python3, node and npm, and for the broker Java and Maven (tests/tools.sh test).
+# Installs missing tools below target/deploy, or DUPGATE_DEPLOY_TOOLS, and reuses them: Python packages, Grafana's
+# TypeScript types, and Prometheus unless it is in the PATH. Requires python3, node and npm, and for the broker Java and
+# Maven (tests/tools.sh test).
 set -euo pipefail
 
 program=$(realpath "${1:?usage: run.sh PROGRAM [quick]}")
