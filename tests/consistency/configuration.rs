@@ -10,32 +10,35 @@ use super::{REQUIRED, sample, up_to_date};
 
 const HEAD: &str = "# Configuration
 
-Every setting, section by section: one YAML file, or several, of which the later ones win; above them variables
-(`DUPGATE_WINDOW__SIZE=24h`), above these `--set window.size=24h`. Only the settings marked as required must be given.
-`dupgate config init` prints a file to begin with, `dupgate config init --full` this list as a file,
-`dupgate config show --origin` what is in effect and where it comes from, `dupgate validate` what is wrong, and
-`dupgate config schema` a JSON Schema for editors.
+This page lists every setting by section. Settings come from one or more YAML files, where later files override earlier ones.
+Environment variables (`DUPGATE_WINDOW__SIZE=24h`) override files, and `--set window.size=24h` overrides both. Only the
+settings marked as required must be given.
+
+- `dupgate config init` prints a minimal file, `dupgate config init --full` all settings as a file.
+- `dupgate config show --origin` prints the effective settings and where each comes from.
+- `dupgate validate` reports all problems of a file.
+- `dupgate config schema` prints a JSON Schema for editors.
 
 | value | written as |
 |---|---|
 | duration | a number and its unit: `500ms`, `10s`, `15m`, `72h`, `7d`, `1h 30m` |
 | size | bytes, or a number and its unit: `64MiB`, `4GiB`, `100kB` |
-| secret | `{file: /run/secrets/name}` or `{env: NAME}`; a text works, and warns |
+| secret | `{file: /run/secrets/name}` or `{env: NAME}`; plain text works, with a warning |
 | field | a JSON pointer into the record's value (`/url`), `header:content-type`, or `key` |
-| list | `[zh, en]`; in a variable `zh,en` |
-| map | `{site: news}`, free keys |
+| list | `[zh, en]`; in an environment variable `zh,en` |
+| map | `{site: news}`, with any keys |
 | none | `null` |
 
-A range is what is accepted while all other settings have their defaults. **Decides** says what a change costs:
+**Range** is what is accepted while all other settings have their defaults. **Decides** shows what a change costs:
 
-| word | what hangs on the setting | a change |
+| decides | what depends on the setting | effect of a change |
 |---|---|---|
-| state | which group and which logs hold the state | begins with none |
+| state | the group and logs that hold the state | starts without any state |
 | scheme | fingerprints | starts a new index, see `dupgate config diff` and `dupgate index warm` |
-| rules | verdicts | counts from the next verdict on |
-| work | how the work is done | takes a restart |
+| rules | verdicts | applies from the next verdict on |
+| work | how the work is done | needs a restart |
 
-This page is written from `config/dupgate.yaml` and the checks of the code by
+This page is generated from `config/dupgate.yaml` and the checks in the code by
 `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
 ";
 
@@ -234,7 +237,7 @@ fn document() -> String {
     let schema = schema();
     let (sections, alone): (Vec<_>, Vec<_>) =
         schema["properties"].as_object().unwrap().iter().partition(|(_, below)| below.get("properties").is_some());
-    let mut text = format!("{HEAD}\n## At the top\n\n{COLUMNS}");
+    let mut text = format!("{HEAD}\n## Top level\n\n{COLUMNS}");
     for (key, shape) in alone {
         rows(shape, key, &written[key], &mut text);
     }

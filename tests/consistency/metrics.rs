@@ -8,14 +8,14 @@ use super::up_to_date;
 
 const HEAD: &str = "# Metrics
 
-What `GET /metrics` says on `http.listen` (port 9464 unless configured otherwise), in the format of Prometheus. Series
-of a closed label set exist from the start, at 0. URLs, sites and ids never become labels. The library's own
-`process_*` metrics (CPU, memory, open files, threads, start time) stand beside these.
+`GET /metrics` on `http.listen` (port 9464 by default) returns these metrics in the Prometheus format, together with the
+client library's `process_*` metrics (CPU, memory, open files, threads, start time). Series with a closed set of labels
+exist from the start, at 0. URLs, sites and ids never become labels.
 
-After a drained run `dupgate_documents_total` and `dupgate_dead_letters_total`, summed over all instances that were not
-killed, are as many as the input positions that were committed.
+After a drained run, the sum of `dupgate_documents_total` and `dupgate_dead_letters_total` over all instances, if none was
+killed, equals the number of committed input positions.
 
-This page is written from `src/telemetry/catalog.rs` by `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
+This page is generated from `src/telemetry/catalog.rs` by `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|
@@ -39,7 +39,7 @@ fn document() -> String {
         };
         writeln!(text, "| `{}` | {kind} | {} | {} |", spec.name, labels(spec), spec.help).unwrap();
     }
-    text.push_str("\nUpper bounds of the histograms' buckets, inclusive:\n\n| metric | bounds |\n|---|---|\n");
+    text.push_str("\nUpper bounds of the histogram buckets, inclusive:\n\n| metric | bounds |\n|---|---|\n");
     for spec in TABLE {
         if let Kind::Histogram(bounds) = spec.kind {
             let bounds: Vec<String> = bounds.iter().map(ToString::to_string).collect();
