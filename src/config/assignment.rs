@@ -1,7 +1,7 @@
 //! Values that arrive as bare text: variables, `--set`, and texts with `${…}` in them.
 //!
-//! Such text has no type of its own. It is read as YAML (`3`, `true`, `null`, `[a, b]`, `{exact: 30d}`), as plain
-//! text, and as a list by comma: the first reading that the key takes is the one meant.
+//! Such text has no type. It is read as YAML (`3`, `true`, `null`, `[a, b]`, `{exact: 30d}`), as plain text,
+//! and as a list by comma: the first reading that the key accepts counts.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::suggest::with_hint;
 ///
 /// # Errors
 ///
-/// The key does not exist, or takes no reading of the text. The message is that of the plainest reading.
+/// The key does not exist, or accepts no reading of the text. The message is that of the plainest reading.
 pub(super) fn interpret(path: &[String], text: &str) -> Result<Value, String> {
     let mut refused = None;
     for value in readings(path, text) {
@@ -27,11 +27,11 @@ pub(super) fn interpret(path: &[String], text: &str) -> Result<Value, String> {
 }
 
 fn readings(path: &[String], text: &str) -> Vec<Value> {
-    let as_it_stands = Value::String(text.to_owned());
-    // A password may look like anything: only a reference is more than its own text.
+    let verbatim = Value::String(text.to_owned());
+    // A password may look like anything, so only a reference is parsed.
     if SECRET_SLOTS.contains(&path.join(".").as_str()) {
         let reference = serde_saphyr::from_str(text).ok().filter(Value::is_object);
-        return reference.into_iter().chain([as_it_stands]).collect();
+        return reference.into_iter().chain([verbatim]).collect();
     }
     let typed = serde_saphyr::from_str::<Value>(text).ok().filter(|value| match value {
         Value::Null => matches!(text, "" | "null" | "~"),
@@ -41,10 +41,10 @@ fn readings(path: &[String], text: &str) -> Vec<Value> {
     let items = || text.split(',').map(str::trim);
     let texts = items().map(Value::from).collect();
     let numbers = items().map(|item| item.parse::<u64>().map_or(Value::Null, Value::from)).collect();
-    typed.into_iter().chain([as_it_stands, texts, numbers]).collect()
+    typed.into_iter().chain([verbatim, texts, numbers]).collect()
 }
 
-/// Reports whether a key exists and takes this value, by asking the mirror of the file.
+/// Checks that a key exists and accepts this value, by deserialising the mirror of the file.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     let nested =
         path.iter().rev().fold(value.clone(), |value, key| Value::Object([(key.clone(), value)].into_iter().collect()));
     let error = match serde_json::from_value::<Raw>(nested) {
-        // A list would fill a section by position: no key takes a list that does not give one back.
+        // serde would fill a section from a list by position: reject a list whose result is not a list.
         Ok(raw) if value.is_array() && !gives_list(&raw, path) => {
             return Err("expected a map of settings, not a list".to_owned());
         }
@@ -62,11 +62,11 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     };
     let message = error.to_string();
     let words = Words::of(&message, path);
-    // A password may be at any wrong place in these sections: only what was expected is reported.
+    // A password may be at any wrong place in these sections, so report only what was expected.
     let secretive: [&[&str]; 2] = [&["kafka"], &["http", "admin"]];
     let is_below =
         |section: &[&str]| section.iter().enumerate().all(|(at, key)| path.get(at).is_some_and(|k| k == key));
-    // Of `match` only the seed is one: it may have been given as the whole section.
+    // In `match` only the seed is a secret, and it may have been given as the whole section.
     let is_section_of_seed = matches!(path, [section] if section == "match");
     if (secretive.into_iter().any(is_below) || is_section_of_seed) && !message.starts_with("unknown field") {
         let expected = words.map(|words| words.expected).or_else(|| {
@@ -82,7 +82,7 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     Err(with_hint(message, section))
 }
 
-/// Reads a text as the list that it stands for: one host is a list of one.
+/// Reads a text as a list: one host is a list of one.
 #[must_use]
 pub(super) fn as_list(path: &[String], value: &Value) -> Option<Value> {
     let items = value.as_str()?.split(',').map(str::trim).map(Value::from);
@@ -90,7 +90,7 @@ pub(super) fn as_list(path: &[String], value: &Value) -> Option<Value> {
     check(path, &list).is_ok().then_some(list)
 }
 
-/// What serde says of a value of the wrong kind, without its names for types.
+/// The message of serde about a value of the wrong kind, without its names for types.
 struct Words {
     expected: String,
     given: String,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_no_list() {
+    fn a_section_is_not_a_list() {
         for text in ["[3]", "3", "3,4"] {
             assert!(read("match.simhash", text).is_err(), "{text}");
         }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_expected_is_said() {
+    fn the_message_names_the_expected_value() {
         assert!(
             read("match.simhash.max_distanse", "4").unwrap_err().contains("expected one of `bits`, `max_distance`")
         );
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(wrong("input.topics", json!(5)), "expected a list such as [crawl.pages], not 5");
         assert_eq!(wrong("text.min_features", json!(-1)), "expected a whole number, not -1");
         assert_eq!(wrong("match.number_guard", json!("maybe")), "expected true or false, not the text `maybe`");
-        // What may be a secret is not repeated.
+        // A possible secret is not repeated.
         assert_eq!(wrong("kafka.client_id", json!(["hunter2"])), "expected a text");
         assert_eq!(wrong("kafka.brokers", json!({"hunter2": 1})), "expected a list such as [host:9092]");
         assert!(read("window.size", "72").unwrap_err().contains("duration with its unit"));

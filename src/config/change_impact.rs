@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// What hangs on the value of a key, most costly first.
+/// What a change of a key affects, most costly first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChangeImpact {
-    /// Which group and which logs hold the state: another value begins with none.
+    /// Which group and which logs hold the state: another value starts without any.
     State,
     /// The scheme, which decides fingerprints: another value starts a new index.
     Scheme,
     /// The rules, which decide verdicts: another value counts from the next verdict on.
     Rules,
-    /// How the work is done: another value takes a restart.
+    /// How the work is done: another value takes effect at a restart.
     Work,
 }
 
@@ -41,7 +41,7 @@ const TABLE: [(&str, ChangeImpact); 33] = [
     ("window.max_future_skew", ChangeImpact::Rules),
     ("index.max_memory", ChangeImpact::Rules),
     ("index.max_entries", ChangeImpact::Rules),
-    // The memory of the index is shared by them.
+    // They share the memory of the index.
     ("judge.served_partitions", ChangeImpact::Rules),
     ("match", ChangeImpact::Scheme),
     ("window.timestamp_source", ChangeImpact::Scheme),
@@ -53,7 +53,7 @@ const TABLE: [(&str, ChangeImpact); 33] = [
     ("", ChangeImpact::Work),
 ];
 
-/// Returns what hangs on a key.
+/// Returns the impact of a key.
 #[must_use]
 pub fn decides(path: &str) -> ChangeImpact {
     let fits = |begin: &str| {
@@ -91,7 +91,7 @@ mod tests {
 
     fn settings(path: &str, value: &Value) -> Option<Settings> {
         let mut layers = Layers::default();
-        // Surroundings in which every key has its effect.
+        // A configuration in which every key has an effect.
         layers.file(
             "f.yaml",
             "input: {fields: {scope: /site, fetched_at: /at}}\nindex: {max_entries: 1000}\njudge: {partitions: 2}",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_a_trial_shows() {
+    fn the_table_matches_the_observed_impact() {
         let plain = settings("", &Value::Null).unwrap();
         let mut tried = 0;
         for path in key_paths() {
@@ -149,28 +149,31 @@ mod tests {
                 let Some(changed) = settings(&path, &value) else { continue };
                 tried += 1;
                 let (scheme_moved, rules_moved) = (scheme(&changed) != scheme(&plain), changed.rules != plain.rules);
-                let said = decides(&path);
+                let impact = decides(&path);
                 assert!(
-                    !scheme_moved || said == ChangeImpact::Scheme,
-                    "{path}={value} moves the scheme, the table says {said}"
+                    !scheme_moved || impact == ChangeImpact::Scheme,
+                    "{path}={value} moves the scheme, the table has {impact}"
                 );
                 let is_memory = path.starts_with("index.");
                 assert!(
-                    !rules_moved || said <= ChangeImpact::Rules || is_memory,
-                    "{path}={value} moves the rules, the table says {said}"
+                    !rules_moved || impact <= ChangeImpact::Rules || is_memory,
+                    "{path}={value} moves the rules, the table has {impact}"
                 );
             }
             let moves = |test: &dyn Fn(&Settings) -> bool| {
                 candidates(&path).iter().filter_map(|value| settings(&path, value)).any(|changed| test(&changed))
             };
-            // Of one choice only, nothing can move.
+            // A key with a single choice cannot change anything.
             if decides(&path) == ChangeImpact::Scheme
                 && !["match.simhash.bits", "match.simhash.hash"].contains(&path.as_str())
             {
-                assert!(moves(&|changed| scheme(changed) != scheme(&plain)), "{path} is said to decide fingerprints");
+                assert!(
+                    moves(&|changed| scheme(changed) != scheme(&plain)),
+                    "{path} is listed as deciding fingerprints"
+                );
             }
             if decides(&path) == ChangeImpact::Rules {
-                assert!(moves(&|changed| changed.rules != plain.rules), "{path} is said to decide verdicts");
+                assert!(moves(&|changed| changed.rules != plain.rules), "{path} is listed as deciding verdicts");
             }
         }
         assert!(tried > 100, "{tried}");

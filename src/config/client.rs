@@ -6,8 +6,8 @@ use super::properties::{Properties, PropertyValue};
 use super::settings::{Kafka, Mechanism, Protocol, Sasl, Tls};
 
 impl Kafka {
-    /// Returns the properties of every client: security, and over it what the operator wrote as raw properties.
-    /// Brokers and client id are not among them.
+    /// Returns the properties of every client: security, overridden by the operator's raw properties. Brokers and
+    /// client id are not among them.
     #[must_use]
     pub fn client_properties(&self) -> Properties {
         let mut made = Properties::new();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_what_the_protocol_has_not() {
+    fn settings_that_the_protocol_lacks_are_left_out() {
         assert_eq!(
             made("{tls: {ca_file: /ca}, sasl: {username: u, password: hunter2}}"),
             expected(&[("security.protocol", "plaintext")])

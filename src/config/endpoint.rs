@@ -11,10 +11,10 @@ pub struct Endpoint {
     url: String,
 }
 
-/// Why a text is no address of a collector.
+/// Why a text is not the address of a collector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no address of a collector: expected http://host:port or https://host:port, without user and password"
+    "`{0}` is not the address of a collector: expected http://host:port or https://host:port, without user and password"
 )]
 pub struct NotAnEndpoint(String);
 
@@ -53,7 +53,7 @@ impl FromStr for Endpoint {
         if host.is_empty() || port == 0_u16 || !is_bare || !rest.chars().all(legal) {
             return Err(refused());
         }
-        // What is below the address of a collector is of one kind of signal each.
+        // Paths below the address of a collector are for one kind of signal each.
         let path = path.trim_end_matches('/');
         let path = if path.ends_with("v1/traces") {
             format!("/{path}")
@@ -62,7 +62,7 @@ impl FromStr for Endpoint {
             format!("/{path}{between}v1/traces")
         };
         let url = format!("{scheme}://{host}:{port}{path}");
-        // An exporter refuses what is no URI only when it is started.
+        // An exporter refuses an invalid URI only when it starts.
         if url.parse::<Uri>().is_ok() { Ok(Self { url }) } else { Err(refused()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The lines of a file around what is wrong, with a mark below it. No secret is shown.
+//! The lines of a file around a problem, with a mark below. No secret is shown.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::properties::is_sensitive;
 
-/// Lines shown above the one that is to blame.
+/// Lines shown above the line at fault.
 const ABOVE: usize = 2;
 
-/// Keys of those sections whose values are no secrets: what is wrong there is seen.
+/// Keys of those sections whose values are not secrets, so that problems there are shown.
 const OPEN: [&str; 13] = [
     "brokers",
     "client_id",
@@ -27,7 +27,7 @@ const OPEN: [&str; 13] = [
     "topics",
 ];
 
-/// Replaces a value that is not shown.
+/// Replaces a hidden value.
 const HIDDEN: char = '…';
 
 /// Some lines of a file, one of them marked. Values of the `kafka` and `http` sections and of keys that sound like
@@ -35,19 +35,19 @@ const HIDDEN: char = '…';
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     name: String,
-    /// What is wrong, line and column from 1.
+    /// The problem; line and column count from 1.
     place: (usize, usize),
     /// The number of the first line shown.
     first: usize,
     lines: String,
-    /// Bytes of `lines` that are marked.
+    /// The marked bytes of `lines`.
     marked: Range<usize>,
     label: Option<String>,
 }
 
 impl Excerpt {
-    /// Takes the line at `line` (from 1) with those above it, and marks `column` (from 1). None when there is no such
-    /// line. `keys` are the paths of all keys that there are.
+    /// Takes the line at `line` (from 1) with those above it, and marks `column` (from 1). `None` if there is no such
+    /// line. `keys` are the paths of all existing keys.
     pub(super) fn new(
         name: &str,
         text: &str,
@@ -63,7 +63,7 @@ impl Excerpt {
         let first = last.saturating_sub(ABOVE);
         let shown = shown(&lines, last, keys);
         let shown_marked = shown.get(last)?;
-        // What is hidden is marked at its beginning: its column would be beyond the line.
+        // Mark a hidden value at its start: its column may be beyond the line.
         let upto = |line: &str| line.chars().take(column + 1).collect::<String>();
         let is_hidden = upto(shown_marked) != upto(marked);
         let indent = |line: &str| line.len() - line.trim_start().len();
@@ -91,13 +91,13 @@ impl Excerpt {
         let mark = AnnotationKind::Primary.span(self.marked.clone()).label(self.label.as_deref());
         let snippet = Snippet::source(&self.lines).line_start(self.first).fold(false).annotation(mark);
         let drawn = renderer.render(&[Group::with_level(Level::ERROR).element(snippet)]);
-        // The place is where the value is, not where a mark is that stands for what is hidden.
+        // The place is that of the value, not that of the mark of a hidden value.
         let digits = line.to_string().len();
         format!("{:digits$}--> {}:{line}:{column}\n{drawn}", "", self.name)
     }
 }
 
-/// Hides what may be a secret.
+/// Hides possible secrets.
 fn shown(lines: &[&str], marked: usize, keys: &[String]) -> Vec<String> {
     let known: BTreeSet<&str> = keys.iter().flat_map(|path| path.split('.')).collect();
     let (mut hides, mut in_open) = (false, false);
@@ -142,10 +142,10 @@ fn is_flow(bare: &str) -> bool {
     bare.contains('{') && depth == Some(0) && !bare.contains(['"', '\'', '?', '!', '|', '>', '#', '%', '@', '`'])
 }
 
-/// Hides every value of a flow map but those of keys that hold no secret.
+/// Hides every value of a flow map except those of keys that hold no secret.
 fn flow(line: &str, is_key: impl Fn(&str) -> bool) -> String {
     let mut shown = String::new();
-    // Whether the values at each depth of the brackets belong to a key that holds no secret.
+    // For each depth of brackets: whether its values belong to a key that holds no secret.
     let mut open = vec![false];
     let mut begin = 0;
     for (at, c) in line.char_indices().filter(|(_, c)| "{}[],".contains(*c)) {
@@ -165,7 +165,7 @@ fn flow(line: &str, is_key: impl Fn(&str) -> bool) -> String {
     shown
 }
 
-/// Adds what is between two brackets or commas, and returns its key.
+/// Adds the text between two brackets or commas, and returns its key.
 fn shown_part<'p>(part: &'p str, is_open: bool, is_key: impl Fn(&str) -> bool, shown: &mut String) -> Option<&'p str> {
     let bare = part.trim_start();
     shown.push_str(part.get(..part.len() - bare.len()).unwrap_or_default());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_stands_below_what_is_wrong() {
+    fn the_mark_is_below_the_problem() {
         let text = "window:\n  size: 72h\nmatch:\n  stages: [exact]\n  simhash: {max_distanse: 3}\n";
         let drawn = draw("f.yaml", text, 5, 13, "did you mean `max_distance`?").unwrap();
         let expected = " --> f.yaml:5:13
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_stands_below_what_is_wrong_in_chinese_behind_tabs_and_at_the_end() {
+    fn the_mark_is_below_the_problem_in_chinese_after_tabs_and_at_the_end() {
         let marked = |text: &str, line, column| {
             let drawn = draw("f.yaml", text, line, column, "here").unwrap();
             drawn.lines().skip(2).map(str::to_owned).collect::<Vec<_>>()
@@ -271,7 +271,7 @@ mod tests {
             let drawn = draw("f.yaml", text, line, 1, "").unwrap_or_default();
             assert!(!drawn.contains("hunter2"), "{drawn}");
         }
-        // Not even how long it is.
+        // Not even its length.
         let drawn = draw("f.yaml", "kafka:\n  security:\n    hunter2\n", 3, 5, "").unwrap();
         assert!(drawn.ends_with("3 |     …\n  |     ^"), "{drawn}");
         let below = |columns: usize, marks: &str| format!("\n  | {}{marks}", " ".repeat(columns));

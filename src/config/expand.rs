@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Replaces each `${VAR}` by its variable and each `${VAR:-default}` by its variable or, when that is unset or
-/// empty, the default. `$${` stands for `${` itself; a `$` before anything else stays as it is.
+/// Replaces each `${VAR}` by its variable and each `${VAR:-default}` by its variable or, if that is unset or empty, the
+/// default. `$${` means `${` itself; any other `$` is unchanged.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub(super) fn expand(text: &str, variables: &BTreeMap<String, String>) -> Result
         }
         out.push_str(before);
         let body = from.strip_prefix("${").unwrap_or_default();
-        let (body, behind) = body.split_once('}').ok_or("a `${` without its `}` (write `$${` for the characters)")?;
+        let (body, after) = body.split_once('}').ok_or("a `${` without its `}` (write `$${` for the characters)")?;
         let (name, default) = body.split_once(":-").map_or((body, None), |(name, default)| (name, Some(default)));
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return Err(format!("`${{{name}}}` names no variable: expected letters, digits and underscores"));
@@ -32,7 +32,7 @@ pub(super) fn expand(text: &str, variables: &BTreeMap<String, String>) -> Result
             (Some(value), _) => out.push_str(value),
             (None, None) => return Err(format!("variable {name} is not set, and `${{{name}}}` gives no default")),
         }
-        rest = behind;
+        rest = after;
     }
     out.push_str(rest);
     Ok(out)
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_stand_for_their_values() {
+    fn variables_are_replaced_by_their_values() {
         assert_eq!(of("${POD}"), Ok("gate-0".to_owned()));
         assert_eq!(of("a-${POD}-b-${POD:-x}"), Ok("a-gate-0-b-gate-0".to_owned()));
         assert_eq!(of("${NONE:-}"), Ok(String::new()));

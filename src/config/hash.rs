@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::raw::Raw;
 use super::secret::SECRET_SLOTS;
 
-/// What may differ between instances of one deployment without being a half-rolled change.
+/// Keys that may differ between instances of one deployment without indicating a partial rollout.
 const OF_THE_INSTANCE: [&str; 6] =
     ["roles", "input.instance_id", "judge.served_partitions", "http.listen", "http.admin.listen", "index.path"];
 
@@ -22,9 +22,9 @@ impl Raw {
 
     /// Hashes the effective settings, as twelve hexadecimal digits: the `hash` label of `dupgate_config_info`.
     ///
-    /// Secrets have no part in it, nor the values of raw properties that may be secrets, nor what differs between
-    /// the instances of one deployment: `roles`, `input.instance_id`, `judge.served_partitions`, addresses to listen
-    /// on, and `index.path`.
+    /// It leaves out secrets, values of raw properties that may be secrets, and keys that differ between the instances
+    /// of one deployment: `roles`, `input.instance_id`, `judge.served_partitions`, addresses to listen on, and
+    /// `index.path`.
     #[must_use]
     pub fn hash(&self) -> String {
         let mut tree = serde_json::to_value(self.effective()).unwrap_or_default();

@@ -19,8 +19,8 @@ use serde_json::Value;
 /// Begins the name of every variable that is a setting.
 const VARIABLE_PREFIX: &str = "DUPGATE_";
 
-/// Top keys that a variable without `__` may name. Others are left alone: an orchestrator puts the likes of
-/// `DUPGATE_SERVICE_HOST` into the environment by itself.
+/// Top keys that a variable without `__` may name. Others are left alone: an orchestrator adds variables such as
+/// `DUPGATE_SERVICE_HOST`.
 const TOP_KEYS: [&str; 3] = ["version", "roles", "mode"];
 
 /// What the operator wrote, in one tree. Later calls win.
@@ -41,11 +41,11 @@ pub struct Layers {
     texts: Texts,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
-    /// Whether a file could not be read at all: what is missing then says nothing.
+    /// Whether a file could not be read at all: missing keys are not reported then.
     is_unread: bool,
 }
 
-/// Texts of files by name. Any of them may hold a password: Debug shows none.
+/// Texts of files by name. Each may hold a password, so Debug shows none.
 #[derive(Clone, Default)]
 struct Texts(BTreeMap<String, String>);
 
@@ -56,13 +56,13 @@ impl fmt::Debug for Texts {
 }
 
 impl Layers {
-    /// Begins with nothing but the defaults. `variables` is what `${…}` in files may name.
+    /// Creates the layers with only the defaults. `variables` are those that `${…}` in files may name.
     #[must_use]
     pub fn new(variables: BTreeMap<String, String>) -> Self {
         Self { variables, ..Self::default() }
     }
 
-    /// Lays the text of one file over what is there.
+    /// Adds the text of one file as the next layer.
     pub fn file(&mut self, name: &str, text: &str) {
         self.texts.0.insert(name.to_owned(), text.to_owned());
         match Node::parse(name, text) {
@@ -74,20 +74,20 @@ impl Layers {
         }
     }
 
-    /// A file says nothing, for this reason.
+    /// A file sets nothing, for this reason.
     pub(super) fn refuse_file(&mut self, problem: Problem) {
         self.is_unread = true;
         self.problems.push(problem);
     }
 
-    /// Returns whether nothing was set by anything.
+    /// Returns whether no layer has set anything.
     pub(super) fn is_empty(&self) -> bool {
         self.tree.value().as_object().is_none_or(serde_json::Map::is_empty) && self.problems.is_empty()
     }
 
-    /// Lays those variables over it that name settings: `DUPGATE_MATCH__SIMHASH__MAX_DISTANCE=4`.
+    /// Adds the variables that name settings as the next layer: `DUPGATE_MATCH__SIMHASH__MAX_DISTANCE=4`.
     ///
-    /// A name that is no setting is a warning: it may belong to another program.
+    /// A name that is not a setting is a warning: it may belong to another program.
     pub fn environment(&mut self) {
         for (name, text) in self.variables.clone() {
             let Some(key) = name.strip_prefix(VARIABLE_PREFIX) else { continue };
@@ -124,7 +124,7 @@ impl Layers {
         }
     }
 
-    /// Lays one `path=value` over it.
+    /// Adds one `path=value` as the next layer.
     pub fn set(&mut self, assignment: &str) {
         let Some((path, text)) = assignment.split_once('=') else {
             let message = format!("`{assignment}` sets nothing: expected path=value, such as window.size=24h");
@@ -143,7 +143,7 @@ impl Layers {
         self.problems.push(problem);
     }
 
-    /// Says where the value of a key came from.
+    /// Returns the origin of the value of a key.
     pub(super) fn origin_of(&self, path: &str) -> Origin {
         self.tree.origin_of(path)
     }
@@ -152,17 +152,17 @@ impl Layers {
     ///
     /// # Errors
     ///
-    /// The layers do not fit together although each one does. What was wrong with a single value was left out of
-    /// the tree and is reported by [`Layers::resolve`].
+    /// The layers do not fit together although each one is valid. A wrong single value is not in the tree:
+    /// [`Layers::resolve`] reports it.
     pub fn raw(&self) -> Result<Raw, Problem> {
         serde_json::from_value(self.tree.value()).map_err(|error| Problem::of("", error.to_string()))
     }
 
-    /// Checks everything and returns the settings, with what deserves a warning.
+    /// Checks everything and returns the settings, with warnings.
     ///
     /// # Errors
     ///
-    /// Every problem of every layer, with the place of the value that is to blame.
+    /// Every problem of every layer, with the place of the value at fault.
     pub fn resolve(self, given: &ExternalInputs, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
         let resolved = match self.raw() {
             Ok(raw) => resolve(&raw, given, purpose),
@@ -180,7 +180,7 @@ impl Layers {
         };
         let (mut problems, mut warnings) = (self.problems, self.warnings);
         if !self.is_unread {
-            // What was misspelt is not missing, too.
+            // A misspelt key is not reported as missing, too.
             let meant: Vec<String> = problems.iter().filter_map(|problem| Some(problem.hint()?.to_owned())).collect();
             let is_meant = |path: &str| meant.iter().any(|meant| path == meant || path.ends_with(&format!(".{meant}")));
             problems.extend(more_problems.into_iter().filter(|problem| !is_meant(&problem.path)));
@@ -195,7 +195,7 @@ impl Layers {
         }
     }
 
-    /// Expands `${…}`, checks every value alone, and takes out those that are refused: the rest is still checked.
+    /// Expands `${…}`, checks every value alone, and removes the refused ones, so that the rest is still checked.
     fn refine(&mut self, tree: &mut Node) {
         let mut refused = Vec::new();
         let mut expanded = Vec::new();
@@ -217,7 +217,7 @@ impl Layers {
                 Err(_) => as_list(path, &value).unwrap_or(value),
             };
             if let Err(message) = checked.or_else(|_| check(path, &value)) {
-                // An unknown section is reported once, at its name, and not again for all that is in it.
+                // An unknown section is reported once, at its name, and not once for every key in it.
                 let (path, origin) = match unknown(path) {
                     Some(depth) => {
                         let path = path.get(..depth).unwrap_or(path);
@@ -263,7 +263,7 @@ fn unknown(path: &[String]) -> Option<usize> {
     (1..=path.len()).find(is_unknown)
 }
 
-/// Expands the texts of one value. A text that is nothing but variables is read like one: it may be a number.
+/// Expands the texts of one value. A text of variables only is read like the value of a variable: it may be a number.
 fn expand_all(path: &[String], value: &Value, variables: &BTreeMap<String, String>) -> Result<Value, String> {
     match value {
         Value::String(text) if text.contains("${") => {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_is_told_with_its_place() {
+    fn every_problem_is_reported_with_its_place() {
         let mut layers = Layers::new(variables(&[("DUPGATE_WINDOW__SIZE", "soon")]));
         layers.file(
             "a.yaml",
@@ -345,7 +345,7 @@ mod tests {
             "a.yaml:4:11: match.simhash.bits: expected a whole number, not the text `many`",
             "a.yaml:6:9: window.size: 0s remembers nothing",
             "a.yaml:7:1: indx: unknown field `indx`, expected one of `version`",
-            "DUPGATE_WINDOW__SIZE: window.size: `soon` is no duration: expected a number and a unit",
+            "DUPGATE_WINDOW__SIZE: window.size: `soon` is not a duration: expected a number and a unit",
             "--set: mode: unknown variant `drop`, expected one of `route`, `tag`, `observe`",
             "--set: `nonsense` sets nothing: expected path=value",
         ] {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_all_that_is_told() {
+    fn an_unreadable_file_is_the_only_problem_reported() {
         for text in ["kafka:\n\tbrokers: [a:1]\n", "mode: tag\nmode: tag\n", "output: {unique: {topic: ${OUT}}}"] {
             let mut layers = Layers::default();
             layers.file("f.yaml", text);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn bands_that_do_not_fit_are_told_together_with_what_else_is_wrong() {
+    fn bands_that_do_not_fit_are_reported_together_with_other_problems() {
         let mut layers = Layers::default();
         layers.file("f.yaml", "match: {minhash: {bands: 50, bits_per_slot: 7, min_similarity: 2}}");
         let found = problems(layers).join("\n");

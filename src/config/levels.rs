@@ -7,15 +7,15 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The parts of the program that can have a level of their own. The `target` of a log line is `dupgate::` and one of
-/// them, or `librdkafka`.
+/// The parts of the program that can have a separate level. The `target` of a log line is `dupgate::` and one of them,
+/// or `librdkafka`.
 pub const LOG_PARTS: [&str; 9] =
     ["cli", "http", "judge", "kafka", "replay", "service", "snapshot", "telemetry", "worker"];
 
 /// `info`, or `info,dupgate::judge=debug,librdkafka=warn`: the level of all, then those of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// Of whatever no target names.
+    /// The level of all other lines.
     pub base: Level,
     /// By log target, as written in the `target` of a line.
     pub targets: Vec<(String, Level)>,
@@ -59,7 +59,7 @@ impl Level {
     fn parse(text: &str) -> Result<Self, String> {
         let known = Self::ALL.iter().find(|(_, name)| *name == text);
         known.map(|(level, _)| *level).ok_or_else(|| {
-            format!("`{text}` is no level: expected off, error, warn, info, debug or trace, or a list such as `info,dupgate::judge=debug`")
+            format!("`{text}` is not a level: expected off, error, warn, info, debug or trace, or a list such as `info,dupgate::judge=debug`")
         })
     }
 }
@@ -79,13 +79,13 @@ impl FromStr for Levels {
         for part in text.split(',').map(str::trim) {
             match part.split_once('=') {
                 Some((target, level)) => {
-                    // What libraries log may hold text of pages.
+                    // Log lines of libraries may hold text of pages.
                     let part = target.strip_prefix("dupgate::");
                     if !["dupgate", "librdkafka"].contains(&target)
                         && !part.is_some_and(|part| LOG_PARTS.contains(&part))
                     {
                         return Err(format!(
-                            "`{target}` has no level of its own: expected dupgate, librdkafka, or dupgate:: with one of {}",
+                            "`{target}` cannot have a separate level: expected dupgate, librdkafka, or dupgate:: with one of {}",
                             LOG_PARTS.join(", ")
                         ));
                     }
@@ -132,17 +132,17 @@ mod tests {
         }
         assert_eq!("dupgate::kafka=trace".parse::<Levels>().unwrap().to_string(), "info,dupgate::kafka=trace");
         for (text, why) in [
-            ("loud", "`loud` is no level"),
+            ("loud", "`loud` is not a level"),
             ("info,debug", "two levels"),
-            ("info,dupgate=loud", "`loud` is no level"),
-            ("info,html5ever=debug", "`html5ever` has no level of its own"),
-            ("log=trace", "`log` has no level of its own"),
-            ("dupgates=trace", "`dupgates` has no level of its own"),
+            ("info,dupgate=loud", "`loud` is not a level"),
+            ("info,html5ever=debug", "`html5ever` cannot have a separate level"),
+            ("log=trace", "`log` cannot have a separate level"),
+            ("dupgates=trace", "`dupgates` cannot have a separate level"),
             (
                 "dupgate::judges=trace",
-                "`dupgate::judges` has no level of its own: expected dupgate, librdkafka, or dupgate:: with one of cli, http, judge,",
+                "`dupgate::judges` cannot have a separate level: expected dupgate, librdkafka, or dupgate:: with one of cli, http, judge,",
             ),
-            ("", "`` is no level"),
+            ("", "`` is not a level"),
         ] {
             let refused = text.parse::<Levels>().unwrap_err();
             assert!(refused.contains(why), "{text}: {refused}");

@@ -1,4 +1,4 @@
-//! Reads what the configuration names: the only file of this room that touches the machine.
+//! Reads the files that the configuration names: the only file of this module that does I/O.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use super::resolve::{ExternalInputs, Purpose};
 use super::secret::{RawSecret, SECRET_SLOTS};
 use super::settings::Settings;
 
-/// Where to look.
+/// Sources of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// Files, later ones win. All must exist.
@@ -27,12 +27,12 @@ pub struct Sources {
     pub variables: BTreeMap<String, String>,
 }
 
-/// Settings, and what deserves a warning.
+/// Settings and warnings.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The settings.
     pub settings: Settings,
-    /// To be logged once logging is set up.
+    /// Warnings, to be logged once logging is set up.
     pub warnings: Vec<Problem>,
 }
 
@@ -57,8 +57,8 @@ pub fn load(sources: &Sources, purpose: Purpose) -> Result<Loaded, Refused> {
     layers.resolve(&given, purpose).map(|(settings, warnings)| Loaded { settings, warnings })
 }
 
-/// Reads the files, and the dictionaries, word lists and secrets that they name. What cannot be read is a problem of
-/// the layers.
+/// Reads the files, and the dictionaries, word lists and secrets that they name. An unreadable file becomes a problem
+/// of the layers.
 #[must_use]
 pub fn gather(sources: &Sources) -> (Layers, ExternalInputs) {
     let mut layers = Layers::new(sources.variables.clone());
@@ -91,13 +91,13 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
     Problem::at(origin, "", format!("cannot be read: {error}"))
 }
 
-/// Tells that a file cannot be read, at the key that names it.
+/// Reports an unreadable file, at the key that names it.
 fn refuse_named(layers: &mut Layers, key: &str, path: &Path, error: &io::Error) {
     let origin = layers.origin_of(key);
     layers.refuse(Problem::at(origin, key, format!("cannot read {}: {error}", path.display())));
 }
 
-/// A file that cannot be read is reported here; what needed it says nothing more.
+/// A file that cannot be read is reported here; keys that need it report nothing more.
 fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) {
     for (key, path) in raw.word_files() {
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
@@ -118,8 +118,7 @@ fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) 
     }
 }
 
-/// Looks at what the client library would refuse: properties that it does not know, and certificates that are not
-/// there.
+/// Finds what the client library would refuse: unknown properties and missing certificates.
 fn look_at_client(raw: &Raw, layers: &mut Layers) {
     let kafka = &raw.kafka;
     let maps = [
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_library_would_refuse_is_told_with_its_place() {
+    fn settings_that_the_client_library_refuses_are_reported_with_their_place() {
         let folder = tempfile::tempdir().unwrap();
         let more = folder.path().join("more.yaml");
         let text = "kafka:\n  security:\n    protocol: ssl\n    tls: {ca_file: /no/such/ca.pem}\n  properties:\n    foo.bar: 1\n  \
@@ -208,19 +207,19 @@ mod tests {
         std::fs::write(&more, text).unwrap();
         let sample = folder.path().join("sample.yaml");
         std::fs::write(&sample, crate::config::SAMPLE).unwrap();
-        let told = load(&sources(&[&sample, &more], &[]), Purpose::Run).unwrap_err().to_string();
+        let message = load(&sources(&[&sample, &more], &[]), Purpose::Run).unwrap_err().to_string();
         for expected in [
             "more.yaml:4:20: kafka.security.tls.ca_file: cannot read /no/such/ca.pem: No such file",
             "more.yaml:6:14: kafka.properties.foo.bar: the Kafka client knows no such property",
             "more.yaml:8:16: kafka.producer_properties.linger.ms: the Kafka client does not take this value",
         ] {
-            assert!(told.contains(expected), "{expected}\n{told}");
+            assert!(message.contains(expected), "{expected}\n{message}");
         }
-        assert!(load(&sources(&[&sample, &more], &[]), Purpose::Sieve).is_ok(), "nobody connects");
+        assert!(load(&sources(&[&sample, &more], &[]), Purpose::Sieve).is_ok(), "nothing connects");
     }
 
     #[test]
-    fn a_file_that_says_nothing_is_the_only_thing_that_is_wrong() {
+    fn an_empty_file_is_the_only_problem_reported() {
         let folder = tempfile::tempdir().unwrap();
         let tab = folder.path().join("tab.yaml");
         std::fs::write(&tab, "kafka:\n\tbrokers: [a:1]\n").unwrap();
@@ -232,7 +231,7 @@ mod tests {
         let refused = load(&Sources { default_file, ..Sources::default() }, Purpose::Run).unwrap_err();
         assert_eq!(refused.problems.len(), 1, "{refused}");
         assert!(refused.to_string().contains("`dupgate config init` prints one"), "{refused}");
-        // A key that is misspelt is not missing, too.
+        // A misspelt key is not reported as missing, too.
         let slip = folder.path().join("slip.yaml");
         let text = crate::config::SAMPLE.replace("  topics: [", "  topcis: [");
         std::fs::write(&slip, text).unwrap();

@@ -1,11 +1,11 @@
 //! Edge: what the operator wrote -> [`Settings`].
 //!
 //! Layers, later wins: built-in defaults, files in order (maps merged, lists replaced), `DUPGATE_…` variables (`__`
-//! between levels, lists by comma), `--set path=value`. Three steps, of which only [`load()`] touches the machine:
+//! between levels, lists by comma), `--set path=value`. Three steps, of which only [`load()`] does I/O:
 //!
 //! 1. [`Layers`] puts the texts together and remembers where each value came from,
 //! 2. [`Raw`] is the exact mirror of the file: unknown keys and wrong types end here,
-//! 3. [`resolve()`] checks what the values mean together and returns [`Settings`], or every problem at once.
+//! 3. [`resolve()`] checks the values together and returns [`Settings`], or every problem at once.
 //!
 //! Steps 2 and 3 are functions of their arguments: variables and the contents of named files are passed in.
 //! A secret is never printed: not by `Debug`, not in a problem, not in the hash.

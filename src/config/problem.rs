@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where it was written.
+//! Problems of a configuration, and where they were written.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use super::excerpt::Excerpt;
 use super::origin::Origin;
 use crate::error::{Fatal, Reason};
 
-/// One thing that is wrong. Shows as `dupgate.yaml:85:3: match.simhash.max_distance: 9 is above the limit of 8`.
+/// One problem. Shows as `dupgate.yaml:85:3: match.simhash.max_distance: 9 is above the limit of 8`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
-    /// Where the value came from; [`Origin::Default`] when it was never given.
+    /// Where the value came from; [`Origin::Default`] if it was not given.
     pub origin: Origin,
-    /// The key, its levels joined by dots; empty when no single key is to blame.
+    /// The key, its levels joined by dots; empty if no single key is at fault.
     pub path: String,
-    /// What is wrong, with the value and the limit. Never holds a secret.
+    /// The problem, with the value and the limit. Never holds a secret.
     pub message: String,
-    /// The lines of the file around it, with a mark below; absent when it is in no file.
+    /// The lines of the file around it, with a mark below; absent if it is not in a file.
     pub excerpt: Option<Box<Excerpt>>,
 }
 
@@ -39,7 +39,7 @@ impl Problem {
         }
     }
 
-    /// Returns the name that was meant, where one is near to a name that does not exist.
+    /// Returns the name that was probably meant instead of one that does not exist.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.message.rsplit_once("did you mean `")?.1.strip_suffix("`?")
@@ -58,12 +58,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A configuration that cannot be used: every problem found, and what only deserves a warning.
+/// A configuration that cannot be used: every problem found, and the warnings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// Every problem, in the order found. Never empty.
     pub problems: Vec<Problem>,
-    /// What would not have stopped the start.
+    /// The warnings.
     pub warnings: Vec<Problem>,
 }
 

@@ -1,4 +1,4 @@
-//! Raw properties of the client library: passed on as they are, but for the keys that the program must own.
+//! Raw properties of the client library: passed on unchanged, except for the keys that the program must own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,22 +9,22 @@ use serde::{Serialize, Serializer};
 
 /// Keys that are refused in the raw property maps, each with its reason.
 const OWNED: [(&str, &str); 22] = [
-    ("bootstrap.servers", "kafka.brokers says where the brokers are"),
-    ("metadata.broker.list", "kafka.brokers says where the brokers are"),
-    ("client.id", "kafka.client_id names the client"),
-    ("group.id", "input.group names the group; the judge's groups are derived from it"),
+    ("bootstrap.servers", "kafka.brokers sets the brokers"),
+    ("metadata.broker.list", "kafka.brokers sets the brokers"),
+    ("client.id", "kafka.client_id sets it"),
+    ("group.id", "input.group sets it; the judge's groups are derived from it"),
     ("group.instance.id", "input.instance_id gives the worker static membership; the judge's groups must be dynamic"),
     ("transactional.id", "it is derived from group and instance id, and is the fence against a second process"),
     ("enable.idempotence", "always on: without it a retry may write twice or out of order"),
     ("enable.auto.commit", "offsets are committed only together with the outputs of all records before them"),
     ("enable.auto.offset.store", "offsets are committed only together with the outputs of all records before them"),
-    ("enable.partition.eof", "the program relies on being told the end of a partition"),
-    ("isolation.level", "the program reads what is committed, and nothing else"),
-    ("auto.offset.reset", "input.start says where a new group begins; any other jump would lose pages silently"),
+    ("enable.partition.eof", "the program relies on end-of-partition events"),
+    ("isolation.level", "the program reads committed records only"),
+    ("auto.offset.reset", "input.start sets where a new group begins; any other jump would lose pages silently"),
     ("partition.assignment.strategy", "the rebalance protocol of the program is cooperative-sticky"),
     ("group.protocol", "the rebalance protocol of the program is that of classic groups"),
     ("statistics.interval.ms", "the metrics need a fixed interval"),
-    ("partitioner", "output.partition says how records are spread"),
+    ("partitioner", "output.partition sets how records are spread"),
     ("acks", "always all: less would lose pages when a broker dies"),
     ("request.required.acks", "always all: less would lose pages when a broker dies"),
     ("compression.type", "output.compression names the codec"),
@@ -46,8 +46,8 @@ pub(super) fn is_sensitive(key: &str) -> bool {
     parts.iter().any(|part| key.contains(part))
 }
 
-/// A property as the file gives it: text, number or `true`/`false`. Debug shows nothing of it, because the key
-/// that tells whether it is a secret is stored elsewhere.
+/// A property as the file gives it: text, number or `true`/`false`. Debug hides it, because its key, which shows
+/// whether it is a secret, is stored elsewhere.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawProperty(pub(super) String);
 
@@ -57,7 +57,7 @@ impl fmt::Debug for RawProperty {
     }
 }
 
-/// Shows nothing, for the same reason.
+/// Hides the value, for the same reason.
 impl Serialize for RawProperty {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str("[property]")
@@ -95,9 +95,9 @@ impl<'de> Deserialize<'de> for RawProperty {
 /// The value of one property.
 #[derive(Clone, Debug)]
 pub enum PropertyValue {
-    /// May be shown.
+    /// A value that may be shown.
     Plain(String),
-    /// Its key says that it is a secret.
+    /// A secret, by its key.
     Secret(SecretString),
 }
 
@@ -108,7 +108,7 @@ impl PropertyValue {
         if is_sensitive(key) { Self::Secret(SecretString::from(value)) } else { Self::Plain(value.to_owned()) }
     }
 
-    /// Returns the value, secret or not: for the client library's settings and nothing else.
+    /// Returns the value, secret or not: for the client library's settings only.
     #[must_use]
     pub fn expose(&self) -> &str {
         match self {
@@ -118,7 +118,7 @@ impl PropertyValue {
     }
 }
 
-/// Compares what is passed on.
+/// Compares the values that are passed on.
 impl PartialEq for PropertyValue {
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_owns_what_its_laws_rest_on() {
+    fn the_program_owns_the_properties_that_its_laws_need() {
         for key in [
             "enable.auto.commit",
             "enable.auto.offset.store",
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_told_by_the_name_of_their_key() {
+    fn secrets_are_recognised_by_their_key() {
         for key in ["sasl.password", "ssl.key.pem", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"] {
             assert!(is_sensitive(key), "{key}");
             assert!(!format!("{:?}", PropertyValue::new(key, "hunter2")).contains("hunter2"), "{key}");

@@ -3,7 +3,7 @@
 //!
 //! What each key means is documented once, in `config/dupgate.yaml`; a test keeps that file and these defaults equal.
 
-#![expect(missing_docs, reason = "config/dupgate.yaml, the annotated sample, says what each key means")]
+#![expect(missing_docs, reason = "config/dupgate.yaml, the annotated sample, documents each key")]
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use super::units::{ByteSize, Span};
 /// Names in `text.stopwords` that are not paths.
 pub(super) const BUILT_IN_STOPWORDS: [&str; 2] = ["zh", "en"];
 
-/// Defines a section of the mirror: closed, and complete by its defaults.
+/// Defines a section of the mirror: closed, with defaults for all keys.
 macro_rules! section {
     ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty = $default:expr,)* }) => {
         $(#[$meta])*
@@ -37,7 +37,7 @@ macro_rules! section {
     };
 }
 
-/// Defines a closed list of words, and what they mean to the module that is named: a type with the same variants.
+/// Defines a closed list of words and their conversion to a type of another module with the same variants.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident { $($(#[$word_meta:meta])* $word:ident,)* }) => {
         $(#[$meta])*
@@ -82,11 +82,11 @@ section! {
 }
 
 words! {
-    /// What an instance does.
+    /// The role of an instance.
     Role { Worker, Judge, }
 }
 words! {
-    /// What becomes of a judged page.
+    /// What happens to a judged page.
     Mode = crate::worker::Mode { Route, Tag, Observe, }
 }
 
@@ -166,7 +166,7 @@ words! {
     Format = crate::record::Format { Json, Text, Html, }
 }
 words! {
-    /// What becomes of a null value.
+    /// What happens to a null value.
     Tombstones = crate::worker::Tombstones { Forward, Drop, }
 }
 section! {
@@ -219,7 +219,7 @@ words! {
     Digits = crate::text::Digits { Keep, Mask, }
 }
 words! {
-    /// What becomes of URLs in the text.
+    /// What happens to URLs in the text.
     Urls = crate::text::Urls { Drop, Keep, }
 }
 words! {
@@ -312,7 +312,7 @@ words! {
     FeatureHash = crate::fingerprint::FeatureHash { Xxh3, Md5, Jenkins, }
 }
 words! {
-    /// What a changed page with a known id is.
+    /// The verdict on a changed page with a known id.
     SameIdPolicy = crate::protocol::SameId { Update, Duplicate, }
 }
 
@@ -352,7 +352,7 @@ section! {
     }
 }
 words! {
-    /// What to do when facts are gone for good.
+    /// What to do if state is lost for good.
     ColdStart = crate::judge::ColdStart { Proceed, Stop, }
 }
 section! {
@@ -416,7 +416,7 @@ section! {
         session_timeout: Span = Span(std::time::Duration::from_secs(10)),
     }
 }
-/// Which partitions of the logs an instance judges or stands by for.
+/// Which partitions of the logs an instance serves, as judge or standby.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServedPartitions {
     /// Every one.
@@ -522,7 +522,7 @@ section! {
     }
 }
 words! {
-    /// What becomes of a record that cannot be judged.
+    /// What happens to a record that cannot be judged.
     OnBadRecord = crate::worker::BadRecords { DeadLetter, Skip, Stop, }
 }
 

@@ -1,4 +1,4 @@
-//! The mirror of the file -> settings, or every problem at once. No file, no clock, no environment.
+//! Resolves the mirror of the file to settings, or to all problems at once. Reads no file, clock or environment.
 
 mod cost_limits;
 mod kafka;
@@ -22,7 +22,7 @@ use super::settings::{Admin, Http, Logging, Metrics, Roles, Settings, Tracing};
 pub use core_settings::BYTES_PER_ORIGINAL;
 pub(super) use core_settings::DEFAULT_MAX_MEMORY;
 
-/// Labels of the program's own metrics: no free label may take their name.
+/// Labels of the program's own metrics: free labels must not use these names.
 pub const RESERVED_LABELS: [&str; 31] = [
     "log_partition",
     "algorithm",
@@ -66,20 +66,20 @@ pub struct ExternalInputs {
     pub secrets: BTreeMap<PathBuf, SecretString>,
     /// Contents of dictionaries and word lists.
     pub words: BTreeMap<PathBuf, String>,
-    /// Those that could not be read and were reported: their contents are empty.
+    /// Unreadable files, already reported: their contents are empty.
     pub unread: BTreeSet<PathBuf>,
 }
 
-/// What the settings are for.
+/// The use of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The service: brokers, input and outputs must be named.
     Run,
-    /// Files in, verdicts out: nothing of Kafka is needed.
+    /// Files in, verdicts out, without Kafka.
     Sieve,
 }
 
-/// Checks everything and returns the settings, with what deserves a warning.
+/// Checks everything and returns the settings, with warnings.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
     let mut findings = Findings::of(purpose);
     let found = &mut findings;
     if raw.version != 1 {
-        found.refuse("version", format!("{} is not a layout of this file that is known (only 1 is)", raw.version));
+        found.refuse("version", format!("{} is not a known layout of this file (only 1 is)", raw.version));
     }
     let roles = Roles { worker: raw.roles.contains(&Role::Worker), judge: raw.roles.contains(&Role::Judge) };
     if raw.roles.is_empty() {
@@ -126,7 +126,7 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
     }
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug)]
 struct Findings {
     purpose: Purpose,
@@ -143,7 +143,7 @@ impl Findings {
         self.problems.push(Problem::of(path, message));
     }
 
-    /// Warns of what concerns brokers and groups; silent for `sieve`.
+    /// Warns about brokers and groups; silent for `sieve`.
     fn warn_service(&mut self, path: impl Into<String>, message: impl Into<String>) {
         if self.purpose == Purpose::Run {
             self.warnings.push(Problem::of(path, message));
@@ -151,7 +151,7 @@ impl Findings {
     }
 }
 
-/// Fetches every secret that is given; one that is named and not there is a problem.
+/// Fetches every given secret; a missing file or variable is a problem.
 fn secrets(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> BTreeMap<&'static str, SecretString> {
     let mut secrets = BTreeMap::new();
     for slot in SECRET_SLOTS {
@@ -183,12 +183,15 @@ fn secrets(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> BTreeMap<
     secrets
 }
 
-/// Fewest characters of the operators' token: shorter ones can be guessed.
+/// Minimum length of the admin token: shorter ones can be guessed.
 const MIN_TOKEN: usize = 16;
 
 fn http(raw: &Raw, secrets: &BTreeMap<&'static str, SecretString>, found: &mut Findings) -> Http {
     let listen = raw.http.listen.parse().unwrap_or_else(|_| {
-        found.refuse("http.listen", format!("`{}` is no address and port, such as 0.0.0.0:9464", raw.http.listen));
+        found.refuse(
+            "http.listen",
+            format!("`{}` is not an address with a port, such as 0.0.0.0:9464", raw.http.listen),
+        );
         SocketAddr::from(([0, 0, 0, 0], 9464))
     });
     let admin_token = secrets.get("http.admin.token").cloned();
@@ -209,7 +212,7 @@ fn admin(
     }
     let text = raw.listen.as_ref()?;
     let Ok(listen) = text.parse::<SocketAddr>() else {
-        found.refuse("http.admin.listen", format!("`{text}` is no address and port, such as 127.0.0.1:9465"));
+        found.refuse("http.admin.listen", format!("`{text}` is not an address with a port, such as 127.0.0.1:9465"));
         return None;
     };
     if listen == other && listen.port() != 0 {
@@ -229,10 +232,8 @@ fn metrics(raw: &Raw, found: &mut Findings) -> Metrics {
             && !name.starts_with("__")
             && !name.is_empty();
         if !legal {
-            found.refuse(
-                format!("metrics.labels.{name}"),
-                "no name of a label: expected letters, digits and underscores",
-            );
+            found
+                .refuse(format!("metrics.labels.{name}"), "not a label name: expected letters, digits and underscores");
         }
         if RESERVED_LABELS.contains(&name.as_str()) {
             found.refuse(format!("metrics.labels.{name}"), "is a label of the program's own metrics");

@@ -1,4 +1,4 @@
-//! The layout of the file as JSON Schema: for editors, and for naming the key that was meant.
+//! The layout of the file as JSON Schema: for editors, and for suggestions of keys.
 //!
 //! Shapes and defaults come from [`Raw`]; what each key means comes from the comments of the annotated sample, so
 //! that it is documented in one place.
@@ -55,7 +55,7 @@ fn plain() -> Value {
 
 fn describe(schema: &mut Value, path: &str, comments: &BTreeMap<String, String>) {
     let Value::Object(map) = schema else { return };
-    // The names of sections in the code say nothing that the key does not.
+    // The names of sections in the code add nothing to the key.
     match comments.get(path) {
         Some(comment) => drop(map.insert("description".to_owned(), comment.as_str().into())),
         None => drop(map.remove("description")),
@@ -68,7 +68,7 @@ fn describe(schema: &mut Value, path: &str, comments: &BTreeMap<String, String>)
     }
 }
 
-/// Comments of the sample by key: what follows the value, and the lines of comment that follow it.
+/// Comments of the sample by key: the rest of the line after the value, and the following lines of comment.
 fn comments() -> BTreeMap<String, String> {
     let Ok(tree) = Node::parse("sample", SAMPLE) else { return BTreeMap::new() };
     let lines: Vec<&str> = SAMPLE.lines().collect();
@@ -77,13 +77,13 @@ fn comments() -> BTreeMap<String, String> {
     tree.each_node(&mut |path, node| {
         let Origin::File { line, .. } = &node.key else { return };
         let Ok(at) = usize::try_from(line.saturating_sub(1)) else { return };
-        // Of several keys in one line the comment belongs to the first, which is the section itself.
+        // With several keys in one line, the comment belongs to the first, which is the section itself.
         if taken == Some(at) {
             return;
         }
         taken = Some(at);
-        let behind = |line: &str| line.split_once(" # ").map(|(_, comment)| comment.trim().to_owned());
-        let Some(mut text) = lines.get(at).and_then(|line| behind(line)) else { return };
+        let comment_of = |line: &str| line.split_once(" # ").map(|(_, comment)| comment.trim().to_owned());
+        let Some(mut text) = lines.get(at).and_then(|line| comment_of(line)) else { return };
         for line in lines.iter().skip(at + 1) {
             let Some(more) = line.strip_prefix("        ").and_then(|line| line.trim_start().strip_prefix('#')) else {
                 break;

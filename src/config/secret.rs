@@ -38,7 +38,7 @@ impl PartialEq for RawSecret {
     }
 }
 
-/// Prints where the secret is kept, never the secret.
+/// Prints the source of the secret, never the secret.
 impl Serialize for RawSecret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {

@@ -1,4 +1,4 @@
-//! The resolved settings: typed, complete and validated. Made by [`super::resolve()`] only.
+//! The resolved settings: typed, complete and validated. Only [`super::resolve()`] creates them.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -21,16 +21,16 @@ pub use super::raw::{
     ServedPartitions, ShownText, TimestampOf, Tombstones,
 };
 
-/// Everything that the operator decided.
+/// All settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What this instance does.
+    /// Roles of this instance.
     pub roles: Roles,
-    /// What becomes of a judged page.
+    /// What happens to a judged page.
     pub mode: Mode,
-    /// How brokers are reached.
+    /// Connection to the brokers.
     pub kafka: Kafka,
-    /// What is read.
+    /// The input.
     pub input: Input,
     /// How a record becomes a document.
     pub record: record::InputSettings,
@@ -38,34 +38,34 @@ pub struct Settings {
     pub text: text::Settings,
     /// How words become fingerprints.
     pub fingerprint: fingerprint::Settings,
-    /// What decides a verdict, if this instance judges.
+    /// The rules of verdicts, if this instance judges.
     pub rules: Rules,
-    /// Where the judge keeps its state.
+    /// The index and its snapshots.
     pub index: Index,
     /// The two logs.
     pub logs: Logs,
-    /// How the judge works.
+    /// The judge.
     pub judge: Judge,
-    /// What is written.
+    /// The outputs.
     pub output: Output,
-    /// How much is done at a time.
+    /// Limits of processing.
     pub processing: Processing,
     /// Address of the metrics listener.
     pub http: Http,
     /// Logging.
     pub logging: Logging,
-    /// What the metrics carry.
+    /// Options of the metrics.
     pub metrics: Metrics,
     /// Where spans of sampled records are sent; absent when tracing is off.
     pub tracing: Option<Tracing>,
-    /// Short hash of what should be equal on all instances: see [`super::Raw::hash`].
+    /// Short hash of the settings that should be equal on all instances: see [`super::Raw::hash`].
     pub hash: String,
-    /// All of it in the shape of the file, secrets left out: to show what is in effect.
+    /// The effective settings in the shape of the file, without secrets.
     pub shown: serde_json::Value,
 }
 
 impl Settings {
-    /// Names the scheme: what decides fingerprints.
+    /// Returns the scheme: the settings that decide fingerprints.
     #[must_use]
     pub fn scheme(&self) -> fingerprint::SchemeId {
         fingerprint::scheme_id(&self.record, &self.text, &self.fingerprint, self.log_partitions())
@@ -78,14 +78,14 @@ impl Settings {
         partitions.unwrap_or(NonZeroUsize::MIN)
     }
 
-    /// Returns the bytes that the indexes of all partitions of the log take together, whoever serves them.
+    /// Returns the bytes that the indexes of all partitions of the log take together, on all instances.
     #[must_use]
     pub fn memory_of_all_indexes(&self) -> u64 {
         let served = u64::try_from(self.judge.served_partitions.len()).unwrap_or(u64::MAX).max(1);
         (self.index.max_memory / served).saturating_mul(u64::from(self.judge.partitions))
     }
 
-    /// Returns the rules of an index that alone has the memory for all partitions that an instance serves.
+    /// Returns rules in which one index has the memory of all partitions that an instance serves.
     #[must_use]
     pub fn rules_of_one_index(&self) -> Rules {
         let indexes = u64::try_from(self.judge.served_partitions.len()).unwrap_or(u64::MAX);
@@ -93,19 +93,19 @@ impl Settings {
     }
 }
 
-/// What an instance does. At least one of both.
+/// Roles of an instance; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
-    /// It asks and routes.
+    /// It requests verdicts and routes pages.
     pub worker: bool,
-    /// It judges or stands by.
+    /// It judges or is a standby.
     pub judge: bool,
 }
 
-/// How brokers are reached (`kafka`).
+/// Connection to the brokers (`kafka`).
 #[derive(Clone, Debug)]
 pub struct Kafka {
-    /// `host:port` of brokers to begin with.
+    /// `host:port` of bootstrap brokers.
     pub brokers: Vec<String>,
     /// Name of the client in the brokers' logs and quotas.
     pub client_id: String,
@@ -129,11 +129,11 @@ pub struct Kafka {
 /// Encryption and identity (`kafka.security`).
 #[derive(Clone, Debug)]
 pub struct Security {
-    /// How brokers are spoken to.
+    /// The security protocol.
     pub protocol: Protocol,
-    /// Encryption; read by the client when the protocol has it.
+    /// Encryption; used if the protocol encrypts.
     pub tls: Tls,
-    /// Identity; present when the protocol has it.
+    /// Identity; present if the protocol authenticates.
     pub sasl: Option<Sasl>,
 }
 
@@ -146,7 +146,7 @@ pub struct Tls {
     pub cert_file: Option<PathBuf>,
     /// Its key.
     pub key_file: Option<PathBuf>,
-    /// Opens the key.
+    /// Password of the key.
     pub key_password: Option<SecretString>,
     /// Whether a broker's certificate must name the broker.
     pub verify_hostname: bool,
@@ -157,7 +157,7 @@ pub struct Tls {
 pub enum Sasl {
     /// A user name and a password.
     Password {
-        /// How they are sent: PLAIN or SCRAM.
+        /// The mechanism: PLAIN or SCRAM.
         mechanism: Mechanism,
         /// The user.
         username: String,
@@ -174,12 +174,12 @@ pub enum Sasl {
         client_secret: SecretString,
         /// The scope.
         scope: Option<String>,
-        /// SASL extensions, `key=value,…` as the client library takes them; empty when there are none.
+        /// SASL extensions, `key=value,…` as the client library takes them; empty if there are none.
         extensions: String,
     },
 }
 
-/// Which topics are read.
+/// The input topics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topics {
     /// These, by name.
@@ -193,26 +193,26 @@ pub enum Topics {
 pub struct Input {
     /// The input topics. No names for `sieve`, which reads files.
     pub topics: Topics,
-    /// The workers' consumer group; prefix of everything that is named after it. As configured, but for
+    /// The workers' consumer group; prefix of everything that is named after it. As configured, adjusted by
     /// [`crate::worker::Mode::own_name`].
     pub group: String,
     /// Stable name of this instance: static membership and transactional id.
     pub instance_id: Option<String>,
     /// Where a new group begins.
     pub start: Start,
-    /// What becomes of null values.
+    /// What happens to null values.
     pub tombstones: Tombstones,
 }
 
-/// Where the judge keeps its state (`index`).
+/// The index and its snapshots (`index`).
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// Folder of the snapshots; those of `mode: observe` have a folder in it.
+    /// Folder of the snapshots; those of `mode: observe` are in a subfolder.
     pub path: PathBuf,
-    /// Memory ceiling in bytes, for the indexes of all partitions that are served: as configured, or what `max_entries`
-    /// come to.
+    /// Memory ceiling in bytes, for the indexes of all partitions that are served: as configured, or derived from
+    /// `max_entries`.
     pub max_memory: u64,
-    /// What to do when facts are gone for good.
+    /// What to do if state is lost for good.
     pub cold_start: ColdStart,
     /// Time between two snapshots.
     pub snapshot_interval: Duration,
@@ -223,7 +223,7 @@ pub struct Index {
 /// The two logs (`logs`).
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// First part of their names, of [`crate::worker::Mode::own_name`].
+    /// First part of their names, adjusted by [`crate::worker::Mode::own_name`].
     pub prefix: String,
     /// Replication factor of both logs; the cluster's default when absent.
     pub replication_factor: Option<i32>,
@@ -231,19 +231,19 @@ pub struct Logs {
     pub retention: Duration,
 }
 
-/// How the judge works (`judge`).
+/// The judge (`judge`).
 #[derive(Clone, Debug)]
 pub struct Judge {
     /// Partitions of each log.
     pub partitions: u32,
-    /// Which of them this instance judges or stands by for; ascending.
+    /// Those that this instance serves, as judge or standby; ascending.
     pub served_partitions: Vec<u32>,
     /// Time between two commits.
     pub commit_interval: Duration,
     /// Verdicts after which a checkpoint is written: a restore without a snapshot begins at one, and the logs are
     /// trimmed to one.
     pub checkpoint_interval_records: u64,
-    /// How long the group waits for a judge that is silent before its standby takes over.
+    /// How long a judge may be silent before its standby takes over.
     pub session_timeout: Duration,
 }
 
@@ -274,16 +274,16 @@ pub struct Output {
     pub dropped_headers: Vec<String>,
 }
 
-/// How much is done at a time (`processing`).
+/// Limits of processing (`processing`).
 #[derive(Clone, Debug)]
 pub struct Processing {
     /// Threads for text work; `None` means one for each CPU.
     pub threads: Option<usize>,
     /// Bytes of pages in flight, above which the input is paused.
     pub max_in_flight_bytes: usize,
-    /// What becomes of a record that cannot be judged.
+    /// What happens to a record that cannot be judged.
     pub on_bad_record: OnBadRecord,
-    /// Above this percentage of dead letters over the last 1000 records the input is paused: 1 to 100.
+    /// Percentage of dead letters over the last 1000 records above which the input is paused: 1 to 100.
     pub pause_above_dead_letter_percent: u32,
     /// How long a clean stop may take.
     pub shutdown_grace: Duration,
@@ -294,33 +294,33 @@ pub struct Processing {
 pub struct Http {
     /// Address and port of the one for metrics and probes.
     pub listen: SocketAddr,
-    /// The one for operators; absent when it is off.
+    /// The admin listener; absent if it is off.
     pub admin: Option<Admin>,
-    /// What a request to that of another instance must carry.
+    /// The token for requests to the admin listeners of other instances.
     pub admin_token: Option<SecretString>,
 }
 
-/// The listener for operators (`http.admin`).
+/// The admin listener (`http.admin`).
 #[derive(Clone, Debug)]
 pub struct Admin {
     /// Address and port.
     pub listen: SocketAddr,
-    /// What a request must carry. Absent only on a loopback address.
+    /// The token that a request must carry. Absent only on a loopback address.
     pub token: Option<SecretString>,
-    /// How much of a page's text is shown.
+    /// How much of a page's text it shows.
     pub text: ShownText,
 }
 
 /// Logging (`logging`).
 #[derive(Clone, Debug)]
 pub struct Logging {
-    /// How much.
+    /// The level.
     pub level: Levels,
-    /// In which form.
+    /// The format.
     pub format: LogFormat,
 }
 
-/// What the metrics carry (`metrics`).
+/// Options of the metrics (`metrics`).
 #[derive(Clone, Debug)]
 pub struct Metrics {
     /// Whether series are split by partition.
@@ -334,6 +334,6 @@ pub struct Metrics {
 pub struct Tracing {
     /// The collector.
     pub endpoint: Endpoint,
-    /// Share of the records that is chosen, above 0 and at most 1.
+    /// Share of sampled records, above 0 and at most 1.
     pub sample_ratio: f64,
 }

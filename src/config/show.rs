@@ -1,4 +1,4 @@
-//! The effective settings as they may be shown: every key with its value, its place and what hangs on it.
+//! The effective settings as they may be shown: every key with its value, its origin and its impact.
 
 use serde_json::{Map, Value};
 
@@ -18,11 +18,11 @@ const REDACTED: &str = "[redacted]";
 pub struct Shown {
     /// The key, its levels joined by dots.
     pub path: String,
-    /// Its value; a secret shows where it is kept, or as `[redacted]`.
+    /// Its value; a secret shows its source, or `[redacted]`.
     pub value: Value,
     /// Where the value came from.
     pub origin: Origin,
-    /// What hangs on it.
+    /// Its impact.
     pub decides: ChangeImpact,
 }
 
@@ -78,7 +78,7 @@ impl Layers {
     }
 }
 
-/// Returns whether a map is `{file: …}` or `{env: …}` in the place of a secret.
+/// Returns whether a map is `{file: …}` or `{env: …}` instead of a secret.
 fn is_reference(map: &Map<String, Value>) -> bool {
     map.len() == 1 && (map.contains_key("file") || map.contains_key("env"))
 }

@@ -2,13 +2,13 @@
 
 use super::schema::key_paths;
 
-/// How alike two names must be, from 0 (nothing in common) to 1 (equal).
+/// Minimum similarity of two names, from 0 (nothing in common) to 1 (equal).
 const LIKENESS: f64 = 0.6;
 
-/// Adds to a refusal the name that was meant, when one is near.
+/// Adds the name that was probably meant to a refusal, if one is similar.
 ///
-/// `refusal` is what serde says: "unknown field `x`, expected one of `y`, `z`" or the same of a variant. `section` is
-/// the path above the unknown field.
+/// `refusal` is the message of serde: "unknown field `x`, expected one of `y`, `z`", or the same for a variant.
+/// `section` is the path above the unknown field.
 pub(super) fn with_hint(refusal: String, section: &[String]) -> String {
     let is_field = refusal.starts_with("unknown field");
     if !is_field && !refusal.starts_with("unknown variant") {
@@ -24,7 +24,7 @@ pub(super) fn with_hint(refusal: String, section: &[String]) -> String {
     }
 }
 
-/// Finds the key whose last levels are nearest to those of this path, in any section.
+/// Finds the key whose last levels are most similar to those of this path, in any section.
 pub(super) fn elsewhere(path: &[String]) -> Option<String> {
     let (given, last) = (path.join("."), path.last()?);
     let of_name = |key: &str| {
@@ -47,30 +47,30 @@ mod tests {
 
     fn hint(refusal: &str, section: &str) -> Option<String> {
         let section: Vec<String> = section.split('.').filter(|level| !level.is_empty()).map(str::to_owned).collect();
-        let said = with_hint(refusal.to_owned(), &section);
-        said.split_once("did you mean `").map(|(_, name)| name.trim_end_matches("`?").to_owned())
+        let hinted = with_hint(refusal.to_owned(), &section);
+        hinted.split_once("did you mean `").map(|(_, name)| name.trim_end_matches("`?").to_owned())
     }
 
     #[test]
-    fn a_slip_of_the_finger_is_named() {
-        let said = hint("unknown field `max_distanse`, expected one of `bits`, `max_distance`", "match.simhash");
-        assert_eq!(said.as_deref(), Some("max_distance"));
-        let said = hint("unknown field `broker`, expected one of `brokers`, `client_id`", "kafka");
-        assert_eq!(said.as_deref(), Some("brokers"));
-        let said = hint("unknown variant `Rout`, expected one of `route`, `tag`", "");
-        assert_eq!(said.as_deref(), Some("route"));
+    fn a_typing_error_gets_a_hint() {
+        let hinted = hint("unknown field `max_distanse`, expected one of `bits`, `max_distance`", "match.simhash");
+        assert_eq!(hinted.as_deref(), Some("max_distance"));
+        let hinted = hint("unknown field `broker`, expected one of `brokers`, `client_id`", "kafka");
+        assert_eq!(hinted.as_deref(), Some("brokers"));
+        let hinted = hint("unknown variant `Rout`, expected one of `route`, `tag`", "");
+        assert_eq!(hinted.as_deref(), Some("route"));
     }
 
     #[test]
     fn a_key_of_another_section_is_named_by_its_path() {
-        let said = hint("unknown field `max_distance`, expected one of `stages`, `simhash`, `same_id`", "match");
-        assert_eq!(said.as_deref(), Some("match.simhash.max_distance"));
-        let said = hint("unknown field `password`, expected one of `brokers`, `security`", "kafka");
-        assert_eq!(said.as_deref(), Some("kafka.security.sasl.password"));
+        let hinted = hint("unknown field `max_distance`, expected one of `stages`, `simhash`, `same_id`", "match");
+        assert_eq!(hinted.as_deref(), Some("match.simhash.max_distance"));
+        let hinted = hint("unknown field `password`, expected one of `brokers`, `security`", "kafka");
+        assert_eq!(hinted.as_deref(), Some("kafka.security.sasl.password"));
     }
 
     #[test]
-    fn what_is_like_nothing_gets_no_hint() {
+    fn a_name_like_no_other_gets_no_hint() {
         assert_eq!(hint("unknown field `tracing_backend_url`, expected one of `version`, `roles`", ""), None);
         assert_eq!(hint("unknown variant `drop`, expected one of `route`, `tag`, `observe`", ""), None);
         assert_eq!(hint("invalid type: string \"brokers\", expected u8", ""), None);

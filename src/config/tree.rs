@@ -1,4 +1,4 @@
-//! A tree of values that remembers the place of each: what the layers are merged in.
+//! A tree of values with the place of each, into which the layers are merged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,11 +24,11 @@ pub(super) const FREE_MAPS: [&str; 5] = [
 /// One value with its place.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
-    /// Where it was given.
+    /// Its place.
     pub(super) origin: Origin,
     /// The place of its key.
     pub(super) key: Origin,
-    /// What was given.
+    /// The value.
     pub(super) content: Content,
 }
 
@@ -87,7 +87,7 @@ impl Node {
         path.iter().rev().fold(end, |below, key| new(Content::Map(BTreeMap::from([(key.clone(), below)]))))
     }
 
-    /// Lays another tree over this one: maps are merged, everything else is replaced.
+    /// Merges another tree over this one: maps are merged, everything else is replaced.
     pub(super) fn overlay(&mut self, over: Self) {
         match (&mut self.content, over.content) {
             (Content::Map(under), Content::Map(over)) => {
@@ -123,7 +123,7 @@ impl Node {
         walk(self, &mut Vec::new(), visit);
     }
 
-    /// Visits every node but the top, sections before what is in them.
+    /// Visits every node except the top, sections before their contents.
     pub(super) fn each_node(&self, visit: &mut impl FnMut(&[String], &Self)) {
         fn walk(node: &Node, path: &mut Vec<String>, visit: &mut impl FnMut(&[String], &Node)) {
             let Content::Map(map) = &node.content else { return };
@@ -145,7 +145,7 @@ impl Node {
         }
     }
 
-    /// Finds the nearest place that was written on the way to a path.
+    /// Finds the place of the deepest node on a path that was written.
     pub(super) fn origin_of(&self, path: &str) -> Origin {
         let (mut node, mut origin) = (self, Origin::Default);
         for key in split(path) {
@@ -154,7 +154,7 @@ impl Node {
             node = below;
             origin = node.origin.clone();
         }
-        // A section alone is no place to look at: the key was never given.
+        // A section alone is not a place of the key: the key was not given.
         if matches!(&node.content, Content::Map(map) if !map.is_empty()) { Origin::Default } else { origin }
     }
 
@@ -166,7 +166,7 @@ impl Node {
         })
     }
 
-    /// Removes the value at a path, and the sections that are empty then.
+    /// Removes the value at a path, and the sections that become empty.
     pub(super) fn remove(&mut self, path: &[String]) {
         let (Content::Map(map), Some((first, rest))) = (&mut self.content, path.split_first()) else { return };
         if rest.is_empty() {
@@ -180,7 +180,7 @@ impl Node {
     }
 }
 
-/// Returns what is meant most often where YAML cannot be read: a tab, or `${…}` inside braces without quotes.
+/// Returns a hint for the most frequent causes of invalid YAML: a tab, or `${…}` inside braces without quotes.
 fn hint(text: &str, origin: &Origin) -> &'static str {
     let Origin::File { line, .. } = origin else { return "" };
     let at = usize::try_from(*line).unwrap_or(0).saturating_sub(1);
@@ -192,7 +192,7 @@ fn hint(text: &str, origin: &Origin) -> &'static str {
         before.contains(['{', '[']) && quotes.is_multiple_of(2)
     };
     if lines().any(is_bare) {
-        "; inside braces a variable stands in quotes, such as {topic: \"${NAME}\"}"
+        "; inside braces a variable needs quotes, such as {topic: \"${NAME}\"}"
     } else if lines().any(|line| line.trim_start_matches(' ').starts_with('\t')) {
         "; YAML is indented by blanks, not by tabs"
     } else {
@@ -231,7 +231,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// What the YAML parser found, with the place of each value of a map.
+/// The result of the YAML parser, with the place of each value of a map.
 enum Found {
     Scalar(Value),
     List(Vec<Self>),
@@ -372,13 +372,13 @@ mod tests {
         let twice = Node::parse("f.yaml", "a: 1\na: 2\n").unwrap_err().to_string();
         assert!(twice.starts_with("f.yaml:2") && twice.ends_with("the key `a` is given twice"), "{twice}");
         let bare = Node::parse("f.yaml", "a: 1\nb:\n  c: {d: ${NAME}}\n").unwrap_err().to_string();
-        assert!(bare.contains("inside braces a variable stands in quotes"), "{bare}");
+        assert!(bare.contains("inside braces a variable needs quotes"), "{bare}");
         let tab = Node::parse("f.yaml", "a:\n\tb: 1\n").unwrap_err().to_string();
         assert!(tab.contains("not by tabs"), "{tab}");
     }
 
     #[test]
-    fn an_empty_file_says_nothing() {
+    fn an_empty_file_sets_nothing() {
         for text in ["", "# only words\n", "---\n"] {
             assert_eq!(file(text).value(), serde_json::json!({}), "{text:?}");
         }

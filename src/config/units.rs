@@ -13,7 +13,7 @@ use crate::record::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
-/// Units by name, largest first: a duration is printed in the largest that divides it, as one would write it.
+/// Units by name, largest first: a duration is printed in the largest that divides it.
 const SPAN_UNITS: [(&str, u128); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -30,7 +30,7 @@ impl FromStr for Span {
     fn from_str(text: &str) -> Result<Self, String> {
         humantime::parse_duration(text)
             .map(Self)
-            .map_err(|_| format!("`{text}` is no duration: expected a number and a unit, such as 72h, 7d or 500ms"))
+            .map_err(|_| format!("`{text}` is not a duration: expected a number and a unit, such as 72h, 7d or 500ms"))
     }
 }
 
@@ -93,7 +93,7 @@ impl FromStr for ByteSize {
         };
         let size = number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
         size.map(Self).ok_or_else(|| {
-            format!("`{text}` is no size in bytes: expected a whole number and a unit, such as 64KiB, 8MiB or 4GiB")
+            format!("`{text}` is not a size in bytes: expected a whole number and a unit, such as 64KiB, 8MiB or 4GiB")
         })
     }
 }
@@ -134,10 +134,10 @@ impl<'de> Deserialize<'de> for ByteSize {
     }
 }
 
-/// Where to begin in a partition for which the group has no offset.
+/// Where to start in a partition without a committed offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// The oldest record that is still there.
+    /// The oldest record of the partition.
     Earliest,
     /// After the newest record.
     Latest,
@@ -151,8 +151,9 @@ impl FromStr for Start {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refuse =
-            || format!("`{text}` is no start: expected earliest, latest, a time such as 2026-09-01T00:00:00Z, or -7d");
+        let refuse = || {
+            format!("`{text}` is not a start: expected earliest, latest, a time such as 2026-09-01T00:00:00Z, or -7d")
+        };
         let at = |time: jiff::Timestamp| Self::At(Timestamp::from_millis(time.as_millisecond()));
         match text {
             "earliest" => Ok(Self::Earliest),
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));
         for text in ["72", "", "h", "-1h", "7 days ago"] {
             let refused = text.parse::<Span>().unwrap_err();
-            assert!(refused.contains(&format!("`{text}` is no duration")), "{refused}");
+            assert!(refused.contains(&format!("`{text}` is not a duration")), "{refused}");
         }
     }
 

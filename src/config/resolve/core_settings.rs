@@ -18,11 +18,11 @@ use crate::protocol::{MinHashRules, Rules, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
 
-/// Memory that one original is taken to need, in bytes, when `index.max_entries` is derived from `index.max_memory`:
+/// Estimated memory of one original, in bytes, when `index.max_entries` is derived from `index.max_memory`:
 /// fingerprints, position, meta data and its share of the hash tables, rounded up; sketches come on top.
 pub const BYTES_PER_ORIGINAL: u64 = 216;
 
-/// Memory for the index when neither limit is given.
+/// Memory for the index if neither limit is given.
 pub(in super::super) const DEFAULT_MAX_MEMORY: ByteSize = ByteSize(4 << 30);
 
 /// Largest distance for which the index promises to find every pair.
@@ -46,7 +46,7 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
     };
     let json = raw.input.format == raw::Format::Json;
     if json && raw.input.fields.text.is_none() && raw.input.fields.html.is_none() {
-        found.refuse("input.fields", "neither text nor html is named: there is nothing to compare");
+        found.refuse("input.fields", "neither text nor html is set: there is nothing to compare");
     }
     if raw.window.timestamp_source == TimestampSource::Field && raw.input.fields.fetched_at.is_none() {
         found.refuse("input.fields.fetched_at", "is missing: window.timestamp_source is field");
@@ -62,7 +62,7 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
     }
 }
 
-/// Reads `header:<name>`, the only place of a field that the value itself may depend on.
+/// Reads `header:<name>`, the only kind of field that the value itself may depend on.
 fn header(field: &str, text: &str, found: &mut Findings) -> Option<String> {
     let refusal = match text.parse() {
         Ok(FieldPath::Header(name)) => return Some(name),
@@ -158,7 +158,7 @@ fn width(bits: u32, hash: FeatureHash, found: &mut Findings) -> Width {
     width
 }
 
-/// Which sketches entries carry, whether a stage compares them or not: stages may change without a new scheme.
+/// Resolves the form of the sketches, whether or not a stage compares them: stages may change without a new scheme.
 fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm> {
     let minhash = &matching.minhash;
     if minhash.permutations == 0 {
@@ -198,7 +198,7 @@ fn shingle(raw: &raw::Shingle, found: &mut Findings) -> Shingling {
     let shingling = shingling(raw);
     for (path, length) in [("match.minhash.shingle.han", raw.han), ("match.minhash.shingle.other", raw.other)] {
         if !(1..=64).contains(&length) {
-            found.refuse(path, format!("{length} {} make no shingle (expected 1 to 64)", shingling.unit.name()));
+            found.refuse(path, format!("{length} {} cannot make a shingle (expected 1 to 64)", shingling.unit.name()));
         }
     }
     shingling
@@ -307,7 +307,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         simhash: own(Stage::SimHash, window.stages.simhash),
         minhash: own(Stage::MinHash, window.stages.minhash),
     };
-    // Where the form is refused, bands are checked all the same: everything is reported at once.
+    // Bands are checked even if the form is refused, so that everything is reported at once.
     let any_form = || SketchForm::new(matching.minhash.permutations, SlotBits::B8).ok();
     let minhash = form.or_else(any_form).and_then(|form| minhash_rules(&matching.minhash, form, found));
     let minhash = minhash.filter(|_| form.is_some());
@@ -343,8 +343,8 @@ const fn stage(name: StageName) -> Stage {
     }
 }
 
-/// Memory that one original is taken to need with its sketch, in bytes: the sketch, a place in the table of each band
-/// (`docs/QUALITY.md`), and what a `SimHash` is longer than 64 bits.
+/// Estimated memory of one original with its sketch, in bytes: the sketch, a slot in the table of each band
+/// (`docs/QUALITY.md`), and the bytes of a `SimHash` beyond 64 bits.
 fn bytes_per_original(matching: &raw::Match) -> u64 {
     let raw::Minhash { permutations, bits_per_slot: bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
@@ -357,8 +357,8 @@ fn bytes_per_original(matching: &raw::Match) -> u64 {
     BYTES_PER_ORIGINAL.saturating_add(wider).saturating_add(sketch).saturating_add(tables)
 }
 
-/// The originals that the index of one judge holds: both limits are those of all partitions that an instance serves,
-/// each of which has an index of its own.
+/// The originals that the index of one judge holds. Both limits are for all partitions that an instance serves; each
+/// partition has a separate index.
 fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
     let indexes = indexes(&raw.judge);
     match (raw.index.max_memory, raw.index.max_entries) {
@@ -418,7 +418,7 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let derived = index.max_entries.map(|entries| entries.saturating_mul(bytes_per_original(&raw.r#match)));
     let configured = index.max_memory.map(|ByteSize(bytes)| bytes);
     Index {
-        // The logs of both have other identities, so each would throw away the snapshots of the other.
+        // Both modes have different logs, so each would discard the snapshots of the other.
         path: if raw.mode == Mode::Observe { index.path.join("observe") } else { index.path.clone() },
         max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY.0),
         cold_start: index.cold_start,

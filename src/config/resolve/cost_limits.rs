@@ -5,11 +5,10 @@ use super::{Findings, Purpose};
 use crate::protocol::Stage;
 use crate::quality::chances;
 
-/// The longest that a judge may look for one page by chance, in nanoseconds: 1,000 pages a second at least.
+/// Maximum time of a judge for the chance candidates of one page, in nanoseconds: at least 1,000 pages a second.
 const MAX_NANOSECONDS: f64 = 1e6;
 
-/// Refuses bands whose chance candidates, with the index full, would keep the judge busy for too long. Files that are
-/// sieved are as long as they are: nothing is refused there.
+/// Refuses bands whose chance candidates would overload the judge once the index is full. `sieve` has no such limit.
 pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
     let rules = &settings.rules;
     if rules.stages.contains(&Stage::SimHash) && settings.roles.judge {
@@ -20,7 +19,7 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
         return;
     }
     if !(1..=minhash.banding.bands()).contains(&minhash.min_shared_bands) {
-        // Refused already.
+        // Already refused.
         return;
     }
     let shingle = settings.fingerprint.minhash.shingle;
@@ -32,7 +31,7 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
         found.refuse(
             "match.minhash.bands",
             format!(
-                "{bands} bands of {rows} rows, {} to be shared, find about {:.0} strangers for a page among {} originals of {} \
+                "{bands} bands of {rows} rows, {} to be shared, find about {:.0} unrelated originals for a page among {} originals of {} \
                  and compare {:.0}: {:.1} ms of the judge (limit 1 ms); more rows, a larger min_shared_bands, longer shingles or fewer \
                  index.max_entries find fewer",
                 minhash.least_keys(None),
@@ -46,11 +45,10 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
     }
 }
 
-/// Expected chance matches of a page above which a warning is due: as many pages are lost as the whole program may
-/// lose.
+/// Expected chance matches of a page above which a warning is due: the loss budget of the whole program.
 const MAX_STRANGERS: f64 = 0.002;
 
-/// Warns of codes so narrow, or a distance so far, that pages find originals they have nothing to do with.
+/// Warns of codes so narrow, or a distance so far, that pages match unrelated originals.
 fn strangers(settings: &Settings, found: &mut Findings) {
     let (width, rules) = (settings.fingerprint.simhash.bits, &settings.rules);
     let strangers = width.strangers(rules.max_distance, rules.max_entries);

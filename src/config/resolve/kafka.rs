@@ -15,12 +15,12 @@ type Secrets = BTreeMap<&'static str, SecretString>;
 pub(super) fn kafka(raw: &Raw, secrets: &Secrets, purpose: Purpose, found: &mut Findings) -> Kafka {
     let kafka = &raw.kafka;
     if kafka.brokers.is_empty() && purpose == Purpose::Run {
-        found.refuse("kafka.brokers", "no broker is named: expected at least one host:port");
+        found.refuse("kafka.brokers", "no broker is given: expected at least one host:port");
     }
     for broker in &kafka.brokers {
         let port = broker.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
         if !matches!(port, Some((host, Ok(1..))) if !host.is_empty() && !host.contains(['/', ','])) {
-            found.refuse("kafka.brokers", format!("`{broker}` is no broker: expected host:port"));
+            found.refuse("kafka.brokers", format!("`{broker}` is not a broker: expected host:port"));
         }
     }
     if kafka.client_id.is_empty() {
@@ -76,7 +76,7 @@ fn properties(path: &str, raw: &BTreeMap<String, RawProperty>, found: &mut Findi
     raw.iter().map(|(key, value)| (key.clone(), PropertyValue::new(key, &value.0))).collect()
 }
 
-/// Reads a duration of the client library from the first map that has it.
+/// Parses a duration of the client library from the first map that has it.
 fn millis(key: &str, default: Duration, maps: [&Properties; 2], found: &mut Findings) -> Duration {
     let Some(value) = maps.iter().find_map(|map| map.get(key)) else { return default };
     match value.expose().parse() {
@@ -91,7 +91,7 @@ fn millis(key: &str, default: Duration, maps: [&Properties; 2], found: &mut Find
 fn security(raw: &raw::Security, secrets: &Secrets, found: &mut Findings) -> Security {
     let tls = &raw.tls;
     if tls.cert_file.is_some() != tls.key_file.is_some() {
-        found.refuse("kafka.security.tls", "cert_file and key_file go together: only one of them is given");
+        found.refuse("kafka.security.tls", "cert_file and key_file go together: only one is given");
     }
     let encrypted = matches!(raw.protocol, Protocol::Ssl | Protocol::SaslSsl);
     let any_file = tls.ca_file.is_some() || tls.cert_file.is_some() || tls.key_file.is_some();
@@ -152,7 +152,7 @@ fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl
     })
 }
 
-/// A secret that is given and cannot be fetched was reported already.
+/// A given secret that cannot be fetched was already reported.
 fn need(mechanism: Mechanism, path: &str, missing: bool, found: &mut Findings) {
     if missing {
         found.refuse(path, format!("is missing: the mechanism {} needs it", mechanism_name(mechanism)));

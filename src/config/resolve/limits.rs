@@ -1,4 +1,4 @@
-//! Numbers and durations, alone and against each other.
+//! Limits of numbers and durations, alone and against each other.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::worker;
 /// Longest session of a judge: a client refuses one that is longer than its polling thread may stall.
 const LONGEST_SESSION: Duration = Duration::from_mins(5);
 
-/// Most partitions that each log may have.
+/// Maximum number of partitions of each log.
 const MAX_PARTITIONS: u32 = 1024;
 
 pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
@@ -25,7 +25,7 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     let prefix = worker::Mode::from(raw.mode).own_name(prefix);
     for log in ["fingerprints", "verdicts"] {
         let name = format!("{prefix}.{log}.");
-        // The scheme ends the name; any will do for a look at the pattern.
+        // The name ends in the scheme; any scheme will do to test the pattern.
         if is_read(raw, &format!("{name}sh{}-000000", raw.r#match.simhash.bits)) {
             found.refuse("input.topics", format!("matches the program's own log `{name}…`"));
         }
@@ -60,7 +60,7 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
     if partitions > 1 && raw.input.fields.scope.is_none() {
         found.refuse(
             "input.fields.scope",
-            format!("is missing: judge.partitions is {partitions}, and pages are shared out by scope"),
+            format!("is missing: judge.partitions is {partitions}, and pages are distributed by scope"),
         );
     }
     let served_partitions = match &judge.served_partitions {
@@ -71,7 +71,7 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
             if serve.is_empty() {
                 found.refuse(
                     "judge.served_partitions",
-                    "names no partition: expected all or a list (roles turns judging off)",
+                    "lists no partition: expected all or a list (roles turns judging off)",
                 );
             }
             if serve.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
@@ -134,7 +134,7 @@ pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {
     }
 }
 
-/// Checks what concerns several sections.
+/// Checks limits across sections.
 pub(super) fn between(settings: &Settings, found: &mut Findings) {
     let limit = settings.kafka.transaction_timeout;
     for (path, interval) in [
@@ -150,7 +150,7 @@ pub(super) fn between(settings: &Settings, found: &mut Findings) {
         let text = format!("{} is longer than the window, {}: both take memory", Span(lateness), Span(size));
         found.warn_service("window.allowed_lateness", text);
     }
-    // Instances that only work are stateless: they come and go under any name.
+    // Instances that are only workers are stateless and need no stable name.
     if settings.roles.worker && settings.roles.judge && settings.input.instance_id.is_none() {
         found.warn_service("input.instance_id", "is empty: a restart moves partitions, and after a crash the input waits for the session time-out and readers \
              for the transaction time-out");

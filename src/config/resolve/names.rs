@@ -1,13 +1,13 @@
-//! Names of topics and groups: which ones brokers take, and which ones are in use.
+//! Names of topics and groups: which ones brokers accept, and which ones are in use.
 
 use super::super::raw::Raw;
 use super::Findings;
 use crate::worker::OBSERVED;
 
-/// Longest name of a topic that brokers take, in bytes.
+/// Longest name of a topic that brokers accept, in bytes.
 const MAX_TOPIC_NAME: usize = 249;
 
-/// Returns whether the input takes in a topic of this name.
+/// Returns whether the input includes a topic of this name.
 pub(super) fn is_read(raw: &Raw, name: &str) -> bool {
     raw.input.topics.iter().any(|topic| {
         if topic.starts_with('^') {
@@ -29,11 +29,14 @@ pub(super) fn check_own_name(path: &str, name: &str, found: &mut Findings) {
     }
 }
 
-/// Refuses what brokers would not take as the name of a topic (or what could not be part of one).
+/// Refuses a name that brokers would not accept for a topic (or as part of one).
 pub(super) fn check_name(path: &str, name: &str, found: &mut Findings) {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name == "." || name == ".." || !name.chars().all(legal) {
-        found.refuse(path, format!("`{name}` is no name: expected letters, digits, dots, underscores and hyphens"));
+        found.refuse(
+            path,
+            format!("`{name}` is not a valid name: expected letters, digits, dots, underscores and hyphens"),
+        );
     } else if name.len() > MAX_TOPIC_NAME {
         found.refuse(path, format!("a name of {} bytes is above the limit of {MAX_TOPIC_NAME}", name.len()));
     }

@@ -11,7 +11,7 @@ use crate::worker;
 pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input {
     let input = &raw.input;
     if input.topics.is_empty() && purpose == Purpose::Run {
-        found.refuse("input.topics", "no topic is named: expected names, or one pattern that starts with ^");
+        found.refuse("input.topics", "no topic is given: expected names, or one pattern that starts with ^");
     }
     let topics = match input.topics.as_slice() {
         [pattern] if pattern.starts_with('^') => {
@@ -20,7 +20,7 @@ pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input 
                 let why = why.lines().last().unwrap_or_default();
                 found.refuse(
                     "input.topics",
-                    format!("`{pattern}` is no pattern: {}", why.trim_start_matches("error: ")),
+                    format!("`{pattern}` is not a pattern: {}", why.trim_start_matches("error: ")),
                 );
             }
             Topics::Pattern(pattern.clone())
@@ -28,7 +28,7 @@ pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input 
         names => {
             for (number, name) in names.iter().enumerate() {
                 if name.starts_with('^') {
-                    found.refuse("input.topics", format!("the pattern `{name}` must stand alone"));
+                    found.refuse("input.topics", format!("the pattern `{name}` must be the only entry"));
                 } else {
                     check_name("input.topics", name, found);
                 }

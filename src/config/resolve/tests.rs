@@ -9,7 +9,7 @@ use crate::fingerprint::{LowConfidence, PerMille};
 use crate::protocol::{Rules, Stage, Windows};
 use crate::{fingerprint, record, text, worker};
 
-/// The least that a service needs.
+/// The minimal configuration of a service.
 const MINIMAL: &str = "
 kafka: {brokers: ['kafka:9092']}
 input: {topics: [crawl.pages]}
@@ -41,7 +41,7 @@ fn settings(sets: &[&str]) -> Settings {
     resolved(sets).unwrap_or_else(|refused| panic!("{sets:?}: {refused}")).0
 }
 
-/// Asserts that these assignments are refused with exactly one problem, which blames `path` and says `why`.
+/// Asserts that these assignments are refused with exactly one problem at `path`, whose message contains `why`.
 #[track_caller]
 fn refused(sets: &[&str], path: &str, why: &str) {
     let refused = resolved(sets).expect_err("must be refused");
@@ -51,7 +51,7 @@ fn refused(sets: &[&str], path: &str, why: &str) {
 }
 
 #[test]
-fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
+fn a_minimal_file_resolves_to_the_defaults_of_every_module() {
     let settings = settings(&[]);
     assert_eq!(settings.record, record::InputSettings::default());
     assert_eq!(settings.text, text::Settings::default());
@@ -70,7 +70,7 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
 }
 
 #[test]
-fn a_service_without_brokers_and_topics_is_told_all_of_them_at_once() {
+fn missing_brokers_and_topics_are_reported_all_at_once() {
     let refused = Layers::default().resolve(&ExternalInputs::default(), Purpose::Run).unwrap_err();
     let paths: Vec<_> = refused.problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(
@@ -94,7 +94,7 @@ fn outputs_are_needed_only_where_the_mode_writes() {
 }
 
 #[test]
-fn limits_are_inclusive_where_they_are_said_to_be() {
+fn limits_are_inclusive_as_documented() {
     assert_eq!(settings(&["match.simhash.max_distance=8"]).rules.max_distance, 8);
     refused(&["match.simhash.max_distance=9"], "match.simhash.max_distance", "9 is above the limit of 8");
     assert_eq!(settings(&["match.simhash.max_distance=0"]).rules.max_distance, 0);
@@ -146,9 +146,9 @@ fn limits_are_inclusive_where_they_are_said_to_be() {
         "jenkins has 64 bits, too few for match.simhash.bits, 128: take xxh3 or md5, or fewer bits",
     );
     refused(&["match.simhash.bits=128", "match.simhash.max_distance=9"], "match.simhash.max_distance", "limit of 8");
-    refused(&["version=2"], "version", "2 is not a layout");
+    refused(&["version=2"], "version", "2 is not a known layout");
     refused(&["roles=[]"], "roles", "without a role");
-    refused(&["http.listen=9464"], "http.listen", "`9464` is no address and port");
+    refused(&["http.listen=9464"], "http.listen", "`9464` is not an address with a port");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_simhash_has_32_64_or_128_bits() {
 }
 
 #[test]
-fn codes_that_strangers_share_deserve_a_warning() {
+fn codes_that_unrelated_pages_share_cause_a_warning() {
     let warned = |given: &[&str]| {
         let (_, warnings) = resolved(given).unwrap();
         let warning = warnings.into_iter().find(|warning| warning.path == "match.simhash.bits");
@@ -177,7 +177,7 @@ fn codes_that_strangers_share_deserve_a_warning() {
         "{narrow}"
     );
     assert_eq!(warned(&["match.simhash.bits=32", "index.max_entries=1000"]), None);
-    assert_eq!(warned(&["match.simhash.bits=32", "match.stages=exact"]), None, "nobody compares them");
+    assert_eq!(warned(&["match.simhash.bits=32", "match.stages=exact"]), None, "nothing compares them");
     assert_eq!(warned(&["match.simhash.bits=32", "roles=worker"]), None, "nor does a worker");
     for given in [&[][..], &["match.simhash.bits=128", "match.simhash.max_distance=8"]] {
         assert_eq!(warned(given), None);
@@ -201,7 +201,7 @@ fn stages_and_their_windows_fit_together() {
 }
 
 #[test]
-fn similarity_that_nothing_compares_deserves_a_warning() {
+fn similarity_that_nothing_compares_causes_a_warning() {
     let path = "match.simhash.min_similarity";
     let is_warned = |given: &[&str]| resolved(given).unwrap().1.iter().any(|warning| warning.path == path);
     assert!(is_warned(&["match.stages=[exact,simhash]"]));
@@ -230,24 +230,24 @@ fn sketches_and_their_bands_fit_together() {
     refused(&["match.minhash.min_similarity=1.5"], "match.minhash.min_similarity", "expected 0 to 1");
     refused(&["match.number_overlap=-0.1"], "match.number_overlap", "expected 0 to 1");
     refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
-    assert!(form.has_count(), "sketches carry what containment needs, whether it is asked for or not");
+    assert!(form.has_count(), "sketches carry what containment needs, even if it is not configured");
     let contained = settings(&["match.minhash.containment=0.75"]);
     assert_eq!(contained.rules.minhash.unwrap().containment, Some(PerMille(750)));
     assert_eq!(contained.fingerprint, made.fingerprint, "containment is no part of the scheme");
     assert_eq!(made.rules.minhash.unwrap().low_confidence, DEFAULT_LOW_CONFIDENCE);
-    let believing = settings(&["match.minhash.low_confidence={below: 0, containment: 0.5}"]);
+    let lenient = settings(&["match.minhash.low_confidence={below: 0, containment: 0.5}"]);
     assert_eq!(
-        believing.rules.minhash.unwrap().low_confidence,
+        lenient.rules.minhash.unwrap().low_confidence,
         LowConfidence { below: PerMille(0), containment: PerMille(500), ..DEFAULT_LOW_CONFIDENCE }
     );
-    assert_eq!(believing.fingerprint, made.fingerprint, "nor is what is low_confidence");
+    assert_eq!(lenient.fingerprint, made.fingerprint, "nor is low_confidence");
     refused(&["match.minhash.low_confidence.below=35"], "match.minhash.low_confidence.below", "expected 0 to 1");
     refused(
         &["match.minhash.low_confidence.containment=-1"],
         "match.minhash.low_confidence.containment",
         "expected 0 to 1",
     );
-    assert_eq!(made.rules.minhash.unwrap().containment, None, "off unless asked for");
+    assert_eq!(made.rules.minhash.unwrap().containment, None, "off by default");
     refused(&["match.minhash.containment=75"], "match.minhash.containment", "expected 0 to 1");
     let small = ["match.minhash.containment=0.75", "match.minhash.bits_per_slot=4"];
     refused(&small, "match.minhash.containment", "slots of 4 bits agree too often");
@@ -285,8 +285,11 @@ fn a_list_of_stop_shingles_is_taken_by_its_contents() {
         [("", "line 1 is ``"), ("首页\n", "expected a file that"), ("# stop-shingles 1\n首\n", "line 2")]
     {
         let refused = resolved(contents, length).unwrap_err().problems;
-        let said: Vec<String> = refused.iter().map(ToString::to_string).collect();
-        assert!(said.len() == 1 && said[0].contains("/stop: line ") && said[0].contains(why), "{said:?}");
+        let messages: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        assert!(
+            messages.len() == 1 && messages[0].contains("/stop: line ") && messages[0].contains(why),
+            "{messages:?}"
+        );
     }
     let refused = resolved("# stop-shingles 1\n首页\n", "match.minhash.shingle.han=3").unwrap_err().problems;
     assert!(refused[0].to_string().contains("match.minhash.stop_shingles"), "{refused:?}");
@@ -347,7 +350,7 @@ fn several_judges_need_a_scope() {
         "partition 3 is not below",
     );
     refused(&["judge.served_partitions=0,0"], "judge.served_partitions", "twice");
-    refused(&["judge.served_partitions=[]"], "judge.served_partitions", "names no partition");
+    refused(&["judge.served_partitions=[]"], "judge.served_partitions", "lists no partition");
     refused(&["judge.partitions=0"], "judge.partitions", "0 is not within 1 to 1024");
     refused(&[scope, "judge.partitions=1025"], "judge.partitions", "1025 is not within");
 }
@@ -358,19 +361,19 @@ fn topics_are_names_or_one_pattern() {
     let pattern = r"^raw\..*$";
     let assignment = format!("input.topics={pattern}");
     assert_eq!(settings(&[&assignment]).input.topics, settings::Topics::Pattern(pattern.into()));
-    refused(&["input.topics=^a,b"], "input.topics", "must stand alone");
+    refused(&["input.topics=^a,b"], "input.topics", "must be the only entry");
     refused(&["input.topics=a,a"], "input.topics", "named twice");
-    refused(&["input.topics=a b"], "input.topics", "`a b` is no name");
-    refused(&["input.topics=^a("], "input.topics", "is no pattern");
+    refused(&["input.topics=a b"], "input.topics", "`a b` is not a valid name");
+    refused(&["input.topics=^a("], "input.topics", "is not a pattern");
     let long = format!("input.topics={}", "a".repeat(250));
     refused(&[&long], "input.topics", "a name of 250 bytes is above the limit of 249");
-    refused(&["input.group="], "input.group", "is no name");
-    refused(&["input.instance_id=a/b"], "input.instance_id", "is no name");
-    refused(&["logs.prefix=a/b"], "logs.prefix", "is no name");
+    refused(&["input.group="], "input.group", "is not a valid name");
+    refused(&["input.instance_id=a/b"], "input.instance_id", "is not a valid name");
+    refused(&["logs.prefix=a/b"], "logs.prefix", "is not a valid name");
 }
 
 #[test]
-fn observing_has_a_group_and_logs_of_its_own() {
+fn observe_mode_has_separate_group_and_logs() {
     for prefix in ["logs.prefix=null", "logs.prefix=crawl"] {
         let names = |mode: &str| {
             let settings = settings(&[prefix, mode]);
@@ -396,7 +399,7 @@ fn observing_has_a_group_and_logs_of_its_own() {
 }
 
 #[test]
-fn pages_never_go_round() {
+fn pages_never_loop() {
     refused(&["output.unique.topic=crawl.pages"], "output.unique.topic", "is also an input topic");
     refused(&["input.topics=^crawl[.].*[.]unique"], "output.unique.topic", "is also an input topic");
     refused(&["output.duplicate.topic=crawl.pages.dead"], "output.dead_letter.topic", "used by another output");
@@ -404,7 +407,7 @@ fn pages_never_go_round() {
 }
 
 #[test]
-fn fields_are_read_where_they_can_be() {
+fn fields_are_read_only_from_valid_places() {
     refused(&["input.fields.id=url"], "input.fields.id", "names no field");
     refused(&["input.fields.text=null", "input.fields.html=null"], "input.fields", "nothing to compare");
     settings(&["input.fields.text=null", "input.fields.html=null", "input.format=html"]);
@@ -414,7 +417,7 @@ fn fields_are_read_where_they_can_be() {
 }
 
 #[test]
-fn a_transaction_ends_before_its_owner_is_given_up() {
+fn a_transaction_ends_before_the_session_of_its_owner() {
     let kafka = settings(&[]).kafka;
     assert_eq!(kafka.transaction_timeout, Duration::from_secs(10));
     assert_eq!(kafka.session_timeout, Duration::from_secs(30));
@@ -436,7 +439,7 @@ fn a_transaction_ends_before_its_owner_is_given_up() {
 }
 
 #[test]
-fn what_the_program_owns_is_refused_with_the_reason() {
+fn properties_of_the_program_are_refused_with_the_reason() {
     let path = "kafka.consumer_properties.enable.auto.commit";
     refused(&[&format!("{path}=true")], path, "belongs to the program: offsets are committed only");
     assert_eq!(settings(&["kafka.properties.socket.timeout.ms=5000"]).kafka.properties.len(), 1);
@@ -444,7 +447,7 @@ fn what_the_program_owns_is_refused_with_the_reason() {
 
 #[test]
 fn brokers_and_identity_are_complete() {
-    refused(&["kafka.brokers=kafka"], "kafka.brokers", "`kafka` is no broker");
+    refused(&["kafka.brokers=kafka"], "kafka.brokers", "`kafka` is not a broker");
     refused(&["kafka.brokers=kafka:0"], "kafka.brokers", "expected host:port");
     settings(&["kafka.brokers=[::1]:9092"]);
     refused(&["kafka.client_id="], "kafka.client_id", "must not be empty");
@@ -481,11 +484,11 @@ fn words_come_from_the_files_that_were_read() {
 fn free_labels_do_not_hide_the_programs_own() {
     assert_eq!(settings(&["metrics.labels.env=prod"]).metrics.labels, [("env".to_owned(), "prod".to_owned())]);
     refused(&["metrics.labels.verdict=x"], "metrics.labels.verdict", "program's own");
-    refused(&["metrics.labels.a-b=x"], "metrics.labels.a-b", "no name of a label");
+    refused(&["metrics.labels.a-b=x"], "metrics.labels.a-b", "not a label name");
 }
 
 #[test]
-fn a_password_is_never_shown_wherever_it_stands() {
+fn a_password_is_never_shown_wherever_it_is() {
     let password = "hunter2swordfish";
     // Every slot, every way to give it, right and wrong places, resolved and refused.
     let mut texts: Vec<String> = Vec::new();
@@ -507,7 +510,7 @@ fn a_password_is_never_shown_wherever_it_stands() {
     texts.push(format!("kafka.security.protocol={password}"));
     texts.push(format!("kafka.security.sasl.mechanism={password}"));
     texts.push(format!("kafka={password}"));
-    // Three surroundings: a complete one, one that lacks the user, one with a problem elsewhere.
+    // Three contexts: a complete one, one that lacks the user, one with a problem elsewhere.
     let complete =
         ["kafka.security.protocol=sasl_ssl", "kafka.security.sasl.username=u", "kafka.security.sasl.password=p"];
     let mut accepted = 0;
@@ -559,7 +562,7 @@ fn secrets_come_from_files_and_variables() {
 }
 
 #[test]
-fn who_sieves_files_is_not_warned_of_brokers_and_groups() {
+fn sieve_does_not_warn_about_brokers_and_groups() {
     let warned = |purpose: Purpose| {
         let mut layers = Layers::default();
         layers.file("f.yaml", MINIMAL);
@@ -574,7 +577,7 @@ fn who_sieves_files_is_not_warned_of_brokers_and_groups() {
 }
 
 #[test]
-fn only_an_instance_that_judges_is_asked_for_a_name() {
+fn only_a_judge_needs_an_instance_id() {
     let warned = |roles: &str| {
         let mut layers = Layers::default();
         layers.file("f.yaml", MINIMAL);
@@ -583,11 +586,11 @@ fn only_an_instance_that_judges_is_asked_for_a_name() {
         warnings.iter().any(|warning| warning.path == "input.instance_id")
     };
     assert!(warned("roles=worker,judge"));
-    assert!(!warned("roles=worker"), "stateless workers come and go under any name");
+    assert!(!warned("roles=worker"), "stateless workers need no stable name");
 }
 
 #[test]
-fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
+fn bands_that_overload_the_judge_are_refused_with_a_remedy() {
     let dear = ["match.minhash.bands=64", "match.minhash.rows=2", "match.minhash.min_shared_bands=1"];
     refused(&dear, "match.minhash.bands", "64 bands of 2 rows, 1 to be shared, find about ");
     refused(
@@ -595,14 +598,14 @@ fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
         "match.minhash.bands",
         "(limit 1 ms); more rows, a larger min_shared_bands, longer shingles or fewer index.max_entries",
     );
-    // Each way out is one.
+    // Each remedy works.
     for way_out in ["match.minhash.rows=8", "index.max_entries=10000"] {
         let bands = if way_out.contains("rows") { "match.minhash.bands=16" } else { "match.minhash.bands=64" };
         settings(&[&dear[..], &[way_out, bands]].concat());
     }
     settings(&[&dear[..], &["match.stages=exact"]].concat());
     settings(&[&dear[..], &["roles=worker"]].concat());
-    // Files that are sieved are no such burden, and the other problems are reported in the same breath.
+    // `sieve` has no such limit, and the other problems are reported together.
     let mut layers = Layers::default();
     dear.iter().for_each(|set| layers.set(set));
     assert!(layers.resolve(&ExternalInputs::default(), Purpose::Sieve).is_ok());
@@ -613,7 +616,7 @@ fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
 }
 
 #[test]
-fn the_listener_for_operators_is_off_until_it_is_named_and_needs_a_token_where_others_can_reach_it() {
+fn the_admin_listener_is_off_by_default_and_needs_a_token_when_reachable() {
     assert!(settings(&[]).http.admin.is_none());
     let own = settings(&["http.admin.listen=127.0.0.1:9465"]).http.admin.unwrap();
     assert!(own.token.is_none() && own.text == ShownText::Snippet);
@@ -623,12 +626,12 @@ fn the_listener_for_operators_is_off_until_it_is_named_and_needs_a_token_where_o
     let with = settings(&["http.admin.listen=0.0.0.0:9465", "http.admin.token=0123456789abcdef"]).http.admin.unwrap();
     assert_eq!(with.token.unwrap().expose_secret(), "0123456789abcdef");
     refused(&["http.admin.token=0123456789abcde"], "http.admin.token", "has 15 characters: expected at least 16");
-    refused(&["http.admin.listen=9465"], "http.admin.listen", "`9465` is no address and port");
+    refused(&["http.admin.listen=9465"], "http.admin.listen", "`9465` is not an address with a port");
     refused(&["http.admin.listen=127.0.0.1:1", "http.listen=127.0.0.1:1"], "http.admin.listen", "is http.listen, too");
 }
 
 #[test]
-fn chosen_records_are_told_to_a_collector_that_is_named() {
+fn spans_of_sampled_records_go_to_the_configured_collector() {
     assert!(settings(&[]).tracing.is_none());
     let tracing = settings(&["tracing.otlp_endpoint=http://otel:4318"]).tracing.unwrap();
     assert_eq!((tracing.endpoint.to_string().as_str(), tracing.sample_ratio), ("http://otel:4318/v1/traces", 0.001));

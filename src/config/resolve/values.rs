@@ -37,7 +37,7 @@ pub(super) fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> 
 pub(super) fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<PerMille> {
     let rounded = PerMille::rounded(share);
     if rounded.is_none() {
-        found.refuse(path, format!("{share} is no similarity (expected 0 to 1)"));
+        found.refuse(path, format!("{share} is not a similarity (expected 0 to 1)"));
     }
     rounded
 }
