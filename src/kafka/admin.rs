@@ -1,4 +1,4 @@
-//! Topics: making both logs, looking at the others, deleting records.
+//! Topics: creating both logs, inspecting the others, deleting records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,29 +13,29 @@ use super::output::TimeLimits;
 use crate::fingerprint::is_scheme_id;
 use crate::record::PartitionId;
 
-/// How long one request may take by default.
+/// Default time-out of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Largest batch a broker takes when a topic says nothing else, in bytes.
+/// Largest batch that a broker accepts unless the topic sets another limit, in bytes.
 pub const DEFAULT_BATCH_BYTES: usize = 1_048_588;
 
-/// What is wrong with the topics.
+/// Problems with the topics.
 #[derive(Debug, thiserror::Error)]
 pub enum TopicError {
-    /// A topic that must be there is not.
-    #[error("missing topics: `{0}`; `dupgate topics create` says how it would create them")]
+    /// A required topic is missing.
+    #[error("missing topics: `{0}`; `dupgate topics create` shows how it would create them")]
     Missing(String),
-    /// A log has another number of partitions than the configuration says.
+    /// A log has another number of partitions than the configuration.
     #[error("topic `{topic}` has {found} partitions, but judge.partitions is {wanted}")]
     Partitions {
         /// The log.
         topic: String,
-        /// What it has.
+        /// Its number of partitions.
         found: usize,
-        /// What the configuration says.
+        /// The configured number.
         wanted: usize,
     },
-    /// A log could not be made.
+    /// A log could not be created.
     #[error("topic `{topic}` cannot be created: {code}")]
     NotCreated {
         /// The log.
@@ -43,13 +43,13 @@ pub enum TopicError {
         /// Why.
         code: RDKafkaErrorCode,
     },
-    /// We may not.
+    /// A permission is missing.
     #[error("not authorized: {0}")]
     Denied(Denied),
-    /// The cluster gave no answer.
+    /// The cluster did not answer.
     #[error(transparent)]
     Kafka(#[from] KafkaError),
-    /// No runtime to wait on.
+    /// There is no runtime to wait on.
     #[error(transparent)]
     Runtime(#[from] std::io::Error),
 }
@@ -57,13 +57,13 @@ pub enum TopicError {
 /// Which of the two logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
-    /// What is asked: stamped by the brokers' clock.
+    /// The fingerprint log, with timestamps of the brokers' clock.
     Fingerprints,
-    /// What was answered.
+    /// The verdict log.
     Verdicts,
 }
 
-/// Returns the settings of a log that the protocol rests on.
+/// Returns the settings of a log that the protocol relies on.
 #[must_use]
 pub fn log_settings(kind: LogKind, copies: i32) -> Vec<(&'static str, &'static str)> {
     let mut settings = vec![
@@ -71,7 +71,7 @@ pub fn log_settings(kind: LogKind, copies: i32) -> Vec<(&'static str, &'static s
         ("retention.ms", "-1"),
         ("retention.bytes", "-1"),
         ("unclean.leader.election.enable", "false"),
-        // Well above what is written in one batch, whatever the brokers' own limit is.
+        // Well above what is written in one batch, whatever the brokers' limit is.
         ("max.message.bytes", "2097152"),
     ];
     if kind == LogKind::Fingerprints {
@@ -91,13 +91,12 @@ pub struct Admin {
     timeout: Duration,
 }
 
-/// What kind of brokers is asked.
+/// The kind of brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Brokers {
     /// Real ones.
     Cluster,
-    /// [`super::mock::InProcessBroker`]: it creates no topic, reports no setting, deletes no record, and never answers
-    /// such requests.
+    /// [`super::mock::InProcessBroker`]: it never answers requests to create topics, report settings or delete records.
     InProcess,
 }
 
@@ -106,7 +105,7 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn new(config: &ClientConfig) -> Result<Self, TopicError> {
         Self::of(config, Brokers::Cluster)
     }
@@ -115,25 +114,25 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn of(config: &ClientConfig, brokers: Brokers) -> Result<Self, TopicError> {
         let client = config.create_with_context(LoggingContext(()))?;
-        // The client has threads of its own: this one only waits for their answers.
+        // The client has its own threads; this one only waits for their answers.
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         Ok(Self { client, runtime, brokers, timeout: REQUEST_TIMEOUT })
     }
 
-    /// Lets each question take so long at most.
+    /// Sets the time-out of each request.
     #[must_use]
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Returns the number of partitions, or `None` when there is no such topic.
+    /// Returns the number of partitions, or `None` if there is no such topic.
     ///
     /// # Errors
     ///
-    /// When no broker answered in time.
+    /// No broker answered in time.
     pub fn partition_count(&self, topic: &str) -> Result<Option<usize>, TopicError> {
         let metadata = self.client.inner().fetch_metadata(Some(topic), self.timeout)?;
         let known = metadata.topics().iter().find(|found| found.name() == topic);
@@ -144,21 +143,21 @@ impl Admin {
         Ok(known.filter(|found| found.error().is_none()).map(|found| found.partitions().len()).filter(|&n| n > 0))
     }
 
-    /// Returns the number of partitions of a topic that must be there.
+    /// Returns the number of partitions of a required topic.
     ///
     /// # Errors
     ///
-    /// [`TopicError::Missing`], or when no broker answered in time.
+    /// [`TopicError::Missing`], or no broker answered in time.
     pub fn expect_topic(&self, topic: &str) -> Result<usize, TopicError> {
         self.partition_count(topic)?.ok_or_else(|| TopicError::Missing(topic.to_owned()))
     }
 
-    /// Creates a log if it does not exist, with the settings that the protocol relies on; else checks that it has as
-    /// many partitions as wanted.
+    /// Creates a log if it does not exist, with the settings that the protocol relies on; else checks its number of
+    /// partitions.
     ///
     /// # Errors
     ///
-    /// [`TopicError::Partitions`], [`TopicError::NotCreated`], or when no broker answered in time.
+    /// [`TopicError::Partitions`], [`TopicError::NotCreated`], or no broker answered in time.
     pub fn ensure_log(
         &self,
         topic: &str,
@@ -169,7 +168,7 @@ impl Admin {
         if self.partition_count(topic)?.is_none() {
             self.create_log(topic, kind, partitions, replication)?;
         }
-        // The brokers learn of a new topic one after the other.
+        // The brokers learn of a new topic one by one.
         let mut found = None;
         for _ in 0..50 {
             found = self.partition_count(topic)?;
@@ -189,7 +188,7 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// [`TopicError::NotCreated`], or when no broker answered in time.
+    /// [`TopicError::NotCreated`], or no broker answered in time.
     pub fn ensure_topic(&self, topic: &str, partitions: usize) -> Result<(), TopicError> {
         let count = i32::try_from(partitions).unwrap_or(i32::MAX);
         self.create(&NewTopic::new(topic, count, TopicReplication::Fixed(self.default_replication()?)))
@@ -227,7 +226,7 @@ impl Admin {
         }
     }
 
-    /// The cluster's default for new topics, read from one of its brokers; 1 when it does not say.
+    /// The cluster's default for new topics, read from one of its brokers; 1 if it does not report one.
     fn default_replication(&self) -> Result<i32, TopicError> {
         let metadata = self.client.inner().fetch_metadata(None, self.timeout)?;
         let Some(broker) = metadata.brokers().first() else { return Ok(1) };
@@ -235,36 +234,36 @@ impl Admin {
         Ok(copies.and_then(|text| text.parse().ok()).unwrap_or(1))
     }
 
-    /// Returns the largest batch that a topic takes, in bytes.
+    /// Returns the largest batch that a topic accepts, in bytes.
     ///
     /// # Errors
     ///
-    /// When no broker answered in time.
+    /// No broker answered in time.
     pub fn max_batch_bytes(&self, topic: &str) -> Result<usize, TopicError> {
         let limit = self.setting(ResourceSpecifier::Topic(topic), "max.message.bytes")?;
         Ok(limit.and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_BATCH_BYTES))
     }
 
-    /// Returns which timestamps a topic takes.
+    /// Returns which timestamps a topic accepts.
     ///
     /// # Errors
     ///
-    /// When no broker answered in time.
+    /// No broker answered in time.
     pub fn time_limits(&self, topic: &str) -> Result<TimeLimits, TopicError> {
         let read = |name: &str| self.setting(ResourceSpecifier::Topic(topic), name);
         if read("message.timestamp.type")?.is_some_and(|kind| kind == "LogAppendTime") {
             return Ok(TimeLimits::NONE);
         }
-        // A broker that does not know a setting does not refuse for it.
+        // A broker that does not know a setting does not enforce it.
         let limit =
             |name: &str| Ok::<_, TopicError>(read(name)?.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX));
         Ok(TimeLimits {
-            behind_ms: limit("message.timestamp.before.max.ms")?,
-            ahead_ms: limit("message.timestamp.after.max.ms")?,
+            before_ms: limit("message.timestamp.before.max.ms")?,
+            after_ms: limit("message.timestamp.after.max.ms")?,
         })
     }
 
-    /// Reads one setting; `None` when we may not, when it has no value, or when brokers of this kind tell none.
+    /// Reads one setting; `None` if we may not, if it has no value, or if brokers of this kind report none.
     fn setting(&self, resource: ResourceSpecifier<'_>, name: &str) -> Result<Option<String>, TopicError> {
         if self.brokers == Brokers::InProcess {
             return Ok(None);
@@ -280,7 +279,7 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// When a partition refused, or no broker answered in time.
+    /// A partition refused, or no broker answered in time.
     pub fn delete_records(&self, before: &[(PartitionId, i64)]) -> Result<(), TopicError> {
         if self.brokers == Brokers::InProcess {
             return Ok(());
@@ -297,7 +296,7 @@ impl Admin {
     }
 }
 
-/// Returns options by which a request waits for its answer, and the brokers for each other, at most this long.
+/// Returns options with this time-out, for the request and for the brokers' wait for each other.
 pub(super) fn options(timeout: Duration) -> AdminOptions {
     AdminOptions::new().request_timeout(Some(timeout)).operation_timeout(Some(timeout))
 }
@@ -321,7 +320,7 @@ impl LogNames {
         }
     }
 
-    /// Returns the scheme of which a topic is a log under this prefix; `None` when it is none.
+    /// Returns the scheme of a log topic under this prefix; `None` if the topic is not a log.
     #[must_use]
     pub fn scheme_of<'t>(prefix: &str, topic: &'t str) -> Option<&'t str> {
         let (kind, scheme) = topic.strip_prefix(prefix)?.strip_prefix('.')?.split_once('.')?;

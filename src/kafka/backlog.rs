@@ -1,9 +1,9 @@
-//! What was handed to producers and is neither acknowledged nor given up.
+//! Records that were handed to producers and are neither acknowledged nor given up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts records on their way, over any number of producers.
+/// Counts records in flight, over any number of producers.
 #[derive(Debug, Default)]
 pub struct Backlog {
     records: AtomicU64,
@@ -20,7 +20,7 @@ impl Backlog {
         InFlightGuard { backlog: Arc::clone(self), bytes }
     }
 
-    /// Returns how many records are on their way.
+    /// Returns the number of records in flight.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Counts bytes on their way from a reader to its owner.
+/// Counts bytes in flight from a reader to its owner.
 #[derive(Debug)]
 pub struct ByteBudget {
     limit: usize,
@@ -35,7 +35,7 @@ impl ByteBudget {
         *held < self.limit
     }
 
-    /// Returns the bytes held now.
+    /// Returns the bytes held.
     #[must_use]
     pub fn held(&self) -> usize {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner)
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gate_shuts_at_its_limit_and_opens_when_bytes_are_dropped() {
+    fn budget_closes_at_its_limit_and_opens_when_bytes_are_dropped() {
         let budget = ByteBudget::new(10);
         let first = budget.hold(6);
         assert!(budget.wait_for_room(Duration::ZERO));

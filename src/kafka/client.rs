@@ -1,6 +1,6 @@
-//! Settings of every Kafka client: what users may override, and what the program fixes.
+//! Settings of every Kafka client: those that users may override, and those that the program fixes.
 //!
-//! The user's own properties are laid down first and ours over them, so that no property map can break a law.
+//! Our properties override those of the user, so that no property map can break a law.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,27 +16,25 @@ use rdkafka::error::KafkaError;
 use rdkafka::producer::{DeliveryResult, ProducerContext};
 use rdkafka::types::RDKafkaConfRes;
 
-/// How long the coordinator lets a judge's transaction live.
+/// The time-out of a judge's transaction at the coordinator.
 const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 
-/// The client's own pause before it first asks again for a broker that went away (`reconnect.backoff.ms`).
+/// The client's own pause before it first reconnects to a lost broker (`reconnect.backoff.ms`).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause before the client asks again for a broker that went away (`reconnect.backoff.max.ms`): that of the
-/// Java client. The client library's own grows to ten seconds, and each client of an instance may wait that long in
-/// turn.
+/// The longest pause before the client reconnects to a lost broker (`reconnect.backoff.max.ms`): that of the Java
+/// client. The client library's own grows to ten seconds, and each client of an instance may wait that long in turn.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a judge's polling thread may stall: no less than its longest session.
 const JUDGE_POLL: Duration = Duration::from_mins(5);
 
-/// Where the cluster is and how to speak to it. Debug names the properties and tells none of their values: some are
-/// secrets.
+/// Connection settings of a cluster. Debug shows the names of the properties and hides their values: some are secrets.
 #[derive(Clone, Default)]
 pub struct Cluster {
-    /// `host:port` of brokers to begin with.
+    /// `host:port` of bootstrap brokers.
     pub brokers: Vec<String>,
-    /// Name under which the brokers log us.
+    /// Name of this client in the brokers' logs.
     pub client_id: String,
     /// Properties of every client: security settings and user overrides.
     pub properties: BTreeMap<String, String>,
@@ -66,25 +64,25 @@ pub struct ProducerSettings {
     pub compression: String,
     /// Largest record handed to the client, in bytes with key and headers.
     pub max_record_bytes: usize,
-    /// Most bytes that are sent in one batch, unless a single record is larger: brokers refuse batches as a whole, so
-    /// it is to be what the topic with the smallest limit takes.
+    /// Maximum bytes of one batch, unless a single record is larger: brokers refuse batches as a whole, so it must be
+    /// the smallest limit of any topic.
     pub max_batch_bytes: usize,
-    /// How long the coordinator lets a transaction live. Shorter than the workers' session, so that a dead owner's
+    /// The time-out of a transaction at the coordinator. Shorter than the workers' session, so that a dead owner's
     /// transaction is gone before its partitions have a new owner.
     pub transaction_timeout: Duration,
 }
 
-/// Most packed bytes of one partition of the input in one answer; a batch that is larger comes alone.
+/// Maximum packed bytes of one partition of the input in one answer; a batch that is larger comes alone.
 const PARTITION_FETCH_BYTES: usize = 256 << 10;
 
-/// Most packed bytes of the input in one answer.
+/// Maximum packed bytes of the input in one answer.
 const FETCH_BYTES: usize = 8 << 20;
 
-/// Most bytes of a batch where no topic takes less: the client's own default.
+/// Maximum bytes of a batch if no topic has a smaller limit: the client's default.
 pub const BATCH_BYTES: usize = 1_000_000;
 
 impl ProducerSettings {
-    /// How a judge sends: small records, soon.
+    /// Settings of a judge's producer: small records, without delay.
     #[must_use]
     pub fn of_judge() -> Self {
         Self {
@@ -96,7 +94,7 @@ impl ProducerSettings {
     }
 }
 
-/// How long a worker may be silent.
+/// Time-outs of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerTimeouts {
     /// Before the group gives its partitions away.
@@ -118,7 +116,7 @@ impl Cluster {
         let mut config = self.member(group, timeouts.session, timeouts.session / 10, queue_bytes);
         config.set("max.poll.interval.ms", millis(timeouts.poll));
         // The client unpacks a whole answer before it looks at the limit of its queue, and pages of a crawl pack well.
-        // Whoever sets one knows the other.
+        // A user who sets one limit is expected to set both.
         if ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes"]
             .iter()
             .all(|key| config.get(key).is_none())
@@ -132,17 +130,17 @@ impl Cluster {
         config
     }
 
-    /// Settings of a judge's consumer: always a dynamic member, so that a clean stop hands over at once. A judge that
-    /// is silent for longer than `session` has its place given to a standby.
+    /// Settings of a judge's consumer: always a dynamic member, so that a clean stop hands over at once. A standby
+    /// takes over from a judge that is silent for longer than `session`.
     #[must_use]
     pub fn judge_consumer(&self, group: &str, session: Duration) -> ClientConfig {
         let mut config = self.member(group, session, session / 20, 16 << 20);
-        // What is configured for the input must not be below this session.
+        // A shorter interval configured for the input would be below this session.
         config.set("max.poll.interval.ms", millis(JUDGE_POLL));
         config
     }
 
-    /// Settings of a reader that is assigned its partition by hand and commits nothing.
+    /// Settings of a reader with a manually assigned partition that commits nothing.
     #[must_use]
     pub fn follower(&self, group: &str) -> ClientConfig {
         let mut config = self.consumer(group, 32 << 20);
@@ -150,7 +148,7 @@ impl Cluster {
         config
     }
 
-    /// Settings of a client that asks for offsets and watermarks and reads nothing.
+    /// Settings of a client that queries offsets and watermarks and reads nothing.
     #[must_use]
     pub fn query(&self, group: &str) -> ClientConfig {
         self.consumer(group, 1 << 20)
@@ -160,9 +158,9 @@ impl Cluster {
     #[must_use]
     pub fn request_producer(&self) -> ClientConfig {
         let mut config = self.producer();
-        // Entries are gathered before they are handed over; hashes do not compress.
+        // Entries are batched by the caller; hashes do not compress.
         config.set("linger.ms", "1").set("message.timeout.ms", "15000").set("compression.type", "none");
-        // A log that was made by an older release takes what the brokers take: 1,000,000 bytes or less.
+        // A log that an older release created has the brokers' limit: 1,000,000 bytes or less.
         config.set("batch.size", (BATCH_BYTES / 2).to_string());
         config
     }
@@ -174,8 +172,8 @@ impl Cluster {
         config
             .set("transactional.id", transactional_id)
             .set("transaction.timeout.ms", millis(settings.transaction_timeout));
-        // A broker that went away for a moment, or asked for a new token, is asked again well before the transaction
-        // ends: a producer that is late is fenced.
+        // Reconnect to a broker that was lost or asked for a new token well before the transaction ends: a late
+        // producer is fenced.
         if config.get("reconnect.backoff.max.ms") == Some(&millis(LONGEST_PAUSE)) {
             let pause = (settings.transaction_timeout / 5).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             config.set("reconnect.backoff.max.ms", millis(pause));
@@ -183,10 +181,10 @@ impl Cluster {
         config
     }
 
-    /// Settings of a producer for `at_least_once`: in order and without doubles of its own, but no transactions.
+    /// Settings of a producer for `at_least_once`: idempotent and in order, but without transactions.
     ///
-    /// A record is given up well before a transaction times out: one that holds it is then aborted by us, not by the
-    /// coordinator, which would fence us.
+    /// A record is given up well before a transaction times out: we then abort the transaction that holds it, before
+    /// the coordinator does and fences us.
     #[must_use]
     pub fn output_producer(&self, settings: &ProducerSettings) -> ClientConfig {
         let mut config = self.producer();
@@ -199,7 +197,7 @@ impl Cluster {
         if config.get("batch.size").is_none() {
             config.set("batch.size", settings.max_batch_bytes.clamp(1_000, BATCH_BYTES).to_string());
         }
-        // The client's own level for zstd is 3, and that is the most costly work of a worker after the text itself.
+        // The client's default level for zstd is 3, which costs a worker more than anything but the text.
         if settings.compression == "zstd" && config.get("compression.level").is_none() {
             config.set("compression.level", "1");
         }
@@ -222,7 +220,7 @@ impl Cluster {
             .set("bootstrap.servers", self.brokers.join(","))
             .set("client.id", &self.client_id)
             .set("statistics.interval.ms", "0");
-        // A user who sets one of them knows the other.
+        // A user who sets one of them is expected to set both.
         if ["reconnect.backoff.ms", "reconnect.backoff.max.ms"].iter().all(|key| config.get(key).is_none()) {
             config.set("reconnect.backoff.max.ms", millis(LONGEST_PAUSE));
         }
@@ -241,7 +239,7 @@ impl Cluster {
             .set("auto.offset.reset", "error")
             .set("isolation.level", "read_committed")
             .set("enable.partition.eof", "true")
-            // The default of 1000 adds seconds whenever the capped queue was full.
+            // The default of 1000 adds seconds each time the capped queue was full.
             .set("fetch.queue.backoff.ms", "10")
             .set("queued.max.messages.kbytes", (queue_bytes / 1024).clamp(1, 2_097_151).to_string());
         config
@@ -272,11 +270,11 @@ fn millis(span: Duration) -> String {
     span.as_millis().to_string()
 }
 
-/// Reports whether the client library takes a property with this value.
+/// Checks that the client library accepts a property with this value.
 ///
 /// # Errors
 ///
-/// Why not; the value, which may be a secret, is not repeated.
+/// Why it does not; the message does not repeat the value, which may be a secret.
 pub fn takes(key: &str, value: &str) -> Result<(), &'static str> {
     let mut config = ClientConfig::new();
     config.set(key, value);
@@ -295,14 +293,14 @@ pub fn library_version() -> String {
     rdkafka::util::get_rdkafka_version().1
 }
 
-/// Returns what the client library was built with: `builtin.features`.
+/// Returns the features of the client library: `builtin.features`.
 #[must_use]
 pub fn library_features() -> String {
     let known = ClientConfig::new().create_native_config().and_then(|config| config.get("builtin.features"));
     known.unwrap_or_default()
 }
 
-/// A client's context that passes the library's own log lines on. `T` is what else the client reports to, if anything.
+/// A client's context that passes the library's own log lines on. `T` receives the client's other reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoggingContext<T = ()>(pub T);
 
@@ -332,7 +330,7 @@ impl<T> Deref for LoggingContext<T> {
     }
 }
 
-/// Ending of an error that the library has logged before: another client may log it late, when brokers answer again.
+/// Suffix of an error that the library has logged before: another client may log it late, after brokers answer again.
 const REPEATED: &str = "identical error(s) suppressed";
 
 /// Passes a log line of the library on.
@@ -347,8 +345,8 @@ fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
 
 /// Returns how serious a log line of the library is.
 ///
-/// A connection that fails is a warning: the client connects again by itself, and dupgate says itself when no broker
-/// answers. What repeats it is a detail.
+/// A connection that fails is a warning: the client reconnects by itself, and dupgate logs when no broker answers.
+/// Repetitions are details.
 fn severity(level: RDKafkaLogLevel, facility: &str, message: &str) -> tracing::Level {
     match level {
         RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning if ["FAIL", "ERROR"].contains(&facility) => {
@@ -363,8 +361,7 @@ fn severity(level: RDKafkaLogLevel, facility: &str, message: &str) -> tracing::L
     }
 }
 
-/// Notes a client's background error. The library has its own log line for each that matters, and the end of a
-/// partition arrives this way too.
+/// Notes a client's background error. The library logs those that matter, and ends of partitions arrive this way, too.
 fn log_error(error: &KafkaError, reason: &str) {
     tracing::debug!(target: "librdkafka", "{error}: {reason}");
 }
@@ -392,32 +389,32 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_is_away_is_a_warning_and_not_one_again_when_it_is_back() {
+    fn an_unreachable_broker_is_a_warning_and_its_return_is_not() {
         let away = "[thrd:a:1/bootstrap]: a:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused (after 0ms \
                     in state CONNECT";
         let (first, repeated) = (format!("{away})"), format!("{away}, 5 identical error(s) suppressed)"));
         let all_down = "rdkafka#consumer-1: 1/1 brokers are down";
-        let told = crate::telemetry::logging::captured::at(crate::config::settings::Level::Debug, || {
+        let logged = crate::telemetry::logging::captured::at(crate::config::settings::Level::Debug, || {
             log_line(RDKafkaLogLevel::Error, "FAIL", &first);
             log_line(RDKafkaLogLevel::Error, "FAIL", &repeated);
             log_line(RDKafkaLogLevel::Error, "ERROR", all_down);
             log_line(RDKafkaLogLevel::Info, "FAIL", "[thrd:a:1/1]: a:1/1: Disconnected");
-            log_line(RDKafkaLogLevel::Error, "TXNERR", "the transaction cannot go on");
+            log_line(RDKafkaLogLevel::Error, "TXNERR", "the transaction cannot continue");
             log_line(RDKafkaLogLevel::Emerg, "FATAL", "fenced");
         });
-        let levels: Vec<String> = told
+        let levels: Vec<String> = logged
             .lines()
             .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
             .map(|line| line["level"].as_str().unwrap_or_default().to_owned())
             .collect();
-        // Where details are shown, the client library's are not, unless it is asked for them.
-        assert_eq!(levels, ["warn", "warn", "info", "error", "error"], "{told}");
+        // Details of the client library are hidden unless its own level is set.
+        assert_eq!(levels, ["warn", "warn", "info", "error", "error"], "{logged}");
         assert_eq!(severity(RDKafkaLogLevel::Error, "FAIL", &repeated), tracing::Level::DEBUG);
-        assert!(told.contains("Connection refused") && told.contains("brokers are down"), "{told}");
+        assert!(logged.contains("Connection refused") && logged.contains("brokers are down"), "{logged}");
     }
 
     #[test]
-    fn zstd_is_used_at_its_cheapest_unless_the_user_says_otherwise() {
+    fn zstd_uses_the_cheapest_level_unless_the_user_sets_one() {
         let level = |compression: &str, of_user: Option<&str>| {
             let own = of_user.map(|level| ("compression.level".to_owned(), level.to_owned()));
             let cluster = Cluster { producer_properties: own.into_iter().collect(), ..Cluster::default() };
@@ -437,11 +434,11 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_one_that_every_output_takes() {
-        let batch = |most: usize, of_user: Option<&str>| {
+    fn a_batch_fits_every_output() {
+        let batch = |max: usize, of_user: Option<&str>| {
             let own = of_user.map(|size| ("batch.size".to_owned(), size.to_owned()));
             let cluster = Cluster { producer_properties: own.into_iter().collect(), ..Cluster::default() };
-            let settings = ProducerSettings { max_batch_bytes: most, ..ProducerSettings::of_judge() };
+            let settings = ProducerSettings { max_batch_bytes: max, ..ProducerSettings::of_judge() };
             cluster.output_producer(&settings).get("batch.size").map(str::to_owned)
         };
         assert_eq!(batch(100_000, None).as_deref(), Some("100000"));
@@ -450,10 +447,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_the_input_holds_no_more_than_can_be_unpacked() {
+    fn a_fetch_of_the_input_is_small_enough_to_unpack() {
         let keys = ["fetch.message.max.bytes", "fetch.max.bytes"];
         let timeouts = ConsumerTimeouts { session: Duration::from_secs(30), poll: Duration::from_mins(5) };
-        let most = |of_user: &[(&str, &str)]| {
+        let max = |of_user: &[(&str, &str)]| {
             let own = of_user.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             let cluster = Cluster { consumer_properties: own.collect(), ..Cluster::default() };
             let config = cluster.input_consumer("g", None, timeouts, 64 << 20);
@@ -461,19 +458,15 @@ mod tests {
             keys.map(|key| config.get(key).map(str::to_owned))
         };
         let both = |each: &str, all: &str| [Some(each.to_owned()), Some(all.to_owned())];
-        assert_eq!(most(&[]), both("262144", "8388608"));
-        assert_eq!(
-            most(&[(keys[0], "1000000")]),
-            [Some("1000000".to_owned()), None],
-            "whoever sets one knows the other"
-        );
-        assert_eq!(most(&[("max.partition.fetch.bytes", "1000000")]), [None, None]);
+        assert_eq!(max(&[]), both("262144", "8388608"));
+        assert_eq!(max(&[(keys[0], "1000000")]), [Some("1000000".to_owned()), None], "a user who sets one sets both");
+        assert_eq!(max(&[("max.partition.fetch.bytes", "1000000")]), [None, None]);
         let readers = Cluster::default().follower("g");
-        assert_eq!(keys.map(|key| readers.get(key).map(str::to_owned)), [None, None], "the logs do not pack");
+        assert_eq!(keys.map(|key| readers.get(key).map(str::to_owned)), [None, None], "the logs are not compressed");
     }
 
     #[test]
-    fn a_broker_is_asked_again_well_before_a_transaction_ends() {
+    fn a_client_reconnects_well_before_a_transaction_ends() {
         let pause = |seconds: f64, of_user: Option<&str>| {
             let own = of_user.map(|key| (key.to_owned(), "7000".to_owned()));
             let cluster = Cluster { properties: own.into_iter().collect(), ..Cluster::default() };
@@ -485,11 +478,11 @@ mod tests {
         assert_eq!(pause(2.0, None).as_deref(), Some("400"));
         assert_eq!(pause(0.1, None).as_deref(), Some("100"), "not below the client's first pause");
         assert_eq!(pause(10.0, Some("reconnect.backoff.max.ms")).as_deref(), Some("7000"));
-        assert_eq!(pause(10.0, Some("reconnect.backoff.ms")), None, "whoever sets one knows the other");
+        assert_eq!(pause(10.0, Some("reconnect.backoff.ms")), None, "a user who sets one sets both");
     }
 
     #[test]
-    fn a_short_poll_interval_of_the_input_is_not_that_of_the_judges() {
+    fn a_short_poll_interval_of_the_input_does_not_apply_to_judges() {
         let properties = BTreeMap::from([("max.poll.interval.ms".to_owned(), "6000".to_owned())]);
         let cluster = Cluster { consumer_properties: properties, ..Cluster::default() };
         let judge = cluster.judge_consumer("g", Duration::from_secs(10));

@@ -1,7 +1,7 @@
 //! What a client's error means to the owner of a transaction.
 //!
-//! The client sorts the errors of transactional calls itself: retriable, requiring an abort, fatal. Delivery
-//! reports carry only a code; those that name the record's own fault become [`CallError::Undeliverable`].
+//! The client sorts the errors of transactional calls itself: retriable, requiring an abort, fatal. Delivery reports
+//! carry only a code; those that blame the record itself become [`CallError::Undeliverable`].
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use crate::record::Reject;
 use crate::transaction::{Call, CallError};
 
-/// What the error of a record that was not delivered begins with.
+/// Prefix of the error of a record that was not delivered.
 pub const NOT_DELIVERED: &str = "a record was not delivered: ";
 
 /// Sorts the error of one call to the transactional producer by what happens next.
@@ -21,7 +21,7 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
     };
     let text = format!("{call:?}: {} ({})", inner.string(), inner.name());
     if denied_by_code(inner.code(), "").is_some() {
-        // Nothing was committed, and no abort lends a permission.
+        // Nothing was committed, and an abort does not grant a permission.
         CallError::Fatal(text)
     } else if is_fenced(inner.code()) {
         CallError::Fenced(text)
@@ -41,10 +41,10 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
     }
 }
 
-/// Sorts what ends a producer by whether a new one can continue.
+/// Sorts fatal errors of a producer by whether a new one can continue.
 fn of_fatal(call: Call, code: RDKafkaErrorCode, text: String) -> CallError {
-    // The brokers know another state of the transaction: they ended one that had been open for too long, or never heard
-    // of it before they went away.
+    // The brokers know another state of the transaction: they ended one that was open for too long, or restarted before
+    // they had heard of it.
     let is_forgotten = [
         RDKafkaErrorCode::InvalidTransactionalState,
         RDKafkaErrorCode::InvalidProducerIdMapping,
@@ -52,7 +52,7 @@ fn of_fatal(call: Call, code: RDKafkaErrorCode, text: String) -> CallError {
         RDKafkaErrorCode::OutOfOrderSequenceNumber,
     ]
     .contains(&code);
-    // A commit that ends in a fatal error may have been made before.
+    // A commit that ends in a fatal error may have succeeded.
     if call == Call::Commit || is_forgotten && call != Call::Init {
         CallError::Unknown(text)
     } else {
@@ -60,7 +60,7 @@ fn of_fatal(call: Call, code: RDKafkaErrorCode, text: String) -> CallError {
     }
 }
 
-/// Sorts an error that carries nothing but its code, met before anything was committed.
+/// Sorts an error that carries nothing but its code, before anything was committed.
 #[must_use]
 pub fn of_code(code: Option<RDKafkaErrorCode>, text: String) -> CallError {
     match code {
@@ -71,7 +71,7 @@ pub fn of_code(code: Option<RDKafkaErrorCode>, text: String) -> CallError {
     }
 }
 
-/// Finds the reason why the broker will never take a record, if the code names one.
+/// Finds the reason why the broker will never accept a record, if the code names one.
 #[must_use]
 pub fn refusal(code: RDKafkaErrorCode) -> Option<Reject> {
     if code == RDKafkaErrorCode::MessageSizeTooLarge || code == RDKafkaErrorCode::InvalidMessageSize {
@@ -85,14 +85,14 @@ pub fn refusal(code: RDKafkaErrorCode) -> Option<Reject> {
     }
 }
 
-/// What we may not do, in the words of `kafka-acls.sh`.
+/// A missing permission, in the terms of `kafka-acls.sh`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     /// The operation: `Read`, `Write`, `Describe`, …
     pub operation: &'static str,
-    /// What it is done to: `topic`, `group`, `transactional-id` or `cluster`.
+    /// The resource: `topic`, `group`, `transactional-id` or `cluster`.
     pub resource: &'static str,
-    /// Its name; empty for the cluster, or when the error does not tell.
+    /// Its name; empty for the cluster, or if the error does not name it.
     pub name: String,
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for Denied {
     }
 }
 
-/// Finds what we may not do, if that is what an error says. `name` is what the request concerned.
+/// Returns the missing permission, if an error reports one. `name` is the resource of the request.
 #[must_use]
 pub fn denied(error: &KafkaError, name: &str) -> Option<Denied> {
     let code = if let KafkaError::Transaction(inner) = error {
@@ -135,7 +135,7 @@ pub fn denied(error: &KafkaError, name: &str) -> Option<Denied> {
     denied_by_code(code?, name)
 }
 
-/// Like [`denied`], of a bare code.
+/// Like [`denied`], for a bare code.
 #[must_use]
 pub fn denied_by_code(code: RDKafkaErrorCode, name: &str) -> Option<Denied> {
     let (operation, resource) = if code == RDKafkaErrorCode::TopicAuthorizationFailed {
@@ -152,7 +152,7 @@ pub fn denied_by_code(code: RDKafkaErrorCode, name: &str) -> Option<Denied> {
     Some(Denied { operation, resource, name: if resource == "cluster" { String::new() } else { name.to_owned() } })
 }
 
-/// Finds what we may not do in a message that was made from a client's error: it names the code.
+/// Finds a missing permission in a message that was formatted from a client's error: it names the code.
 #[must_use]
 pub fn denied_in(message: &str) -> Option<Denied> {
     let names = [
@@ -161,8 +161,8 @@ pub fn denied_in(message: &str) -> Option<Denied> {
         (RDKafkaErrorCode::TransactionalIdAuthorizationFailed, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
         (RDKafkaErrorCode::ClusterAuthorizationFailed, "CLUSTER_AUTHORIZATION_FAILED"),
     ];
-    let stands = |code: RDKafkaErrorCode, name: &str| message.contains(&format!("{code:?}")) || message.contains(name);
-    let (code, _) = names.into_iter().find(|(code, name)| stands(*code, name))?;
+    let has = |code: RDKafkaErrorCode, name: &str| message.contains(&format!("{code:?}")) || message.contains(name);
+    let (code, _) = names.into_iter().find(|(code, name)| has(*code, name))?;
     let denied = denied_by_code(code, "")?;
     let is_written = message.contains(&format!("{:?}: ", Call::Produce)) || message.contains(NOT_DELIVERED);
     Some(if is_written && denied.resource == "topic" { denied.to("Write") } else { denied })
@@ -180,7 +180,7 @@ pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
     .contains(&code)
 }
 
-/// Returns whether waiting may cure the error: the network, a broker on its way up, a leader on the move.
+/// Returns whether waiting may cure the error: the network, a broker on its way up, a leader election.
 #[must_use]
 pub fn is_passing(code: RDKafkaErrorCode) -> bool {
     [
@@ -208,35 +208,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_name_the_records_own_fault_and_nothing_else() {
+    fn only_codes_that_blame_the_record_are_refusals() {
         assert_eq!(refusal(RDKafkaErrorCode::MessageSizeTooLarge), Some(Reject::TooLargeForOutput));
         assert_eq!(refusal(RDKafkaErrorCode::InvalidTimestamp), Some(Reject::TimestampRefused));
         assert_eq!(refusal(RDKafkaErrorCode::InvalidRecord), Some(Reject::Refused));
-        // Another record of the same batch was at fault: this one may be sent again.
+        // Another record of the same batch was at fault: this one may be retried.
         assert_eq!(refusal(RDKafkaErrorCode::InvalidDifferentRecord), None);
         assert_eq!(refusal(RDKafkaErrorCode::MessageTimedOut), None);
     }
 
     #[test]
-    fn a_missing_permission_is_told_with_the_acl_to_add() {
+    fn a_missing_permission_is_reported_with_the_acl_to_add() {
         let denied = denied(&KafkaError::AdminOp(RDKafkaErrorCode::TopicAuthorizationFailed), "pages").unwrap();
         assert!(denied.remedy().ends_with("--operation Describe --topic 'pages'"), "{}", denied.remedy());
         assert_eq!(denied.to_string(), "Describe on topic pages");
-        let told = KafkaError::MessageConsumption(RDKafkaErrorCode::GroupAuthorizationFailed).to_string();
-        assert_eq!(denied_in(&told).map(|denied| denied.resource), Some("group"));
-        let told = "Init: failed (_FATAL, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)";
-        assert_eq!(denied_in(told).map(|denied| denied.operation), Some("Write"));
-        let told = "Produce: Failed to add partition(s) to transaction (TOPIC_AUTHORIZATION_FAILED)";
-        assert_eq!(denied_in(told).map(|denied| denied.operation), Some("Write"));
-        let told = format!("{NOT_DELIVERED}{}", RDKafkaErrorCode::TopicAuthorizationFailed);
-        assert_eq!(denied_in(&told).map(|denied| denied.operation), Some("Write"));
+        let message = KafkaError::MessageConsumption(RDKafkaErrorCode::GroupAuthorizationFailed).to_string();
+        assert_eq!(denied_in(&message).map(|denied| denied.resource), Some("group"));
+        let message = "Init: failed (_FATAL, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)";
+        assert_eq!(denied_in(message).map(|denied| denied.operation), Some("Write"));
+        let message = "Produce: Failed to add partition(s) to transaction (TOPIC_AUTHORIZATION_FAILED)";
+        assert_eq!(denied_in(message).map(|denied| denied.operation), Some("Write"));
+        let message = format!("{NOT_DELIVERED}{}", RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert_eq!(denied_in(&message).map(|denied| denied.operation), Some("Write"));
         assert_eq!(denied_in("the broker is away"), None);
         let refused = of_code(Some(RDKafkaErrorCode::TopicAuthorizationFailed), String::new());
-        assert!(matches!(refused, CallError::Fatal(_)), "no abort lends a permission");
+        assert!(matches!(refused, CallError::Fatal(_)), "an abort does not grant a permission");
     }
 
     #[test]
-    fn transaction_that_the_brokers_forgot_is_gone_on_with_by_a_new_producer() {
+    fn a_new_producer_continues_a_transaction_that_the_brokers_forgot() {
         let sorted = |call, code| of_fatal(call, code, String::new());
         let forgotten = RDKafkaErrorCode::InvalidTransactionalState;
         for call in [Call::Begin, Call::Produce, Call::SendOffsets, Call::Commit, Call::Abort] {

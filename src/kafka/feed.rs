@@ -27,7 +27,7 @@ pub struct Page<'a> {
     pub header: (&'a str, &'a str),
 }
 
-/// Where pages are written.
+/// The producer of the pages.
 pub struct Feed {
     producer: ThreadedProducer<LoggingContext<Sink>>,
 }
@@ -50,11 +50,11 @@ impl ProducerContext for LoggingContext<Sink> {
 }
 
 impl Feed {
-    /// Opens it. What happened to each page is handed to `sink`, on a thread of the client's.
+    /// Opens it. The result of each page goes to `sink`, on a thread of the client.
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn open(config: &ClientConfig, sink: impl Fn(Delivered) + Send + Sync + 'static) -> Result<Self, KafkaError> {
         Ok(Self { producer: config.create_with_context(LoggingContext(Arc::new(sink) as Sink))? })
     }
@@ -63,7 +63,7 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// When the client does not take it.
+    /// The client rejects it.
     pub fn write(&self, page: Page<'_>) -> Result<(), KafkaError> {
         let (name, value) = page.header;
         let mut record = BaseRecord::with_opaque_to(page.topic, Box::new(page.key.to_owned()))
@@ -86,7 +86,7 @@ impl Feed {
     ///
     /// # Errors
     ///
-    /// When some are still on their way after half a minute.
+    /// Some are still in flight after half a minute.
     pub fn flush(&self) -> Result<(), KafkaError> {
         self.producer.flush(REQUEST_TIMEOUT)
     }

@@ -14,7 +14,7 @@ use super::errors::{Denied, denied};
 use super::renewed_client::RenewedClient;
 use crate::protocol::{LogPartition, Request, RequestId, RequestOffset, encode_requests};
 
-/// Most requests in one Kafka record.
+/// Maximum number of requests in one Kafka record.
 pub const MAX_REQUESTS: usize = 512;
 
 /// The offset of a request, or why there is none.
@@ -29,9 +29,9 @@ pub struct Appended {
 /// Why the offset of a request is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAppended {
-    /// Its delivery is not certain: then it is asked again.
+    /// Its delivery is uncertain: it is sent again.
     Uncertain,
-    /// The brokers do not let us write, and will not however often it is asked.
+    /// The brokers do not let us write, and retrying does not help.
     Denied,
 }
 
@@ -51,13 +51,13 @@ pub struct RequestLog {
     waiting: Vec<Vec<Request>>,
 }
 
-/// What a delivery report is about.
+/// The records of a delivery report.
 struct DeliveryContext {
     requests: Vec<RequestId>,
     on_its_way: InFlightGuard,
 }
 
-/// Where answers go.
+/// Receives the answers.
 #[derive(Clone)]
 struct Sink(Arc<dyn Fn(Appended) + Send + Sync>);
 
@@ -85,12 +85,12 @@ impl ProducerContext for LoggingContext<Sink> {
 }
 
 impl RequestLog {
-    /// Opens the log for appending. Answers are handed to `sink`, on a thread of the client's. What is
-    /// on its way is counted in `backlog`.
+    /// Opens the log for appending. Answers go to `sink`, on a thread of the client. `backlog` counts the records in
+    /// flight.
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn open(
         config: &ClientConfig,
         topic: String,
@@ -123,17 +123,17 @@ impl RequestLog {
         self.waiting.iter().any(|requests| !requests.is_empty())
     }
 
-    /// Hands everything that waits to the client.
+    /// Hands all waiting requests to the client.
     pub fn send(&mut self) {
         for log in LogPartition::first(self.waiting.len()) {
             self.send_partition(log);
         }
     }
 
-    /// Replaces a client that has lost its brokers. To be called now and then; may take a second and a half while no
+    /// Replaces a client that has lost its brokers. Call it periodically; it may take a second and a half while no
     /// broker answers.
     pub fn replace_if_lost(&mut self) {
-        // What the old one still holds is reported as uncertain when it ends.
+        // Records that the old one still holds are reported as uncertain when it closes.
         self.producer.replace_if_lost(|| Some(self.topic.clone()), |_, _| Ok(()));
     }
 
@@ -154,7 +154,7 @@ impl RequestLog {
         let record =
             BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket).partition(log.number()).payload(&payload);
         if let Err((error, record)) = self.producer.send(record) {
-            tracing::warn!(target: "dupgate::kafka", %error, "the fingerprint log's producer takes nothing now");
+            tracing::warn!(target: "dupgate::kafka", %error, "the fingerprint log's producer is busy");
             for request in record.delivery_opaque.requests {
                 (self.sink.0)(Appended { request, offset: Err(NotAppended::Uncertain) });
             }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn requests_count_as_backlog_until_they_are_given_up() {
         let mut config = ClientConfig::new();
-        // Nobody listens there.
+        // Nothing listens there.
         config.set("bootstrap.servers", "127.0.0.1:1").set("message.timeout.ms", "1000");
         let backlog = Arc::new(Backlog::default());
         let (sender, answers) = crossbeam_channel::unbounded();

@@ -20,16 +20,16 @@ const POLL: Duration = Duration::from_millis(50);
 /// Bytes that are fetched of a partition at once: one record at least.
 const FETCH_BYTES: &str = "65536";
 
-/// Returns at most `most` committed records of each partition, from its offset on: none where no record follows.
+/// Returns at most `most` committed records of each partition, from its offset on; none if no record follows.
 /// Partitions that do not answer within `timeout` are left out.
 ///
 /// # Errors
 ///
-/// When the client cannot be made of these settings, which are those of [`super::client::Cluster::query`].
+/// The client cannot be created from these settings, which are those of [`super::client::Cluster::query`].
 pub fn first_records(
     config: &ClientConfig,
     from: &BTreeMap<PartitionId, i64>,
-    most: usize,
+    max: usize,
     timeout: Duration,
 ) -> Result<BTreeMap<PartitionId, Vec<ConsumedRecord>>, KafkaError> {
     let mut config = config.clone();
@@ -56,10 +56,10 @@ pub fn first_records(
             let ended = match consumer.poll(POLL) {
                 Some(Ok(message)) => open.get_mut(&message.partition()).and_then(|records| {
                     records.push(detach(&message));
-                    (records.len() >= most).then(|| message.partition())
+                    (records.len() >= max).then(|| message.partition())
                 }),
                 Some(Err(KafkaError::PartitionEOF(number))) => Some(number),
-                // What stays away is left out.
+                // Partitions that do not answer are left out.
                 Some(Err(_)) | None => None,
             };
             let Some(number) = ended else { continue };

@@ -1,4 +1,4 @@
-//! A consumer that belongs to a group, on its own polling thread.
+//! A consumer that belongs to a group, on a separate polling thread.
 //!
 //! Records, assignments, revocations, ends of partitions and failures leave in one order, through one sink. The
 //! owner answers with [`Command`]s. A partition that is assigned is not read before the owner names an offset
@@ -51,7 +51,7 @@ const SEEK: Duration = Duration::from_millis(500);
 /// How long a revocation waits for the owner at most. The group's own limit is `max.poll.interval.ms` (5 min).
 const REVOKE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What to join, and how.
+/// The group to join, and the settings.
 pub struct GroupConsumerSettings {
     /// Settings of the consumer.
     pub config: ClientConfig,
@@ -59,9 +59,9 @@ pub struct GroupConsumerSettings {
     pub topics: Vec<String>,
     /// Name of the polling thread.
     pub thread: String,
-    /// Shuts when too much is on its way to the owner.
+    /// Full while too much is in flight to the owner.
     pub budget: Arc<ByteBudget>,
-    /// Called whenever the polling thread has come round, brokers or not.
+    /// Called at each round of the polling thread, with or without brokers.
     pub moved: Box<dyn Fn() + Send>,
 }
 
@@ -72,11 +72,11 @@ pub struct GroupConsumer {
 }
 
 impl GroupConsumer {
-    /// Joins the group. Everything that happens is handed to `sink`, on the polling thread.
+    /// Joins the group. All events go to `sink`, on the polling thread.
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings, or the thread not started.
+    /// The client cannot be created from these settings, or the thread cannot be started.
     pub fn join(
         settings: GroupConsumerSettings,
         sink: impl Fn(ConsumerEvent) + Send + Sync + 'static,
@@ -103,11 +103,11 @@ impl GroupConsumer {
 
     /// Hands a command to the polling thread.
     pub fn command(&self, command: Command) {
-        // A thread that has ended has nothing left to do.
+        // An ended thread has nothing left to do.
         let _ = self.commands.send(command);
     }
 
-    /// Returns whether the group is left and the thread at its end.
+    /// Returns whether the member has left the group and the thread has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -120,7 +120,7 @@ impl Drop for GroupConsumer {
     }
 }
 
-/// What outlives a single client: how far each partition was read, and the way to the owner.
+/// State that outlives a single client: how far each partition was read, and the channel to the owner.
 struct Shared {
     sink: Box<dyn Fn(ConsumerEvent) + Send + Sync>,
     commands: Receiver<Command>,
@@ -131,7 +131,7 @@ struct Shared {
 /// Context of one client of the group.
 type Context = LoggingContext<MemberContext>;
 
-/// What one client reports to; a replaced client's events are ignored.
+/// The event handler of one client; a replaced client's events are ignored.
 struct MemberContext {
     shared: Arc<Shared>,
     retired: AtomicBool,
@@ -177,7 +177,7 @@ impl Shared {
     }
 
     fn assigned(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
-        // Tells the client that the assignment is taken; the partitions themselves follow at their first seek.
+        // Acknowledges the assignment; the partitions themselves follow at their first seek.
         if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
             tracing::warn!(target: "dupgate::kafka", %error, "failed to acknowledge the assignment");
         }
@@ -190,12 +190,12 @@ impl Shared {
         }
     }
 
-    /// Reports the loss of everything where we were expelled and rejoined under another id, and what we have again, but
-    /// for the partitions that go now. Says whether it was so.
+    /// If we were expelled and rejoined under another id, reports the loss of everything, then the partitions that we
+    /// have again, without those revoked now. Returns whether this was the case.
     ///
-    /// librdkafka (2.12 and before) notices when a heartbeat is refused, and tells us; but not when we are expelled
-    /// while we ask to join. A static member then gets another id, and claims what others may have read meanwhile, in
-    /// their generation.
+    /// librdkafka (2.12 and before) reports an expulsion when a heartbeat is refused, but not when it happens during a
+    /// join. A static member then gets another id, and claims partitions that others may have read meanwhile, in their
+    /// generation.
     fn notice_expulsion(&self, consumer: &BaseConsumer<Context>, going: &BTreeSet<PartitionId>) -> bool {
         let id = member_id(consumer.client());
         let mut fetch_states = self.fetch_states();
@@ -204,7 +204,7 @@ impl Shared {
         if before == fetch_states.member || held.is_empty() {
             return false;
         }
-        // At once with the id: no place of before is good under it.
+        // Together with the id: no earlier membership is valid under it.
         fetch_states.loss_epoch += 1;
         let started = fetch_states.close_all();
         drop(fetch_states);
@@ -224,7 +224,7 @@ impl Shared {
             if consumer.assignment_lost() {
                 self.lost(consumer, partitions);
             } else if !self.notice_expulsion(consumer, partitions) {
-                // What the owner said before it hears of this answers nothing.
+                // Commands from before the owner hears of this do not answer it.
                 while let Ok(command) = self.commands.try_recv() {
                     self.perform(consumer, command);
                 }
@@ -250,7 +250,7 @@ impl Shared {
         self.tell_of_loss(consumer, partitions);
     }
 
-    /// Another client takes the place of one that has lost its brokers: what that one owned is lost.
+    /// Replaces a client that has lost its brokers; its partitions are lost.
     fn replaced(&self, old: &BaseConsumer<Context>, fresh: &BaseConsumer<Context>) {
         old.context().retired.store(true, Ordering::Release);
         let owned = std::mem::take(&mut self.fetch_states().by_partition);
@@ -264,7 +264,7 @@ impl Shared {
         self.renew(consumer);
     }
 
-    /// Hands over the place in the group as it is now.
+    /// Sends the current group membership to the owner.
     fn renew(&self, consumer: &BaseConsumer<Context>) {
         let loss_epoch = self.fetch_states().loss_epoch;
         (self.sink)(ConsumerEvent::Renewed(Membership {
@@ -283,7 +283,7 @@ impl Shared {
                 recv(timeout) -> _ => {
                     tracing::error!(
                         target: "dupgate::kafka",
-                        after = ?REVOKE_TIMEOUT, "a revocation was not answered in time"
+                        after = ?REVOKE_TIMEOUT, "the owner did not answer a revocation in time"
                     );
                     self.fetch_states().overdue += 1;
                     self.lost(consumer, partitions);
@@ -297,7 +297,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether the command was about the present (an answer to an overdue revocation is not).
+    /// Returns whether the command is current (an answer to an overdue revocation is not).
     fn perform(&self, consumer: &BaseConsumer<Context>, command: Command) -> bool {
         let mut fetch_states = self.fetch_states();
         match command {
@@ -360,8 +360,8 @@ impl Shared {
         (self.sink)(ConsumerEvent::Record { partition, offset: message.offset(), serial, record, permit });
     }
 
-    /// Reports the end of a partition. The client names only its number: where several topics have such a partition,
-    /// those count that it has handed over completely. One that is at its end and is not known to be is idle soon.
+    /// Reports the end of a partition. The client names only its number: if several topics have such a partition, those
+    /// that it has handed over completely count. One whose end is missed here becomes idle soon.
     fn at_end(&self, consumer: &BaseConsumer<Context>, number: i32) {
         let fetch_states = self.fetch_states();
         let of_number = || fetch_states.by_partition.iter().filter(|(partition, _)| partition.number == number);
@@ -387,25 +387,25 @@ impl Shared {
             if [code, fatal].contains(&Some(RDKafkaErrorCode::FencedInstanceId)) {
                 ConsumerEvent::Fenced(format!(
                     "another process runs with the same input.group and input.instance_id, and has taken over this instance's place in the \
-                     group: give each instance an instance_id of its own ({error})"
+                     group: give each instance a separate instance_id ({error})"
                 ))
             } else {
-                ConsumerEvent::Failed(format!("the consumer is beyond repair: {error}"))
+                ConsumerEvent::Failed(format!("the consumer failed for good: {error}"))
             }
         } else if code == Some(RDKafkaErrorCode::AutoOffsetReset) {
             return self.out_of_range(consumer);
         } else if code.is_some_and(|code| denied.contains(&code)) {
             ConsumerEvent::Failed(format!("the cluster does not let us read: {error}"))
         } else {
-            // The network, a leader on the move: the client continues by itself, and logs it.
+            // The network or a leader election: the client continues by itself, and logs it.
             tracing::debug!(target: "dupgate::kafka", %error, "consumer error");
             return;
         };
         (self.sink)(event);
     }
 
-    /// Some partition does not hold the offset that comes next. The client library does not say which: those are found
-    /// that do not. The others continue.
+    /// Some partition does not hold the offset that comes next. The client library does not name it, so all are
+    /// checked. The others continue.
     fn out_of_range(&self, consumer: &BaseConsumer<Context>) {
         let open = |(partition, fetch_state): (&PartitionId, &FetchState)| {
             Some((partition.clone(), fetch_state.open?, fetch_state.next))
@@ -425,12 +425,15 @@ impl Shared {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::debug!(target: "dupgate::kafka", %partition, %error, "whether it is out of range is not known");
+                    tracing::debug!(
+                        target: "dupgate::kafka",
+                        %partition, %error, "failed to check whether the partition is out of range"
+                    );
                 }
             }
         }
         if !found {
-            // The partition has changed since, or does not answer: each is read again from where it is.
+            // The partition has changed since, or does not answer: seek each partition to its current offset.
             tracing::warn!(
                 target: "dupgate::kafka",
                 "out-of-range error without an out-of-range partition: seeking again"
@@ -470,12 +473,12 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
             shared.perform(&consumer, command);
         }
         if std::mem::take(&mut shared.fetch_states().rejoins) {
-            // A member that ends its subscription leaves at once, a static one too: what it owns is revoked first.
+            // Unsubscribing makes a member leave at once, even a static one; its partitions are revoked first.
             consumer.unsubscribe();
             report(subscribe(&consumer, &settings.topics), "rejoining");
         }
         shared.seek_what_is_wanted(&consumer);
-        // Asked for one topic: the metadata of all topics of a large cluster takes longer than an answer may.
+        // Request one topic only: metadata of all topics of a large cluster would time out.
         let owned = || shared.fetch_states().by_partition.keys().next().map(|partition| partition.topic.to_string());
         let is_replaced = consumer.replace_if_lost(
             || named.cloned().or_else(owned),

@@ -1,7 +1,7 @@
 //! Inspects a cluster: brokers, topics and their settings, and our permissions.
 //!
-//! Nothing here changes the cluster, but for [`ClusterInspector::create`] and [`ClusterInspector::transact`], which
-//! makes the coordinator note a transactional id of its own.
+//! Nothing here changes the cluster, except for [`ClusterInspector::create`] and [`ClusterInspector::transact`], which
+//! makes the coordinator store a separate transactional id.
 
 mod permits;
 mod replays;
@@ -31,14 +31,14 @@ const POLL: Duration = Duration::from_millis(50);
 /// Partitions of a topic whose first and last records are read, at most.
 const MAX_PARTITIONS: usize = 64;
 
-/// Records from the end at which the last one is looked for: transactions end in markers that are no records.
+/// Number of offsets before the end to search for the last record: transactions end in markers that are not records.
 const FROM_END: i64 = 5;
 
 /// Collects the client's errors instead of logging them.
 #[derive(Clone, Debug, Default)]
 struct ErrorCapture(Arc<Mutex<Vec<Complaint>>>);
 
-/// What the client said, with its code where it gave one.
+/// Messages of the client, with their codes if any.
 type Complaint = (Option<RDKafkaErrorCode>, String);
 
 impl ErrorCapture {
@@ -46,7 +46,7 @@ impl ErrorCapture {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, text.to_owned()));
     }
 
-    /// Returns the complaint that explains most.
+    /// Returns the error that explains most.
     fn complaint(&self) -> Option<ClusterError> {
         let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = |code: Option<RDKafkaErrorCode>, text: &str| {
@@ -54,17 +54,23 @@ impl ErrorCapture {
                 || text.contains("authentication")
         };
         let encryption = |text: &str| text.contains("SSL") || text.contains("certificate") || text.contains("ssl://");
-        let told = |text: &str| text.rsplit("]: ").next().unwrap_or(text).to_owned();
+        let without_prefix = |text: &str| text.rsplit("]: ").next().unwrap_or(text).to_owned();
         heard
             .iter()
             .find(|(code, text)| identity(*code, text))
-            .map(|(_, text)| ClusterError::Identity(told(text)))
+            .map(|(_, text)| ClusterError::Identity(without_prefix(text)))
             .or_else(|| {
-                heard.iter().find(|(_, text)| encryption(text)).map(|(_, text)| ClusterError::Unavailable(told(text)))
+                heard
+                    .iter()
+                    .find(|(_, text)| encryption(text))
+                    .map(|(_, text)| ClusterError::Unavailable(without_prefix(text)))
             })
             .or_else(|| {
                 let all_down = |code: Option<RDKafkaErrorCode>| code == Some(RDKafkaErrorCode::AllBrokersDown);
-                heard.iter().find(|(code, _)| !all_down(*code)).map(|(_, text)| ClusterError::Unavailable(told(text)))
+                heard
+                    .iter()
+                    .find(|(code, _)| !all_down(*code))
+                    .map(|(_, text)| ClusterError::Unavailable(without_prefix(text)))
             })
     }
 }
@@ -88,22 +94,22 @@ impl ProducerContext for ErrorCapture {
     fn delivery(&self, _: &rdkafka::message::DeliveryResult<'_>, (): Self::DeliveryOpaque) {}
 }
 
-/// Why something could not be seen or done.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
     /// The brokers do not accept our identity.
     #[error("{0}")]
     Identity(String),
-    /// We may not: the ACL that is missing.
+    /// A permission is missing: its ACL.
     #[error("not authorized: {0}")]
     Denied(Denied),
-    /// No broker answered, or another failure that names nothing of ours.
+    /// No broker answered, or another failure that is not about our resources.
     #[error("{0}")]
     Unavailable(String),
 }
 
 impl ClusterError {
-    /// Sorts an error of a request that concerns `what`, a topic, group or id by name.
+    /// Sorts an error of a request about `what`, a topic, group or id by name.
     fn of(error: &KafkaError, what: &str) -> Self {
         match denied(error, what) {
             Some(denied) => Self::Denied(denied),
@@ -111,8 +117,8 @@ impl ClusterError {
         }
     }
 
-    /// The same of an operation that the error does not name; a permission of something else than a topic stays as it
-    /// is.
+    /// The same for an operation that the error does not name; permissions on resources other than topics are
+    /// unchanged.
     #[must_use]
     pub fn of_topic(error: &KafkaError, topic: &str, operation: &'static str) -> Self {
         match Self::of(error, topic) {
@@ -127,57 +133,57 @@ impl ClusterError {
 pub struct TopicView {
     /// Its name.
     pub name: String,
-    /// How many partitions it has.
+    /// Number of partitions.
     pub partitions: usize,
-    /// Copies of the partition that has the fewest.
+    /// Smallest number of replicas of any partition.
     pub replicas: usize,
-    /// Copies in step, of the partition that has the fewest of them.
+    /// Smallest number of in-sync replicas of any partition.
     pub in_sync: usize,
     /// Its settings by name, defaults included.
     pub settings: Result<BTreeMap<String, String>, ClusterError>,
 }
 
 impl TopicView {
-    /// Returns a setting, if it can be seen.
+    /// Returns a setting, if it is visible.
     #[must_use]
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.settings.as_ref().ok()?.get(name).map(String::as_str)
     }
 
-    /// Returns a setting that is a number, if it can be seen.
+    /// Returns a setting that is a number, if it is visible.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<i64> {
         self.setting(name)?.parse().ok()
     }
 }
 
-/// The ends of what a topic holds.
+/// The first and last records of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     /// Timestamp of the oldest record seen.
     pub oldest: Option<Timestamp>,
     /// Timestamp of the newest record seen.
     pub newest: Option<Timestamp>,
-    /// Partitions whose records were looked at.
+    /// Number of partitions read.
     pub partitions: usize,
-    /// Records that these hold, by their offsets.
+    /// Number of records in them, by their offsets.
     pub records: u64,
 }
 
-/// A topic to be made.
+/// A topic to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPlan {
     /// Its name.
     pub name: String,
     /// Its partitions.
     pub partitions: usize,
-    /// Copies of each.
+    /// Replicas of each.
     pub replicas: usize,
     /// Its settings.
     pub settings: BTreeMap<String, String>,
 }
 
-/// Clients to look at a cluster with.
+/// Clients for inspecting a cluster.
 pub struct ClusterInspector {
     cluster: Cluster,
     group: String,
@@ -189,11 +195,11 @@ pub struct ClusterInspector {
 }
 
 impl ClusterInspector {
-    /// Creates the clients; each question waits at most `timeout`.
+    /// Creates the clients; each request waits at most `timeout`.
     ///
     /// # Errors
     ///
-    /// When no client can be made of these settings, for instance because a certificate cannot be read.
+    /// The clients cannot be created from these settings, for instance because a certificate cannot be read.
     pub fn new(cluster: &Cluster, group: &str, timeout: Duration) -> Result<Self, ClusterError> {
         let errors = ErrorCapture::default();
         let unmade = |error: KafkaError| ClusterError::Unavailable(error.to_string());
@@ -219,7 +225,7 @@ impl ClusterInspector {
     ///
     /// # Errors
     ///
-    /// Why none answers: an identity they do not believe, a certificate, an address.
+    /// Why none answers: rejected credentials, a certificate, an address.
     pub fn brokers(&self) -> Result<BTreeMap<i32, String>, ClusterError> {
         match self.consumer.fetch_metadata(None, self.timeout) {
             Ok(metadata) => Ok(metadata
@@ -228,14 +234,14 @@ impl ClusterInspector {
                 .map(|broker| (broker.id(), format!("{}:{}", broker.host(), broker.port())))
                 .collect()),
             Err(error) => {
-                // The client tells its background errors when it is polled.
+                // The client reports background errors when it is polled.
                 let _ = self.consumer.poll(POLL);
                 Err(self.errors.complaint().unwrap_or_else(|| ClusterError::Unavailable(error.to_string())))
             }
         }
     }
 
-    /// Returns a setting of any one broker, if it can be seen.
+    /// Returns a setting of any one broker, if it is visible.
     #[must_use]
     pub fn broker_setting(&self, broker: i32, name: &str) -> Option<String> {
         self.settings(ResourceSpecifier::Broker(broker), "").ok()?.remove(name)
@@ -245,7 +251,7 @@ impl ClusterInspector {
     ///
     /// # Errors
     ///
-    /// When no broker answers, or the pattern is none.
+    /// No broker answers, or the pattern is invalid.
     pub fn named(&self, topics: &[String]) -> Result<BTreeSet<String>, ClusterError> {
         let mut found: BTreeSet<String> = topics.iter().filter(|topic| !topic.starts_with('^')).cloned().collect();
         for pattern in topics.iter().filter(|topic| topic.starts_with('^')) {
@@ -258,11 +264,11 @@ impl ClusterInspector {
         Ok(found)
     }
 
-    /// Looks at a topic; `None` when there is none of this name.
+    /// Describes a topic; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// When we may not see it, or no broker answers.
+    /// We may not describe it, or no broker answers.
     pub fn topic(&self, name: &str) -> Result<Option<TopicView>, ClusterError> {
         let metadata = self.consumer.fetch_metadata(Some(name), self.timeout);
         let metadata = metadata.map_err(|error| ClusterError::of(&error, name))?;
@@ -297,7 +303,7 @@ impl ClusterInspector {
     ///
     /// # Errors
     ///
-    /// When we may not read, or the client does not take the assignment.
+    /// We may not read, or the client rejects the assignment.
     pub fn ends(&self, topic: &str, partitions: usize) -> Result<Ends, ClusterError> {
         let partitions = partitions.min(MAX_PARTITIONS);
         let mut ends = Ends { partitions, ..Ends::default() };
@@ -331,8 +337,8 @@ impl ClusterInspector {
                 None => {}
                 Some(Ok(message)) => {
                     times.extend(message.timestamp().to_millis().map(Timestamp::from_millis));
-                    // At the end the last of a few records counts, at the beginning the first. A partition that is
-                    // written to all the time has no defined end.
+                    // At the end, keep the last of a few records; at the start, the first. A partition that is written
+                    // to all the time has no defined end.
                     let records = seen.entry(message.partition()).or_default();
                     *records += 1;
                     if from == Offset::Beginning || *records >= FROM_END {
@@ -352,12 +358,11 @@ impl ClusterInspector {
         Ok(times)
     }
 
-    /// Returns how many records of these partitions the group has not committed yet; `None` for a group that has
-    /// committed nothing.
+    /// Returns the group's lag on these partitions in records; `None` for a group without committed offsets.
     ///
     /// # Errors
     ///
-    /// When we may not use the group, or no coordinator answers.
+    /// We may not use the group, or no coordinator answers.
     pub fn lag(&self, partitions: &BTreeSet<PartitionId>) -> Result<Option<u64>, ClusterError> {
         let mut list = TopicPartitionList::new();
         for partition in partitions {
@@ -365,7 +370,7 @@ impl ClusterInspector {
         }
         let committed = self.consumer.committed_offsets(list, self.timeout);
         let committed =
-            committed.map_err(|error| self.told().unwrap_or_else(|| ClusterError::of(&error, &self.group)))?;
+            committed.map_err(|error| self.denied_group().unwrap_or_else(|| ClusterError::of(&error, &self.group)))?;
         let (mut lag, mut known) = (0_u64, false);
         for element in committed.elements() {
             element.error().map_err(|error| ClusterError::of(&error, &self.group))?;
@@ -383,9 +388,9 @@ impl ClusterInspector {
         Ok(known.then_some(lag))
     }
 
-    /// Finds out whether a question went unanswered because the group is not ours to use: the client tells that apart
-    /// from the answer, when it is polled.
-    fn told(&self) -> Option<ClusterError> {
+    /// Checks whether a request went unanswered for lack of a permission on the group: the client reports that
+    /// separately, when it is polled.
+    fn denied_group(&self) -> Option<ClusterError> {
         let late = after(Duration::from_secs(1));
         while late.try_recv().is_err() {
             if let Some(Err(error)) = self.consumer.poll(POLL)
@@ -399,11 +404,11 @@ impl ClusterInspector {
         denied.map(ClusterError::Denied)
     }
 
-    /// Asks the coordinator for a transactional id of this name, as a producer does before its first transaction.
+    /// Initialises a transactional id of this name at the coordinator, as a producer does before its first transaction.
     ///
     /// # Errors
     ///
-    /// When we may not use the id, or no coordinator answers.
+    /// We may not use the id, or no coordinator answers.
     pub fn transact(&self, id: &str) -> Result<(), ClusterError> {
         let mut config = self.cluster.transactional_producer(id, &ProducerSettings::of_judge());
         config.set_log_level(RDKafkaLogLevel::Error);

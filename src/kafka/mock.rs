@@ -1,13 +1,13 @@
-//! A broker inside this process, for showing how pages are judged: the client library's mock cluster.
+//! A broker inside this process, to demonstrate judging: the mock cluster of the client library.
 //!
-//! It shows judging and not delivery: its transactions end without effect, it stores no offsets that come with them,
-//! and it keeps about 5 MB of each partition.
+//! It demonstrates judging, not delivery: its transactions end without effect, it stores no offsets that come with
+//! them, and it keeps about 5 MB of each partition.
 
 use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 
-/// The broker. It ends when this is dropped.
+/// The broker. It stops when this is dropped.
 pub struct InProcessBroker {
     cluster: MockCluster<'static, DefaultProducerContext>,
 }
@@ -17,12 +17,12 @@ impl InProcessBroker {
     ///
     /// # Errors
     ///
-    /// When the client library cannot start it.
+    /// The client library cannot start it.
     pub fn start() -> Result<Self, KafkaError> {
         Ok(Self { cluster: MockCluster::new(1)? })
     }
 
-    /// Returns where clients reach it.
+    /// Returns its address for clients.
     #[must_use]
     pub fn address(&self) -> String {
         self.cluster.bootstrap_servers()
@@ -32,7 +32,7 @@ impl InProcessBroker {
     ///
     /// # Errors
     ///
-    /// When the topic is there already.
+    /// The topic already exists.
     pub fn create_topic(&self, topic: &str, partitions: i32) -> Result<(), KafkaError> {
         self.cluster.create_topic(topic, partitions, 1)
     }

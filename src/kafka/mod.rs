@@ -1,13 +1,12 @@
 //! Edge: the only module that names the Kafka client.
 //!
-//! Each file is one conversation with the cluster, with a thread of its own where the client wants to be polled:
+//! Each file is one conversation with the cluster, with a separate thread where the client needs polling:
 //! [`group_consumer`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows),
 //! [`fingerprint_log`] (appending requests), [`producer`] (one transactional producer), [`open_transaction`] (ending
-//! what a dead one left), [`output`] (pages to records), [`offsets`], [`first_records`], [`pages`],
-//! [`position_reader`], [`requests`], [`inspector`] and [`admin`] (questions with one answer); for the demo [`feed`]
-//! and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at the
-//! start, in the order in which things happened; none decides anything. [`backlog`] counts what the producers have yet
-//! to deliver.
+//! that of a dead one), [`output`] (pages to records), [`offsets`], [`first_records`], [`pages`], [`position_reader`],
+//! [`requests`], [`inspector`] and [`admin`] (requests with one answer); for the demo [`feed`] and [`tail`] (both ends
+//! of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in order; none
+//! makes decisions. [`backlog`] counts the records that the producers have yet to deliver.
 
 pub mod admin;
 pub mod backlog;

@@ -1,4 +1,4 @@
-//! Questions about offsets that have one answer: what a group has committed, where a partition begins and ends.
+//! Queries of offsets: what a group has committed, where a partition begins and ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use super::unassigned::share_of;
 use super::watchdog::close_in_background;
 use crate::record::{PartitionId, Timestamp};
 
-/// A client that asks on behalf of one group without joining it.
+/// A client that queries on behalf of one group without joining it.
 pub struct Offsets {
     asker: ClientPool,
     /// Created lazily: reads committed offsets without waiting for open transactions.
@@ -23,11 +23,10 @@ pub struct Offsets {
     timeout: Duration,
 }
 
-/// Clients of one kind: as many as there were questions at the same time, so that none waits for another one's answer.
+/// A pool of clients of one kind: one for each concurrent query, so that none waits for another.
 struct ClientPool {
     config: ClientConfig,
-    /// Taken by the caller of a request, put back when the answer came: one that failed may have lost its brokers for
-    /// good.
+    /// Taken by the caller of a request, put back after the answer; one that failed may have lost its brokers for good.
     idle: Mutex<Vec<BaseConsumer<LoggingContext>>>,
 }
 
@@ -36,11 +35,11 @@ struct ClientPool {
 pub struct Committed {
     /// The next offset to read.
     pub offset: i64,
-    /// What the committer wrote beside it.
+    /// Metadata of the commit.
     pub metadata: String,
 }
 
-/// What the group has committed, or why there is no answer for the partition.
+/// The committed offset, or why there is no answer for the partition.
 type CommittedOrErrors = BTreeMap<PartitionId, Result<Option<Committed>, KafkaError>>;
 
 impl ClientPool {
@@ -71,11 +70,11 @@ impl ClientPool {
 }
 
 impl Offsets {
-    /// Creates the client. Each question waits at most `timeout`.
+    /// Creates the client. Each query waits at most `timeout`.
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn new(config: &ClientConfig, timeout: Duration) -> Result<Self, KafkaError> {
         let asker = ClientPool {
             config: config.clone(),
@@ -94,12 +93,12 @@ impl Offsets {
     }
 
     /// Returns what the group has committed for these partitions. Waits until no open transaction holds offsets of any
-    /// of them, so that the answer is final: to be asked only by the owner of the partitions, whose former owner's
-    /// transaction ends soon. Of the partitions of many busy workers there is always one that waits.
+    /// of them, so that the answer is final. Only the owner of the partitions should call it, since the former owner's
+    /// transaction ends soon; among the partitions of many busy workers one always has an open transaction.
     ///
     /// # Errors
     ///
-    /// When the coordinator gave no answer in time, or not for each of them.
+    /// The coordinator did not answer in time, or not for each of them.
     pub fn committed(
         &self,
         partitions: &BTreeSet<PartitionId>,
@@ -108,13 +107,12 @@ impl Offsets {
         answers.into_iter().map(|(partition, known)| Ok((partition, known?))).collect()
     }
 
-    /// Returns what the group had committed for these partitions when the coordinator looked, whatever open
-    /// transactions are about to commit: never later than [`Offsets::committed`]. Partitions that have no answer are
-    /// left out.
+    /// Returns the committed offsets of these partitions without waiting for open transactions: never later than
+    /// [`Offsets::committed`]. Partitions without an answer are left out.
     ///
     /// # Errors
     ///
-    /// When the coordinator gave no answer in time.
+    /// The coordinator did not answer in time.
     pub fn last_committed(
         &self,
         partitions: &BTreeSet<PartitionId>,
@@ -144,33 +142,32 @@ impl Offsets {
         Ok(answers.collect())
     }
 
-    /// Returns the first offset held and the end of what is committed: a reader of committed records sees nothing at
-    /// or after the end.
+    /// Returns the first offset and the end of the committed records: a reader of committed records sees nothing at or
+    /// after the end.
     ///
     /// # Errors
     ///
-    /// When the partition's leader gave no answer in time.
+    /// The partition's leader did not answer in time.
     pub fn range(&self, partition: &PartitionId) -> Result<(i64, i64), KafkaError> {
         self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout))
     }
 
-    /// Returns the end of what is committed, as [`Offsets::range`] does, for many partitions by one question to each
+    /// Returns the end of the committed records, as [`Offsets::range`] does, for many partitions by one request to each
     /// broker. A partition whose leader does not answer is left out.
     ///
     /// # Errors
     ///
-    /// When no broker answered in time.
+    /// No broker answered in time.
     pub fn ends(&self, partitions: &BTreeSet<PartitionId>) -> Result<BTreeMap<PartitionId, i64>, KafkaError> {
         self.starts(partitions, Start::Latest)
     }
 
-    /// Returns the first offset that a reader reads which begins at `start`, for many partitions by one request to each
-    /// broker. A partition whose leader does not answer is left out, as is one that holds nothing from the wanted time
-    /// on.
+    /// Returns the first offset for a reader that begins at `start`, for many partitions by one request to each broker.
+    /// A partition whose leader does not answer is left out, as is one that holds nothing from the wanted time on.
     ///
     /// # Errors
     ///
-    /// When no broker answered in time.
+    /// No broker answered in time.
     pub fn starts(
         &self,
         partitions: &BTreeSet<PartitionId>,
@@ -200,12 +197,11 @@ impl Offsets {
         Ok(known.collect())
     }
 
-    /// Returns the first offset of each partition whose record has this time or a later one; the end where there is
-    /// none.
+    /// Returns the first offset of each partition whose record has this time or a later one; the end if there is none.
     ///
     /// # Errors
     ///
-    /// When a partition's leader gave no answer in time.
+    /// A partition's leader did not answer in time.
     pub fn at_time(
         &self,
         partitions: &BTreeSet<PartitionId>,
@@ -235,11 +231,11 @@ impl Offsets {
         Ok(found)
     }
 
-    /// Returns what each member of the group owns; `None` while the group is not at rest.
+    /// Returns the partitions of each member of the group; `None` while the group is not stable.
     ///
     /// # Errors
     ///
-    /// When a broker gave no answer in time.
+    /// A broker did not answer in time.
     pub fn shares(&self) -> Result<Option<Vec<BTreeSet<PartitionId>>>, KafkaError> {
         let name = self.asker.config.get("group.id").unwrap_or_default();
         let list = self.ask(|consumer| consumer.fetch_group_list(Some(name), self.timeout))?;
@@ -249,14 +245,14 @@ impl Offsets {
         }))
     }
 
-    /// Returns every partition of the topics that exist; a pattern (`^...`) stands for all topics it matches.
+    /// Returns every partition of the topics that exist; a pattern (`^...`) means all topics that it matches.
     ///
     /// # Errors
     ///
-    /// When no broker answered in time, a topic exists or may exist but its partitions are not reported, or the pattern
-    /// is not one.
+    /// No broker answered in time, a topic exists or may exist but its partitions are not reported, or the pattern is
+    /// not one.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
-        // Only one topic can be asked for by name; for several, and for a pattern, all are.
+        // The client can request one topic by name; for several, and for a pattern, request all.
         let one =
             if let [topic] = topics { Some(topic.as_str()).filter(|topic| !topic.starts_with('^')) } else { None };
         let metadata = self.ask(|consumer| consumer.fetch_metadata(one, self.timeout))?;
@@ -268,7 +264,7 @@ impl Offsets {
         };
         let mut found = BTreeSet::new();
         for topic in metadata.topics().iter().filter(|topic| wanted(topic.name())) {
-            // A topic without an answer is not a topic that is gone.
+            // A topic without an answer may still exist.
             if let Some(error) = topic.error().map(RDKafkaErrorCode::from) {
                 if error != RDKafkaErrorCode::UnknownTopicOrPartition {
                     return Err(KafkaError::MetadataFetch(error));
@@ -289,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_topic_without_an_answer_is_not_taken_for_one_that_is_gone() {
+    fn a_topic_without_an_answer_is_not_considered_gone() {
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic("pages", 2, 1).unwrap();
         cluster.create_topic("others", 1, 1).unwrap();
@@ -306,14 +302,14 @@ mod tests {
         }
         cluster.topic_error("pages", NOT_AUTHORIZED).unwrap();
         for topics in all {
-            let told = KafkaError::MetadataFetch(RDKafkaErrorCode::TopicAuthorizationFailed);
-            assert_eq!(partitions(topics).unwrap_err(), told, "{topics:?}");
+            let error = KafkaError::MetadataFetch(RDKafkaErrorCode::TopicAuthorizationFailed);
+            assert_eq!(partitions(topics).unwrap_err(), error, "{topics:?}");
         }
         assert_eq!(partitions(&["others"]).unwrap(), 1);
     }
 
     #[test]
-    fn a_question_waits_for_no_other_one() {
+    fn queries_do_not_wait_for_each_other() {
         let cluster = MockCluster::new(1).unwrap();
         cluster.create_topic("pages", 1, 1).unwrap();
         let mut config = ClientConfig::new();
@@ -321,10 +317,10 @@ mod tests {
         let offsets = Offsets::new(&config, Duration::from_secs(10)).unwrap();
         let pages = BTreeSet::from([PartitionId::new("pages", 0)]);
         std::thread::scope(|scope| {
-            let (asks, asked) = crossbeam_channel::bounded(0);
+            let (asks, requested) = crossbeam_channel::bounded(0);
             let (answer, answered) = crossbeam_channel::bounded::<()>(0);
             let offsets = &offsets;
-            // As long as a former owner's transaction is open.
+            // While a former owner's transaction is open.
             scope.spawn(move || {
                 offsets.ask(|_| {
                     asks.send(()).unwrap();
@@ -332,9 +328,9 @@ mod tests {
                     Ok(())
                 })
             });
-            asked.recv().unwrap();
-            let (told, ends) = crossbeam_channel::bounded(1);
-            scope.spawn(move || told.send(offsets.ends(&pages).unwrap()));
+            requested.recv().unwrap();
+            let (error, ends) = crossbeam_channel::bounded(1);
+            scope.spawn(move || error.send(offsets.ends(&pages).unwrap()));
             let found = ends.recv_timeout(Duration::from_secs(30));
             drop(answer);
             assert_eq!(found.map(|ends| ends.len()), Ok(1), "the lag of an input is known meanwhile");

@@ -10,11 +10,11 @@ use super::errors;
 use crate::transaction::{Call, CallError};
 
 /// Ends the transaction that is open under the transactional id of these settings, and fences its producer if it still
-/// runs: offsets that the group has then are final, and reading them does not wait.
+/// runs: afterwards the offsets of the group are final, and reading them does not wait.
 ///
 /// # Errors
 ///
-/// What the brokers refuse, or that none answered within `timeout`.
+/// The brokers refuse, or none answered within `timeout`.
 pub fn end_open_transaction(config: &ClientConfig, timeout: Duration) -> Result<(), CallError> {
     let producer: BaseProducer<LoggingContext> =
         config.create_with_context(LoggingContext::default()).map_err(|error| CallError::Fatal(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Pages to records: which topic, which partition, which headers; bytes and timestamp as they came.
+//! Pages to records: which topic, which partition, which headers; bytes and timestamp unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use crate::record::{Reject, Source, Timestamp};
 use crate::transaction::CallError;
 use crate::worker::{Header, HeaderSettings, MAX_HEADER_BYTES, Output, OutputKind, PageAction, PageOutcome, Routing};
 
-/// What a record costs beside key, value and headers, at most: lengths, offsets, the batch's own head.
+/// Maximum overhead of a record besides key, value and headers: lengths, offsets, the batch header.
 const RECORD_OVERHEAD: usize = 256;
 
-/// What the duplicate topic gets for a value (`output.duplicate.value`).
+/// The value of records in the duplicate topic (`output.duplicate.value`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DuplicateValue {
-    /// The page as it came.
+    /// The page, unchanged.
     #[default]
     Original,
     /// The page's source position and id.
     Reference,
-    /// Nothing: empty, not null.
+    /// An empty value, not null.
     None,
 }
 
@@ -32,7 +32,7 @@ pub enum OutputTime {
     /// The input record's.
     #[default]
     Source,
-    /// The moment of sending.
+    /// The time of sending.
     Now,
 }
 
@@ -41,67 +41,67 @@ pub enum OutputTime {
 pub struct OutputTopic {
     /// Its name.
     pub name: String,
-    /// How many partitions it has.
+    /// Number of partitions.
     pub partitions: usize,
-    /// The largest record it takes, in bytes.
+    /// The largest record that it accepts, in bytes.
     pub max_bytes: usize,
-    /// Which timestamps it takes.
+    /// Which timestamps it accepts.
     pub times: TimeLimits,
 }
 
-/// Which timestamps a topic takes, measured from the brokers' clock, in milliseconds, inclusive.
+/// Which timestamps a topic accepts, measured from the brokers' clock, in milliseconds, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
-    /// How far behind (`message.timestamp.before.max.ms`).
-    pub behind_ms: u64,
-    /// How far ahead (`message.timestamp.after.max.ms`).
-    pub ahead_ms: u64,
+    /// Maximum distance into the past (`message.timestamp.before.max.ms`).
+    pub before_ms: u64,
+    /// Maximum distance into the future (`message.timestamp.after.max.ms`).
+    pub after_ms: u64,
 }
 
 impl TimeLimits {
-    /// Every timestamp is taken.
-    pub const NONE: Self = Self { behind_ms: u64::MAX, ahead_ms: u64::MAX };
+    /// Every timestamp is accepted.
+    pub const NONE: Self = Self { before_ms: u64::MAX, after_ms: u64::MAX };
 
-    /// Returns whether the topic takes a record of this time.
+    /// Returns whether the topic accepts a record with this timestamp.
     #[must_use]
     pub fn take(&self, time: Timestamp, now: Timestamp) -> bool {
-        time.gap_millis(now) <= if time > now { self.ahead_ms } else { self.behind_ms }
+        time.gap_millis(now) <= if time > now { self.after_ms } else { self.before_ms }
     }
 }
 
-/// How many partitions each input topic has. Learned before the first page of a partition is read.
+/// Number of partitions of each input topic. Known before the first page of a partition is read.
 #[derive(Debug, Default)]
 pub struct InputPartitions(RwLock<BTreeMap<Arc<str>, usize>>);
 
 impl InputPartitions {
-    /// Notes what a topic has.
+    /// Stores the number of a topic.
     pub fn learn(&self, topic: Arc<str>, partitions: usize) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(topic, partitions);
     }
 
-    /// Returns what a topic has; 0 while nothing is known of it.
+    /// Returns the number of a topic; 0 while it is unknown.
     #[must_use]
     pub fn count(&self, topic: &str) -> usize {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(topic).copied().unwrap_or(0)
     }
 }
 
-/// All that turns a page into records.
+/// Settings for turning a page into records.
 #[derive(Debug)]
 pub struct Outputs {
-    /// Where pages go.
+    /// The routes of pages.
     pub routing: Routing,
-    /// What their headers say.
+    /// The headers of pages.
     pub headers: HeaderSettings,
     /// The topics that are produced to.
     pub topics: BTreeMap<OutputKind, OutputTopic>,
     /// Partitions of the input topics, as far as they are known.
     pub input_partitions: InputPartitions,
-    /// What the duplicate topic gets for a value.
+    /// The value of records in the duplicate topic.
     pub duplicate_value: DuplicateValue,
-    /// Which timestamp is carried.
+    /// Which timestamp the outputs carry.
     pub time: OutputTime,
-    /// Reads the wall clock.
+    /// The wall clock.
     pub now: fn() -> Timestamp,
 }
 
@@ -110,13 +110,13 @@ pub struct Outputs {
 pub struct PagePayload {
     /// The record.
     pub record: Arc<ConsumedRecord>,
-    /// The page's id as text, when it has one.
+    /// The page's id as text, if it has one.
     pub id: Option<String>,
-    /// What was taken out of it, when it is HTML.
+    /// How its text was extracted, if it is HTML.
     pub extraction: Option<&'static str>,
-    /// What is wrong with it, in one line, when it was refused.
+    /// Why it was refused, in one line.
     pub message: Option<String>,
-    /// Whether it was said, when it was read, that it gets no verdict.
+    /// Whether it was reported when it was read that it gets no verdict.
     pub is_reported: bool,
     /// When it was read, on the clock of the process.
     pub read_at: Duration,
@@ -125,8 +125,7 @@ pub struct PagePayload {
 impl Outputs {
     /// Returns why an eligible output topic would reject this page.
     ///
-    /// Found out here, because brokers refuse whole batches: a page that they refuse costs its neighbours a
-    /// transaction.
+    /// Checked here because brokers refuse whole batches: a refused page would abort the transaction of its neighbours.
     #[must_use]
     pub fn refuse(&self, record: &ConsumedRecord) -> Option<Reject> {
         let bytes = record.bytes() + MAX_HEADER_BYTES + RECORD_OVERHEAD;
@@ -141,11 +140,11 @@ impl Outputs {
         topics().any(|topic| !topic.times.take(time, now)).then_some(Reject::TimestampRefused)
     }
 
-    /// Hands over the records that a page becomes.
+    /// Hands the records of a page to `load`.
     ///
     /// # Errors
     ///
-    /// The first error that `load` gives.
+    /// The first error of `load`.
     pub(crate) fn write_page_records(
         &self,
         output: &Output<PagePayload>,
@@ -172,7 +171,7 @@ impl Outputs {
                 (OutputKind::Duplicate, PageOutcome::Judged(_)) => self.replace_value(&mut outgoing, page),
                 (OutputKind::DeadLetter, _) => {
                     cut(&mut outgoing, topic.max_bytes);
-                    // The timestamp may be what is wrong with it; a header holds it.
+                    // The timestamp may be the problem; a header holds it.
                     if self.timestamp(came).is_some_and(|time| !topic.times.take(time, now)) {
                         outgoing.timestamp = None;
                     }
@@ -200,7 +199,7 @@ impl Outputs {
                 let PagePayload { record, message, .. } = &output.page.payload;
                 self.headers.of_reject(*reason, message.as_deref(), source, record.timestamp)
             }
-            // Untouched.
+            // Unchanged.
             PageOutcome::Tombstone => Vec::new(),
         }
     }
@@ -212,7 +211,7 @@ impl Outputs {
 
     fn timestamp(&self, came: &ConsumedRecord) -> Option<Timestamp> {
         match self.time {
-            // To the client library 0 means now: the earliest moment that it can say is a millisecond later.
+            // The client library takes 0 for now: the earliest possible time is a millisecond later.
             OutputTime::Source => came.timestamp.map(|timestamp| match timestamp.millis() {
                 0 => Timestamp::from_millis(1),
                 _ => timestamp,
@@ -233,8 +232,8 @@ impl Outputs {
     }
 }
 
-/// A dead letter that its own topic would not take carries as much of the value as fits; then it goes without the
-/// headers it came with, and without its key.
+/// A dead letter that is too large for its topic carries as much of the value as fits; if that is not enough, it loses
+/// its original headers, and then its key.
 fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
     let fixed = MAX_HEADER_BYTES + RECORD_OVERHEAD;
     let mut rest: usize =
@@ -273,7 +272,7 @@ pub struct Pages {
     pub outputs: Arc<Outputs>,
     /// In offset order within each partition.
     pub pages: Vec<Arc<Output<PagePayload>>>,
-    /// Counts what is handed to the client.
+    /// Counts the records handed to the client.
     pub sent: Arc<Sent>,
 }
 
@@ -286,7 +285,7 @@ impl Sent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns records and bytes by output, and begins to count again.
+    /// Returns records and bytes by output, and resets the counts.
     pub fn take(&self) -> Vec<(OutputKind, u64, u64)> {
         let sent = std::mem::take(&mut *self.lock());
         sent.into_iter().map(|(output_kind, (records, bytes))| (output_kind, records, bytes)).collect()
@@ -300,7 +299,7 @@ impl RecordSource for Pages {
 
     fn write_records(&self, load: &mut RecordSink<'_>) -> Result<(), CallError> {
         let mut sent = self.sent.lock();
-        // What is sent again counts once.
+        // Repeated sends count once.
         sent.clear();
         for (index, page) in self.pages.iter().enumerate() {
             self.outputs.write_page_records(page, &mut |output_kind, outgoing| {
@@ -363,10 +362,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_as_sent_is_what_is_sent() {
+    fn sent_records_are_counted_as_sent() {
         let first = PartitionId::new("pages", 0).at(0);
         let of = Match { by: MatchedBy::Exact, source: first.clone(), age_ms: 5, cluster: first };
-        for (value, least) in [(DuplicateValue::Original, 1000), (DuplicateValue::None, 0)] {
+        for (value, min) in [(DuplicateValue::Original, 1000), (DuplicateValue::None, 0)] {
             let pages = vec![
                 page(0, Decision::Unique { original: None }),
                 page(1, Decision::Duplicate { of: of.clone() }),
@@ -375,7 +374,7 @@ mod tests {
             let sent = Arc::new(Sent::default());
             let cargo = Pages { outputs: Arc::new(outputs(value)), pages, sent: Arc::clone(&sent) };
             let mut seen: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-            // The second time is the one that counts.
+            // Only the second time counts.
             for _ in 0..2 {
                 seen.clear();
                 let mut load = |_: usize, outgoing: Outgoing<'_>| {
@@ -397,7 +396,7 @@ mod tests {
             assert_eq!((unique.0, duplicate.0), (1, 2));
             assert!(unique.1 > 1003, "our headers count: {}", unique.1);
             let each = duplicate.1 / 2;
-            assert!((least + 3..least + 400).contains(&each), "{each}");
+            assert!((min + 3..min + 400).contains(&each), "{each}");
             assert_eq!(sent.take(), []);
         }
     }

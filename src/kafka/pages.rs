@@ -27,7 +27,7 @@ pub struct PageBytes {
 }
 
 impl PageBytes {
-    /// Returns it as the pure modules read it.
+    /// Returns it in the form of the pure modules.
     #[must_use]
     pub fn record(&self) -> RawRecord<'_> {
         let headers: &dyn Headers = &self.headers;
@@ -47,23 +47,23 @@ impl Pages {
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn open(config: &ClientConfig, timeout: Duration) -> Result<Self, KafkaError> {
         Ok(Self { consumer: config.create_with_context(LoggingContext(()))?, timeout })
     }
 
-    /// Fetches these records; those that are gone, or do not come in time, are missing in the answer.
+    /// Fetches these records; those that are gone or do not arrive in time are missing in the answer.
     ///
     /// # Errors
     ///
-    /// When the client does not take the positions.
+    /// The client rejects the positions.
     pub fn fetch(&self, sources: &[&Source]) -> Result<BTreeMap<Source, PageBytes>, KafkaError> {
         let mut found = BTreeMap::new();
         let mut wanted: Vec<&Source> = sources.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
         while !wanted.is_empty() {
-            // One position of each partition at a time.
+            // Fetch one position of each partition at a time.
             let mut now: Vec<&Source> = Vec::new();
             wanted.retain(|source| {
                 let taken = now.iter().any(|other| other.partition == source.partition);

@@ -1,7 +1,7 @@
 //! Reads selected records of the input in partition order, skipping the others.
 //!
-//! A round names the positions that are wanted; each is handed over once, or said to be gone. Nothing is read beside
-//! the rounds, so that reading ahead is bounded by what is asked for.
+//! A round names the wanted positions; each is handed over once, or reported as gone. Nothing is read outside rounds,
+//! so that the requests bound reading ahead.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::record::{PartitionId, Source};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Silence after which the partitions are asked what they hold.
+/// Silence after which the reader queries the ranges of the partitions.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Most bytes that are fetched ahead: what follows a round is thrown away.
+/// Maximum bytes fetched ahead: records after a round are discarded.
 const AHEAD_KILOBYTES: &str = "8192";
 
 /// One answer of a round.
@@ -33,23 +33,23 @@ const AHEAD_KILOBYTES: &str = "8192";
 pub enum PositionResult {
     /// A record.
     Record(Source, ConsumedRecord),
-    /// The partition does not hold it any more: retention, compaction.
+    /// The partition no longer holds it: retention, compaction.
     Gone(Source),
     /// The partition ends before it: the topic was recreated.
     Beyond(Source),
-    /// Nothing came in time.
+    /// It did not arrive in time.
     Nothing,
 }
 
-/// A reader of chosen records.
+/// A reader of selected records.
 pub struct PositionReader {
     consumer: RenewedClient<BaseConsumer<LoggingContext>>,
     offsets: Offsets,
-    /// What is wanted of each partition and was not answered.
+    /// Wanted offsets of each partition without an answer.
     wanted: BTreeMap<PartitionId, BTreeSet<i64>>,
-    /// Answers that were found together with another one.
+    /// Further answers, found together with another one.
     ready: VecDeque<PositionResult>,
-    /// Fires when nothing has come for a while.
+    /// Fires when nothing has arrived for a while.
     silence: Receiver<std::time::Instant>,
 }
 
@@ -59,7 +59,7 @@ impl PositionReader {
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn open(config: &ClientConfig, offsets: Offsets) -> Result<Self, KafkaError> {
         let mut config = config.clone();
         config.set("queued.max.messages.kbytes", AHEAD_KILOBYTES);
@@ -72,11 +72,11 @@ impl PositionReader {
         })
     }
 
-    /// Begins a round. The one before must have been answered.
+    /// Starts a round. The previous one must have been answered.
     ///
     /// # Errors
     ///
-    /// When the client does not take the positions.
+    /// The client rejects the positions.
     pub fn begin(&mut self, wanted: BTreeMap<PartitionId, BTreeSet<i64>>) -> Result<(), KafkaError> {
         self.wanted = wanted;
         self.wanted.retain(|_, offsets| !offsets.is_empty());
@@ -93,7 +93,7 @@ impl PositionReader {
     ///
     /// # Errors
     ///
-    /// What the client cannot get over by itself.
+    /// An error that the client cannot recover from.
     pub fn answer(&mut self) -> Result<PositionResult, KafkaError> {
         if let Some(ready) = self.ready.pop_front() {
             return Ok(ready);
@@ -115,7 +115,7 @@ impl PositionReader {
                 if is_over {
                     let mut list = TopicPartitionList::new();
                     list.add_partition(&partition.topic, partition.number);
-                    // What still comes of it is passed over.
+                    // Its late records are skipped.
                     let _ = self.consumer.pause(&list);
                 }
             }
@@ -136,16 +136,16 @@ impl PositionReader {
         }
         self.silence = after(SILENCE);
         self.consumer.assign(&list)?;
-        // A pause outlives its assignment.
+        // A pause survives a reassignment.
         if list.count() > 0 { self.consumer.resume(&list) } else { Ok(()) }
     }
 
-    /// Asks the partitions what they hold, and reads on at what is still wanted.
+    /// Queries the ranges of the partitions, and continues at the next wanted offset.
     fn look(&mut self) -> Result<(), KafkaError> {
         // The partitions are assigned below, to whichever client is in use.
         self.consumer.replace_if_lost(|| None, |_, _| Ok(()));
         for (partition, offsets) in &mut self.wanted {
-            // A leader that is away is asked again.
+            // An unavailable leader is queried again later.
             let Ok((first, end)) = self.offsets.range(partition) else { continue };
             let (gone, beyond): (Vec<i64>, Vec<i64>) =
                 offsets.iter().copied().filter(|at| *at < first || *at >= end).partition(|at| *at < first);
@@ -158,9 +158,9 @@ impl PositionReader {
     }
 }
 
-/// What a record that comes says of the positions that are wanted.
+/// The answers to wanted positions that follow from an arriving record.
 struct Passed {
-    /// Those before it: they are not there any more.
+    /// Those before it are gone.
     gone: Vec<PositionResult>,
     is_wanted: bool,
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_answers_for_itself_and_for_those_before_it_that_are_gone() {
+    fn a_record_answers_for_itself_and_for_missing_ones_before_it() {
         let partition = PartitionId::new("pages", 0);
         let mut wanted = BTreeMap::from([(partition.clone(), BTreeSet::from([3, 5, 9]))]);
         let mut seen = Vec::new();

@@ -1,12 +1,12 @@
-//! One producer and its transactions, on a thread of its own.
+//! One producer and its transactions, on a separate thread.
 //!
 //! The owner submits one [`ProducerCommand`] at a time and receives one answer for each; `crate::transaction` decides
 //! which call comes next. A call that takes longer than [`REQUEST_TIMEOUT`] answers as retriable; the client continues
-//! with it in the background and takes it up where it was when the same call comes again. With
-//! [`Delivery::AtLeastOnce`] the same commands mean: send and wait, then commit the offsets.
+//! with it in the background and resumes it when the same call is repeated. With [`Delivery::AtLeastOnce`] the same
+//! commands mean sending and waiting, then committing the offsets.
 //!
-//! `records` is what is sent, `session` one client and its calls, `delivery` what the delivery reports say of a batch.
-//! `retry_deadline` and `age` correct the answers by the time that has passed.
+//! `records` defines what is sent, `session` one client and its calls, `delivery` the outcome of a batch.
+//! `retry_deadline` and `age` correct the answers by the elapsed time.
 
 mod age;
 mod delivery;
@@ -33,8 +33,8 @@ use crate::transaction::{Call, CallError, Delivery};
 /// How long one call may take before it answers as retriable.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long one call may be made again and again, while brokers answer, before only a new producer can finish it: a
-/// client may have forgotten the coordinator of its transactions (confluentinc/librdkafka issue 5511).
+/// How long one call may be retried, while brokers answer, before it needs a new producer: a client may have forgotten
+/// the coordinator of its transactions (confluentinc/librdkafka issue 5511).
 const RETRY_LIMIT: Duration = Duration::from_mins(2);
 
 /// An offset to commit, with its metadata.
@@ -48,13 +48,13 @@ pub struct OffsetAndMetadata {
     pub metadata: String,
 }
 
-/// One call, with what it carries.
+/// One call with its data.
 pub enum ProducerCommand {
-    /// A call that carries nothing.
+    /// A call without data.
     Plain(Call),
     /// [`Call::Produce`].
     Produce(Box<dyn RecordSource>),
-    /// [`Call::SendOffsets`], under this membership.
+    /// [`Call::SendOffsets`], with this membership.
     SendOffsets(Vec<OffsetAndMetadata>, Membership),
 }
 
@@ -68,21 +68,21 @@ impl ProducerCommand {
     }
 }
 
-/// The answer to a [`ProducerCommand`]: of a `Produce`, the offset of the first record of each item.
+/// The answer to a [`ProducerCommand`]: for a `Produce`, the offset of the first record of each item.
 pub type Answer = Result<Vec<i64>, CallError>;
 
-/// The owner's end of a transactional producer. Dropping it ends the thread after the call under way.
+/// The owner's end of a transactional producer. Dropping it ends the thread after the current call.
 pub struct TransactionalProducer {
     commands: Sender<ProducerCommand>,
 }
 
 impl TransactionalProducer {
-    /// Starts the thread. The producer itself is made by the first [`Call::Init`], and again by each later one. What it
-    /// has yet to deliver is counted in `backlog`.
+    /// Starts the thread. Each [`Call::Init`] creates the producer. `backlog` counts the records that it has yet to
+    /// deliver.
     ///
     /// # Errors
     ///
-    /// When the thread cannot be started.
+    /// The thread cannot be started.
     pub fn start(
         config: ClientConfig,
         delivery: Delivery,
@@ -104,9 +104,9 @@ impl TransactionalProducer {
         Ok(Self { commands: sender })
     }
 
-    /// Submits the next command. The one before must have been answered.
+    /// Submits the next command. The previous one must have been answered.
     pub fn submit(&self, command: ProducerCommand) {
-        // A thread that has ended answers nothing any more; the owner is ending too.
+        // An ended thread does not answer; the owner is ending, too.
         let _ = self.commands.send(command);
     }
 }
@@ -131,7 +131,7 @@ impl ProducerLoop {
             self.renew()?;
         }
         let Some(session) = &self.session else {
-            return Err(CallError::Fatal(format!("{call:?} before the producer was made")));
+            return Err(CallError::Fatal(format!("{call:?} before the producer was created")));
         };
         match (command, self.delivery) {
             (ProducerCommand::Produce(records), _) => {
@@ -149,15 +149,15 @@ impl ProducerLoop {
             (ProducerCommand::Plain(Call::Commit), Delivery::ExactlyOnce) => session.commit(),
             (ProducerCommand::Plain(Call::Abort), Delivery::ExactlyOnce) => session.abort(),
             (ProducerCommand::Plain(Call::Init | Call::Produce | Call::SendOffsets), Delivery::ExactlyOnce) => {
-                Err(CallError::Fatal(format!("{call:?} carries something")))
+                Err(CallError::Fatal(format!("{call:?} carries data")))
             }
         }
     }
 
-    /// Replaces the client. A producer takes its transactional id over only once.
+    /// Replaces the client. A producer can initialise its transactional id only once.
     fn renew(&mut self) -> Result<(), CallError> {
         if let Some(old) = self.session.take() {
-            // Closing one can take as long as the brokers are away.
+            // Closing one can block while the brokers are unreachable.
             close_in_background(old);
         }
         let session = self.session.insert(ProducerSession::connect(&self.config, Arc::clone(&self.backlog))?);

@@ -1,4 +1,4 @@
-//! A reader of fixed ranges of one topic's partitions, on its own thread, without a group's membership.
+//! A reader of fixed ranges of one topic's partitions, on a separate thread, without joining a group.
 //!
 //! Each partition is read from its first offset to its last and then reported as ended. Partitions are paused and
 //! resumed one by one, so that none has to wait for the pages of another.
@@ -20,17 +20,17 @@ use super::group_consumer::{ConsumedRecord, detach};
 use super::renewed_client::RenewedClient;
 use crate::record::PartitionId;
 
-/// How long one poll waits: also how long a command may wait.
+/// How long one poll waits: also the longest wait of a command.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What the owner wants of a reader.
+/// Commands of the owner to a reader.
 #[derive(Clone, Debug)]
 enum Command {
     Pause(i32),
     Resume(i32),
 }
 
-/// What a reader reports.
+/// Events of a reader.
 #[derive(Debug)]
 pub enum RangeEvent {
     /// The next record of a partition.
@@ -41,12 +41,12 @@ pub enum RangeEvent {
         offset: i64,
         /// The record.
         record: ConsumedRecord,
-        /// Counts it until it is taken in.
+        /// Counts its bytes until it is processed.
         permit: Permit,
     },
-    /// Nothing more comes of this partition.
+    /// This partition has ended.
     Ended(PartitionId),
-    /// Nothing more comes of any: why.
+    /// The reader failed: why.
     Failed(String),
 }
 
@@ -59,7 +59,7 @@ pub struct RangeReader {
 struct Reader {
     consumer: RenewedClient<BaseConsumer<LoggingContext>>,
     topic: Arc<str>,
-    /// Next and last offset of each partition; those that have ended are gone.
+    /// Next and last offset of each partition; without ended partitions.
     open: BTreeMap<i32, RangeState>,
     budget: Arc<ByteBudget>,
     commands: Receiver<Command>,
@@ -77,7 +77,7 @@ impl RangeReader {
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings, or the thread not started.
+    /// The client cannot be created from these settings, or the thread cannot be started.
     pub fn start(
         config: &ClientConfig,
         topic: &Arc<str>,
@@ -112,7 +112,7 @@ impl RangeReader {
 
     /// Pauses a partition.
     pub fn pause(&self, partition: i32) {
-        // A thread that has ended reads nothing any more.
+        // An ended thread reads nothing.
         let _ = self.commands.send(Command::Pause(partition));
     }
 
@@ -122,7 +122,7 @@ impl RangeReader {
     }
 }
 
-/// Assigns a client every partition that has not ended, each at its next offset, and pauses those that are paused.
+/// Assigns every partition that has not ended to a client, each at its next offset, and pauses the paused ones.
 fn assign(
     consumer: &BaseConsumer<LoggingContext>,
     topic: &str,
@@ -159,7 +159,7 @@ impl Reader {
         }
     }
 
-    /// A range may be empty from the beginning.
+    /// A range may be empty from the start.
     fn end_empty(&mut self) {
         let empty: Vec<i32> =
             self.open.iter().filter(|(_, range)| range.next >= range.end).map(|(number, _)| *number).collect();
@@ -184,11 +184,11 @@ impl Reader {
         }
     }
 
-    /// Reads on; returns whether there is more to do.
+    /// Reads further; returns whether there is more to do.
     fn read(&mut self) -> bool {
         let (number, offset, event) = match self.consumer.poll(POLL) {
             None => return true,
-            // A client whose broker comes back may hand over records again.
+            // A client may repeat records after its broker has returned.
             Some(Ok(message))
                 if self.open.get(&message.partition()).is_some_and(|range| message.offset() < range.next) =>
             {
@@ -201,7 +201,7 @@ impl Reader {
                 let permit = self.budget.hold(record.bytes() + 256);
                 (number, offset, RangeEvent::Record { partition, offset, record, permit })
             }
-            // What was to be read was there when the range was fixed: it ends here, if not before.
+            // The records were there when the range was fixed: it ends here, if not before.
             Some(Err(KafkaError::PartitionEOF(number))) => {
                 self.end(number);
                 return true;
@@ -237,11 +237,11 @@ impl Reader {
         let code = error.rdkafka_error_code();
         let why = match code {
             Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
-                "a partition does not hold the next offset of the range any more (retention, or the topic was recreated)"
+                "a partition no longer holds the next offset of the range (retention, or the topic was recreated)"
                     .to_owned()
             }
             Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-                "the topic, or a partition of it, does not exist any more".to_owned()
+                "the topic, or a partition of it, no longer exists".to_owned()
             }
             Some(RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed) => {
                 format!("the cluster does not let us read: {error}")

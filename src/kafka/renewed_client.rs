@@ -1,9 +1,9 @@
-//! A client that is replaced when it has lost its brokers, by the same rules for each kind of reader and producer.
+//! A client that is replaced when it has lost its brokers, for readers and producers of every kind.
 //!
-//! Its owner calls [`RenewedClient::replace_if_lost`] now and then, on the thread that polls the client. The old client
-//! is kept until another one was created and has taken its work over; where that fails, it is tried again at the next
-//! probe. A client that is replaced closes on a thread of its own. A producer of transactions is none of these: its
-//! machine decides when it is replaced (`super::producer`).
+//! Its owner calls [`RenewedClient::replace_if_lost`] periodically, on the thread that polls the client. The old client
+//! is kept until a new one has taken over; if that fails, the next probe tries again. A replaced client closes on a
+//! separate thread. Transactional producers are not among them: their machine decides when they are replaced
+//! (`super::producer`).
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
 use super::client::LoggingContext;
 use super::watchdog::{ClientWatchdog, close_in_background, has_brokers};
 
-/// A client that can be asked whether it reaches any broker.
+/// A client that can probe for brokers.
 pub(super) trait WatchedClient: Send + 'static {
-    /// Returns whether any broker answers a request for the metadata of this topic, of all topics for none.
+    /// Returns whether any broker answers a request for the metadata of this topic, or of all topics for `None`.
     fn has_brokers(&self, topic: Option<&str>) -> bool;
 }
 
@@ -43,12 +43,12 @@ impl<T: WatchedClient + Sync> WatchedClient for Arc<T> {
 /// Creates a client.
 type Create<C> = Box<dyn Fn() -> Result<C, KafkaError> + Send>;
 
-/// The client in use, and what it takes to replace it.
+/// The current client, and the means to replace it.
 pub(super) struct RenewedClient<C> {
     client: C,
     create: Create<C>,
     watchdog: ClientWatchdog,
-    /// What it is, in log lines.
+    /// Its name in log lines.
     name: String,
 }
 
@@ -61,11 +61,11 @@ impl<C> Deref for RenewedClient<C> {
 }
 
 impl RenewedClient<BaseConsumer<LoggingContext>> {
-    /// Creates a consumer that is assigned its partitions by hand.
+    /// Creates a consumer with manually assigned partitions.
     ///
     /// # Errors
     ///
-    /// When the client cannot be created from these settings.
+    /// The client cannot be created from these settings.
     pub(super) fn consumer(config: &ClientConfig, name: String) -> Result<Self, KafkaError> {
         let config = config.clone();
         Self::new(name, move || config.create_with_context(LoggingContext(())))
@@ -73,11 +73,11 @@ impl RenewedClient<BaseConsumer<LoggingContext>> {
 }
 
 impl<C: WatchedClient> RenewedClient<C> {
-    /// Creates the first client; those that follow are created in the same way.
+    /// Creates the first client; later ones are created in the same way.
     ///
     /// # Errors
     ///
-    /// When the client cannot be created.
+    /// The client cannot be created.
     pub(super) fn new(
         name: String,
         create: impl Fn() -> Result<C, KafkaError> + Send + 'static,
@@ -85,13 +85,13 @@ impl<C: WatchedClient> RenewedClient<C> {
         Ok(Self { client: create()?, create: Box::new(create), watchdog: ClientWatchdog::new(), name })
     }
 
-    /// Returns whether a broker answered when the client was last asked.
+    /// Returns whether a broker answered the client's last probe.
     pub(super) const fn answers(&self) -> bool {
         self.watchdog.answers()
     }
 
-    /// Replaces a client that has lost its brokers; returns whether it did. `topic` names one whose metadata is asked
-    /// for. `take_over` readies the new client, given the old one first: where it fails, the old one is kept.
+    /// Replaces a client that has lost its brokers; returns whether it did. `topic` is the topic of the metadata
+    /// request. `take_over` gets the old and the new client and prepares the new one; if it fails, the old one is kept.
     ///
     /// May take a second and a half while no broker answers.
     pub(super) fn replace_if_lost(
@@ -138,7 +138,7 @@ mod tests {
         KafkaError::ClientCreation(why.to_owned())
     }
 
-    /// Clients that are created in order of their numbers, but for the one of number 1, which fails.
+    /// Clients that are created in order of their numbers, except number 1, which fails.
     fn clients() -> RenewedClient<Unreachable> {
         let created = AtomicU32::new(0);
         let create = move || match created.fetch_add(1, Relaxed) {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_kept_until_another_one_has_taken_over() {
+    fn a_client_is_kept_until_a_new_one_has_taken_over() {
         let mut client = clients();
         let mut taken_over = Vec::new();
         while taken_over.len() < 3 {
@@ -160,7 +160,7 @@ mod tests {
                 || None,
                 |old, fresh| {
                     taken_over.push((old.0, fresh.0));
-                    // The second one cannot be readied.
+                    // Preparing the second one fails.
                     if fresh.0 == 2 { Err(failure("no assignment")) } else { Ok(()) }
                 },
             );
@@ -174,15 +174,15 @@ mod tests {
         let mut client = clients();
         let (mut probes, mut replaced_at) = (0, None);
         while replaced_at.is_none() {
-            let mut is_asked = false;
+            let mut is_probed = false;
             let is_replaced = client.replace_if_lost(
                 || {
-                    is_asked = true;
+                    is_probed = true;
                     None
                 },
                 |_, _| Ok(()),
             );
-            probes += u32::from(is_asked);
+            probes += u32::from(is_probed);
             replaced_at = is_replaced.then_some(probes);
         }
         assert_eq!(replaced_at, Some(4), "three misses, and one after the attempt that failed");

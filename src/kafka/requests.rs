@@ -16,20 +16,20 @@ use crate::record::{PartitionId, Timestamp};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Why requests cannot be had.
+/// Why requests cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestsError {
-    /// They do not come.
+    /// They do not arrive in time.
     #[error("timed out after {timeout:?} reading requests of {partition} up to offset {end}")]
     Late {
         /// The partition of the log.
         partition: PartitionId,
-        /// What was asked for.
+        /// The wanted end.
         end: RequestOffset,
-        /// How long was waited.
+        /// The time-out.
         timeout: Duration,
     },
-    /// The client does not take the place, or no broker answers.
+    /// The client rejects the position, or no broker answers.
     #[error(transparent)]
     Kafka(#[from] KafkaError),
 }
@@ -39,19 +39,19 @@ pub struct Requests {
     consumer: BaseConsumer<LoggingContext>,
     partition: PartitionId,
     timeout: Duration,
-    /// Where reading began, if it has.
+    /// The offset where reading began, if it has.
     next: Option<RequestOffset>,
-    /// Read already, and beyond what was asked for.
+    /// Already read, and beyond the wanted end.
     ahead: Option<Asked>,
 }
 
 impl Requests {
-    /// Creates the client; each question waits at most `timeout`. The settings must be those of a reader that commits
+    /// Creates the client; each request waits at most `timeout`. The settings must be those of a reader that commits
     /// nothing ([`super::client::Cluster::follower`]).
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn open(config: &ClientConfig, partition: PartitionId, timeout: Duration) -> Result<Self, KafkaError> {
         Ok(Self {
             consumer: config.create_with_context(LoggingContext(()))?,
@@ -66,7 +66,7 @@ impl Requests {
     ///
     /// # Errors
     ///
-    /// When no broker answers.
+    /// No broker answers.
     pub fn first(&self) -> Result<RequestOffset, KafkaError> {
         let range = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, self.timeout);
         Ok(RequestOffset(range?.0))
@@ -76,7 +76,7 @@ impl Requests {
     ///
     /// # Errors
     ///
-    /// When they do not come.
+    /// They do not arrive in time.
     pub fn between(&mut self, from: RequestOffset, to: RequestOffset) -> Result<Vec<Asked>, RequestsError> {
         let mut next = if let Some(next) = self.next {
             next.max(from)
@@ -95,7 +95,7 @@ impl Requests {
                     Some(Ok(message)) => Asked {
                         offset: RequestOffset(message.offset()),
                         append_time: message.timestamp().to_millis().map(Timestamp::from_millis).unwrap_or_default(),
-                        // What cannot be read asks nothing, as the judge has it.
+                        // An unreadable record counts as empty, as it does for the judge.
                         requests: decode_requests(message.payload().unwrap_or_default()).unwrap_or_default(),
                     },
                     Some(Err(KafkaError::PartitionEOF(_))) | None if late.try_recv().is_err() => continue,
@@ -113,7 +113,7 @@ impl Requests {
                 },
             };
             if appended.offset < next {
-                // A client whose broker comes back may hand over records again.
+                // A client may repeat records after its broker has returned.
                 continue;
             }
             if appended.offset >= to {

@@ -1,24 +1,24 @@
-//! The pause before a log is read from its beginning again.
+//! The pause before a log is read again from its beginning.
 
 use std::time::Duration;
 
 use crate::protocol::VerdictOffset;
 
-/// The pause before the second reading in a row; each further one is twice as long.
+/// The pause before the second consecutive reading; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 
-/// How often in a row a log was read from its beginning without coming to its end: something in it cannot be read, or
-/// belongs to another log, and reading it all without a pause would load the brokers and never help.
+/// Counts consecutive readings from the beginning that did not reach the end: some record cannot be read or belongs to
+/// another log, and reading without pauses would load the brokers for nothing.
 #[derive(Debug, Default)]
 pub(super) struct Rereading {
     readings: u32,
 }
 
 impl Rereading {
-    /// The log is to be read from this offset, from its beginning when there is none. Returns how long to wait before.
+    /// Returns the pause before reading the log from this offset, or from its beginning for `None`.
     pub(super) fn begin(&mut self, from: Option<VerdictOffset>) -> Duration {
         if from.is_some() {
             return Duration::ZERO;
@@ -39,13 +39,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_from_the_beginning_wait_ever_longer_until_one_comes_to_the_end() {
+    fn readings_from_the_beginning_back_off_until_one_reaches_the_end() {
         let (mut rereading, later) = (Rereading::default(), Some(VerdictOffset(7)));
         let mut pauses = |from: &[Option<VerdictOffset>]| -> Vec<u64> {
             from.iter().map(|&from| rereading.begin(from).as_secs()).collect()
         };
-        assert_eq!(pauses(&[later, None, None, None, None]), [0, 0, 1, 2, 4], "a first reading is under no suspicion");
-        assert_eq!(pauses(&[later, None]), [0, 8], "what begins elsewhere has not come to the end");
+        assert_eq!(pauses(&[later, None, None, None, None]), [0, 0, 1, 2, 4], "no pause before a first reading");
+        assert_eq!(pauses(&[later, None]), [0, 8], "one that begins elsewhere has not reached the end");
         assert_eq!(pauses(&[None; 40]).last(), Some(&64));
         rereading.ended();
         assert_eq!(rereading.begin(None), Duration::ZERO);

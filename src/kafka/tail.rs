@@ -12,7 +12,7 @@ use super::client::LoggingContext;
 use super::errors::is_passing;
 use crate::record::PartitionId;
 
-/// How long the brokers may take to say what partitions there are.
+/// Time-out for the list of partitions.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One committed record of a topic.
@@ -20,27 +20,27 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Written {
     /// Its position.
     pub partition: PartitionId,
-    /// Its key, when that is text.
+    /// Its key, if it is text.
     pub key: Option<String>,
-    /// Bytes of its value.
+    /// Size of its value in bytes.
     pub value_bytes: usize,
     headers: Vec<(String, String)>,
 }
 
 impl Written {
-    /// Returns the last header of this name, when its value is text.
+    /// Returns the last header of this name, if its value is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What a reader found.
+/// One step of a reader.
 #[derive(Debug)]
 pub enum Step {
     /// A record.
     Record(Written),
-    /// Nothing new in time.
+    /// Nothing arrived in time.
     Nothing,
     /// Every partition was read to its end at least once. Reported to the reader of a single topic only: the client
     /// names the partition that ended, and not its topic.
@@ -55,12 +55,12 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Begins at the beginning of every partition. The settings must be those of a reader that reports the ends of
-    /// partitions end ([`super::client::Cluster::follower`]).
+    /// Starts at the beginning of every partition. The settings must be those of a reader that reports ends of
+    /// partitions ([`super::client::Cluster::follower`]).
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings, or no broker answers.
+    /// The client cannot be created from these settings, or no broker answers.
     pub fn open(config: &ClientConfig, topics: &[&str]) -> Result<Self, KafkaError> {
         let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(()))?;
         let (mut list, mut unread) = (TopicPartitionList::new(), BTreeSet::new());
@@ -79,7 +79,7 @@ impl Tail {
     ///
     /// # Errors
     ///
-    /// What the client cannot get over by itself.
+    /// An error that the client cannot recover from.
     pub fn next(&mut self, timeout: Duration) -> Result<Step, KafkaError> {
         match self.consumer.poll(timeout) {
             None => Ok(Step::Nothing),

@@ -1,10 +1,10 @@
 //! Finds partitions that no member owns although the group is stable.
 //!
 //! A cooperative rebalance takes two rounds: a partition that moves is given up in the first and given to its new owner
-//! in the second, which the member that gave it up asks for. A static member that is replaced between the two (its
+//! in the second, which the member that gave it up triggers. A static member that is replaced between the two (its
 //! process was killed, or its client lost the brokers) joins without a rebalance, as static members do, and no member
-//! asks for the second round: the partition would wait until another member joins or leaves. So members check now and
-//! then, and one that misses a partition in two consecutive checks rejoins.
+//! triggers the second round: the partition would wait until another member joins or leaves. So members check
+//! periodically, and one that misses a partition in two consecutive checks rejoins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use std::sync::Arc;
 use crate::record::PartitionId;
 
 /// Consecutive checks a partition must be unassigned before we rejoin. Doubles after each rejoin that did not help.
-const LOOKS: u32 = 2;
+const MIN_CHECKS: u32 = 2;
 
 /// Upper bound of the backoff. By then a group leader knows of partitions that were just created; partitions that are
-/// still unassigned are ignored: the group is not to own them (a pattern may mean more to us than to the client).
-const LAST_LOOKS: u32 = 32;
+/// still unassigned are ignored: the group should not own them (a pattern may mean more to us than to the client).
+const MAX_CHECKS: u32 = 32;
 
-/// Watches for one member.
+/// The checks of one member.
 #[derive(Debug)]
 pub struct UnassignedPartitions {
     missing: BTreeSet<PartitionId>,
-    looks: u32,
+    checks: u32,
     timeout: u32,
-    /// Those that rejoining did not help.
+    /// Partitions for which rejoining did not help.
     given_up: BTreeSet<PartitionId>,
 }
 
 impl Default for UnassignedPartitions {
     fn default() -> Self {
-        Self { missing: BTreeSet::new(), looks: 0, timeout: LOOKS, given_up: BTreeSet::new() }
+        Self { missing: BTreeSet::new(), checks: 0, timeout: MIN_CHECKS, given_up: BTreeSet::new() }
     }
 }
 
 impl UnassignedPartitions {
-    /// Checks once: the existing partitions, what each member of a stable group owns (`None` during
-    /// a rebalance), and what this one owns. Returns the partitions for which this member is to rejoin.
+    /// Checks once: the existing partitions, what each member of a stable group owns (`None` during a rebalance), and
+    /// what this one owns. Returns the partitions for which this member should rejoin.
     pub fn look(
         &mut self,
         all: &BTreeSet<PartitionId>,
@@ -53,20 +53,20 @@ impl UnassignedPartitions {
         let unowned = all.iter().filter(is_unowned).filter(|partition| !self.given_up.contains(partition));
         let unowned: BTreeSet<PartitionId> = unowned.cloned().collect();
         let still: BTreeSet<PartitionId> = self.missing.intersection(&unowned).cloned().collect();
-        self.looks = if still.is_empty() { u32::from(!unowned.is_empty()) } else { self.looks + 1 };
+        self.checks = if still.is_empty() { u32::from(!unowned.is_empty()) } else { self.checks + 1 };
         self.missing = if still.is_empty() { unowned } else { still };
         if self.missing.is_empty() {
-            self.timeout = LOOKS;
+            self.timeout = MIN_CHECKS;
         }
-        if self.looks < self.timeout || self.missing.is_empty() || !is_least(own, shares) {
+        if self.checks < self.timeout || self.missing.is_empty() || !is_least(own, shares) {
             return BTreeSet::new();
         }
-        self.looks = 0;
+        self.checks = 0;
         let missing = std::mem::take(&mut self.missing);
-        if self.timeout < LAST_LOOKS {
+        if self.timeout < MAX_CHECKS {
             self.timeout *= 2;
         } else {
-            self.timeout = LOOKS;
+            self.timeout = MIN_CHECKS;
             self.given_up.extend(missing.iter().cloned());
         }
         missing
@@ -75,23 +75,22 @@ impl UnassignedPartitions {
 
 /// Returns whether no other member owns less: rejoining costs a member what it owns for a moment.
 fn is_least(own: &BTreeSet<PartitionId>, shares: &[BTreeSet<PartitionId>]) -> bool {
-    shares.iter().map(|share| (share.len(), share)).min().is_none_or(|least| (own.len(), own) <= least)
+    shares.iter().map(|share| (share.len(), share)).min().is_none_or(|min| (own.len(), own) <= min)
 }
 
-/// Reads what a member was given, as consumers write it (`ConsumerProtocolAssignment`); `None` when these bytes are
-/// not that.
+/// Parses a member's assignment as consumers write it (`ConsumerProtocolAssignment`); `None` for other bytes.
 pub(super) fn share_of(assignment: &[u8]) -> Option<BTreeSet<PartitionId>> {
     let mut rest = assignment;
     let mut owned = BTreeSet::new();
-    // A member that was given nothing may have no bytes at all.
+    // A member without partitions may have no bytes at all.
     if rest.is_empty() {
         return Some(owned);
     }
     let _version = take::<2>(&mut rest)?;
     for _ in 0..i32::from_be_bytes(take(&mut rest)?) {
         let length = usize::try_from(i16::from_be_bytes(take(&mut rest)?)).ok()?;
-        let (name, behind) = rest.split_at_checked(length)?;
-        rest = behind;
+        let (name, after) = rest.split_at_checked(length)?;
+        rest = after;
         let topic: Arc<str> = Arc::from(std::str::from_utf8(name).ok()?);
         for _ in 0..i32::from_be_bytes(take(&mut rest)?) {
             owned.insert(PartitionId::new(Arc::clone(&topic), i32::from_be_bytes(take(&mut rest)?)));
@@ -101,8 +100,8 @@ pub(super) fn share_of(assignment: &[u8]) -> Option<BTreeSet<PartitionId>> {
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, behind) = rest.split_first_chunk()?;
-    *rest = behind;
+    let (head, after) = rest.split_first_chunk()?;
+    *rest = after;
     Some(*head)
 }
 
@@ -114,45 +113,46 @@ mod tests {
         partitions.iter().map(|&number| PartitionId::new(Arc::from("pages"), number)).collect()
     }
 
-    /// Looks of the member that owns the first share.
-    fn looks(unassigned: &mut UnassignedPartitions, shares: &[&[i32]], times: usize) -> Vec<BTreeSet<PartitionId>> {
+    /// Results of repeated checks by the member that owns the first share.
+    fn checks(unassigned: &mut UnassignedPartitions, shares: &[&[i32]], times: usize) -> Vec<BTreeSet<PartitionId>> {
         let shares: Vec<_> = shares.iter().map(|share| set(share)).collect();
         (0..times).map(|_| unassigned.look(&set(&[0, 1, 2, 3]), Some(&shares), &shares[0])).collect()
     }
 
     #[test]
-    fn a_partition_that_stays_without_an_owner_has_the_member_with_the_least_join_anew() {
+    fn a_partition_that_stays_unassigned_makes_the_member_with_the_least_rejoin() {
         let mut idle = UnassignedPartitions::default();
-        assert_eq!(looks(&mut idle, &[&[], &[0, 1], &[2]], 2), [set(&[]), set(&[3])]);
-        assert_eq!(looks(&mut idle, &[&[3], &[0, 1], &[2]], 9), vec![set(&[]); 9]);
-        // Somebody else has less.
-        assert_eq!(looks(&mut UnassignedPartitions::default(), &[&[0, 1], &[2]], 9), vec![set(&[]); 9]);
-        // Of equals, one.
-        assert_eq!(looks(&mut UnassignedPartitions::default(), &[&[0], &[1], &[2]], 2)[1], set(&[3]));
-        assert_eq!(looks(&mut UnassignedPartitions::default(), &[&[1], &[0], &[2]], 9), vec![set(&[]); 9]);
+        assert_eq!(checks(&mut idle, &[&[], &[0, 1], &[2]], 2), [set(&[]), set(&[3])]);
+        assert_eq!(checks(&mut idle, &[&[3], &[0, 1], &[2]], 9), vec![set(&[]); 9]);
+        // Another member has less.
+        assert_eq!(checks(&mut UnassignedPartitions::default(), &[&[0, 1], &[2]], 9), vec![set(&[]); 9]);
+        // Only one of equals rejoins.
+        assert_eq!(checks(&mut UnassignedPartitions::default(), &[&[0], &[1], &[2]], 2)[1], set(&[3]));
+        assert_eq!(checks(&mut UnassignedPartitions::default(), &[&[1], &[0], &[2]], 9), vec![set(&[]); 9]);
     }
 
     #[test]
-    fn what_is_of_no_use_is_done_ever_less_often_and_then_no_more() {
+    fn useless_rejoins_back_off_and_then_end() {
         let mut unassigned = UnassignedPartitions::default();
-        let asked = looks(&mut unassigned, &[&[0], &[1, 2]], 200).into_iter().enumerate();
-        let asked: Vec<usize> = asked.filter(|(_, missing)| !missing.is_empty()).map(|(look, _)| look + 1).collect();
-        assert_eq!(asked, [2, 6, 14, 30, 62]);
-        // Another one is taken up soon, and so is the first once it had an owner.
-        assert_eq!(looks(&mut unassigned, &[&[0], &[1]], 2)[1], set(&[2]));
-        looks(&mut unassigned, &[&[0], &[1, 2, 3]], 1);
-        assert_eq!(looks(&mut unassigned, &[&[0], &[1, 2]], 2)[1], set(&[3]));
+        let rejoins = checks(&mut unassigned, &[&[0], &[1, 2]], 200).into_iter().enumerate();
+        let rejoins: Vec<usize> =
+            rejoins.filter(|(_, missing)| !missing.is_empty()).map(|(look, _)| look + 1).collect();
+        assert_eq!(rejoins, [2, 6, 14, 30, 62]);
+        // Another partition is noticed soon, and so is the first once it has had an owner.
+        assert_eq!(checks(&mut unassigned, &[&[0], &[1]], 2)[1], set(&[2]));
+        checks(&mut unassigned, &[&[0], &[1, 2, 3]], 1);
+        assert_eq!(checks(&mut unassigned, &[&[0], &[1, 2]], 2)[1], set(&[3]));
     }
 
     #[test]
-    fn a_group_on_the_move_is_not_judged() {
+    fn a_rebalancing_group_is_not_checked() {
         let mut unassigned = UnassignedPartitions::default();
         let (all, shares) = (set(&[0, 1]), [set(&[0])]);
         for _ in 0..9 {
             assert_eq!(unassigned.look(&all, Some(&shares), &shares[0]), set(&[]));
             assert_eq!(unassigned.look(&all, None, &shares[0]), set(&[]));
         }
-        // Nor one that is another partition at each look.
+        // Nor is one where another partition is missing at each check.
         for missing in [0, 1, 0, 1, 0, 1] {
             assert_eq!(unassigned.look(&all, Some(&[set(&[1 - missing])]), &set(&[])), set(&[]));
         }

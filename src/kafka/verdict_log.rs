@@ -1,12 +1,12 @@
-//! A reader that follows one partition of the verdict log, on its own thread.
+//! A reader that follows one partition of the verdict log, on a separate thread.
 //!
-//! It is assigned by hand, reads only what is committed, and hands over whole records in order. One reader serves one
-//! purpose at a time: a new [`FollowCommand::From`] replaces what it did before, and every event carries the serial
-//! number of the command that it follows, so that the owner can tell late ones. Questions for the end are numbered for
-//! the same reason.
+//! Its partition is assigned manually; it reads only committed records, and hands over whole records in order. One
+//! reader serves one purpose at a time: a new [`FollowCommand::From`] replaces the previous one, and every event
+//! carries the serial number of its command, so that the owner recognises late ones. Requests for the end are numbered
+//! for the same reason.
 //!
-//! What dupgate has not written is skipped. What it has written and cannot be read stops the reader: verdicts may be in
-//! it.
+//! Records that dupgate has not written are skipped. An unreadable record that it has written stops the reader:
+//! verdicts may be in it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,36 +29,36 @@ const POLL: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(1);
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often it is said that a barrier is waited for.
+/// Interval of log lines while waiting for a barrier.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often it is said that records of somebody else are skipped.
+/// Interval of log lines about skipped records of other producers.
 const FOREIGN_WARN_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What the owner wants of a reader.
+/// Commands of the owner to a reader.
 #[derive(Clone, Copy, Debug)]
 pub enum FollowCommand {
-    /// Hand over records from this offset on, from the beginning when there is none.
+    /// Hand over records from this offset on, or from the beginning for `None`.
     From(Option<VerdictOffset>, u64),
-    /// Say when all that is committed now was handed over. The number comes back with the answer.
+    /// Report when everything committed so far was handed over. The answer carries the number.
     ToEnd(u64),
-    /// Say when the barrier at this offset was read, and all before it was handed over. The number comes back with the
-    /// answer.
+    /// Report when the barrier at this offset was read, and everything before it handed over. The answer carries the
+    /// number.
     ToBarrier(u64, VerdictOffset),
-    /// Hand over nothing any more.
+    /// Stop handing over records.
     Stop,
 }
 
-/// What a reader reports, with the serial number of the [`FollowCommand::From`] that it belongs to.
+/// An event of a reader, with the serial number of its [`FollowCommand::From`].
 #[derive(Debug)]
 pub struct FollowEvent {
-    /// Which command this follows.
+    /// The serial number of the command.
     pub serial: u64,
-    /// What happened.
+    /// The event.
     pub kind: FollowEventKind,
 }
 
-/// What happened to a reader.
+/// Events of a reader.
 #[derive(Debug)]
 pub enum FollowEventKind {
     /// A whole record.
@@ -69,13 +69,13 @@ pub enum FollowEventKind {
         next: VerdictOffset,
         /// The record.
         record: VerdictRecord,
-        /// Counts it until it is taken in.
+        /// Counts its bytes until it is processed.
         permit: Permit,
     },
-    /// Everything that the [`FollowCommand::ToEnd`] or [`FollowCommand::ToBarrier`] of this number asks for was handed
+    /// Everything that the [`FollowCommand::ToEnd`] or [`FollowCommand::ToBarrier`] of this number covers was handed
     /// over.
     End(u64),
-    /// The log does not hold the offset asked for, or cannot be read there: why.
+    /// The log does not hold the requested offset, or cannot be read there: why.
     Moved(String),
 }
 
@@ -89,7 +89,7 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings, or the thread not started.
+    /// The client cannot be created from these settings, or the thread cannot be started.
     pub fn start(
         config: &ClientConfig,
         partition: PartitionId,
@@ -104,7 +104,7 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings, or the thread not started.
+    /// The client cannot be created from these settings, or the thread cannot be started.
     pub fn start_counting(
         config: &ClientConfig,
         partition: PartitionId,
@@ -124,14 +124,14 @@ impl Follower {
             budget,
             commands,
             sink: Box::new(sink),
-            foreign: Foreign { skipped: Box::new(skipped), unsaid: 0, again: None },
+            foreign: Foreign { skipped: Box::new(skipped), unreported: 0, again: None },
             assembly: VerdictReader::new(),
             serial: 0,
             next: None,
             active: false,
             rereading: Rereading::default(),
             begins: None,
-            ends: Ends::Unasked,
+            ends: Ends::NotRequested,
             newest_barrier: None,
             complaint: tick(WARN_INTERVAL),
         };
@@ -144,29 +144,29 @@ impl Follower {
 
     /// Hands a command to the reader's thread.
     pub fn command(&self, command: FollowCommand) {
-        // A thread that has ended has nothing left to do.
+        // An ended thread has nothing left to do.
         let _ = self.commands.send(command);
     }
 }
 
-/// How far a question for the end has come.
+/// State of a request for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// The end was not asked for.
-    Unasked,
-    /// Asked by this number; the end is not known yet.
-    Asked(u64),
-    /// Asked for a barrier that was not read yet. Only that record itself says that nothing before it is missing: a
-    /// broker that has lost touch with the others takes an earlier offset for the end.
+    /// The end was not requested.
+    NotRequested,
+    /// Requested with this number; the end is not known yet.
+    Requested(u64),
+    /// Waiting for a barrier that was not read yet. Only that record proves that nothing before it is missing: an
+    /// isolated broker may report an earlier offset as the end.
     Barrier {
-        /// The question's number.
+        /// The number of the request.
         question: u64,
-        /// Where the barrier is.
+        /// Offset of the barrier.
         barrier: VerdictOffset,
     },
-    /// The end is known, and a fetch that began after it was learned has not come to an end of its own yet.
+    /// The end is known, and no fetch that began after it was learned has reached the end of the partition yet.
     At {
-        /// The question's number.
+        /// The number of the request.
         question: u64,
         /// The end.
         end: VerdictOffset,
@@ -176,24 +176,24 @@ enum Ends {
 /// Records that dupgate has not written: of a stray producer, or a mirror.
 struct Foreign {
     skipped: Box<dyn Fn() + Send>,
-    /// Skipped since that was said.
-    unsaid: u64,
-    /// When it may be said again, once it was said.
+    /// Number skipped since the last log line.
+    unreported: u64,
+    /// When the next line may be logged, after the first.
     again: Option<Receiver<Instant>>,
 }
 
 impl Foreign {
-    /// Counts a record, and says so now and then.
+    /// Counts a record, and logs periodically.
     fn skip(&mut self, partition: &PartitionId, offset: i64) {
         (self.skipped)();
-        self.unsaid += 1;
+        self.unreported += 1;
         if self.again.as_ref().is_none_or(|again| again.try_recv().is_ok()) {
             tracing::warn!(
                 target: "dupgate::kafka",
-                %partition, offset, records = self.unsaid,
-                "skipping records of the verdict log that dupgate has not written: find out who else writes to this topic"
+                %partition, offset, records = self.unreported,
+                "skipping records of the verdict log that dupgate has not written: find out what writes to this topic"
             );
-            (self.unsaid, self.again) = (0, Some(after(FOREIGN_WARN_INTERVAL)));
+            (self.unreported, self.again) = (0, Some(after(FOREIGN_WARN_INTERVAL)));
         }
     }
 }
@@ -206,7 +206,7 @@ fn place(next: Option<VerdictOffset>) -> String {
     next.map_or_else(|| "its beginning".to_owned(), |next| format!("offset {next}"))
 }
 
-/// Assigns a client the partition from this offset on, from its beginning when there is none.
+/// Assigns the partition to a client from this offset on, or from its beginning for `None`.
 fn assign(
     consumer: &BaseConsumer<LoggingContext>,
     partition: &PartitionId,
@@ -219,7 +219,7 @@ fn assign(
 
 struct Reader {
     consumer: RenewedClient<BaseConsumer<LoggingContext>>,
-    /// Asks where the records end, committed or not.
+    /// Queries the end of the records, committed or not.
     written: Offsets,
     partition: PartitionId,
     budget: Arc<ByteBudget>,
@@ -232,7 +232,7 @@ struct Reader {
     next: Option<VerdictOffset>,
     active: bool,
     rereading: Rereading,
-    /// Tells when reading begins, while it waits for that.
+    /// Fires when reading begins, while that is delayed.
     begins: Option<Receiver<Instant>>,
     ends: Ends,
     /// Offset of the last barrier read since reading began.
@@ -257,7 +257,7 @@ impl Reader {
                 self.active = true;
                 self.assign();
             }
-            // Another client continues at the same offset.
+            // The new client continues at the same offset.
             self.consumer.replace_if_lost(
                 || Some(self.partition.topic.to_string()),
                 |_, fresh| if self.active { assign(fresh, &self.partition, self.next) } else { Ok(()) },
@@ -280,12 +280,12 @@ impl Reader {
                 self.serial = serial;
                 self.next = from;
                 self.assembly = VerdictReader::new();
-                self.ends = Ends::Unasked;
+                self.ends = Ends::NotRequested;
                 self.newest_barrier = None;
                 let pause = self.rereading.begin(from);
                 self.begin(pause);
             }
-            FollowCommand::ToEnd(question) => self.ends = Ends::Asked(question),
+            FollowCommand::ToEnd(question) => self.ends = Ends::Requested(question),
             FollowCommand::ToBarrier(question, barrier) => {
                 self.ends = Ends::Barrier { question, barrier };
                 self.complaint = tick(WARN_INTERVAL);
@@ -294,13 +294,13 @@ impl Reader {
             FollowCommand::Stop => {
                 self.active = false;
                 self.begins = None;
-                self.ends = Ends::Unasked;
+                self.ends = Ends::NotRequested;
                 self.unassign();
             }
         }
     }
 
-    /// Begins to read after this pause.
+    /// Starts reading after this pause.
     fn begin(&mut self, pause: Duration) {
         if pause.is_zero() {
             self.begins = None;
@@ -326,23 +326,23 @@ impl Reader {
 
     fn unassign(&self) {
         if let Err(error) = self.consumer.unassign() {
-            tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "reader not unassigned");
+            tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "failed to unassign");
         }
     }
 
-    /// Learns where the committed records end. A fetch that was under way before tells nothing about that end, so
-    /// the reading starts over where it is: the next end of partition comes from a later fetch.
+    /// Learns the end of the committed records. A fetch that began earlier proves nothing about that end, so reading
+    /// restarts at the current offset: the next end of partition comes from a later fetch.
     fn look_for_end(&mut self) {
         let question = match self.ends {
-            Ends::Asked(question) => question,
+            Ends::Requested(question) => question,
             Ends::Barrier { barrier, .. } => return self.complain(barrier),
-            Ends::Unasked | Ends::At { .. } => return,
+            Ends::NotRequested | Ends::At { .. } => return,
         };
         match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT) {
             Ok((low, end)) => {
                 let (next, end) = (self.next.unwrap_or(VerdictOffset(low)), VerdictOffset(end));
                 if next >= end {
-                    // After the end: the log was cut off or recreated, and the next fetch will say so.
+                    // After the end: the log was truncated or recreated, and the next fetch will report it.
                     if next > end { self.reread(question, end) } else { self.ended(question) }
                 } else {
                     self.reread(question, end);
@@ -352,7 +352,7 @@ impl Reader {
         }
     }
 
-    /// Says now and then why a barrier is not read: a transaction before it is open, or the broker does not know it.
+    /// Logs periodically why a barrier is not read: a transaction before it is open, or the broker does not know it.
     fn complain(&self, barrier: VerdictOffset) {
         if self.complaint.try_recv().is_err() {
             return;
@@ -362,23 +362,23 @@ impl Reader {
             (Ok((_, stable)), Ok((_, written))) if stable <= barrier.0 && barrier.0 < written => tracing::error!(
                 target: "dupgate::kafka",
                 partition = %self.partition, stable, written,
-                "a transaction of a former judge hangs in the verdict log; nothing is judged before it ends: find it by \
+                "a transaction of a former judge hangs in the verdict log; judging waits until it ends: find it by \
                  kafka-transactions.sh find-hanging, and end it by kafka-transactions.sh abort"
             ),
             (Ok((_, stable)), Ok((_, written))) => tracing::warn!(
                 target: "dupgate::kafka",
                 partition = %self.partition, barrier = barrier.0, stable, written,
-                "nothing is judged before the record is read that this judge has written"
+                "judging waits until the record that this judge has written is read"
             ),
             (Err(error), _) | (_, Err(error)) => self.end_unknown(&error),
         }
     }
 
     fn end_unknown(&self, error: &KafkaError) {
-        tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "the end of the log is asked for again");
+        tracing::warn!(target: "dupgate::kafka", partition = %self.partition, %error, "failed to query the end, retrying");
     }
 
-    /// Reports the end if the barrier that was asked for was read.
+    /// Reports the end if the requested barrier was read.
     fn end_at_barrier(&mut self) {
         let Ends::Barrier { question, barrier } = self.ends else { return };
         if self.newest_barrier == Some(barrier) {
@@ -396,7 +396,7 @@ impl Reader {
     fn read(&mut self) {
         let kind = match self.consumer.poll(POLL) {
             None => return,
-            // A client whose broker comes back may hand over records again.
+            // A client may repeat records after its broker has returned.
             Some(Ok(message)) if self.next.is_some_and(|next| VerdictOffset(message.offset()) < next) => {
                 tracing::debug!(
                     target: "dupgate::kafka",
@@ -450,7 +450,7 @@ impl Reader {
         self.end_here();
     }
 
-    /// Reports the end if this is the one that was asked for.
+    /// Reports the end if this is the requested one.
     fn end_here(&mut self) {
         self.end_at_barrier();
         if let Ends::At { question, end } = self.ends
@@ -461,14 +461,14 @@ impl Reader {
     }
 
     fn ended(&mut self, question: u64) {
-        self.ends = Ends::Unasked;
+        self.ends = Ends::NotRequested;
         self.rereading.ended();
         self.report(FollowEventKind::End(question));
     }
 
     fn moved(&mut self, why: String) {
         self.active = false;
-        self.ends = Ends::Unasked;
+        self.ends = Ends::NotRequested;
         self.unassign();
         self.report(FollowEventKind::Moved(why));
     }

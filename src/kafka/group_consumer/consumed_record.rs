@@ -9,7 +9,7 @@ use crate::panics::shielded;
 use crate::record::Timestamp;
 use crate::worker::Header;
 
-/// One record as it came, with all that must leave as it came.
+/// One record as it was consumed, with all that must be produced unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumedRecord {
     /// Key bytes; absent is not the same as empty.
@@ -18,14 +18,14 @@ pub struct ConsumedRecord {
     pub value: Option<Box<[u8]>>,
     /// All headers, in order, repeats kept.
     pub headers: Vec<Header>,
-    /// The headers could not be read, because a name is not UTF-8: the record cannot be passed on as it came.
+    /// The headers could not be read, because a name is not UTF-8: the record cannot be passed on unchanged.
     pub headers_unreadable: bool,
     /// The record's timestamp, if it has one.
     pub timestamp: Option<Timestamp>,
 }
 
 impl ConsumedRecord {
-    /// Returns what the record takes, in bytes: key, value, headers.
+    /// Returns the size of the record in bytes: key, value, headers.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let headers = self.headers.iter().map(Header::bytes).sum::<usize>();
@@ -33,7 +33,7 @@ impl ConsumedRecord {
     }
 }
 
-/// The name of the topic seen last, shared by all that came from it.
+/// The name of the last topic seen, shared by its records.
 #[derive(Default)]
 pub(super) struct TopicName(Option<Arc<str>>);
 
@@ -51,7 +51,7 @@ impl TopicName {
 pub(in crate::kafka) fn detach(message: &BorrowedMessage<'_>) -> ConsumedRecord {
     let headers = match message.headers() {
         None => Some(Vec::new()),
-        // The client library panics on a name that is not UTF-8, and nothing keeps a producer from sending one.
+        // The client library panics on a name that is not UTF-8, and a producer may send one.
         Some(headers) => shielded(|| {
             headers
                 .iter()

@@ -1,4 +1,4 @@
-//! What a member reports, and what its owner wants of it.
+//! Events of a member, and commands of its owner.
 
 use std::collections::BTreeSet;
 
@@ -6,25 +6,25 @@ use super::{ConsumedRecord, Membership};
 use crate::kafka::budget::Permit;
 use crate::record::{PartitionId, Timestamp};
 
-/// What a member reports.
+/// Events of a member.
 #[derive(Debug)]
 pub enum ConsumerEvent {
     /// Whether any broker answers, when that changes.
     Reaches(bool),
-    /// A record of a partition that was sought.
+    /// A record of a partition with an open seek.
     Record {
         /// Its partition.
         partition: PartitionId,
         /// Its offset.
         offset: i64,
-        /// The serial number of the seek that it follows.
+        /// The serial number of its seek.
         serial: u64,
         /// The record.
         record: ConsumedRecord,
-        /// Counts it until it is taken in.
+        /// Counts its bytes until it is processed.
         permit: Permit,
     },
-    /// Reading begins here. Comes before the first record that carries this serial number.
+    /// Reading starts here. Comes before the first record that carries this serial number.
     Started {
         /// Which partition.
         partition: PartitionId,
@@ -37,43 +37,43 @@ pub enum ConsumerEvent {
     OutOfRange {
         /// Which partition.
         partition: PartitionId,
-        /// The serial number of the seek that it follows.
+        /// The serial number of its seek.
         serial: u64,
-        /// The offset that comes next.
+        /// The next offset.
         offset: i64,
-        /// First offset that it holds.
+        /// The first offset of the partition.
         first: i64,
-        /// After the last one.
+        /// The end of the partition.
         end: i64,
     },
     /// The partition holds nothing more for now.
     AtEnd {
         /// Which.
         partition: PartitionId,
-        /// The serial number of the seek that it follows.
+        /// The serial number of its seek.
         serial: u64,
-        /// Behind everything that was handed over, markers of transactions and aborted records included.
+        /// The offset after everything that was handed over, including transaction markers and aborted records.
         offset: i64,
     },
-    /// The group gave these to us.
+    /// The group assigned these partitions.
     Assigned(BTreeSet<PartitionId>),
-    /// The group takes these away and waits for [`Command::RevokeDone`].
+    /// The group revokes these partitions and waits for [`Command::RevokeDone`].
     Revoked(BTreeSet<PartitionId>),
-    /// The group took these away some time ago.
+    /// The group gave these partitions away some time ago.
     Lost(BTreeSet<PartitionId>),
-    /// The place in the group that offsets are sent under from now on.
+    /// The group membership for sending offsets from now on.
     Renewed(Membership),
-    /// [`Command::Pause`] was carried out: of its partitions no record comes after this.
+    /// [`Command::Pause`] was carried out: no record of its partitions follows.
     Paused,
-    /// The group is left and the thread at its end.
+    /// The member has left the group and its thread has ended.
     Left,
-    /// The consumer is beyond repair.
+    /// The consumer failed for good.
     Failed(String),
-    /// Another process of the same name has taken its place in the group, and why it is known.
+    /// Another process with the same name has taken its place in the group; the evidence.
     Fenced(String),
 }
 
-/// Where to begin reading.
+/// Where to start reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At this offset.
@@ -84,24 +84,24 @@ pub enum Start {
     Earliest,
     /// After the newest record.
     Latest,
-    /// At the first record with this timestamp or a later one; after the newest when there is none.
+    /// At the first record with this timestamp or a later one; after the newest if there is none.
     At(Timestamp),
 }
 
-/// What the owner wants of its member.
+/// Commands of the owner to its member.
 #[derive(Debug)]
 pub enum Command {
-    /// Hand over records of an assigned partition from here on. What follows carries the serial number.
+    /// Hand over records of an assigned partition from here on. Its events carry the serial number.
     Seek(PartitionId, Start, u64),
     /// Hand over nothing of this partition until it is sought again.
     Close(PartitionId),
-    /// Hand over nothing of these until they are resumed.
+    /// Pause these partitions until they are resumed.
     Pause(BTreeSet<PartitionId>),
-    /// Continue with these.
+    /// Resume these partitions.
     Resume(BTreeSet<PartitionId>),
-    /// What was revoked last may go.
+    /// The last revocation may complete.
     RevokeDone,
-    /// Leave the group and join it again, so that it divides the partitions again.
+    /// Leave the group and rejoin, so that it reassigns the partitions.
     Rejoin,
     /// Leave the group and end the thread.
     Leave,

@@ -1,4 +1,4 @@
-//! What a member reads of each partition: where, whether, since which seek.
+//! Fetch state of each partition of a member.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use super::{Context, SEEK, Start};
 use crate::record::PartitionId;
 
-/// What is read of one partition.
+/// Fetch state of one partition.
 #[derive(Debug, Default)]
 pub(super) struct FetchState {
     /// Part of the client's own assignment.
@@ -25,8 +25,7 @@ pub(super) struct FetchState {
 }
 
 impl FetchState {
-    /// A record of this offset goes to the owner. Returns the serial number of the seek that it follows, if one is
-    /// open.
+    /// Notes that the record at this offset goes to the owner. Returns the serial number of its seek, if one is open.
     pub(super) fn passed(&mut self, offset: i64) -> Option<u64> {
         self.next = offset.saturating_add(1);
         self.open
@@ -36,20 +35,20 @@ impl FetchState {
 #[derive(Debug, Default)]
 pub(super) struct FetchStates {
     pub(super) by_partition: BTreeMap<PartitionId, FetchState>,
-    /// Revocations that the owner has yet to answer although the group did not wait any longer.
+    /// Overdue revocations that the owner has yet to answer.
     pub(super) overdue: usize,
     pub(super) leaving: bool,
-    /// The id of the member that the partitions were given to.
+    /// The member id of the assignment.
     pub(super) member: Option<Box<str>>,
-    /// Whether the group is to be left and joined again.
+    /// Whether to leave the group and rejoin.
     pub(super) rejoins: bool,
-    /// How often partitions were lost: offsets may be sent only by an owner that knows of all of these.
+    /// Number of losses of partitions: only an owner that knows of all of them may send offsets.
     pub(super) loss_epoch: u64,
 }
 
 impl FetchStates {
     /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
-    /// Returns those that have, with their serial numbers and where they begin.
+    /// Returns those that succeeded, with their serial numbers and start offsets.
     pub(super) fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) -> Vec<(PartitionId, u64, i64)> {
         let mut started = Vec::new();
         for (partition, fetch_state) in &mut self.by_partition {
@@ -67,7 +66,7 @@ impl FetchStates {
         started
     }
 
-    /// Forgets where each partition is read, and returns those that the client reads.
+    /// Clears the fetch position of each partition, and returns those that the client reads.
     pub(super) fn close_all(&mut self) -> TopicPartitionList {
         let mut started = TopicPartitionList::new();
         for (partition, fetch_state) in &mut self.by_partition {
@@ -79,7 +78,7 @@ impl FetchStates {
         started
     }
 
-    /// Notes the wish for all and returns those that the client knows of.
+    /// Stores the state for all and returns those that the client knows.
     pub(super) fn set_paused(&mut self, partitions: &BTreeSet<PartitionId>, paused: bool) -> TopicPartitionList {
         let mut started = TopicPartitionList::new();
         for partition in partitions {
@@ -112,7 +111,7 @@ fn seek(
         consumer.incremental_assign(&list)?;
         fetch_state.started = true;
     }
-    // A pause survives being assigned again.
+    // A pause survives a reassignment.
     if fetch_state.paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
     Ok(offset)
 }

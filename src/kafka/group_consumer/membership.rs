@@ -1,4 +1,4 @@
-//! The place in the group that offsets are sent under.
+//! The group membership for sending offsets.
 
 use std::sync::{Arc, Weak};
 
@@ -10,18 +10,17 @@ use super::Context;
 use super::member_id::member_id;
 use crate::kafka::client::LoggingContext;
 
-/// A member's place in its group, as sent with offsets.
+/// A member's group membership, as sent with offsets.
 ///
-/// Brokers check member and generation, not the owner of the partition. So a place is good only for an owner that has
-/// heard of every loss up to now: after a loss the member has a new generation, under which the offsets of partitions
-/// that went to another member would be taken. The new place arrives after the event of the loss. And it is good only
-/// while the group knows us by the id that the partitions were given to: another id is a loss that was not reported
-/// yet.
+/// Brokers check member and generation, not the owner of the partition. So a membership is valid only for an owner that
+/// has heard of every loss so far: after a loss the member has a new generation, under which the offsets of partitions
+/// that went to another member would be taken. The new membership arrives after the event of the loss. And it is valid
+/// only while the member id is that of the assignment: another id is a loss that was not reported yet.
 #[derive(Clone, Default)]
 pub struct Membership {
     pub(super) consumer: Weak<BaseConsumer<Context>>,
     pub(super) loss_epoch: u64,
-    /// The group of a reader that belongs to no group.
+    /// The group of a reader without a group.
     pub(super) outside: Option<Arc<BaseConsumer<LoggingContext>>>,
 }
 
@@ -32,38 +31,37 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
-    /// Creates the place of a process that belongs to no group and commits offsets under the name of one. Brokers take
-    /// them while the group has no members.
+    /// Creates the membership of a process that commits offsets for a group without joining it. Brokers take them while
+    /// the group has no members.
     ///
     /// # Errors
     ///
-    /// When the client cannot be made of these settings.
+    /// The client cannot be created from these settings.
     pub fn outside(config: &ClientConfig) -> KafkaResult<Self> {
         Ok(Self { outside: Some(Arc::new(config.create_with_context(LoggingContext(()))?)), ..Self::default() })
     }
 
-    /// Returns member and generation; `None` when the group is left or something was lost that the owner has not
-    /// heard of.
+    /// Returns member and generation; `None` after leaving the group, or after a loss that the owner has not heard of.
     pub(in super::super) fn metadata(&self) -> Option<ConsumerGroupMetadata> {
         if let Some(outside) = &self.outside {
             return outside.group_metadata();
         }
         let consumer = self.consumer.upgrade()?;
         let metadata = consumer.group_metadata();
-        // Checked after the generation was taken: a loss from here on outdates it.
+        // Checked after the generation was taken: a loss after this point invalidates it.
         let known = !consumer.context().is_retired() && self.is_known_to(&consumer);
         metadata.filter(|_| known)
     }
 
-    /// Returns whether nothing was lost since.
+    /// Returns whether nothing has been lost since.
     fn is_known_to(&self, consumer: &BaseConsumer<Context>) -> bool {
-        // No id comes twice, so it is the one of the generation, too.
+        // Ids are never reused, so it is the one of the generation, too.
         let id = member_id(consumer.client());
         let fetch_states = consumer.context().fetch_states();
         fetch_states.loss_epoch == self.loss_epoch && fetch_states.member == id
     }
 
-    /// Commits offsets outside of any transaction.
+    /// Commits offsets without a transaction.
     pub(in super::super) fn commit(&self, offsets: &TopicPartitionList) -> KafkaResult<()> {
         match self.consumer.upgrade().filter(|consumer| self.is_known_to(consumer)) {
             Some(consumer) => consumer.commit(offsets, CommitMode::Sync),

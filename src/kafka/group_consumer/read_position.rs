@@ -1,4 +1,4 @@
-//! How far the client has handed a partition over, and where that ends.
+//! The client's position in a partition, and the partition's end.
 
 #![expect(unsafe_code, reason = "the client library's binding asks this only of all partitions, or of the broker")]
 
@@ -11,17 +11,17 @@ use rdkafka::types::RDKafkaRespErr;
 
 use crate::record::PartitionId;
 
-/// Returns the offset behind everything that was handed over: behind the last record, where `next` is, or behind
-/// markers of transactions that follow it.
+/// Returns the offset after everything that was handed over: `next`, after the last record, or the offset after
+/// transaction markers that follow it.
 pub(super) fn read_up_to<C: ClientContext>(client: &Client<C>, partition: &PartitionId, next: i64) -> i64 {
     position(client, partition).map_or(next, |position| position.max(next))
 }
 
-/// Returns the end of the partition as the latest answer to a fetch told it. No broker is asked.
+/// Returns the end of the partition as of the latest fetch response. Sends no request.
 pub(super) fn known_end<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
     let topic = CString::new(&*partition.topic).ok()?;
     let (mut first, mut end) = (-1, -1);
-    // SAFETY: the client lives as long as it is borrowed, and may be asked from any thread; the name ends with a zero
+    // SAFETY: the client lives as long as it is borrowed, and may be called from any thread; the name is NUL-terminated
     // and both places outlive the call.
     let answer = unsafe {
         rd_kafka_get_watermark_offsets(
@@ -35,11 +35,11 @@ pub(super) fn known_end<C: ClientContext>(client: &Client<C>, partition: &Partit
     (answer == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR && end >= 0).then_some(end)
 }
 
-/// Returns what comes next, markers of transactions included. `None` when nothing was handed over since the last seek.
+/// Returns what comes next, markers of transactions included. `None` if nothing was handed over since the last seek.
 fn position<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
     let mut list = TopicPartitionList::new();
     list.add_partition(&partition.topic, partition.number);
-    // SAFETY: the client lives as long as it is borrowed, and may be asked from any thread; the list is ours alone.
+    // SAFETY: the client lives as long as it is borrowed, and may be called from any thread; the list is ours alone.
     let answer = unsafe { rd_kafka_position(client.native_ptr(), list.ptr()) };
     if answer != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
         return None;

@@ -11,7 +11,7 @@ fn partitions(numbers: &[i32]) -> BTreeSet<PartitionId> {
     numbers.iter().map(|&number| PartitionId::new("pages", number)).collect()
 }
 
-/// What a static member of a group reports.
+/// Events of a static member of a group.
 fn static_member(brokers: &str) -> (GroupConsumer, Receiver<ConsumerEvent>) {
     let (sender, events) = unbounded();
     (static_member_with(brokers, Box::new(|| {}), move |event| drop(sender.send(event))), events)
@@ -52,7 +52,7 @@ fn member_of(
 }
 
 #[test]
-fn the_polling_thread_says_that_it_moves_and_says_nothing_while_it_is_stuck() {
+fn the_polling_thread_ticks_and_stops_ticking_while_it_is_stuck() {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic("pages", 1, 1).unwrap();
     let ((ticker, ticks), (stuck_sender, stuck), (release, released)) = (unbounded(), unbounded(), unbounded());
@@ -76,16 +76,16 @@ fn the_polling_thread_says_that_it_moves_and_says_nothing_while_it_is_stuck() {
 }
 
 #[test]
-fn a_member_that_was_expelled_while_it_asked_to_join_loses_what_it_keeps() {
+fn a_member_that_was_expelled_during_a_join_loses_what_it_keeps() {
     let cluster = MockCluster::new(1).unwrap();
     cluster.create_topic("pages", 2, 1).unwrap();
     let (member, events) = static_member(&cluster.bootstrap_servers());
     let next = || events.recv_timeout(LIMIT).unwrap();
-    let ConsumerEvent::Renewed(first) = next() else { panic!("the place comes first") };
+    let ConsumerEvent::Renewed(first) = next() else { panic!("the membership comes first") };
     let ConsumerEvent::Assigned(all) = next() else { panic!("then the partitions") };
     assert_eq!(all, partitions(&[0, 1]));
     assert!(first.metadata().is_some());
-    let read_anew = |partitions: BTreeSet<PartitionId>, seek: u64| {
+    let read_again = |partitions: BTreeSet<PartitionId>, seek: u64| {
         let count = partitions.len();
         for partition in partitions {
             member.command(Command::Seek(partition, Start::Offset(0), seek));
@@ -101,20 +101,20 @@ fn a_member_that_was_expelled_while_it_asked_to_join_loses_what_it_keeps() {
         seen.sort_unstable();
         assert_eq!(seen, [vec![(seek, None); count], vec![(seek, Some(0)); count]].concat());
     };
-    read_anew(all, 1);
+    read_again(all, 1);
 
     cluster.request_errors(RDKafkaApiKey::JoinGroup, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID]);
     cluster.request_errors(RDKafkaApiKey::Heartbeat, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
     let ConsumerEvent::Lost(lost) = next() else { panic!("a loss") };
     assert_eq!(lost, partitions(&[0, 1]));
-    assert!(first.metadata().is_none(), "nothing is sent under the old place");
+    assert!(first.metadata().is_none(), "nothing is sent under the old membership");
     let ConsumerEvent::Renewed(second) = next() else { panic!("a new place") };
     let ConsumerEvent::Assigned(again) = next() else { panic!("all of it again") };
     assert_eq!(again, partitions(&[0, 1]));
     assert!(second.metadata().is_some());
 
-    // They are read again from where the owner says.
-    read_anew(again, 2);
+    // They are read again from the owner's offset.
+    read_again(again, 2);
 }
 
 fn fill(brokers: &str, topic: &str, records: i64) {
@@ -139,7 +139,7 @@ fn a_partition_does_not_end_with_that_of_another_topic_of_its_number() {
         let is_first = matches!(event, ConsumerEvent::Record { offset: 0, .. });
         let _ = sender.send(event);
         if is_first {
-            // Until the test has said what comes next.
+            // Until the test has sent the next event.
             let _: Result<(), _> = released.recv();
         }
     };
@@ -149,7 +149,7 @@ fn a_partition_does_not_end_with_that_of_another_topic_of_its_number() {
     while !matches!(next(), ConsumerEvent::Assigned(_)) {}
     member.command(Command::Seek(archive.clone(), Start::Offset(0), 1));
     while !matches!(next(), ConsumerEvent::Record { offset: 0, .. }) {}
-    // The archive stands still while the other one is found to be empty.
+    // The archive is paused while the other one is found to be empty.
     member.command(Command::Pause(BTreeSet::from([archive.clone()])));
     member.command(Command::Seek(live.clone(), Start::Offset(0), 2));
     drop(release);

@@ -1,8 +1,8 @@
 //! Probes permissions with requests that brokers must reject for another reason.
 //!
-//! Brokers look at permissions first. So a request that they would refuse from anybody, because something else is
-//! wrong with it, tells whether we may: the answer names either the permission or the other fault. Nothing is left
-//! behind: no record, no member of a group, no topic.
+//! Brokers check permissions first. So the answer to a request with another fault shows whether we have the permission:
+//! it names either the permission or the other fault. The probes leave nothing in the cluster: no record, no group
+//! member, no topic.
 
 use std::sync::PoisonError;
 
@@ -21,13 +21,13 @@ use crate::kafka::admin::options;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::errors::denied_by_code;
 
-/// Acknowledgements that no broker knows: `0`, `1` and `all` are the only ones.
+/// An `acks` value that no broker knows: `0`, `1` and `all` are the only ones.
 const NO_SUCH_ACKS: &str = "2";
 
 /// A session that is longer than brokers allow by default (half an hour), in milliseconds.
 const TOO_LONG_SESSION: &str = "3600000";
 
-/// A protocol that no member of our groups speaks.
+/// A protocol that no member of our groups supports.
 const OTHER_PROTOCOL: &str = "roundrobin";
 
 /// Passes on the delivery report of the only record.
@@ -56,11 +56,11 @@ impl ProducerContext for Receipt {
 }
 
 impl ClusterInspector {
-    /// Finds out whether we may write to a topic: sends a record with acknowledgements that no broker knows.
+    /// Checks the permission to write to a topic: sends a record with an unknown `acks` value.
     ///
     /// # Errors
     ///
-    /// The permission that is missing, or why there is no answer.
+    /// The missing permission, or why there is no answer.
     pub fn may_write(&self, topic: &str) -> Result<(), ClusterError> {
         let mut config = self.cluster.output_producer(&ProducerSettings::of_judge());
         config
@@ -70,7 +70,7 @@ impl ClusterInspector {
             .set("message.timeout.ms", self.timeout.as_millis().to_string())
             .set("linger.ms", "0")
             .set_log_level(RDKafkaLogLevel::Error);
-        let (became, told) = bounded(1);
+        let (became, message) = bounded(1);
         let unsent = |error: &KafkaError| ClusterError::of_topic(error, topic, "Write");
         let producer: BaseProducer<Receipt> = config
             .create_with_context(Receipt { errors: ErrorCapture::default(), became })
@@ -78,18 +78,18 @@ impl ClusterInspector {
         let record = BaseRecord::<[u8], [u8]>::to(topic).partition(0).payload(b"");
         producer.send(record).map_err(|(error, _)| unsent(&error))?;
         producer.flush(self.timeout).map_err(|error| unsent(&error))?;
-        match told.try_recv().ok().flatten() {
+        match message.try_recv().ok().flatten() {
             None | Some(KafkaError::MessageProduction(RDKafkaErrorCode::InvalidRequiredAcks)) => Ok(()),
             Some(error) => Err(unsent(&error)),
         }
     }
 
-    /// Finds out whether we may be a member of a group: asks to join with a session that is too long, and a protocol
-    /// that no member speaks. A broker that takes it nevertheless makes an empty group of one, which is left at once.
+    /// Checks the permission to join a group: tries to join with a session that is too long, and a protocol that no
+    /// member supports. A broker that accepts it nevertheless creates a group, which is left at once.
     ///
     /// # Errors
     ///
-    /// The permission that is missing, or why there is no answer.
+    /// The missing permission, or why there is no answer.
     pub fn may_join(&self, group: &str, topic: &str) -> Result<(), ClusterError> {
         let mut config = self.cluster.follower(group);
         config
@@ -99,7 +99,7 @@ impl ClusterInspector {
             .set("partition.assignment.strategy", OTHER_PROTOCOL)
             .set_log_level(RDKafkaLogLevel::Error);
         let errors = ErrorCapture::default();
-        // What is said about the topic is not asked here.
+        // Errors about the topic are not relevant here.
         let of_group = |code| denied_by_code(code, group).filter(|denied| denied.resource == "group");
         let unjoined = |error: &KafkaError| ClusterError::Unavailable(error.to_string());
         let consumer: BaseConsumer<ErrorCapture> =
@@ -120,7 +120,7 @@ impl ClusterInspector {
                     }
                     last = Some(error);
                 }
-                // Let in after all.
+                // Joined after all.
                 None if consumer.assignment().is_ok_and(|list| list.count() > 0) => return Ok(()),
                 None => {}
             }
@@ -131,11 +131,11 @@ impl ClusterInspector {
         Err(denied.map_or_else(|| ClusterError::Unavailable(why()), ClusterError::Denied))
     }
 
-    /// Finds out whether we may delete records of a topic: asks for all before the very first offset, which are none.
+    /// Checks the permission to delete records of a topic: deletes all before offset 0, which are none.
     ///
     /// # Errors
     ///
-    /// The permission that is missing, or why there is no answer.
+    /// The missing permission, or why there is no answer.
     pub fn may_delete_records(&self, topic: &str) -> Result<(), ClusterError> {
         let undeleted = |error: &KafkaError| ClusterError::of_topic(error, topic, "Delete");
         let mut list = TopicPartitionList::new();
@@ -149,11 +149,11 @@ impl ClusterInspector {
         Ok(())
     }
 
-    /// Finds out whether we may make this topic: the brokers check the request and go no further.
+    /// Checks the permission to create this topic: the brokers only validate the request.
     ///
     /// # Errors
     ///
-    /// The permission that is missing, or why else it could not be made.
+    /// The missing permission, or why else it could not be created.
     pub fn may_create(&self, plan: &TopicPlan) -> Result<(), ClusterError> {
         self.make(plan, true)
     }
@@ -185,7 +185,7 @@ impl ClusterInspector {
     }
 }
 
-/// Returns whether a coordinator refuses how we come, and not that we come.
+/// Returns whether a coordinator refuses the form of the join, not the permission.
 fn is_refusal_of_the_manner(code: RDKafkaErrorCode) -> bool {
     [RDKafkaErrorCode::InvalidSessionTimeout, RDKafkaErrorCode::InconsistentGroupProtocol].contains(&code)
 }

@@ -1,4 +1,4 @@
-//! What replays need of a cluster beside what is looked at elsewhere: names, and the removal of what a replay has made.
+//! Requests of replays: names, waiting for topics, and deleting the topics and the group of a replay.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::kafka::admin::options;
 use crate::kafka::client::LoggingContext;
 use crate::record::{PartitionId, Timestamp};
 
-/// From one look for a new topic to the next.
+/// Time between two checks for a new topic.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(50);
 
 impl ClusterInspector {
-    /// Returns the name that the cluster gave itself; empty when it has none.
+    /// Returns the name of the cluster; empty if it has none.
     #[must_use]
     pub fn cluster_id(&self) -> String {
         self.consumer.client().fetch_cluster_id(self.timeout).unwrap_or_default()
     }
 
-    /// Lists all topics that we may see.
+    /// Lists all visible topics.
     ///
     /// # Errors
     ///
-    /// When no broker answers.
+    /// No broker answers.
     pub fn topic_names(&self) -> Result<BTreeSet<String>, ClusterError> {
         let metadata =
             self.consumer.fetch_metadata(None, self.timeout).map_err(|error| ClusterError::of(&error, ""))?;
@@ -42,9 +42,9 @@ impl ClusterInspector {
     ///
     /// # Errors
     ///
-    /// When they have none in time.
+    /// They have none in time.
     pub fn await_topic(&self, name: &str) -> Result<(), ClusterError> {
-        let (late, looks) = (after(self.timeout), tick(POLL_INTERVAL));
+        let (late, checks) = (after(self.timeout), tick(POLL_INTERVAL));
         loop {
             let metadata = self.consumer.fetch_metadata(Some(name), self.timeout);
             let metadata = metadata.map_err(|error| ClusterError::of(&error, name))?;
@@ -58,16 +58,16 @@ impl ClusterInspector {
             if late.try_recv().is_ok() {
                 return Err(ClusterError::Unavailable(format!("topic `{name}` has no leader yet")));
             }
-            // The ticker lives as long as this.
-            let _ = looks.recv();
+            // The ticker lives as long as this channel.
+            let _ = checks.recv();
         }
     }
 
-    /// Deletes topics; one that is gone already is no failure.
+    /// Deletes topics; a topic that is already gone is not an error.
     ///
     /// # Errors
     ///
-    /// The first that the brokers refuse to delete.
+    /// The first refusal of the brokers.
     pub fn delete_topics(&self, names: &[&str]) -> Result<(), ClusterError> {
         if names.is_empty() {
             return Ok(());
@@ -83,11 +83,11 @@ impl ClusterInspector {
         Ok(())
     }
 
-    /// Deletes a group with its offsets; one that is gone already is no failure.
+    /// Deletes a group with its offsets; a group that is already gone is not an error.
     ///
     /// # Errors
     ///
-    /// Why the coordinator refuses.
+    /// The refusal of the coordinator.
     pub fn delete_group(&self, name: &str) -> Result<(), ClusterError> {
         let options = options(self.timeout);
         let answer = self.runtime.block_on(self.admin.delete_groups(&[name], &options));
@@ -100,11 +100,11 @@ impl ClusterInspector {
         Ok(())
     }
 
-    /// Returns the offset and time of the first record at this offset or after it; `None` when none comes in time.
+    /// Returns the offset and time of the first record at this offset or after it; `None` if none arrives in time.
     ///
     /// # Errors
     ///
-    /// When the client cannot read there.
+    /// The client cannot read there.
     pub fn first_at(
         &self,
         partition: &PartitionId,

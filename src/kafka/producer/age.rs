@@ -1,9 +1,9 @@
-//! Was a producer fenced by another process, or by the time-out of its own transaction?
+//! Distinguishes fencing by another process from the time-out of a producer's own transaction.
 //!
-//! A coordinator ends a transaction that is older than its time-out, and takes the next epoch for that. The client
-//! library tells this in the same words as that another process has taken over the id. A producer whose transaction was
-//! younger has been fenced by another process; of an older one it is not known: it takes its id over again, and whether
-//! the transaction was committed, the committed offsets tell. If there is another process, the next fence comes soon.
+//! A coordinator ends a transaction that is older than its time-out, and raises the epoch for that. The client library
+//! reports this in the same way as fencing by another process. If the transaction was younger, another process has
+//! fenced the producer. If it was older, the cause is unknown: the producer initialises its id again, and the committed
+//! offsets show whether the transaction was committed. If there is another process, it soon fences again.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use rdkafka::ClientConfig;
 use super::Answer;
 use crate::transaction::{Call, CallError};
 
-/// The age of the transaction under way.
+/// The age of the current transaction.
 pub(super) struct TransactionAge {
     limit: Duration,
-    /// Rings when the coordinator may have ended the transaction; none while there is none.
+    /// Fires when the coordinator may have ended the transaction; `None` outside a transaction.
     over: Option<Receiver<Instant>>,
 }
 
@@ -26,7 +26,7 @@ impl TransactionAge {
         Self { limit: millis.map_or(Duration::MAX, Duration::from_millis), over: None }
     }
 
-    /// Looks at the answer to a call, and says what it means for a transaction of this age.
+    /// Corrects the answer to a call by the age of the transaction.
     pub(super) fn judge(&mut self, call: Call, answer: Answer) -> Answer {
         if let Err(CallError::Fenced(why)) = answer {
             let is_old = self.over.take().is_some_and(|over| over.try_recv().is_ok());
@@ -66,11 +66,11 @@ mod tests {
         assert_eq!(young.judge(Call::Begin, Ok(vec![])), Ok(vec![]));
         assert_eq!(young.judge(Call::Produce, fenced()), fenced());
         for call in [Call::Produce, Call::SendOffsets, Call::Commit, Call::Abort] {
-            // Over when it begins.
+            // It expires at once.
             let mut old = age("0");
             old.judge(Call::Begin, Ok(vec![])).unwrap();
             assert!(matches!(old.judge(call, fenced()), Err(CallError::Unknown(_))), "{call:?}");
-            // Nothing was begun since: somebody else has the id.
+            // No transaction has begun since: another process has the id.
             assert_eq!(old.judge(Call::Init, Ok(vec![])), Ok(vec![]));
             assert_eq!(old.judge(call, fenced()), fenced(), "{call:?}");
         }

@@ -1,4 +1,4 @@
-//! Delivery reports, and what they say of a batch: its offsets, or which record the broker refused.
+//! Delivery reports, and the outcome of a batch: its offsets, or the record that the broker refused.
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rdkafka::error::RDKafkaErrorCode;
@@ -24,7 +24,7 @@ pub(super) struct Report {
 pub(super) struct ReportSink(Sender<Report>);
 
 impl ReportSink {
-    /// Returns the sink and the end that the session reads.
+    /// Returns the sink and the session's receiver.
     pub(super) fn new() -> (Self, Receiver<Report>) {
         let (sender, reports) = unbounded();
         (Self(sender), reports)
@@ -45,7 +45,7 @@ impl Size {
         if reason == Reject::TimestampRefused {
             self.skew_ms
         } else if reason == Reject::Refused && !self.keyed {
-            // A compacted topic refuses what has no key.
+            // A compacted topic refuses records without a key.
             u64::MAX
         } else {
             u64::try_from(self.bytes).unwrap_or(u64::MAX)
@@ -53,7 +53,7 @@ impl Size {
     }
 }
 
-/// Which record a delivery report is about.
+/// The record of a delivery report.
 pub(super) struct DeliveryContext {
     pub(super) batch: u64,
     pub(super) index: usize,
@@ -71,7 +71,7 @@ impl ProducerContext for LoggingContext<ReportSink> {
         };
         let DeliveryContext { batch, index, size, in_flight } = *context;
         drop(in_flight);
-        // The session of a producer that was replaced reads no reports.
+        // The session of a replaced producer reads no reports.
         let _ = self.0.0.send(Report { batch, index, size, result });
     }
 }
@@ -88,12 +88,12 @@ pub(super) struct BatchOutcome {
 }
 
 impl BatchOutcome {
-    /// Begins a batch of this number of items, of which nothing is sent yet.
+    /// Starts a batch with this number of items.
     pub(super) fn new(batch: u64, items: usize) -> Self {
         Self { batch, sent: 0, reported: 0, offsets: vec![None; items], refused: None, failed: None }
     }
 
-    /// Returns whether every record sent has its report.
+    /// Returns whether every sent record has its report.
     pub(super) const fn is_complete(&self) -> bool {
         self.reported >= self.sent
     }
@@ -115,9 +115,9 @@ impl BatchOutcome {
             Err(code) => {
                 if let Some(reason) = errors::refusal(*code) {
                     // A batch is refused as a whole: the largest record is to blame for its size, the one farthest from
-                    // the clock for its timestamp, one without a key for being no valid record.
+                    // the clock for its timestamp, one without a key for being invalid.
                     let blame = report.size.blame(reason);
-                    if self.refused.as_ref().is_none_or(|(most, _)| *most < blame) {
+                    if self.refused.as_ref().is_none_or(|(max, _)| *max < blame) {
                         self.refused = Some((blame, CallError::Undeliverable { index: report.index, reason }));
                     }
                 } else {

@@ -1,4 +1,4 @@
-//! The records of one `Produce`: where they come from, and the form in which the session takes them.
+//! The records of one `Produce`: their source, and the form that the session takes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::transaction::CallError;
 /// Name and value of a header; a value may be null.
 pub type HeaderField<'a> = (Cow<'a, str>, Option<Cow<'a, [u8]>>);
 
-/// One record on its way out. Borrowed: the client copies it.
+/// One outgoing record. Borrowed: the client copies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outgoing<'a> {
     /// Topic.
     pub topic: &'a str,
-    /// Partition; `None` leaves it to the key (murmur2, as Java clients have it).
+    /// Partition; `None` leaves it to the key (murmur2, as in Java clients).
     pub partition: Option<i32>,
     /// Key bytes.
     pub key: Option<&'a [u8]>,
@@ -21,14 +21,14 @@ pub struct Outgoing<'a> {
     pub value: Option<Cow<'a, [u8]>>,
     /// Headers, in order.
     pub headers: Vec<HeaderField<'a>>,
-    /// Timestamp in milliseconds; `None` means the moment of sending.
+    /// Timestamp in milliseconds; `None` means the time of sending.
     pub timestamp: Option<i64>,
     /// How far the timestamp is from the wall clock: decides which record of a refused batch is to blame for it.
     pub skew_ms: u64,
 }
 
 impl Outgoing<'_> {
-    /// Returns what the record takes, in bytes: key, value, headers.
+    /// Returns the size of the record in bytes: key, value, headers.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let header = |(name, value): &HeaderField<'_>| name.len() + value.as_ref().map_or(0, |value| value.len());
@@ -40,12 +40,12 @@ impl Outgoing<'_> {
 /// Takes one record: the index of the item that it belongs to, and the record.
 pub type RecordSink<'a> = dyn FnMut(usize, Outgoing<'_>) -> Result<(), CallError> + 'a;
 
-/// What one `Produce` carries.
+/// The data of one `Produce`.
 pub trait RecordSource: Send {
     /// Number of items that the owner handed over. One may become any number of records, or none.
     fn len(&self) -> usize;
 
-    /// Returns whether nothing was handed over.
+    /// Returns whether there are no items.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -54,11 +54,11 @@ pub trait RecordSource: Send {
     ///
     /// # Errors
     ///
-    /// The first error that `load` gives.
+    /// The first error of `load`.
     fn write_records(&self, load: &mut RecordSink<'_>) -> Result<(), CallError>;
 }
 
-/// Records that were encoded beforehand, all for one partition.
+/// Encoded records, all for one partition.
 pub struct EncodedBatch {
     /// Topic of all its records.
     pub topic: Arc<str>,

@@ -7,10 +7,10 @@ use crossbeam_channel::{Receiver, after};
 use super::Answer;
 use crate::transaction::CallError;
 
-/// Notices a call that is made again and again and never done.
+/// Detects a call that is retried and never succeeds.
 pub(super) struct RetryDeadline {
     limit: Duration,
-    /// Fires when the limit is over; none while calls succeed.
+    /// Fires at the limit; `None` while calls succeed.
     over: Option<Receiver<Instant>>,
 }
 
@@ -38,19 +38,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn call_that_is_never_done_is_given_up_in_the_end() {
+    fn a_call_that_never_succeeds_is_given_up() {
         let again = || Err(CallError::Retriable("busy".to_owned()));
         let mut patient = RetryDeadline::new(Duration::from_mins(1));
         for _ in 0..9 {
             assert_eq!(patient.judge(again()), again());
         }
-        // A moment that is over when it begins.
+        // A deadline that has passed at once.
         let mut unstable_asker = RetryDeadline::new(Duration::ZERO);
         assert!(
             matches!(unstable_asker.judge(again()), Err(CallError::Unknown(why)) if why == "busy; still failing after 0ns")
         );
         assert_eq!(unstable_asker.judge(Ok(vec![3])), Ok(vec![3]));
-        // A call that succeeds in between starts the time again.
+        // A call that succeeds in between resets the time.
         let mut busy = RetryDeadline { limit: Duration::from_mins(1), over: Some(after(Duration::ZERO)) };
         assert_eq!(busy.judge(Ok(vec![])), Ok(vec![]));
         assert_eq!(busy.judge(again()), again());

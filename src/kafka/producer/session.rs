@@ -30,7 +30,7 @@ pub(super) struct ProducerSession {
 }
 
 impl ProducerSession {
-    /// Creates the client. With transactions it still has to take its id over: [`ProducerSession::init_transactions`].
+    /// Creates the client. With transactions it still has to initialise its id: [`ProducerSession::init_transactions`].
     pub(super) fn connect(config: &ClientConfig, backlog: Arc<Backlog>) -> Result<Self, CallError> {
         let (sink, reports) = ReportSink::new();
         let producer =
@@ -38,7 +38,7 @@ impl ProducerSession {
         Ok(Self { producer, backlog, reports })
     }
 
-    /// Takes the transactional id over: fences its previous owner and aborts what that left open.
+    /// Initialises the transactional id: fences its previous owner and aborts that one's open transaction.
     pub(super) fn init_transactions(&self) -> Result<(), CallError> {
         // Not classified: without a broker, a new client would get no further than this one.
         self.producer.init_transactions(REQUEST_TIMEOUT).map_err(|error| errors::of_call(Call::Init, &error))
@@ -63,7 +63,7 @@ impl ProducerSession {
     pub(super) fn send_offsets(&self, offsets: &[OffsetAndMetadata], membership: &Membership) -> Answer {
         self.with_offsets(offsets, |list| {
             let Some(metadata) = membership.metadata() else {
-                return Err(CallError::Abortable("the group is left".to_owned()));
+                return Err(CallError::Abortable("the member has left the group".to_owned()));
             };
             let sent = self.producer.send_offsets_to_transaction(list, &metadata, REQUEST_TIMEOUT);
             sent.map_err(|error| errors::of_call(Call::SendOffsets, &error))
@@ -93,8 +93,8 @@ impl ProducerSession {
         done.map(|()| Vec::new()).map_err(|error| self.classify(errors::of_call(call, &error)))
     }
 
-    /// Returns what an error means for this client. One that knows no broker any more does not finish a call, however
-    /// often it is made: then only a new one, made by [`Call::Init`], learns the outcome of the transaction.
+    /// Returns what an error means for this client. One that has lost all brokers never finishes a call: only a new
+    /// one, created by [`Call::Init`], learns the outcome of the transaction.
     fn classify(&self, error: CallError) -> CallError {
         match error {
             CallError::Retriable(why) if !has_brokers(self.producer.client(), None) => {
@@ -122,8 +122,8 @@ impl ProducerSession {
         answer.map_err(|error| self.classify(error))
     }
 
-    /// Returns why the client has given the transaction up. Its delivery reports say that records were purged and not
-    /// why; a call that does not fit is answered with the cause. A client without transactions has no cause.
+    /// Returns why the client has given the transaction up. Its delivery reports show that records were purged, but not
+    /// why; an out-of-place call is answered with the cause. A client without transactions has no cause.
     fn abort_cause(&self) -> Option<CallError> {
         let error = self.producer.begin_transaction().err()?;
         let KafkaError::Transaction(cause) = &error else { return None };
@@ -134,7 +134,7 @@ impl ProducerSession {
         while self.reports.try_recv().is_ok() {}
         let mut outcome = BatchOutcome::new(batch, records.len());
         records.write_records(&mut |index, outgoing| self.send(&mut outcome, index, &outgoing))?;
-        // Ends lingering; the reports themselves come through the channel.
+        // Ends lingering; the reports arrive through the channel.
         if let Err(error) = self.producer.flush(REQUEST_TIMEOUT) {
             return Err(errors::of_code(error.rdkafka_error_code(), format!("records are not acknowledged: {error}")));
         }
