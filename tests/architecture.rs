@@ -1,8 +1,8 @@
-//! The walls between the rooms, held by a look at the sources.
+//! The boundaries between modules, checked on the sources.
 //!
-//! The crates below `crates/` are pure: their rooms name no file, socket, variable, thread, clock, log line or metric.
-//! That they name no Kafka client and no runtime is held by their manifests as well. A folder of `src/` is an edge.
-//! What follows `#[cfg(test)]`, and files named `tests.rs`, are not looked at: a test may read a golden file.
+//! The crates below `crates/` are pure: their modules name no file, socket, variable, thread, clock, log line or
+//! metric. Their manifests also exclude the Kafka client and runtimes. A folder of `src/` is an edge. Code after
+//! `#[cfg(test)]`, and files named `tests.rs`, are not checked: a test may read a golden file.
 #![expect(clippy::unwrap_used, reason = "a source that cannot be read fails the test")]
 
 #[path = "architecture/circles.rs"]
@@ -15,7 +15,7 @@ use std::process::Command;
 
 use regex::Regex;
 
-/// The rooms of the pure crates, each with those that it may import, of its own crate or of one below.
+/// The modules of the pure crates, each with those that it may import, of its own crate or of one below.
 const PURE: [(&str, &[&str]); 13] = [
     ("record", &[]),
     ("text", &["record"]),
@@ -32,13 +32,13 @@ const PURE: [(&str, &[&str]); 13] = [
     ("quality", &["record", "text", "fingerprint", "protocol", "crawl"]),
 ];
 
-/// Rooms named after a technology, and what belongs to no room.
+/// Modules named after a technology, and files outside modules.
 const EDGES: [&str; 8] = ["cli", "config", "error", "kafka", "panics", "runtime", "snapshot", "telemetry"];
 
 /// Edges that import everything and that nothing else imports.
 const TOPS: [&str; 2] = ["runtime", "cli"];
 
-/// What a pure room may not name, and what it is.
+/// Names that a pure module must not use, with their meaning.
 const BANNED: [(&str, &str); 13] = [
     (r"\brdkafka\b", "the Kafka client"),
     (r"\b(tokio|axum|futures|rayon|crossbeam_channel)\b", "a runtime"),
@@ -49,13 +49,13 @@ const BANNED: [(&str, &str); 13] = [
     (r"\b(File|TcpStream|TcpListener|UdpSocket|OpenOptions)\b", "a file or socket"),
     (r"\bstd::io::(stdin|stdout|stderr)\b", "a stream of the process"),
     (r"\b(Instant|SystemTime)\b|\bjiff::(Timestamp|Zoned)::now\b", "a clock"),
-    (r"\b(Mutex|RwLock|Condvar|mpsc)\b", "something that threads share"),
+    (r"\b(Mutex|RwLock|Condvar|mpsc)\b", "shared state of threads"),
     (r"\b(tracing|tracing_subscriber)\b|\b(info|warn|error|debug|trace)!\s*\(", "a log line"),
     (r"\b(metrics|metrics_process|metrics_exporter_prometheus)::|\b(counter|gauge|histogram)!\s*\(", "a metric"),
     (r"\be?print(ln)?!\s*\(|\bdbg!\s*\(", "output"),
 ];
 
-/// Longest source file, tests not counted.
+/// Maximum length of a source file, without tests.
 const MAX_LINES: usize = 600;
 
 /// The sources of each crate: of the service first.
@@ -69,7 +69,7 @@ fn relative(path: &Path) -> PathBuf {
     crates().iter().find_map(|src| path.strip_prefix(src).ok()).unwrap().to_owned()
 }
 
-/// Every source file of a room of any crate: a folder, or the one file of this name. All of them for no name.
+/// Every source file of a module of any crate: a folder, or the single file of this name. All of them without a name.
 fn sources(room: &str) -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
@@ -92,21 +92,21 @@ fn sources(room: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The part of a source that ships: no tests. Line breaks stay.
+/// The part of a source without tests. Line breaks stay.
 fn shipped(path: &Path) -> String {
     let is_test = path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs");
     let text = if is_test { String::new() } else { fs::read_to_string(path).unwrap() };
     without_tests(&text).to_owned()
 }
 
-/// Tests are at the end of a file: everything after the first `#[cfg(test)]` of a module with a body.
+/// Tests are at the end of a file: everything from the first `#[cfg(test)]` of a module with a body.
 fn without_tests(text: &str) -> &str {
     let module = Regex::new(r"(?m)^#\[cfg\(test\)\]\n(#\[.*\]\n)*(pub(\(.*\))? )?mod \w+ \{").unwrap();
     let end = module.find(text).map_or(text.len(), |found| found.start());
     text.get(..end).unwrap_or_default()
 }
 
-/// The code without its comments and without what is in quotes.
+/// The code without its comments and without string literals.
 fn code(text: &str) -> String {
     let quoted = Regex::new(r#""(\\.|[^"\\])*""#).unwrap();
     let lines = text.lines().map(|line| {
@@ -116,12 +116,12 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The rooms that a source imports by a path from the root of its crate, or of one of ours.
+/// The modules that a source imports by a path from the root of its crate, or of one of ours.
 fn imports(code: &str) -> BTreeSet<String> {
     imports_of(&["crate", "dupgate_core", "dupgate_lab"], code)
 }
 
-/// What a source imports by a path from one of these roots.
+/// Modules that a source imports by a path from one of these roots.
 fn imports_of(roots: &[&str], code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let path = Regex::new(&format!(r"\b(?:{})::(\w+|\{{)", roots.join("|"))).unwrap();
@@ -155,7 +155,7 @@ fn imports_of(roots: &[&str], code: &str) -> BTreeSet<String> {
     found
 }
 
-/// What pure code names although it may not.
+/// Forbidden names in pure code.
 fn banned(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (pattern, what) in BANNED {
@@ -166,7 +166,7 @@ fn banned(code: &str) -> Vec<String> {
     found
 }
 
-/// Everything in the source of a pure room that does not belong there.
+/// All violations in the source of a pure module.
 fn breaches(room: &str, may_import: &[&str], text: &str) -> Vec<String> {
     let code = code(without_tests(text));
     let mut found = banned(&code);
@@ -179,7 +179,7 @@ fn breaches(room: &str, may_import: &[&str], text: &str) -> Vec<String> {
 }
 
 #[test]
-fn pure_rooms_are_pure() {
+fn pure_modules_are_pure() {
     let mut found = Vec::new();
     for (room, may_import) in PURE {
         for path in sources(room) {
@@ -204,7 +204,6 @@ fn the_index_is_pure_and_knows_no_page() {
     }
 }
 
-/// What each module at the root of a crate imports of the others.
 /// A crate that builds a C library has a build script with `cc` or cmake, or a name that ends in `-sys`.
 #[test]
 fn the_pure_crates_build_and_test_without_a_c_compiler() {
@@ -227,6 +226,7 @@ fn the_pure_crates_build_and_test_without_a_c_compiler() {
     }
 }
 
+/// Imports between the modules at the root of a crate.
 fn modules_of(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let name = |path: &Path| {
         path.strip_prefix(src).unwrap().iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned()
@@ -245,9 +245,9 @@ fn modules_of(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
     modules
 }
 
-/// A circle of modules, each of which imports the next one, if there is any.
+/// A circle of modules, each importing the next one, if any.
 fn circle(modules: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<&str>> {
-    // Whoever imports nothing that is left is in no circle.
+    // A module without remaining imports is not in a circle.
     let mut left: BTreeSet<&str> = modules.keys().map(String::as_str).collect();
     let imports = |module: &str, left: &BTreeSet<&str>| {
         modules.get(module).and_then(|imports| imports.iter().map(String::as_str).find(|import| left.contains(import)))
@@ -280,7 +280,7 @@ fn no_modules_import_each_other_in_a_circle() {
     assert_eq!(circle(&planted.into_iter().collect()), Some(vec!["b", "d"]));
 }
 
-/// The modules of a crate with what ships of their code.
+/// The modules of a crate with their code without tests.
 fn files_of(src: &Path) -> circles::Modules {
     let own = sources("").into_iter().filter(|path| path.starts_with(src) && !path.ends_with("main.rs"));
     let of = |path: PathBuf| {
@@ -317,9 +317,9 @@ fn no_files_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn every_listed_room_exists_and_every_room_is_listed() {
+fn every_listed_module_exists_and_every_module_is_listed() {
     for (room, _) in PURE {
-        assert!(!sources(room).is_empty(), "the room {room} is missing");
+        assert!(!sources(room).is_empty(), "the module {room} is missing");
     }
     let declared = Regex::new(r"(?m)^pub mod (\w+);").unwrap();
     let pure: BTreeSet<&str> = PURE.iter().map(|(room, _)| *room).collect();
@@ -328,13 +328,13 @@ fn every_listed_room_exists_and_every_room_is_listed() {
         for room in declared.captures_iter(&lib) {
             let room = room.get(1).unwrap().as_str();
             let is_listed = if number == 0 { EDGES.contains(&room) } else { pure.contains(room) };
-            assert!(is_listed, "the room {room} of {} is in no list of this file", src.display());
+            assert!(is_listed, "the module {room} of {} is not listed in this file", src.display());
         }
     }
 }
 
 #[test]
-fn nothing_imports_the_rooms_at_the_top() {
+fn nothing_imports_the_top_modules() {
     for path in sources("") {
         let relative = relative(&path);
         let room = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
@@ -348,7 +348,7 @@ fn nothing_imports_the_rooms_at_the_top() {
 }
 
 #[test]
-fn only_one_room_names_the_kafka_client() {
+fn only_one_module_names_the_kafka_client() {
     let client = Regex::new(r"\brdkafka(_sys)?::|\b(use|crate) rdkafka").unwrap();
     for path in sources("") {
         let relative = relative(&path);
@@ -367,12 +367,12 @@ fn no_file_is_too_long() {
 }
 
 #[test]
-fn no_room_is_a_drawer() {
+fn no_module_is_a_catch_all() {
     for path in sources("") {
         for part in &relative(&path) {
             let name = part.to_str().expect("names are UTF-8").trim_end_matches(".rs");
             let drawers = ["utils", "util", "common", "helpers", "helper", "types", "manager", "misc"];
-            assert!(!drawers.contains(&name), "{} says nothing about what is in it", path.display());
+            assert!(!drawers.contains(&name), "{} does not describe its content", path.display());
         }
     }
 }

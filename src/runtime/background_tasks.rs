@@ -7,15 +7,15 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::index::Task;
 
-/// How long to wait before a question that failed is asked again.
+/// Pause before a failed task is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 type BackgroundTask = Box<dyn FnMut() -> Result<(), String> + Send>;
 
-/// A thread that runs tasks until each succeeds. Dropping it ends the thread after the task under way.
+/// A thread that runs tasks until each succeeds. Dropping it ends the thread after the current task.
 pub(super) struct BackgroundTasks {
     sender: Sender<BackgroundTask>,
-    /// Closes when the owner is gone: an task that fails is then given up.
+    /// Closes when the owner is dropped: a failed task is then given up.
     _alive: Sender<()>,
 }
 
@@ -24,7 +24,7 @@ impl BackgroundTasks {
     ///
     /// # Errors
     ///
-    /// When it cannot be started.
+    /// It cannot be started.
     pub(super) fn start(thread: String) -> io::Result<Self> {
         let (sender, background_tasks) = unbounded();
         let (alive, gone) = unbounded();
@@ -34,11 +34,11 @@ impl BackgroundTasks {
 
     /// Runs `task` until it succeeds.
     pub(super) fn run(&self, task: impl FnMut() -> Result<(), String> + Send + 'static) {
-        // The thread lives as long as we do.
+        // The thread lives as long as this value.
         let _ = self.sender.send(Box::new(task));
     }
 
-    /// Does a task, after all that was given before.
+    /// Runs a task, after all earlier ones.
     pub(super) fn run_once(&self, task: Task<'static>) {
         let mut task = Some(task);
         self.run(move || {

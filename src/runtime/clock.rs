@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::record::Timestamp;
 
-/// Counts from the moment it was started, and never goes back.
+/// Counts from its start, and never goes back.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,
@@ -13,7 +13,7 @@ pub struct Clock {
 impl Clock {
     /// Starts counting.
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+    #[expect(clippy::disallowed_methods, reason = "the only source of time")]
     pub fn start() -> Self {
         Self { started: Instant::now() }
     }
@@ -33,7 +33,7 @@ impl Clock {
 
 /// Returns the wall clock, as the time since 1970.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+#[expect(clippy::disallowed_methods, reason = "the only source of time")]
 pub fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Returns which records get no verdict, and why: in the log once in a while, in the status at any time.
+//! Reports which records get no verdict, and why: periodically in the log, and in the status.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::record::{Reject, Source};
 use crate::telemetry::Metrics;
 
-/// A reason that was logged is not logged again for this long.
+/// Minimum interval between two log lines of the same reason.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The records without a verdict that one worker has found.
@@ -31,7 +31,7 @@ impl DeadLetterReport {
         Self { metrics, reasons: BTreeMap::new() }
     }
 
-    /// A record gets no verdict. It becomes a dead letter unless the input is paused before.
+    /// A record gets no verdict. It becomes a dead letter unless the input is paused first.
     pub(super) fn found(&mut self, now: Duration, source: &Source, reason: Reject, why: &str) {
         self.metrics.dead_letter_read(reason, source, why);
         let known = self.reasons.entry(reason).or_insert_with(|| Reason {
@@ -54,7 +54,7 @@ impl DeadLetterReport {
         );
     }
 
-    /// Lists the reasons, most frequent first, each with the first record that it was found in.
+    /// Lists the reasons, most frequent first, each with its first record.
     pub(super) fn summary(&self) -> String {
         let mut reasons: Vec<(&Reject, &Reason)> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, reason)| std::cmp::Reverse(reason.records));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_logged_once_in_a_while_with_how_many_were_left_out() {
+    fn each_reason_is_logged_periodically_with_the_number_left_out() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let mut report = DeadLetterReport::new(metrics);
         let at = |offset| PartitionId::new("pages", 0).at(offset);

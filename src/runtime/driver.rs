@@ -1,8 +1,8 @@
-//! What both drivers share: their loop, and their place in a consumer group.
+//! Shared parts of both drivers: their loop, and their membership in a consumer group.
 //!
-//! A driver is the thread between a state machine and the cluster. Everything that reaches it comes through one
-//! channel, in order. Each turn takes messages up to the driver's own bound, or tells the machine that time passed when
-//! none comes; the driver's other work follows.
+//! A driver is the thread between a state machine and the cluster. All its inputs arrive through one channel, in order.
+//! Each turn takes messages up to the driver's bound, or notifies the machine of the time if none arrives; then the
+//! driver does its other work.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use super::time_slice::Work;
 use crate::error::Fatal;
 use crate::kafka::group_consumer::{Command, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Membership};
 
-/// How long a driver waits for a message before it says that time passed.
+/// How long a driver waits for a message before it notifies the machine of the time.
 pub(super) const TICK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long one question to the cluster may take.
+/// Time-out of one request to the cluster.
 pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a role does in the loop of its thread. An error of any of these ends the loop.
+/// The operations of a role in the loop of its thread. Any error ends the loop.
 pub(super) trait Driver {
-    /// What reaches the driver.
+    /// The messages of the driver.
     type Message;
 
     /// Returns whether the machine has stopped.
@@ -36,16 +36,16 @@ pub(super) trait Driver {
     /// Returns whether enough messages were taken in one turn: this many, since `began`.
     fn has_taken_enough(&self, taken: usize, began: Duration) -> bool;
 
-    /// Performs what the machine asks for.
+    /// Performs the effects of the machine.
     fn perform_all(&mut self) -> Result<(), Fatal>;
 
     /// Hands one message to the machine.
     fn take(&mut self, message: Self::Message) -> Result<(), Fatal>;
 
-    /// Tells the machine that time passed.
+    /// Notifies the machine of the time.
     fn tick(&mut self) -> Result<(), Fatal>;
 
-    /// Does the other work of a turn. With [`Work::More`] the next turn does not wait for a message.
+    /// Does the driver's other work of a turn. With [`Work::More`] the next turn does not wait for a message.
     fn work(&mut self) -> Result<Work, Fatal>;
 }
 
@@ -53,7 +53,7 @@ pub(super) trait Driver {
 ///
 /// # Errors
 ///
-/// The first of the driver's.
+/// The first error of the driver.
 pub(super) fn drive<D: Driver>(driver: &mut D, messages: &Receiver<D::Message>, clock: Clock) -> Result<(), Fatal> {
     driver.perform_all()?;
     let mut work = Work::Done;
@@ -87,22 +87,22 @@ fn take_many<D: Driver>(
     Ok(())
 }
 
-/// Returns a sink that sends what it is given to a driver.
+/// Returns a sink that sends its arguments to a driver.
 pub(super) fn sink<M: Send + 'static, T>(
     sender: &Sender<M>,
     wrap: impl Fn(T) -> M + Send + Sync + 'static,
 ) -> impl Fn(T) + Send + Sync + 'static {
     let sender = sender.clone();
-    // A driver that has ended receives nothing any more.
+    // An ended driver receives nothing.
     move |value| drop(sender.send(wrap(value)))
 }
 
-/// The consumer of a driver, and the number that its events must carry: those of an earlier membership are stale.
+/// The consumer of a driver, and the serial number of its events: events of an earlier membership are stale.
 #[derive(Default)]
 pub(super) struct GroupMember {
     consumer: Option<GroupConsumer>,
     number: u64,
-    /// What offsets are sent under.
+    /// The membership for sending offsets.
     membership: Membership,
 }
 
@@ -111,7 +111,7 @@ impl GroupMember {
     ///
     /// # Errors
     ///
-    /// When the client or its thread cannot be made.
+    /// The client or its thread cannot be created.
     pub(super) fn join<M: Send + 'static>(
         &mut self,
         settings: GroupConsumerSettings,
@@ -125,8 +125,8 @@ impl GroupMember {
         Ok(())
     }
 
-    /// Asks the consumer to leave the group and returns it, so that the caller can wait for that. Nothing it still
-    /// reports is of this membership.
+    /// Asks the consumer to leave the group and returns it, so that the caller can wait for it to leave. Its later
+    /// events are stale.
     pub(super) fn leave(&mut self) -> Option<GroupConsumer> {
         self.command(Command::Leave);
         self.begin_membership();
@@ -138,36 +138,36 @@ impl GroupMember {
         self.membership = Membership::default();
     }
 
-    /// Returns whether an event with this number is of the present membership.
+    /// Returns whether an event with this number is of the current membership.
     pub(super) const fn is_current(&self, number: u64) -> bool {
         self.number == number
     }
 
-    /// Hands a command to the consumer, if there is one.
+    /// Hands a command to the consumer, if any.
     pub(super) fn command(&self, command: Command) {
         if let Some(consumer) = &self.consumer {
             consumer.command(command);
         }
     }
 
-    /// Sets what offsets are sent under from now on.
+    /// Sets the membership for sending offsets.
     pub(super) fn renew(&mut self, membership: Membership) {
         self.membership = membership;
     }
 
-    /// Returns what offsets are sent under.
+    /// Returns the membership for sending offsets.
     pub(super) fn membership(&self) -> Membership {
         self.membership.clone()
     }
 
-    /// Returns the consumer, once the group was joined.
+    /// Returns the consumer, once it has joined the group.
     pub(super) const fn consumer(&self) -> Option<&GroupConsumer> {
         self.consumer.as_ref()
     }
 }
 
-/// Waits until this consumer has left its group, but not for longer than `until`; says whether it has. Messages that
-/// come meanwhile are dropped.
+/// Waits until this consumer has left its group, at most until `until`; returns whether it has. Messages that arrive
+/// meanwhile are dropped.
 pub(super) fn wait_until_left<M>(
     consumer: Option<&GroupConsumer>,
     messages: &Receiver<M>,
@@ -188,14 +188,14 @@ mod tests {
     use super::*;
     use crate::error::Reason;
 
-    /// Notes what the loop asks of it.
+    /// Records the calls of the loop.
     #[derive(Default)]
     struct Recorder {
         calls: Vec<String>,
-        /// What the next turns have to do after their messages.
+        /// The other work of the next turns.
         work: Vec<Work>,
         is_stopped: bool,
-        /// Where to send a message that stops it when it is reported that time passed.
+        /// Sends a message that stops it at the next tick.
         stops: Option<Sender<&'static str>>,
     }
 
@@ -223,7 +223,7 @@ mod tests {
             self.calls.push(message.to_owned());
             self.is_stopped |= message == "stop";
             if message == "fail" {
-                return Err(Reason::Failure.because(anyhow::anyhow!("as asked")));
+                return Err(Reason::Failure.because(anyhow::anyhow!("as requested")));
             }
             Ok(())
         }
@@ -273,7 +273,7 @@ mod tests {
     fn a_turn_with_more_work_does_not_wait_for_a_message() {
         let (sender, receiver) = unbounded();
         sender.send("one").unwrap();
-        // The loop would wait an hour for the second message, which comes when it ticked.
+        // The loop would wait an hour for the second message, which is sent at its tick.
         let mut recorder = Recorder { work: vec![Work::Done, Work::More], stops: Some(sender), ..Recorder::default() };
         drive(&mut recorder, &receiver, Clock::start()).unwrap();
         assert_eq!(recorder.calls, ["perform", "one", "work", "tick", "work", "stop", "work"]);
@@ -285,7 +285,7 @@ mod tests {
         member.begin_membership();
         assert!(member.is_current(1));
         assert!(member.leave().is_none());
-        assert!(!member.is_current(1), "what a member that leaves still reports is not heard");
+        assert!(!member.is_current(1), "events of a leaving member are ignored");
         assert!(member.is_current(2));
     }
 }

@@ -5,7 +5,7 @@ use crate::kafka::errors::{Denied, denied_in};
 use crate::kafka::fingerprint_log::denied_append;
 use crate::kafka::inspector::ClusterError;
 
-/// Creates the error that ends the process for a failure of the machine around it.
+/// Creates the error that ends the process for a failure of the operating system.
 pub(crate) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
     Reason::Failure.because(error)
 }
@@ -23,7 +23,7 @@ pub fn cluster_error(cluster_error: ClusterError) -> Fatal {
     }
 }
 
-/// Sorts what a part of the service cannot continue with. A permission that is missing has its own exit code.
+/// Sorts a fatal failure of a part of the service. A missing permission has a separate exit code.
 pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str) -> Fatal {
     let text = why.to_string();
     match denied_in(&text) {
@@ -32,7 +32,7 @@ pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str)
     }
 }
 
-/// Builds the error for what we may not do, with the ACL to add.
+/// Builds the error for a missing permission, with the ACL to add.
 pub(super) fn denied_call(denied: Denied, text: &str, group: &str) -> Fatal {
     let prefix = |denied: Denied| Denied { name: group.to_owned(), ..denied };
     let remedy = match denied.resource {
@@ -40,8 +40,7 @@ pub(super) fn denied_call(denied: Denied, text: &str, group: &str) -> Fatal {
         "group" | "transactional-id" => prefix(denied).remedy() + " --resource-pattern-type prefixed",
         _ => denied.remedy(),
     };
-    Reason::Denied
-        .because(anyhow::anyhow!("{text}; add the ACL: {remedy} (`dupgate check` tells all that are missing)"))
+    Reason::Denied.because(anyhow::anyhow!("{text}; add the ACL: {remedy} (`dupgate check` lists all missing ones)"))
 }
 
 /// Builds the error for a missing ACL on the fingerprint log.

@@ -20,19 +20,19 @@ use crate::protocol::{ForgetTarget, LogPartition, RequestBody};
 use crate::telemetry::admin::{AdminService, ApiError, Lookup};
 use crate::telemetry::pairs::Pair;
 
-/// How long the judges may take to forget.
+/// Time-out for the judges to forget.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to read the verdict log for what was forgotten.
+/// Time-out for reading from the verdict log what was forgotten.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Most originals in one answer.
+/// Maximum number of originals in one answer.
 const MAX_FOUND: usize = 100;
 
-/// How many originals a judge compares for an operator before it looks at its requests again: some milliseconds.
+/// Number of originals that a judge compares for an operator before it returns to its requests: some milliseconds.
 const COMPARED_AT_ONCE: u64 = 100_000;
 
-/// Farthest originals that are shown beside a page that is explained, in bits.
+/// Maximum distance of the originals shown with an explained page, in bits.
 const NEAR_ENOUGH: u8 = 8;
 
 /// The admin API of one instance.
@@ -47,7 +47,7 @@ pub(super) struct InstanceAdmin {
 impl InstanceAdmin {
     fn judges(&self) -> Result<&[(LogPartition, JudgeHandle)], ApiError> {
         if self.judges.is_empty() {
-            return Err(ApiError::Unable("this instance does not judge (roles): ask one that does".to_owned()));
+            return Err(ApiError::Unable("this instance is not a judge (roles): ask one that is".to_owned()));
         }
         Ok(&self.judges)
     }
@@ -66,7 +66,7 @@ impl InstanceAdmin {
         Ok(answers)
     }
 
-    /// Finds the nearest originals, by a number of questions to each judge: it judges in between.
+    /// Finds the nearest originals, by several requests to each judge, which judges in between.
     fn near(&self, code: SimHash, distance: u8) -> Result<Value, ApiError> {
         let mut found = Vec::new();
         for (log, judge) in self.judges()? {
@@ -92,7 +92,7 @@ impl InstanceAdmin {
     }
 }
 
-/// Compares the next originals of a judge with a code. Returns those that are near, and where to go on.
+/// Compares the next originals of a judge with a code. Returns the near ones, and where to continue.
 fn near_from(judge: &Judge, from: u64, code: SimHash, distance: u8) -> (Vec<(u8, Original)>, Option<u64>) {
     let (index, watermarks) = (judge.state().index(), judge.state().watermarks());
     let held = index.positions();
@@ -101,7 +101,7 @@ fn near_from(judge: &Judge, from: u64, code: SimHash, distance: u8) -> (Vec<(u8,
     (near, (to < held.end).then_some(to))
 }
 
-/// Keeps the nearest of what was found, nearest first.
+/// Keeps the nearest originals, nearest first.
 fn nearest(found: &mut Vec<(Option<u32>, Original)>) {
     found.sort_by_key(|(distance, original)| (*distance, original.sequence));
     found.truncate(MAX_FOUND);
@@ -154,10 +154,10 @@ impl AdminService for InstanceAdmin {
         let answers = submit_to(&self.settings, self.brokers, &bodies, REQUEST_TIMEOUT);
         let mut answers = answers.map_err(|fatal| ApiError::Unable(fatal.to_string()))?;
         if let Err(error) = count_found(&self.settings, &bodies, &mut answers, Some(COUNT_TIMEOUT)) {
-            tracing::warn!(target: "dupgate::service", %error, "what was forgotten is not known");
+            tracing::warn!(target: "dupgate::service", %error, "failed to read what was forgotten");
         }
         let is_nothing = answers.iter().all(|answered| answered.found.as_ref().is_some_and(Found::is_empty));
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for Answered { log, offset, answer, found, .. } in &answers {
             let sources = found.as_ref().map(|found| &found.originals);
             let sources: Option<Vec<String>> =
@@ -165,14 +165,14 @@ impl AdminService for InstanceAdmin {
             let originals = sources.as_ref().map_or_else(|| "not known".to_owned(), |sources| sources.join(" "));
             tracing::info!(
                 target: "dupgate::service",
-                log = log.0, offset = offset.0, originals, "an operator asked to forget: {answer:?}"
+                log = log.0, offset = offset.0, originals, "an operator requested to forget: {answer:?}"
             );
-            told.push(json!({"log_partition": log.0, "verdict_log_offset": offset.0, "originals": sources}));
+            results.push(json!({"log_partition": log.0, "verdict_log_offset": offset.0, "originals": sources}));
         }
         if is_nothing {
             return Err(ApiError::Missing("no original there: nothing to forget".to_owned()));
         }
-        Ok(json!({"forgotten": told}))
+        Ok(json!({"forgotten": results}))
     }
 
     fn snapshot(&self) -> Result<Value, ApiError> {

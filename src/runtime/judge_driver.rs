@@ -1,8 +1,8 @@
 //! The judge driver: the thread that owns a [`Judge`] and connects it to the cluster.
 //!
-//! One driver for each partition of the logs that this instance serves. The judges of a partition form a group of their
-//! own that subscribes to the whole fingerprint log; the member that is assigned that partition is the active one, and
-//! the other partitions mean nothing in this group.
+//! One driver for each partition of the logs that this instance serves. The judges of a partition form a separate group
+//! that subscribes to the whole fingerprint log; the member that is assigned that partition is the active one; the
+//! other partitions have no meaning in this group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +34,10 @@ use crate::protocol::{BARRIER, LogPartition, RequestOffset, VerdictOffset, decod
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::transaction::{CallError, Delivery};
 
-/// How often metrics and health are looked after.
+/// Interval of updates of metrics and health.
 pub(super) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long the end waits for the group to be left and for a snapshot to be written.
+/// How long a stop waits for leaving the group and for writing a snapshot.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A judge's thread.
@@ -50,9 +50,9 @@ pub struct JudgeDriver {
     sender: Sender<Message>,
     follower: Follower,
     member: GroupMember,
-    /// Leaves the group, and is over when it has.
+    /// A consumer that is leaving the group.
     leaving: Option<GroupConsumer>,
-    /// Number of the command that messages of a reader must carry; 0 when nothing is read.
+    /// Serial number of the current command to the reader; 0 if nothing is read.
     following: u64,
     reading: u64,
     serials: u64,
@@ -66,16 +66,16 @@ pub struct JudgeDriver {
     maintenance: BackgroundTasks,
     budget: Arc<ByteBudget>,
     report: JudgeReport,
-    looked: Duration,
+    last_check: Duration,
     stopped: bool,
 }
 
 impl JudgeDriver {
-    /// Connects everything that the judge speaks to. Nothing is read before [`JudgeDriver::run`].
+    /// Creates all clients of the judge. Nothing is read before [`JudgeDriver::run`].
     ///
     /// # Errors
     ///
-    /// When a client or a thread cannot be made.
+    /// A client or a thread cannot be created.
     pub(super) fn new(
         context: Arc<ServiceContext>,
         log: LogPartition,
@@ -117,7 +117,7 @@ impl JudgeDriver {
             maintenance: BackgroundTasks::start(format!("maintenance-{log}")).map_err(failure)?,
             budget: ByteBudget::new(32 << 20),
             report: JudgeReport::new(context.metrics.clone(), &context.health, clock, log, session),
-            looked: clock.now(),
+            last_check: clock.now(),
             stopped: false,
             log,
             clock,
@@ -126,13 +126,13 @@ impl JudgeDriver {
         })
     }
 
-    /// Returns what asks for a clean stop.
+    /// Returns the handle of the judge.
     #[must_use]
     pub fn control(&self) -> JudgeHandle {
         JudgeHandle::new(self.sender.clone())
     }
 
-    /// Works until the judge has stopped.
+    /// Runs until the judge has stopped.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl JudgeDriver {
         self.perform_all()
     }
 
-    /// No abort, and no other judge of this principal, lends a permission that is missing.
+    /// Neither an abort nor another judge of this principal helps against a missing permission.
     fn denied(&self, denied: Denied, why: &str) -> Fatal {
         let ours = self.context.verdicts(self.log);
         let denied = match denied.resource {
@@ -202,7 +202,7 @@ impl JudgeDriver {
 
     fn arrived(&mut self, offset: RequestOffset, record: &ConsumedRecord, permit: Permit) {
         let requests = decode_requests(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
-            // The worker asks again when the judge has passed this offset without a verdict.
+            // The worker repeats the request when the judge has passed this offset without a verdict.
             tracing::error!(
                 target: "dupgate::judge",
                 log = self.log.0, offset = offset.0, %error, "failed to read a record of the fingerprint log"
@@ -348,7 +348,7 @@ impl JudgeDriver {
         self.producer.submit(order);
     }
 
-    /// Sends records to the verdict log, each in its parts.
+    /// Sends records to the verdict log, each in parts.
     fn produce(&self, values: Vec<Vec<Vec<u8>>>) -> ProducerCommand {
         let verdicts = self.context.verdicts(self.log);
         ProducerCommand::Produce(Box::new(EncodedBatch { topic: verdicts.topic, partition: verdicts.number, values }))
@@ -358,8 +358,7 @@ impl JudgeDriver {
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.context.input_topics());
         self.background_tasks.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
-            // An offset that is about to move may be answered as it was, and one without an answer be left out: both
-            // hold trimming back for a while, and nothing more.
+            // The answer may be outdated, or lack an offset: either only delays trimming.
             let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
             let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
             let committed = known.collect();
@@ -368,12 +367,12 @@ impl JudgeDriver {
         });
     }
 
-    /// Asks how much there is to follow, for the progress shown.
+    /// Queries how much there is to follow, for the progress display.
     fn fetch_log_range(&self, from: Option<VerdictOffset>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.input));
         let (serial, verdicts) = (self.serials, self.context.verdicts(self.log));
         self.background_tasks.run(move || {
-            // Nothing depends on it: without an answer it is not asked again.
+            // Nothing depends on it, so it is not repeated without an answer.
             if let Ok((first, end)) = offsets.range(&verdicts) {
                 let (first, end) = (VerdictOffset(first), VerdictOffset(end));
                 drop(sender.send(Message::LogRange(serial, from.map_or(first, |from| from.max(first)), end)));
@@ -394,8 +393,8 @@ impl JudgeDriver {
             match Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
                 Ok(()) => drop(sender.send(Message::Trimmed)),
                 Err(error) => {
-                    // It is asked again later, for more.
-                    tracing::warn!(target: "dupgate::judge", log = log.0, %error, "the logs are not trimmed");
+                    // A later request covers it.
+                    tracing::warn!(target: "dupgate::judge", log = log.0, %error, "failed to trim the logs");
                     metrics.error(Component::Admin, ErrorKind::Retriable);
                 }
             }
@@ -418,8 +417,8 @@ impl JudgeDriver {
 
     fn housekeeping(&mut self) {
         let now = self.clock.now();
-        if now.saturating_sub(self.looked) >= HOUSEKEEPING_INTERVAL {
-            self.looked = now;
+        if now.saturating_sub(self.last_check) >= HOUSEKEEPING_INTERVAL {
+            self.last_check = now;
             self.report.look(&self.judge, self.requests.requests());
             self.report.metrics().producer_queue(self.context.backlog.records(), self.context.backlog.bytes());
             self.ask_end();
@@ -439,18 +438,18 @@ impl JudgeDriver {
         });
     }
 
-    /// Waits until the group is left and the last snapshot is written, but only for so long.
+    /// Waits, for a limited time, until the member has left the group and the last snapshot is written.
     fn close(&mut self) {
         self.leave();
         let (written, is_written) = bounded(1);
         self.snapshot_tasks.run(move || {
-            // When it is too late the receiver is gone.
+            // After the time-out the receiver is dropped.
             let _ = written.try_send(());
             Ok(())
         });
         let until = self.clock.now() + CLOSE_TIMEOUT;
-        // Dynamic members leave when they close. A process that ends before that is a member until its session times
-        // out, and its successor has to wait for that.
+        // Dynamic members leave when they close. If the process ends earlier, its successor has to wait until its
+        // session times out.
         if !wait_until_left(self.leaving.as_ref(), &self.messages, self.clock, until) {
             let group = self.context.judge_group(self.log);
             tracing::warn!(

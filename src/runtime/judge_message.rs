@@ -1,4 +1,4 @@
-//! What reaches the thread of a judge.
+//! Messages to the thread of a judge.
 
 use crate::judge::{InputOffsets, Judge};
 use crate::kafka::group_consumer::ConsumerEvent;
@@ -6,20 +6,20 @@ use crate::kafka::producer::Answer;
 use crate::kafka::verdict_log::FollowEvent;
 use crate::protocol::{RequestOffset, VerdictOffset};
 
-/// Looks at the judge on its own thread, between two events.
+/// A query that runs on the judge's thread, between two events.
 pub(super) type Question = Box<dyn FnOnce(&Judge) + Send>;
 
-/// What reaches the driver.
+/// Messages of the driver.
 pub(super) enum Message {
-    /// From the fingerprint log's group, with the number of the membership.
+    /// An event of the fingerprint log's group, with the number of the membership.
     GroupConsumer(u64, ConsumerEvent),
     Followed(FollowEvent),
     Called(Answer),
     /// With the number of the question.
     InputCommitted(u64, InputOffsets),
-    /// What the verdict log held when the reader of this number began.
+    /// The range of the verdict log when the reader of this number began.
     LogRange(u64, VerdictOffset, VerdictOffset),
-    /// The end of the fingerprint log; `None` when there was no answer.
+    /// The end of the fingerprint log; `None` without an answer.
     RequestsEnd(Option<RequestOffset>),
     /// The brokers have deleted the beginning of both logs.
     Trimmed,

@@ -14,16 +14,16 @@ use crate::telemetry::overview::{NO_JUDGE, judge_check};
 use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
 use crate::transaction::CallError;
 
-/// How far a restore has come.
+/// Progress of a restore.
 #[derive(Debug, Default)]
 struct Progress {
-    /// What is to be followed, once it is known.
+    /// The range to follow, once it is known.
     range: Option<(VerdictOffset, VerdictOffset)>,
-    /// After the last record that was followed.
+    /// The offset after the last followed record.
     next: VerdictOffset,
 }
 
-/// How much event time the verdict log spans, as the brokers hold it: what was to be deleted counts until it is.
+/// The event time that the verdict log on the brokers spans: records count until their deletion is confirmed.
 #[derive(Debug, Default)]
 struct LogSpan {
     kept: Duration,
@@ -31,19 +31,19 @@ struct LogSpan {
 }
 
 impl LogSpan {
-    /// The judge keeps this much. Returns how much there is.
+    /// Updates the span that the judge keeps. Returns the span of the log.
     fn look(&mut self, kept: Duration) -> Duration {
         self.kept = kept;
         kept.saturating_add(self.not_deleted)
     }
 
-    /// All but this much is to be deleted.
+    /// Deletion of all but this much was requested.
     fn trims(&mut self, kept: Duration) {
         self.not_deleted = self.not_deleted.saturating_add(self.kept.saturating_sub(kept));
         self.kept = kept;
     }
 
-    /// It is.
+    /// The deletion was confirmed.
     fn trimmed(&mut self) {
         self.not_deleted = Duration::ZERO;
     }
@@ -65,12 +65,12 @@ pub(super) struct JudgeReport {
     ready: Check,
     log: LogPartition,
     role: Role,
-    /// Since when it has this role.
+    /// When it took this role.
     since: Duration,
     /// How long the last restore took, until it is logged.
     restored_in: Option<Duration>,
     progress: Progress,
-    /// Originals that the newest snapshot held.
+    /// Number of originals in the newest snapshot.
     from_snapshot: usize,
     cold_starts: ColdStarts,
     counts: Counts,
@@ -79,12 +79,12 @@ pub(super) struct JudgeReport {
     log_span: LogSpan,
     /// Whether it was reported that no instance judges.
     is_silent: bool,
-    /// Whether the brokers refuse what is judged.
+    /// Whether the brokers refuse the verdicts.
     is_refused: bool,
 }
 
 impl JudgeReport {
-    /// Of a judge whose place is given away when it is silent for longer than `session`.
+    /// Creates the report of a judge with this session time-out.
     pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition, session: Duration) -> Self {
         let name = judge_check(log);
         Self {
@@ -118,7 +118,7 @@ impl JudgeReport {
                 target: "dupgate::judge",
                 log = self.log.0,
                 reason = reason.name(),
-                "the brokers refuse a record of the verdict log, which is sent again after a pause: raise max.message.bytes of \
+                "the brokers refuse a record of the verdict log, which will be retried: raise max.message.bytes of \
                  that topic to 2097152"
             );
         } else {
@@ -127,12 +127,12 @@ impl JudgeReport {
         self.metrics.error(Component::Judge, kind_of(error));
     }
 
-    /// The brokers are asked to delete the beginning of the verdict log; `kept` is what spans the rest.
+    /// The deletion of the beginning of the verdict log was requested; the rest spans `kept`.
     pub(super) fn trims(&mut self, kept: Duration) {
         self.log_span.trims(kept);
     }
 
-    /// They have.
+    /// The deletion was confirmed.
     pub(super) fn trimmed(&mut self) {
         self.metrics.trimmed(self.log, wall_time());
         self.log_span.trimmed();
@@ -144,7 +144,7 @@ impl JudgeReport {
         self.progress = Progress::default();
     }
 
-    /// The verdict log reaches from `begin` to `end`: so much is to be followed.
+    /// The range of the verdict log to follow is from `begin` to `end`.
     pub(super) fn has_to_follow(&mut self, begin: VerdictOffset, end: VerdictOffset) {
         self.progress.range = Some((begin, end));
         self.say_progress();
@@ -156,19 +156,18 @@ impl JudgeReport {
         self.progress.next = self.progress.next.max(next);
     }
 
-    /// Says whether the end of the fingerprint log is to be asked for now: by it a standby detects that no instance
-    /// judges.
+    /// Returns whether to query the end of the fingerprint log now: with it a standby detects that no instance judges.
     pub(super) fn asks_for_end(&mut self) -> bool {
         self.role == Role::Standby && self.watch.asks_for_end(self.clock.now())
     }
 
-    /// The fingerprint log ends there, if that is known.
+    /// Stores the end of the fingerprint log, if known.
     pub(super) fn end_answered(&mut self, end: Option<RequestOffset>) {
         self.watch.end_answered(end);
     }
 
-    /// A standby is ready while an instance judges. If requests wait and no verdict comes, none does, and the group
-    /// gives the partition away when the session of its former owner ends.
+    /// A standby is ready while an instance judges. If requests wait and no verdicts arrive, none does, and the group
+    /// reassigns the partition when the session of its former owner ends.
     fn look_for_predecessor(&mut self, now: Duration, next_request: RequestOffset) {
         let silence = self.watch.silence(now, next_request);
         match silence {
@@ -180,7 +179,7 @@ impl JudgeReport {
                 if !self.is_silent {
                     tracing::warn!(
                         target: "dupgate::judge",
-                        log = self.log.0, requests, "nobody judges: waiting to take over{when}"
+                        log = self.log.0, requests, "no instance judges: waiting to take over{when}"
                     );
                 }
                 self.ready.fail(format!("waits to take over{when}: {NO_JUDGE}"));
@@ -189,7 +188,7 @@ impl JudgeReport {
         self.is_silent = silence.is_some();
     }
 
-    /// Nothing is judged for long where the brokers refuse what was judged: whoever relies on this judge is told.
+    /// If the brokers keep refusing the verdicts, judging stops; so the judge becomes unready.
     fn look_for_refusals(&mut self, refusals: u32) {
         if refusals > 0 {
             self.ready.fail(format!(
@@ -218,20 +217,20 @@ impl JudgeReport {
                     Answer::Forgotten(ForgetTarget::Source(source)) => {
                         tracing::info!(
                             target: "dupgate::judge",
-                            log = self.log.0, %source, "an operator had an original forgotten"
+                            log = self.log.0, %source, "an operator request forgot an original"
                         );
                     }
                     Answer::Forgotten(ForgetTarget::Id(id)) => {
                         let id_hash = format!("{:016x}", id.0);
                         tracing::info!(
                             target: "dupgate::judge",
-                            log = self.log.0, id_hash, "an operator had the originals of an id forgotten"
+                            log = self.log.0, id_hash, "an operator request forgot the originals of an id"
                         );
                     }
                     Answer::Reopened { partition, from, to } => {
                         tracing::info!(
                             target: "dupgate::judge",
-                            log = self.log.0, %partition, from, to, "an operator had a range reopened"
+                            log = self.log.0, %partition, from, to, "an operator request reopened a range"
                         );
                     }
                 }
@@ -240,24 +239,24 @@ impl JudgeReport {
     }
 
     /// Pages were looked up and judged.
-    pub(super) fn judged(&self, looks: &[ProbeStats], elapsed: Duration) {
-        for seen in looks {
+    pub(super) fn judged(&self, lookups: &[ProbeStats], elapsed: Duration) {
+        for seen in lookups {
             self.metrics.lookup(seen.compared, seen.nearest);
             self.metrics.members_left_out(seen.left_out.into());
         }
-        if let Ok(count) = u32::try_from(looks.len())
+        if let Ok(count) = u32::try_from(lookups.len())
             && count > 0
         {
-            self.metrics.stage_durations(Step::Lookup, elapsed / count, looks.len());
+            self.metrics.stage_durations(Step::Lookup, elapsed / count, lookups.len());
         }
     }
 
-    /// Requests waited so long from when they were fetched to when the first of them was judged.
+    /// Observes the time from the fetch of requests until the first of them was judged.
     pub(super) fn waited(&self, requests: usize, elapsed: Duration) {
         self.metrics.judge_wait(elapsed, requests);
     }
 
-    /// Called whenever the judge may have changed its role.
+    /// Called after each possible change of the role.
     pub(super) fn see(&mut self, judge: &Judge) {
         let role = judge.role();
         if role == self.role {
@@ -333,14 +332,13 @@ impl JudgeReport {
             tracing::error!(
                 target: "dupgate::judge",
                 log = self.log.0, pages = second_verdicts, last = %source,
-                "pages have a second verdict in the verdict log; the first one counts: find out who else writes to this log \
+                "pages have a second verdict in the verdict log; the first one counts: find out what else writes to this log \
                  (another service with the same logs.prefix?), or whether brokers lost records; `dupgate verdicts show` lists both"
             );
         }
     }
 
-    /// Totals start over when a judge restores its state; counters only grow. Returns how many second verdicts were
-    /// read.
+    /// Totals restart when a judge restores its state; counters only grow. Returns how many second verdicts were read.
     fn count(&mut self, now: Counts) -> u64 {
         let before = std::mem::replace(&mut self.counts, now);
         let since = |count: fn(&Counts) -> u64| match (count(&now), count(&before)) {
@@ -361,19 +359,19 @@ impl JudgeReport {
     }
 }
 
-/// Returns what the judge of a partition of the logs does now. `before` is its last role and how long it had that,
-/// `restored_in` how long a restore took that was not logged yet.
+/// Describes the current role of a judge. `before` is its previous role and how long it lasted, `restored_in` the
+/// duration of a restore that was not logged yet.
 fn role_change(log: LogPartition, before: (Role, Duration), now: Role, restored_in: Option<Duration>) -> String {
     let seconds = |span: Duration| format!("{:.1} s", span.as_secs_f64());
     let restored = restored_in.map(|span| format!("restored in {}", seconds(span)));
     let (what, more) = match (before, now) {
         (_, Role::Restoring) => ("restoring the index of", None),
-        ((Role::Active | Role::Draining, _), Role::Standby) => ("judging no more, standing by for", None),
+        ((Role::Active | Role::Draining, _), Role::Standby) => ("stopped judging, standing by for", None),
         (_, Role::Standby) => ("standing by for", None),
         (_, Role::TakingOver) => ("taking over", None),
         ((Role::TakingOver, span), Role::Active) => ("judging", Some(format!("took over in {}", seconds(span)))),
         (_, Role::Active) => ("judging", None),
-        (_, Role::Draining) => ("judging no more, handing over", None),
+        (_, Role::Draining) => ("stopped judging, handing over", None),
         (_, Role::Stopped) => ("left", None),
     };
     let more: Vec<String> = more.into_iter().chain(restored).collect();
@@ -387,8 +385,8 @@ mod tests {
     use crate::config::settings;
 
     #[test]
-    fn the_log_says_what_a_judge_does_for_which_partition() {
-        let told = |before, now, restored: Option<u64>| {
+    fn the_log_names_the_role_and_partition_of_a_judge() {
+        let logged = |before, now, restored: Option<u64>| {
             role_change(
                 LogPartition(3),
                 (before, Duration::from_millis(1320)),
@@ -401,17 +399,17 @@ mod tests {
             (Role::Standby, Role::TakingOver, None, "taking over partition 3"),
             (Role::TakingOver, Role::Active, None, "judging partition 3 (took over in 1.3 s)"),
             (Role::TakingOver, Role::Active, Some(480), "judging partition 3 (took over in 1.3 s, restored in 0.5 s)"),
-            (Role::Active, Role::Draining, None, "judging no more, handing over partition 3"),
-            (Role::Draining, Role::Standby, None, "judging no more, standing by for partition 3"),
+            (Role::Active, Role::Draining, None, "stopped judging, handing over partition 3"),
+            (Role::Draining, Role::Standby, None, "stopped judging, standing by for partition 3"),
             (Role::Active, Role::Restoring, None, "restoring the index of partition 3"),
             (Role::Standby, Role::Stopped, None, "left partition 3"),
         ] {
-            assert_eq!(told(before, now, restored), expected);
+            assert_eq!(logged(before, now, restored), expected);
         }
     }
 
     #[test]
-    fn the_verdict_log_spans_what_was_not_deleted_as_well() {
+    fn the_span_of_the_verdict_log_includes_records_not_yet_deleted() {
         let mut span = LogSpan::default();
         let hours = |hours: u32| hours * Duration::from_hours(1);
         assert_eq!(span.look(hours(90)), hours(90));
@@ -424,58 +422,58 @@ mod tests {
     }
 
     #[test]
-    fn a_judge_whose_verdicts_are_refused_is_not_ready_until_they_are_taken() {
+    fn a_judge_whose_verdicts_are_refused_is_not_ready_until_they_are_accepted() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
-        let said = || health.readiness().remove(0).1;
+        let readiness = || health.readiness().remove(0).1;
         report.ready.pass();
         report.look_for_refusals(0);
-        assert_eq!(said(), Ok(()));
+        assert_eq!(readiness(), Ok(()));
         report.look_for_refusals(3);
-        let why = said().unwrap_err();
+        let why = readiness().unwrap_err();
         assert!(why.contains("3 times") && why.contains("max.message.bytes"), "{why}");
         report.look_for_refusals(0);
-        assert_eq!(said(), Ok(()));
+        assert_eq!(readiness(), Ok(()));
     }
 
     #[test]
-    fn readiness_tells_how_far_a_restore_has_come() {
+    fn readiness_shows_the_progress_of_a_restore() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
-        let said = || health.readiness().remove(0).1.unwrap_err();
-        assert_eq!(said(), "restoring the index");
+        let readiness = || health.readiness().remove(0).1.unwrap_err();
+        assert_eq!(readiness(), "restoring the index");
         report.has_to_follow(VerdictOffset(100), VerdictOffset(300));
-        assert_eq!(said(), "restoring the index, 0 % of the verdict log");
+        assert_eq!(readiness(), "restoring the index, 0 % of the verdict log");
         for (next, percent) in [(180, 40), (299, 99), (90, 99), (300, 100), (400, 100)] {
             report.follows(VerdictOffset(next));
             report.say_progress();
-            assert_eq!(said(), format!("restoring the index, {percent} % of the verdict log"));
+            assert_eq!(readiness(), format!("restoring the index, {percent} % of the verdict log"));
         }
-        // Begun again: nothing is known of the next range yet, and an empty log has no share.
+        // Restarted: the next range is not known yet, and an empty log has no percentage.
         report.restores(0);
         report.has_to_follow(VerdictOffset(400), VerdictOffset(400));
-        assert_eq!(said(), "restoring the index");
+        assert_eq!(readiness(), "restoring the index");
     }
 
     #[test]
-    fn a_standby_is_ready_while_somebody_judges_and_not_when_requests_wait_for_nobody() {
+    fn a_standby_is_ready_while_an_instance_judges_and_not_while_requests_wait_without_a_judge() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
-        let said_at = |seconds, report: &mut JudgeReport, next_request| {
+        let readiness_at = |seconds, report: &mut JudgeReport, next_request| {
             report.look_for_predecessor(Duration::from_secs(seconds), RequestOffset(next_request));
             health.readiness().remove(0).1
         };
-        assert_eq!(said_at(100, &mut report, 0), Ok(()), "nothing waits");
+        assert_eq!(readiness_at(100, &mut report, 0), Ok(()), "nothing waits");
         report.watch.end_answered(Some(RequestOffset(7)));
-        assert_eq!(said_at(101, &mut report, 7), Ok(()), "everything is judged");
-        assert_eq!(said_at(102, &mut report, 5), Ok(()), "two requests came just now");
-        let waits = |text: &str| Err(format!("waits to take over{text}: nobody judges"));
-        assert_eq!(said_at(106, &mut report, 5), waits(" (at most 6 s)"));
-        assert_eq!(said_at(120, &mut report, 5), waits(""));
+        assert_eq!(readiness_at(101, &mut report, 7), Ok(()), "everything is judged");
+        assert_eq!(readiness_at(102, &mut report, 5), Ok(()), "two requests came just now");
+        let waits = |text: &str| Err(format!("waits to take over{text}: no instance judges"));
+        assert_eq!(readiness_at(106, &mut report, 5), waits(" (at most 6 s)"));
+        assert_eq!(readiness_at(120, &mut report, 5), waits(""));
         report.watch.heard(Duration::from_mins(2));
-        assert_eq!(said_at(121, &mut report, 6), Ok(()), "a verdict came");
+        assert_eq!(readiness_at(121, &mut report, 6), Ok(()), "a verdict came");
     }
 }

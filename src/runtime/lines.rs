@@ -1,4 +1,4 @@
-//! Files of lines, plain or packed: read line by line, in batches worth a thread's while.
+//! Files of lines, plain or packed: read line by line, in batches for the threads.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::{PartitionId, Source};
 
-/// Lines of a batch at most.
+/// Maximum number of lines in a batch.
 const BATCH_LINES: usize = 64;
-/// Bytes after which a batch is full.
+/// Size at which a batch is full.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// One line, with the line break that it came with.
+/// One line, with its line break.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     /// The input and the line's number in it, from 1.
@@ -31,7 +31,7 @@ pub(crate) struct InFile {
     pub(crate) line: i64,
     /// Bytes before it, unpacked.
     pub(crate) bytes: u64,
-    /// Bytes of the file that were read to come here.
+    /// Bytes of the file read so far.
     pub(crate) packed: u64,
 }
 
@@ -61,8 +61,7 @@ pub(crate) struct Unreadable {
     source: io::Error,
 }
 
-/// Opens all inputs, in order; standard input when none is named, or for `-`. Returns their size, too, when all
-/// are files.
+/// Opens all inputs, in order; standard input for `-` or if none is named. Also returns their size if all are files.
 pub(crate) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unreadable> {
     let stdin = [PathBuf::from("-")];
     let files = if files.is_empty() { stdin.as_slice() } else { files };
@@ -82,14 +81,14 @@ pub(crate) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unrea
     Ok((inputs, size))
 }
 
-/// Opens one file after a place that was read before. Its lines are named as those of `partition`.
+/// Opens one file at a place that was reached before. Its lines get positions in `partition`.
 pub(crate) fn open_at(path: &Path, partition: PartitionId, place: InFile) -> Result<Input, Unreadable> {
     let name = path.display().to_string();
     let opened = Input::of_file(path, partition, place).map_err(|source| Unreadable { name, source })?;
     Ok(opened.0)
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted<R> {
     inner: R,
     read: Arc<AtomicU64>,
@@ -108,11 +107,11 @@ impl<R: Read> Read for Counted<R> {
 enum Packing {
     Gzip,
     Zstd,
-    /// Not read here: the command that unpacks it.
+    /// Not supported: the command that unpacks it.
     Other(&'static str),
 }
 
-/// How compressed files begin.
+/// Magic bytes of compressed files.
 const PACKINGS: [(&[u8], Packing); 4] = [
     (b"\x1f\x8b", Packing::Gzip),
     (b"\x28\xb5\x2f\xfd", Packing::Zstd),
@@ -120,7 +119,7 @@ const PACKINGS: [(&[u8], Packing); 4] = [
     (b"\xfd7zXZ", Packing::Other("xz -dc")),
 ];
 
-/// Bytes of the longest of them.
+/// Length of the longest.
 const LONGEST_MAGIC: u64 = 4;
 
 impl Packing {
@@ -128,7 +127,7 @@ impl Packing {
         PACKINGS.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, packing)| *packing)
     }
 
-    /// Reads what is in it. Archives that were written one after the other are one.
+    /// Returns a reader of the content. Concatenated archives are read as one.
     fn unpack(self, packed: BufReader<Box<dyn Read + Send>>) -> io::Result<BufReader<Box<dyn Read + Send>>> {
         let unpacked: Box<dyn Read + Send> = match self {
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
@@ -144,7 +143,7 @@ impl Packing {
     }
 }
 
-/// Returns whether the path stands for standard input (or output).
+/// Returns whether the path means standard input (or output).
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -155,21 +154,21 @@ impl Input {
         Self { partition, reader, place: InFile::default(), packed: Arc::default() }
     }
 
-    /// Opens a file after a place. Returns its length, too, when it is known how much is in it.
+    /// Opens a file after a place. Also returns the length of its content, if known.
     fn of_file(path: &Path, partition: PartitionId, place: InFile) -> io::Result<(Self, Option<u64>)> {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // The writer of a pipe may come later: it is not opened yet.
+        // The writer of a pipe may come later, so it is not opened yet.
         if !metadata.is_file() {
             return Ok((Self::over(partition, Box::new(file)), None));
         }
         let mut begin = Vec::new();
         file.by_ref().take(LONGEST_MAGIC).read_to_end(&mut begin)?;
         let packing = Packing::of(&begin);
-        // Packed files are read from their beginning, and what was read before is thrown away.
+        // Packed files are read from the start, discarding what was read before.
         let start = if packing.is_some() { 0 } else { place.bytes.min(metadata.len()) };
         file.seek(SeekFrom::Start(start))?;
         let packed = Arc::new(AtomicU64::new(start));
@@ -182,13 +181,12 @@ impl Input {
                 return Err(io::Error::other(format!("it ends before the place that was read before ({place:?})")));
             }
         }
-        // How much is in a packed file shows at its end.
+        // The size of a packed file's content is known only at its end.
         let length = packing.is_none().then_some(metadata.len());
         Ok((Self { partition, reader, place, packed }, length))
     }
 
-    /// Reads the next lines, none at the end. Lines of white space hold no page and are passed over, though they
-    /// count as lines.
+    /// Reads the next lines, none at the end. Blank lines hold no page and are skipped, but count as lines.
     pub(crate) fn batch(&mut self) -> Result<Vec<Line>, Unreadable> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.is_empty() || (lines.len() < BATCH_LINES && bytes < BATCH_BYTES) {
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_goes_on_behind_every_line_however_the_file_is_packed() {
+    fn reading_continues_after_every_line_whatever_the_compression() {
         let text = b"one\n\ntwo\r\nthree\n\nfour".to_vec();
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         io::Write::write_all(&mut gzip, &text).unwrap();
@@ -253,7 +251,7 @@ mod tests {
             }
             let beyond = InFile { line: 9, bytes: 1000, packed: 0 };
             let beyond = open_at(&path, PartitionId::new("f", 3), beyond).map(|mut input| input.batch().unwrap().len());
-            assert!(beyond.is_err() || beyond.is_ok_and(|lines| lines == 0), "nothing stands there");
+            assert!(beyond.is_err() || beyond.is_ok_and(|lines| lines == 0), "nothing is there");
         }
     }
 

@@ -6,10 +6,10 @@ use crate::telemetry::Metrics;
 use crate::telemetry::catalog;
 use crate::telemetry::parsed_metrics::ParsedMetrics;
 
-/// From one line to the next.
+/// Interval between two lines.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// Remembers the counts of the line before.
+/// The counts at the previous line.
 pub(super) struct MinuteReport {
     at: Duration,
     pages: u64,
@@ -18,12 +18,12 @@ pub(super) struct MinuteReport {
 }
 
 impl MinuteReport {
-    /// Begins to count.
+    /// Starts counting.
     pub(super) const fn begin(now: Duration) -> Self {
         Self { at: now, pages: 0, duplicates: 0, dead_letters: 0 }
     }
 
-    /// Logs the line when it is time to.
+    /// Logs the line if it is due.
     pub(super) fn look(&mut self, now: Duration, metrics: &Metrics) {
         let passed = now.saturating_sub(self.at);
         if passed < INTERVAL {
@@ -56,7 +56,7 @@ mod tests {
     use crate::telemetry::logging::captured;
 
     #[test]
-    fn a_line_a_minute_says_what_was_done_in_it() {
+    fn one_line_a_minute_sums_up_the_work() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let mut minute = MinuteReport::begin(Duration::ZERO);
         let mut at = |seconds, metrics: &Metrics| {

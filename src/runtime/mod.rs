@@ -1,9 +1,8 @@
 //! Edge: construction, threads, clocks, the end of the process.
 //!
-//! [`service`] builds everything by constructors in walking order and supervises it. A *driver* is the
-//! thread that owns one state machine ([`worker_driver`], [`judge_driver`]): it passes events and the current time in,
-//! and performs the resulting effects through `kafka`. `driver` is the loop of both. [`text_pool`] is where text work
-//! runs.
+//! [`service`] builds everything by constructors in walking order and supervises it. A *driver* is the thread that owns
+//! one state machine ([`worker_driver`], [`judge_driver`]): it passes events and the current time in, and performs the
+//! resulting effects through `kafka`. `driver` is the loop of both. [`text_pool`] runs the text work.
 
 pub mod request_impact;
 mod remaining_input;

@@ -25,38 +25,38 @@ use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Fol
 use crate::protocol::{Answer, LogPartition, Request, RequestBody, RequestId, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 
-/// How long one step may stay silent before the deadline is looked at.
+/// How long one step may wait before the deadline is checked.
 const STEP: Duration = Duration::from_millis(100);
 
 /// How long the verdict log may be silent while there is something to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What one judge answered.
+/// The answer of one judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// Whose answer.
+    /// The judge.
     pub log: LogPartition,
     /// The offset of its record.
     pub offset: VerdictOffset,
-    /// Which verdict of that record it is.
+    /// Index of the verdict in that record.
     pub number: usize,
     /// The answer.
     pub answer: Answer,
-    /// What there was to do, once [`count_found`] has worked it out.
+    /// What the request found, once [`count_found`] has determined it.
     pub found: Option<Found>,
 }
 
-/// Asks the judges of every partition of the logs, and waits at most `timeout` for all of their answers. However long
-/// the verdict log is, only its end is read.
+/// Sends the requests to the judges of every partition of the logs, and waits at most `timeout` for all answers. Reads
+/// only the end of the verdict log.
 ///
 /// # Errors
 ///
-/// When the cluster or a judge does not answer in time.
+/// The cluster or a judge does not answer in time.
 pub fn send_and_wait(settings: &Settings, bodies: &[RequestBody], timeout: Duration) -> Result<Vec<Answered>, Fatal> {
     submit_to(settings, Brokers::Cluster, bodies, timeout)
 }
 
-/// The same over brokers of this kind.
+/// The same with brokers of this kind.
 ///
 /// # Errors
 ///
@@ -75,32 +75,32 @@ pub fn submit_to(
 
     let clock = Clock::start();
     let offsets = Offsets::new(&cluster.query(&settings.input.group), timeout).map_err(failure)?;
-    // No answer stands before what is committed now.
+    // All answers come after the records that are committed now.
     let end = |log: &PartitionId| offsets.range(log).map(|(_, end)| Some(VerdictOffset(end))).map_err(unknown_end);
     let reading = LogReading::start(settings, end)?;
     let (sender, appended) = unbounded();
     let fingerprints = names.fingerprints.to_string();
     let mut requests =
         RequestLog::open(&cluster.request_producer(), fingerprints, logs, Arc::default(), move |appended| {
-            // Whoever has all answers needs no more.
+            // The receiver may be gone: it has all answers.
             let _ = sender.send(appended);
         })
         .map_err(failure)?;
 
     let pairs = LogPartition::first(logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
-    let mut asked: BTreeMap<RequestId, (LogPartition, &RequestBody)> = BTreeMap::new();
+    let mut pending: BTreeMap<RequestId, (LogPartition, &RequestBody)> = BTreeMap::new();
     for (log, body) in pairs {
         let request = RequestId(draw());
-        asked.insert(request, (log, body));
+        pending.insert(request, (log, body));
         requests.append(log, Request { id: request, body: body.clone() });
     }
     requests.send();
     let mut answers = Vec::new();
-    while !asked.is_empty() {
+    while !pending.is_empty() {
         if clock.now() > timeout {
-            let logs: Vec<String> = asked.values().map(|(log, _)| log.to_string()).collect();
+            let logs: Vec<String> = pending.values().map(|(log, _)| log.to_string()).collect();
             let why = anyhow::anyhow!(
-                "no answer from the judge of log partition {} within {timeout:?}; it stands in the log and will be answered",
+                "no answer from the judge of log partition {} within {timeout:?}; the request is in the log and will be answered",
                 logs.join(", ")
             );
             return Err(Reason::Unavailable.because(why));
@@ -109,9 +109,9 @@ pub fn submit_to(
             match offset {
                 Ok(_) => {}
                 Err(NotAppended::Denied) => return Err(fatal::append_denied(&names.fingerprints)),
-                // A request is applied once, however often it stands in the log.
+                // A request is applied once, even if the log holds it several times.
                 Err(NotAppended::Uncertain) => {
-                    if let Some(&(log, body)) = asked.get(&request) {
+                    if let Some(&(log, body)) = pending.get(&request) {
                         requests.append(log, Request { id: request, body: body.clone() });
                         requests.send();
                     }
@@ -121,7 +121,7 @@ pub fn submit_to(
         let Some((log, offset, record)) = reading.next()? else { continue };
         let VerdictRecord::Verdicts(batch) = record else { continue };
         for (number, verdict) in batch.verdicts.into_iter().enumerate() {
-            if asked.remove(&verdict.request).is_some() {
+            if pending.remove(&verdict.request).is_some() {
                 answers.push(Answered { log, offset, number, answer: verdict.answer, found: None });
             }
         }
@@ -130,12 +130,12 @@ pub fn submit_to(
     Ok(answers)
 }
 
-/// Works out what each of the answered requests found: reads the kept verdict log up to the answers, for at most
-/// `limit` if there is one. What was not read by then is not known.
+/// Determines what each answered request found: reads the kept verdict log up to the answers, for at most `limit` if
+/// given. What was not read by then remains unknown.
 ///
 /// # Errors
 ///
-/// When the verdict log cannot be read.
+/// The verdict log cannot be read.
 pub fn count_found(
     settings: &Settings,
     bodies: &[RequestBody],
@@ -175,12 +175,12 @@ pub fn count_found(
 /// The readers of all partitions of the verdict log.
 struct LogReading {
     events: Receiver<(LogPartition, FollowEvent)>,
-    /// They read until they are dropped.
+    /// Dropping them ends the reading.
     _followers: Vec<Follower>,
 }
 
 impl LogReading {
-    /// Begins in each partition where `from` says.
+    /// Starts in each partition at the offset of `from`.
     fn start(
         settings: &Settings,
         from: impl Fn(&PartitionId) -> Result<Option<VerdictOffset>, Fatal>,
@@ -192,8 +192,8 @@ impl LogReading {
         for log in LogPartition::first(settings.log_partitions().get()) {
             let partition = PartitionId::new(Arc::clone(&names.verdicts), log.number());
             let from = from(&partition)?;
-            let told = sender.clone();
-            let sink = move |event| drop(told.send((log, event)));
+            let sender_of_log = sender.clone();
+            let sink = move |event| drop(sender_of_log.send((log, event)));
             let config = cluster.follower(&settings.input.group);
             let follower = Follower::start(&config, partition, Arc::clone(&budget), format!("answers-{log}"), sink);
             let follower = follower.map_err(failure)?;
@@ -203,7 +203,7 @@ impl LogReading {
         Ok(Self { events, _followers: followers })
     }
 
-    /// Returns the next record of any partition; `None` when none comes for a while.
+    /// Returns the next record of any partition; `None` if none arrives for a while.
     fn next(&self) -> Result<Option<(LogPartition, VerdictOffset, VerdictRecord)>, Fatal> {
         match self.events.recv_timeout(STEP) {
             Err(_) | Ok((_, FollowEvent { kind: FollowEventKind::End(_), .. })) => Ok(None),
@@ -222,14 +222,14 @@ fn log_names(settings: &Settings) -> LogNames {
 }
 
 fn unknown_end(error: impl fmt::Display) -> Fatal {
-    Reason::Unavailable.because(anyhow::anyhow!("the end of the verdict log is not known: {error}"))
+    Reason::Unavailable.because(anyhow::anyhow!("cannot read the end of the verdict log: {error}"))
 }
 
-/// Returns what the requests would find, in the order of the requests, and does nothing.
+/// Returns what the requests would find, in the order of the requests, without sending them.
 ///
 /// # Errors
 ///
-/// When the verdict log cannot be read.
+/// The verdict log cannot be read.
 pub fn would_find(settings: &Settings, bodies: &[RequestBody]) -> Result<Vec<Found>, Fatal> {
     let mut logs: BTreeMap<LogPartition, RequestImpact> = BTreeMap::new();
     read(settings, Extent::Kept, |message| {
@@ -242,7 +242,7 @@ pub fn would_find(settings: &Settings, bodies: &[RequestBody]) -> Result<Vec<Fou
     let of = |body: &RequestBody| {
         logs.values().map(|affected| affected.would_find(body)).fold(Found::default(), |mut sum, found| {
             sum.originals.extend(found.originals);
-            // Each log opens what it judged.
+            // Each log reopens the positions that it has judged.
             sum.positions += found.positions;
             sum
         })
@@ -274,7 +274,7 @@ mod tests {
         settings
     }
 
-    /// Answers the first request that is made, as a judge does.
+    /// Answers the first request, as a judge does.
     fn judge(broker: &str, names: &LogNames) {
         let consumer: BaseConsumer =
             ClientConfig::new().set("bootstrap.servers", broker).set("group.id", "judge").create().unwrap();
@@ -298,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_found_at_the_end_of_the_log_whatever_stands_before() {
+    fn an_answer_is_found_at_the_end_of_the_log_whatever_comes_before() {
         let broker = InProcessBroker::start().unwrap();
         let settings = settings(&broker);
         let names = log_names(&settings);
         for topic in [&names.fingerprints, &names.verdicts] {
             broker.create_topic(topic, 1).unwrap();
         }
-        // Of a later release: who reads it cannot go on.
+        // A record of a later release: a reader cannot continue after it.
         write(&broker.address(), &names.verdicts, b"dg\xff\x02later");
         let body = RequestBody::Forget(ForgetTarget::Source(PartitionId::new("pages", 0).at(7)));
         std::thread::scope(|scope| {

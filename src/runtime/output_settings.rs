@@ -1,11 +1,11 @@
-//! What the settings say of the outputs, in the terms of the modules that write them.
+//! Converts the settings of the outputs for the modules that write them.
 
 use crate::config::raw::{DuplicateValue as ConfiguredValue, TimestampOf};
 use crate::config::settings::Settings;
 use crate::kafka::output::{DuplicateValue, OutputTime};
 use crate::worker::Routing;
 
-/// Returns where pages go.
+/// Returns the routes of pages.
 #[must_use]
 pub fn routing(settings: &Settings) -> Routing {
     Routing {
@@ -16,7 +16,7 @@ pub fn routing(settings: &Settings) -> Routing {
     }
 }
 
-/// Returns what the duplicate topic gets for a value.
+/// Returns the value of records in the duplicate topic.
 #[must_use]
 pub const fn duplicate_value(settings: &Settings) -> DuplicateValue {
     match settings.output.duplicate_value {

@@ -6,42 +6,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::kafka::pages::PageBytes;
 use crate::record::Source;
 
-/// A bounded number of pages: those that were wanted last. Clones share them.
+/// A bounded number of recently used pages. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct PageCache {
-    most: usize,
+    max: usize,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pages: BTreeMap<Source, PageBytes>,
-    /// The one that was wanted last is at the end.
+    /// The most recently used one is at the end.
     order: VecDeque<Source>,
 }
 
 impl PageCache {
-    /// Keeps at most this many; 0 keeps none.
-    pub(super) fn of(most: usize) -> Self {
-        Self { most, state: Arc::default() }
+    /// Keeps at most this many; 0 disables it.
+    pub(super) fn of(max: usize) -> Self {
+        Self { max, state: Arc::default() }
     }
 
-    /// Keeps both pages of that many pairs.
-    pub(super) fn of_pairs(most: usize) -> Self {
-        Self::of(2 * most)
+    /// Keeps both pages of this many pairs.
+    pub(super) fn of_pairs(max: usize) -> Self {
+        Self::of(2 * max)
     }
 
-    /// Keeps a page; evicts the one that was wanted least recently when full: an original has many duplicates.
+    /// Keeps a page; evicts the least recently used one if full, since an original has many duplicates.
     pub(super) fn keep(&self, source: &Source, page: &PageBytes) {
         let mut state = self.lock();
-        if self.most == 0 {
+        if self.max == 0 {
             return;
         }
         if state.pages.insert(source.clone(), page.clone()).is_some() {
             state.order.retain(|kept| kept != source);
         }
         state.order.push_back(source.clone());
-        if state.order.len() > self.most
+        if state.order.len() > self.max
             && let Some(oldest) = state.order.pop_front()
         {
             state.pages.remove(&oldest);
@@ -64,7 +64,7 @@ mod tests {
     use crate::record::PartitionId;
 
     #[test]
-    fn those_that_were_wanted_last_are_kept() {
+    fn recently_used_pages_are_kept() {
         let at = |offset| PartitionId::new("pages", 0).at(offset);
         let page = |text: &str| PageBytes { value: Some(text.into()), ..PageBytes::default() };
         let kept = PageCache::of(2);

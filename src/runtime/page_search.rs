@@ -1,7 +1,7 @@
 //! Finds pages by their ids in a topic, from the newest records backwards.
 //!
-//! A recent page is found soon, and no more is in memory than one reader's budget and what was found. Duplicates are
-//! searched in their own topic where it holds whole pages, else in the input.
+//! A recent page is found soon, and memory holds only one reader's budget and the found pages. Duplicates are searched
+//! in their own topic where it holds whole pages, else in the input.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -26,27 +26,27 @@ use crate::record::{Decoder, Headers as _, PartitionId, Source, Timestamp};
 /// How long the cluster may be silent while there is something to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of records that are read and not looked at yet.
+/// Bytes of records that are read and not processed yet.
 const AHEAD: usize = 16 << 20;
 
-/// How many offsets the first chunk has, over all partitions; each further one twice as many, up to [`MAX_CHUNK`].
+/// Number of offsets in the first chunk, over all partitions; each further one has twice as many, up to [`MAX_CHUNK`].
 const FIRST_CHUNK: u64 = 10_000;
 const MAX_CHUNK: u64 = 320_000;
 
-/// Pages that are kept for one id: the last ones of each chunk.
+/// Pages that are kept for one id: the last of each chunk.
 const MAX_FOUND: usize = 100;
 
 /// Records after which progress is reported.
 const REPORT_INTERVAL: u64 = 1_000;
 
-/// What is searched for, and how far back.
+/// The search terms, and how far back to search.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Hashes of the ids.
     pub ids: BTreeSet<IdHash>,
-    /// Most records that are read; `None`: all.
+    /// Maximum number of records to read; `None`: all.
     pub records: Option<u64>,
-    /// Time of the oldest record that is read; `None`: the oldest there is.
+    /// Time of the oldest record to read; `None`: no limit.
     pub since: Option<Timestamp>,
 }
 
@@ -61,7 +61,7 @@ pub struct FoundPage {
     pub verdict: Option<String>,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Searched {
     /// The topics that were searched.
@@ -70,9 +70,9 @@ pub struct Searched {
     pub records: u64,
     /// Timestamps of the oldest and the newest of them.
     pub times: Option<(Timestamp, Timestamp)>,
-    /// Nothing is left that was not searched.
+    /// Whether everything was searched.
     pub is_whole: bool,
-    /// The pages found of each id.
+    /// The pages found for each id.
     pub found: BTreeMap<IdHash, VecDeque<FoundPage>>,
 }
 
@@ -83,16 +83,16 @@ impl Searched {
     }
 }
 
-/// How far a search is.
+/// Progress of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Records read.
     pub records: u64,
-    /// Most that will be read, as far as offsets tell.
-    pub most: u64,
+    /// Maximum number of records to read, by their offsets.
+    pub max: u64,
 }
 
-/// Returns the topics that tell where a duplicate was: its own topic where that holds whole pages, else the input.
+/// Returns the topics to search for duplicates: their own topic if it holds whole pages, else the input.
 #[must_use]
 pub fn searched_topics(settings: &Settings) -> Vec<String> {
     match (&settings.output.duplicate, settings.output.duplicate_value, &settings.input.topics) {
@@ -102,11 +102,11 @@ pub fn searched_topics(settings: &Settings) -> Vec<String> {
     }
 }
 
-/// Searches until each id was found, or nothing is left to search. `report` is called now and then.
+/// Searches until each id was found, or nothing is left to search. `report` is called periodically.
 ///
 /// # Errors
 ///
-/// When a topic cannot be read, or the cluster does not answer.
+/// A topic cannot be read, or the cluster does not answer.
 pub fn search_pages(settings: &Settings, wanted: &Wanted, report: impl FnMut(Progress)) -> Result<Searched, Fatal> {
     let cluster = service_context::cluster(&settings.kafka);
     let group = &settings.input.group;
@@ -144,7 +144,7 @@ struct Search<R> {
     verdict_header: String,
     decoder: Decoder,
     wanted: Wanted,
-    /// The input is searched: a page is where its record is.
+    /// When searching the input, a page's position is that of its record.
     is_input: bool,
     searched: Searched,
     report: R,
@@ -154,7 +154,7 @@ impl<R: FnMut(Progress)> Search<R> {
     fn run(&mut self, unread: Ranges, first_chunk: u64) -> Result<(), Fatal> {
         let mut unread = Unread { ranges: unread, chunk: first_chunk };
         while self.searched.found.len() < self.wanted.ids.len() {
-            let left = self.wanted.records.map_or(u64::MAX, |most| most.saturating_sub(self.searched.records));
+            let left = self.wanted.records.map_or(u64::MAX, |max| max.saturating_sub(self.searched.records));
             let chunk = unread.newest(left);
             if chunk.is_empty() {
                 break;
@@ -165,7 +165,7 @@ impl<R: FnMut(Progress)> Search<R> {
         Ok(())
     }
 
-    fn read(&mut self, chunk: Ranges, most: u64) -> Result<(), Fatal> {
+    fn read(&mut self, chunk: Ranges, max: u64) -> Result<(), Fatal> {
         let budget = ByteBudget::new(AHEAD);
         let (sender, events) = unbounded();
         let mut open = chunk.len();
@@ -180,21 +180,21 @@ impl<R: FnMut(Progress)> Search<R> {
             readers.push(RangeReader::start(&self.config, topic, ranges, Arc::clone(&budget), sink).map_err(failure)?);
         }
         while open > 0 {
-            if self.take_in(&events, most)?.is_break() {
+            if self.take_in(&events, max)?.is_break() {
                 open -= 1;
             }
         }
         Ok(())
     }
 
-    /// Takes in the next event; breaks at the end of a partition.
-    fn take_in(&mut self, events: &Receiver<RangeEvent>, most: u64) -> Result<ControlFlow<()>, Fatal> {
+    /// Processes the next event; breaks at the end of a partition.
+    fn take_in(&mut self, events: &Receiver<RangeEvent>, max: u64) -> Result<ControlFlow<()>, Fatal> {
         match events.recv_timeout(IDLE_TIMEOUT) {
             Ok(RangeEvent::Record { partition, offset, record, permit }) => {
                 self.look_at(&partition.at(offset), &record);
                 drop(permit);
                 if self.searched.records.is_multiple_of(REPORT_INTERVAL) {
-                    (self.report)(Progress { records: self.searched.records, most });
+                    (self.report)(Progress { records: self.searched.records, max });
                 }
                 Ok(ControlFlow::Continue(()))
             }
@@ -236,10 +236,10 @@ impl<R: FnMut(Progress)> Search<R> {
 /// Offsets `from <= offset < to` of each partition.
 type Ranges = BTreeMap<PartitionId, (i64, i64)>;
 
-/// What is not searched yet.
+/// Not searched yet.
 struct Unread {
     ranges: Ranges,
-    /// How many offsets the next chunk has.
+    /// Number of offsets in the next chunk.
     chunk: u64,
 }
 
@@ -248,13 +248,13 @@ impl Unread {
         self.ranges.values().map(|(from, to)| u64::try_from(to - from).unwrap_or(0)).sum()
     }
 
-    /// Takes the newest offsets of each partition, `most` in all; one of a partition at the least while there may be
-    /// any.
-    fn newest(&mut self, most: u64) -> Ranges {
+    /// Takes the newest offsets of each partition, `max` in all, but at least one of each partition while any are
+    /// allowed.
+    fn newest(&mut self, max: u64) -> Ranges {
         self.ranges.retain(|_, (from, to)| from < to);
         let partitions = u64::try_from(self.ranges.len()).unwrap_or(u64::MAX);
-        let share = self.chunk.min(most).checked_div(partitions).unwrap_or(0).max(1);
-        let share = if most == 0 { 0 } else { i64::try_from(share).unwrap_or(i64::MAX) };
+        let share = self.chunk.min(max).checked_div(partitions).unwrap_or(0).max(1);
+        let share = if max == 0 { 0 } else { i64::try_from(share).unwrap_or(i64::MAX) };
         self.chunk = self.chunk.saturating_mul(2).min(MAX_CHUNK);
         let mut newest = Ranges::new();
         for (partition, (from, to)) in &mut self.ranges {
@@ -279,7 +279,7 @@ mod tests {
     use crate::config::{ExternalInputs, Layers, Purpose};
 
     #[test]
-    fn the_newest_offsets_come_first_and_each_one_once() {
+    fn the_newest_offsets_come_first_and_each_once() {
         let [a, b] = [0, 1].map(|number| PartitionId::new("pages", number));
         let mut unread = Unread { ranges: [(a.clone(), (5, 100)), (b.clone(), (0, 3))].into(), chunk: 20 };
         assert_eq!(unread.newest(u64::MAX), [(a.clone(), (90, 100)), (b, (0, 3))].into());
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_found_by_their_ids_and_no_more_is_read_than_may_be() {
+    fn duplicates_are_found_by_their_ids_within_the_record_limit() {
         let cluster = MockCluster::new(1).unwrap();
         let settings = settings(&cluster);
         let search = |wanted: Wanted| search_pages(&settings, &wanted, |_| {}).unwrap();

@@ -1,4 +1,4 @@
-//! Looks at both pages of a pair: reads them from the input by their positions, and says what differs.
+//! Inspects both pages of a pair: reads them from the input by their positions, and compares them.
 //!
 //! It uses its own Kafka clients, so the pipeline never waits for it. Pairs whose pages are gone are reported as such.
 
@@ -24,7 +24,7 @@ use crate::record::{Format, RawRecord, Source};
 use crate::telemetry::admin::ApiError;
 use crate::telemetry::pairs::{DeliveredDuplicate, Pair, PairDetails, runs};
 
-/// How long the pages of a pair may take to come.
+/// Time-out for fetching the pages of a pair.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Words of a page that are shown when it is explained.
@@ -33,36 +33,36 @@ const SHOWN_WORDS: usize = 12;
 /// Limits of a diff in lists: characters of context, characters of one run, and runs.
 const IN_LISTS: (usize, usize, usize) = (40, 200, 24);
 
-/// The same for one pair that is looked at, where text is shown in snippets.
+/// The same for a single pair, if text is shown in snippets.
 const IN_SNIPPETS: (usize, usize, usize) = (200, 1000, 200);
 
-/// Starts the thread that looks at pairs as they come.
+/// Starts the thread that inspects pairs as they arrive.
 pub(super) fn start(pair_inspector: PairInspector) -> Result<PairRecorder, Fatal> {
     let (pair_recorder, waiting) = PairRecorder::new();
     let pairs = pair_recorder.pairs.clone();
     let work = move || {
         for pair in waiting {
-            pairs.looked_at(pair.number, pair_inspector.look(&pair.seen));
+            pairs.set_details(pair.number, pair_inspector.look(&pair.seen));
         }
     };
     std::thread::Builder::new().name("pairs".to_owned()).spawn(work).map_err(failure)?;
     Ok(pair_recorder)
 }
 
-/// Reads pages as the worker reads them.
+/// Reads pages as the worker does.
 pub(super) struct PairInspector {
     pages: Mutex<Pages>,
     reader: Fingerprinter,
     trees: Arc<TreeBudget>,
     form: Option<SketchForm>,
     format: Format,
-    /// Fewer different words make no `SimHash`.
+    /// Minimum number of different words for a `SimHash`.
     min_features: usize,
     text: ShownText,
     kept: PageCache,
 }
 
-/// Why there is nothing to compare, and what there is all the same.
+/// Why there is nothing to compare, and the available part.
 struct OnlyOne {
     why: String,
     page: Option<Box<Page>>,
@@ -80,7 +80,7 @@ struct Both {
     page: Page,
     original: Page,
     comparison: Comparison,
-    /// Original and page as they are in the input.
+    /// Original and page as in the input.
     bytes: [PageBytes; 2],
 }
 
@@ -100,32 +100,32 @@ impl PairInspector {
         Ok(Self { pages, reader, trees, form, format, min_features, text, kept: kept.clone() })
     }
 
-    /// Returns what differs, in few words.
+    /// Returns a short comparison.
     pub(super) fn look(&self, seen: &DeliveredDuplicate) -> PairDetails {
         match self.both(seen) {
-            Ok(both) => self.looked(&both, IN_LISTS),
+            Ok(both) => self.details(&both, IN_LISTS),
             Err(OnlyOne { why, .. }) => PairDetails { missing: Some(why), ..PairDetails::default() },
         }
     }
 
-    /// Says all that may be shown of a pair.
+    /// Returns everything that may be shown of a pair.
     pub(super) fn show(&self, pair: &Pair) -> Result<Value, ApiError> {
         let both = match self.both(&pair.seen) {
             Ok(both) => both,
             Err(OnlyOne { why, page: None, original: None }) => return Err(ApiError::Missing(why)),
             Err(one) => return Ok(self.show_one(pair, one)),
         };
-        let looked = self.looked(&both, IN_LISTS);
+        let details = self.details(&both, IN_LISTS);
         let shown = match self.text {
             ShownText::None => Vec::new(),
-            // Nothing differs: the beginning says which text it is.
+            // Nothing differs: show the beginning of the text.
             ShownText::Snippet if both.comparison.is_equal() => {
                 vec![Run { side: Side::Both, text: beginning(&both.page.text, IN_SNIPPETS.0) }]
             }
             ShownText::Snippet => excerpts(&both.comparison, IN_SNIPPETS),
             ShownText::Full => both.comparison.runs.clone(),
         };
-        let mut value = Pair { looked: Some(looked), ..pair.clone() }.json();
+        let mut value = Pair { details: Some(details), ..pair.clone() }.json();
         if let Value::Object(object) = &mut value {
             object.insert("text".to_owned(), json!(self.text));
             object.insert("runs".to_owned(), runs(&shown));
@@ -139,7 +139,7 @@ impl PairInspector {
         Ok(value)
     }
 
-    /// Returns what is known of a pair of which one page is gone, and shows the other one.
+    /// Returns what is known of a pair with one page gone, and shows the other.
     fn show_one(&self, pair: &Pair, one: OnlyOne) -> Value {
         let run = |page: &Page, side| match self.text {
             ShownText::None => None,
@@ -157,7 +157,7 @@ impl PairInspector {
         value
     }
 
-    /// Reads a page and returns what it is judged by.
+    /// Reads a page and returns its fingerprints.
     pub(super) fn explain(&self, value: &[u8]) -> Result<(FingerprintedPage, Value), ApiError> {
         let record = RawRecord { key: None, value: Some(value), headers: &Vec::<(String, Vec<u8>)>::new() };
         let page = self.read(&record).map_err(ApiError::Wrong)?;
@@ -216,7 +216,7 @@ impl PairInspector {
             pages.fetch(&wanted).map_err(|error| nothing(error.to_string()))?
         };
         let of = |kept: Option<PageBytes>, source: &Source, name: &str| {
-            let gone = || format!("the input does not hold {name} ({source}) any more");
+            let gone = || format!("the input no longer holds {name} ({source})");
             let bytes = kept.or_else(|| fetched.get(source).cloned()).ok_or_else(gone)?;
             Ok::<_, String>((self.read(&bytes.record())?, bytes))
         };
@@ -236,7 +236,7 @@ impl PairInspector {
         Ok(Both { page, original, comparison, bytes: [first, second] })
     }
 
-    fn looked(&self, both: &Both, lengths: (usize, usize, usize)) -> PairDetails {
+    fn details(&self, both: &Both, lengths: (usize, usize, usize)) -> PairDetails {
         let (own, other) = (&both.page.reading.fingerprints, &both.original.reading.fingerprints);
         let comparison = &both.comparison;
         let shows = self.text != ShownText::None && !comparison.is_equal();
@@ -252,8 +252,8 @@ impl PairInspector {
     }
 }
 
-fn excerpts(comparison: &Comparison, (around, longest, most): (usize, usize, usize)) -> Vec<Run> {
-    comparison.excerpts(around, longest, most)
+fn excerpts(comparison: &Comparison, (around, longest, max): (usize, usize, usize)) -> Vec<Run> {
+    comparison.excerpts(around, longest, max)
 }
 
 fn code(reading: &FingerprintedPage) -> Option<String> {
@@ -271,7 +271,7 @@ mod tests {
         PartitionId::new("pages", 0).at(offset)
     }
 
-    /// Of a cluster that holds no page any more: what can be shown is in `kept`.
+    /// For a cluster that holds no page any more: only `kept` can be shown.
     fn inspector(text: ShownText, kept: &PageCache) -> PairInspector {
         let resolved = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve);
         let settings = resolved.unwrap_or_else(|refused| panic!("{refused}")).0;
@@ -279,7 +279,7 @@ mod tests {
             Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions());
         let trees = TreeBudget::new(1 << 20, settings.record.format);
         let mut inspector = PairInspector::open(&settings, reader.unwrap(), trees, text, kept).unwrap();
-        let config = service_context::cluster(&settings.kafka).follower("nobody");
+        let config = service_context::cluster(&settings.kafka).follower("no-group");
         inspector.pages = Mutex::new(Pages::open(&config, Duration::ZERO).unwrap());
         inspector
     }
@@ -305,16 +305,16 @@ mod tests {
     }
 
     #[test]
-    fn the_page_that_is_left_of_a_pair_is_shown_with_what_is_known_of_it() {
-        let pair = Pair { number: 1, seen: duplicate(2, 1), looked: None };
+    fn the_remaining_page_of_a_pair_is_shown_with_its_data() {
+        let pair = Pair { number: 1, seen: duplicate(2, 1), details: None };
         for (left, side, gone) in [(1, "match", "the page (pages:0:2)"), (2, "own", "the original (pages:0:1)")] {
             let kept = PageCache::of_pairs(1);
             kept.keep(&at(left), &page("what is left of both"));
             let shown = |text| inspector(text, &kept).show(&pair).unwrap();
             let full = shown(ShownText::Full);
-            assert_eq!(full["missing"], format!("the input does not hold {gone} any more"));
+            assert_eq!(full["missing"], format!("the input no longer holds {gone}"));
             assert_eq!(full["runs"], json!([{ "side": side, "text": "what is left of both" }]));
-            assert_eq!(full["case"], Value::Null, "half a pair is no case");
+            assert_eq!(full["case"], Value::Null, "half a pair is not a case");
             for (key, known) in [("source", "pages:0:2"), ("match", "pages:0:1"), ("verdict", "near")] {
                 assert_eq!(full[key], known);
             }
@@ -331,7 +331,7 @@ mod tests {
         let kept = PageCache::of_pairs(KEPT);
         let inspector = inspector(ShownText::Full, &kept);
         let pairs = Pairs::default();
-        // One page with many duplicates among pairs of others; the brokers hold a page for a moment only.
+        // One page with many duplicates among pairs of others; the brokers hold a page only briefly.
         let number = i64::try_from(KEPT).unwrap() * 2;
         for source in (2..2 * number).step_by(2) {
             let seen = duplicate(source, if source % 4 == 0 { 0 } else { source - 1 });
@@ -339,17 +339,17 @@ mod tests {
                 kept.keep(&seen.original, &page("the text of a page"));
             }
             kept.keep(&seen.source, &page("the text of a page, once more"));
-            // No more than so many are kept a second.
+            // Only this many are kept a second.
             let now = Duration::from_secs(source.unsigned_abs());
             let pair = pairs.offer(now, seen).unwrap();
-            pairs.looked_at(pair.number, inspector.look(&pair.seen));
+            pairs.set_details(pair.number, inspector.look(&pair.seen));
         }
         let listed = pairs.page(&Filter::default()).pairs;
         assert_eq!(listed.len(), KEPT);
         for pair in listed {
             let shown = inspector.show(&pair).unwrap();
             assert_eq!(shown["missing"], Value::Null, "{}", pair.seen.source);
-            assert!(pair.looked.as_ref().is_some_and(|looked| looked.missing.is_none()));
+            assert!(pair.details.as_ref().is_some_and(|details| details.missing.is_none()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Takes the duplicates that are delivered, and queues those whose pages are to be looked at.
+//! Receives delivered duplicates, and queues pairs for inspection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::telemetry::pairs::{DeliveredDuplicate, KEPT, Pair, Pairs};
 
-/// Where duplicates are handed to, on their way out.
+/// Receives duplicates as they are delivered.
 #[derive(Clone, Debug)]
 pub(super) struct PairRecorder {
-    /// Those that are kept.
+    /// The kept ones.
     pub(super) pairs: Pairs,
     queue: Sender<Arc<Pair>>,
 }
 
 impl PairRecorder {
-    /// Creates it, with the queue of the pairs whose pages are to be looked at.
+    /// Creates it, with the queue of pairs to inspect.
     pub(super) fn new() -> (Self, Receiver<Arc<Pair>>) {
         let (queue, waiting) = bounded(KEPT);
         (Self { pairs: Pairs::default(), queue }, waiting)
     }
 
-    /// Counts a duplicate; when it is kept, both pages will be looked at.
+    /// Counts a duplicate; if it is kept, both pages will be inspected.
     pub(super) fn offer(&self, now: Duration, seen: DeliveredDuplicate) {
         if let Some(pair) = self.pairs.offer(now, seen) {
             // The queue is as long as the buffer: a pair that does not fit would be evicted before it is inspected.

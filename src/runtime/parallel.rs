@@ -6,11 +6,11 @@ use std::thread::{available_parallelism, scope};
 
 use crate::index::Task;
 
-/// Does all tasks, on as many threads as the machine has cores, and returns when the last is done.
+/// Runs all tasks, on one thread for each core, and returns when the last is done.
 ///
 /// # Panics
 ///
-/// When a task panics, after the others are done.
+/// If a task panics, after the others are done.
 pub fn run_parallel(tasks: Vec<Task<'_>>) {
     let threads = available_parallelism().map_or(1, NonZeroUsize::get).min(tasks.len());
     let waiting = Mutex::new(tasks.into_iter());

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use super::clock::wall_clock;
 
-/// Draws a number from the randomness that the standard library takes from the system for its hash maps.
+/// Returns a number from the system randomness that the standard library uses for its hash maps.
 pub(crate) fn draw() -> u64 {
     RandomState::new().hash_one((wall_clock(), std::process::id()))
 }

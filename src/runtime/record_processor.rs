@@ -1,4 +1,4 @@
-//! One record, read: what is to be done with it.
+//! Reads one record and decides what to do with it.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::worker::{Header, Page, PageAction, PageOutcome};
 pub(super) struct RecordProcessor {
     /// Bytes to fingerprints.
     pub(super) reader: Fingerprinter,
-    /// Knows which records the outputs take.
+    /// Knows which records the outputs accept.
     pub(super) outputs: Arc<Outputs>,
-    /// Stamps what is read.
+    /// Stamps pages.
     pub(super) clock: Clock,
-    /// Hears what each step took.
+    /// Receives the duration of each step.
     pub(super) metrics: Metrics,
     /// Bounds the memory of all threads.
     pub(super) trees: Arc<TreeBudget>,
-    /// Event time of a page that names none and came without a timestamp.
+    /// Event time of a page without any timestamp.
     pub(super) untimed: Timestamp,
 }
 
@@ -39,7 +39,7 @@ impl Headers for Named<'_> {
 }
 
 impl RecordProcessor {
-    /// Reads a record. A panic in the text work costs the page, not the process.
+    /// Reads a record. A panic in the text work withdraws the page and does not end the process.
     pub(super) fn page(
         &self,
         source: Source,
@@ -54,7 +54,7 @@ impl RecordProcessor {
         }
     }
 
-    /// Creates the page of a record whose text work failed: it may have been asked about before.
+    /// Creates the page of a record whose text work failed: its verdict may have been requested before.
     pub(super) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
         let log = shielded(|| self.reader.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
         let action =
@@ -116,7 +116,7 @@ impl RecordProcessor {
     }
 }
 
-/// Returns a record's event time without a look at its text.
+/// Returns a record's event time without reading its text.
 pub(super) fn event_time(reader: &Fingerprinter, source: EventTime, record: &ConsumedRecord) -> Timestamp {
     let of_field = || shielded(|| reader.event_time(&raw(record, &Named(&record.headers)))).flatten();
     let field = if source == EventTime::Field { of_field() } else { None };

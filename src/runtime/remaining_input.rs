@@ -1,4 +1,4 @@
-//! What is left to read of the input, as the worker asks for it.
+//! Queries what is left to read of the input, for the worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::kafka::offsets::Offsets;
 use crate::record::{EventTime, PartitionId};
 use crate::worker::{Backlog, Subscription, unread};
 
-/// How long reading the next records of partitions may take: what has not come by then is not waited for.
+/// Time-out for reading the next records of partitions: later ones are left out.
 const HEADS: Duration = Duration::from_secs(2);
 
-/// Asks for what is left to read of all partitions of the input.
+/// Queries what is left to read of all partitions of the input.
 pub(super) struct RemainingInput {
     pub(super) offsets: Arc<Offsets>,
     /// Settings of the client that reads the next records.
@@ -31,11 +31,11 @@ pub(super) struct RemainingInput {
 
 impl RemainingInput {
     /// Returns what is left to read of each partition, and for some the times of the pages from an offset on. A group
-    /// without an offset begins at `start` where [`unread`] says so. Partitions that do not answer are left out.
+    /// without an offset begins at `start` if [`unread`] decides so. Partitions that do not answer are left out.
     ///
     /// # Errors
     ///
-    /// When no broker answers in time.
+    /// No broker answers in time.
     pub(super) fn ask(
         &self,
         heads: &BTreeMap<PartitionId, i64>,
@@ -66,7 +66,7 @@ impl RemainingInput {
     }
 }
 
-/// Returns how the topics of the input are named.
+/// Returns the topics of the input.
 pub(super) fn subscription(topics: &[String]) -> Subscription {
     let by_pattern = topics.iter().any(|topic| topic.starts_with('^'));
     if by_pattern { Subscription::Pattern } else { Subscription::Topics }

@@ -1,8 +1,8 @@
-//! Reorder buffer: returns results in the order in which the work was submitted.
+//! Returns results in the order in which the work was submitted.
 
 use std::collections::VecDeque;
 
-/// A queue of places; each is taken first and filled later, and only filled ones leave, from the front.
+/// A queue of slots; each is reserved first and filled later, and only filled ones leave, from the front.
 #[derive(Debug)]
 pub(super) struct ReorderBuffer<T> {
     first: u64,
@@ -16,14 +16,14 @@ impl<T> Default for ReorderBuffer<T> {
 }
 
 impl<T> ReorderBuffer<T> {
-    /// Takes the next place and returns its number.
+    /// Reserves the next slot and returns its number.
     pub(super) fn take(&mut self) -> u64 {
         let place = self.first + self.places.len() as u64;
         self.places.push_back(None);
         place
     }
 
-    /// Fills a place. One that has left already, or was never taken, is ignored.
+    /// Fills a slot. One that has already left, or was never reserved, is ignored.
     pub(super) fn fill(&mut self, place: u64, value: T) {
         let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(slot) = index.and_then(|index| self.places.get_mut(index)) {
@@ -31,12 +31,12 @@ impl<T> ReorderBuffer<T> {
         }
     }
 
-    /// Takes the next place and fills it at once.
+    /// Reserves the next slot and fills it.
     pub(super) fn push(&mut self, value: T) {
         self.places.push_back(Some(value));
     }
 
-    /// Lets the first place leave, if it is filled.
+    /// Removes the first slot, if it is filled.
     pub(super) fn pop(&mut self) -> Option<T> {
         self.places.front()?.as_ref()?;
         self.first += 1;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn late_result_of_a_place_that_left_is_ignored() {
+    fn late_result_of_a_slot_that_left_is_ignored() {
         let mut queue = ReorderBuffer::default();
         let place = queue.take();
         queue.fill(place, 'a');

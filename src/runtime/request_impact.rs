@@ -1,7 +1,7 @@
-//! Works out what an operator's request affects: originals it forgets, positions it reopens.
+//! Determines what an operator's request affects: originals it forgets, positions it reopens.
 //!
-//! The answer in the verdict log names the target alone. What it affected follows from the log before it, read
-//! from its beginning: every original that is alive is in it. Only what the requests name is kept.
+//! The answer in the verdict log names only the target. What it affected follows from the log before it, read from the
+//! start: it holds every live original. Only what the requests name is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::protocol::{
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
-/// What one request found in one partition of the log.
+/// The findings of one request in one partition of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Originals, with the duplicates that the kept log has of each.
+    /// Originals, with the number of their duplicates in the kept log.
     pub originals: Vec<(Source, u64)>,
-    /// Positions that were judged, when it is about a range.
+    /// Number of judged positions, if it is about a range.
     pub positions: u64,
 }
 
@@ -27,7 +27,7 @@ impl Found {
     }
 }
 
-/// Follows one partition of the verdict log with some requests in mind.
+/// Follows one partition of the verdict log for some requests.
 #[derive(Debug, Default)]
 pub(super) struct RequestImpact {
     sources: BTreeSet<Source>,
@@ -41,7 +41,7 @@ pub(super) struct RequestImpact {
 
 #[derive(Debug)]
 struct LiveOriginal {
-    /// None while no checkpoint has said how originals are counted.
+    /// `None` until the first rules or checkpoint.
     sequence: Option<u64>,
     event_time: Timestamp,
     id: Option<crate::fingerprint::IdHash>,
@@ -49,7 +49,7 @@ struct LiveOriginal {
 }
 
 impl RequestImpact {
-    /// Begins before the first record.
+    /// Starts before the first record.
     pub(super) fn by(bodies: &[RequestBody]) -> Self {
         let mut affected = Self::default();
         for body in bodies {
@@ -63,7 +63,7 @@ impl RequestImpact {
         affected
     }
 
-    /// Follows a record. Returns what each answer to an operator in it found, in their order: `visit` receives them.
+    /// Follows a record. `visit` receives the findings of each answer to an operator in it, in order.
     pub(super) fn follow(&mut self, record: &VerdictRecord, mut visit: impl FnMut(usize, Found)) {
         match record {
             // A log begins with its rules, a trimmed one with a checkpoint.
@@ -73,7 +73,7 @@ impl RequestImpact {
             VerdictRecord::Checkpoint(checkpoint) => {
                 self.next_sequence = Some(checkpoint.next_sequence);
                 self.watermarks = Some(checkpoint.watermarks);
-                // A checkpoint names all that was judged before it.
+                // A checkpoint lists everything judged before it.
                 let known = |(partition, _, _): &(PartitionId, i64, i64)| {
                     Some((partition.clone(), checkpoint.partitions.get(partition)?.judged.clone()))
                 };
@@ -166,7 +166,7 @@ impl RequestImpact {
             .any(|(partition, from, to)| *partition == source.partition && (*from..*to).contains(&source.offset))
     }
 
-    /// Forgotten by time or by capacity, an original is no original any more.
+    /// An original that was forgotten by time or capacity no longer counts.
     fn is_alive(&self, held: &LiveOriginal) -> bool {
         let Some(watermarks) = &self.watermarks else { return true };
         let in_time = Stage::ALL.into_iter().any(|stage| held.event_time >= watermarks.times.of(stage));
@@ -254,17 +254,17 @@ mod tests {
         assert_eq!(originals(&by_source), [(at(1), 1)]);
         assert_eq!(originals(&by_id), [(at(2), 0), (at(9), 0)]);
         assert_eq!(affected.would_find(&range), Found { originals: vec![(at(1), 1), (at(2), 0)], positions: 3 });
-        // By time one is gone, by capacity another one.
+        // One is forgotten by time, another by capacity.
         affected.follow(&batch(8, 0, Vec::new()), nothing);
         assert_eq!(affected.would_find(&by_id).originals, [(at(2), 0)]);
         affected.follow(&batch(8, 1, Vec::new()), nothing);
         assert!(affected.would_find(&by_source).is_empty());
-        // What is forgotten once is not found again; a withdrawn page is no original.
-        let mut told = Vec::new();
+        // A forgotten original is not found again; a withdrawn page is not an original.
+        let mut reported = Vec::new();
         let forgotten = || Answer::Forgotten(ForgetTarget::Id(IdHash(7)));
-        affected.follow(&batch(8, 1, vec![forgotten(), forgotten()]), |number, found| told.push((number, found)));
+        affected.follow(&batch(8, 1, vec![forgotten(), forgotten()]), |number, found| reported.push((number, found)));
         assert_eq!(
-            told.iter().map(|(number, found)| (*number, found.originals.len())).collect::<Vec<_>>(),
+            reported.iter().map(|(number, found)| (*number, found.originals.len())).collect::<Vec<_>>(),
             [(0, 1), (1, 0)]
         );
         affected.follow(&batch(8, 1, vec![unique(1, 7, 30)]), nothing);
@@ -280,13 +280,13 @@ mod tests {
         let mut judged = Judged::default();
         judged.raise_low_watermark(1_000_000_000);
         judged.insert(1_000_000_007);
-        let said = PartitionCheckpoint { judged, low_watermark: 0, delivered: i64::MAX };
+        let output = PartitionCheckpoint { judged, low_watermark: 0, delivered: i64::MAX };
         let Some(checkpoint) =
             State::begin(LogIdentity(1), rules(), RequestOffset(0)).checkpoint(None, |_| 0, &BTreeMap::new())
         else {
             panic!("rules are in force")
         };
-        let checkpoint = Checkpoint { partitions: BTreeMap::from([(partition, said)]), ..checkpoint };
+        let checkpoint = Checkpoint { partitions: BTreeMap::from([(partition, output)]), ..checkpoint };
         affected.follow(&VerdictRecord::Checkpoint(Box::new(checkpoint)), |_, found| panic!("{found:?}"));
         affected
             .follow(&batch(0, 0, vec![duplicate(1_000_000_009, 1), duplicate(2, 1)]), |_, found| panic!("{found:?}"));

@@ -1,6 +1,6 @@
-//! `dupgate run`: builds everything in walking order, watches it, and ends it.
+//! `dupgate run`: builds all parts in processing order, supervises them, and stops them.
 //!
-//! `parts` runs the roles and ends them in order; `endpoints` is what the instance serves over HTTP.
+//! `parts` runs the roles and ends them in order; `endpoints` serves HTTP.
 
 mod endpoints;
 mod parts;
@@ -40,27 +40,27 @@ use crate::telemetry::{Health, Metrics};
 use crate::worker::{Mode, Pacing, WorkerSettings};
 use anyhow::Context;
 
-/// Verdicts that a worker remembers: a minute or more at full speed. Half a kilobyte each, as those that it reads back.
+/// Verdicts that a worker remembers: a minute or more at full speed. Half a kilobyte each.
 const REMEMBERED_VERDICTS: usize = 100_000;
 
-/// Offsets that a worker keeps verdicts for that it reads back.
+/// Offsets for which a worker keeps verdicts that it reads back.
 const SCANNED_POSITIONS: i64 = 300_000;
 
-/// How far a partition may be ahead of a slower one at least: `window.allowed_lateness` may be nothing.
+/// Minimum distance that a partition may be ahead of a slower one: `window.allowed_lateness` may be zero.
 const MIN_LEAD: Duration = Duration::from_mins(1);
 
-/// How long a partition of another worker that does not move is waited for: a worker that is killed is replaced after
-/// its session time-out of 30 s and has to start.
+/// How long to wait for a stalled partition of another worker: a killed worker is replaced after its session time-out
+/// of 30 s plus the start.
 const AWAY_AFTER: Duration = Duration::from_mins(1);
 
-/// Most pages in one transaction.
+/// Maximum number of pages in one transaction.
 const TRANSACTION_PAGES: usize = 20_000;
 
 /// Runs the service until a signal or a failure ends it.
 ///
 /// # Errors
 ///
-/// Why it could not begin or continue.
+/// Why it could not start or continue.
 pub fn run(settings: Settings) -> Result<(), Fatal> {
     run_watched(settings, Brokers::Cluster, |_| {})
 }
@@ -69,7 +69,7 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
 ///
 /// # Errors
 ///
-/// Why it could not begin or continue.
+/// Why it could not start or continue.
 pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Metrics)) -> Result<(), Fatal> {
     panics::end_the_process_on_panic();
     let signals = signals()?;
@@ -77,7 +77,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let metrics = Metrics::new(&settings.metrics).map_err(failure)?;
     watch(&metrics);
     let health = Health::new(settings.kafka.max_poll_interval);
-    // Before the parts have conditions of their own, readiness must not be the absence of any.
+    // Without this check the instance would be ready before its parts add their checks.
     let starting = health.check("started", "starting");
     let server = serve_http(&settings, &metrics, &health, clock)?;
     tracing::info!(target: "dupgate::service", listen = %server.address(), "metrics and health listening");
@@ -155,7 +155,7 @@ impl Service {
         // Skip pair collection unless the admin API is enabled.
         let kept = PageCache::of_pairs(match brokers {
             Brokers::Cluster => 0,
-            // It forgets pages within seconds.
+            // The in-process broker drops pages within seconds.
             Brokers::InProcess => pairs::KEPT,
         });
         let pair_recorder = match settings.http.admin.as_ref().filter(|_| settings.roles.worker) {
@@ -223,7 +223,7 @@ impl Service {
             revoke_grace: REVOKE_GRACE,
             shutdown_grace: settings.processing.shutdown_grace,
             pacing: Pacing {
-                // The other half is for what is asked about and not judged yet.
+                // The other half is for requested pages without a verdict.
                 lead: (settings.rules.lateness / 2).max(MIN_LEAD),
                 reach: settings.rules.lateness + 2 * settings.rules.windows.max(),
                 idle_after: Duration::from_secs(5),

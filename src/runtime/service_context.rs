@@ -23,31 +23,31 @@ use crate::telemetry::labels::{Component, ErrorKind};
 use crate::telemetry::{Health, Metrics};
 use crate::transaction::Delivery;
 
-/// How long a revoked partition may take to commit what is complete.
+/// Time-out for committing the complete pages of a revoked partition.
 pub(super) const REVOKE_GRACE: Duration = Duration::from_secs(5);
 
-/// What a batch takes beside its records, at most.
+/// Maximum overhead of a batch besides its records.
 const BATCH_HEAD_BYTES: usize = 64 << 10;
 
-/// What all parts of the service share.
+/// Shared context of all parts of the service.
 pub struct ServiceContext {
     /// The settings.
     pub settings: Arc<Settings>,
     /// The scheme's short name.
     pub scheme: String,
-    /// How brokers are reached.
+    /// Connection settings.
     pub cluster: Cluster,
-    /// What kind of brokers they are.
+    /// The kind of brokers.
     pub brokers: Brokers,
     /// Both logs.
     pub names: LogNames,
-    /// Largest batch that the verdict log takes, in bytes.
+    /// Largest batch that the verdict log accepts, in bytes.
     pub verdict_log_bytes: usize,
-    /// How pages become records.
+    /// Converts pages to records.
     pub outputs: Arc<Outputs>,
-    /// Where time comes from.
+    /// The clock.
     pub clock: Clock,
-    /// What all producers have yet to deliver.
+    /// Records that all producers have yet to deliver.
     pub backlog: Arc<Backlog>,
     /// Bounds the memory of trees.
     pub(super) trees: Arc<TreeBudget>,
@@ -55,7 +55,7 @@ pub struct ServiceContext {
     pub metrics: Metrics,
     /// The health checks.
     pub health: Health,
-    /// Where duplicates are shown to operators; absent when the admin API is off.
+    /// Records duplicates for operators; absent if the admin API is off.
     pub(super) pair_recorder: Option<PairRecorder>,
     /// The worker's transactional id.
     pub transactional_id: String,
@@ -110,7 +110,7 @@ impl ServiceContext {
         self.cluster.transactional_producer(&self.judge_group(log), &settings)
     }
 
-    /// Most bytes of one part of a checkpoint: half of what the verdict log takes.
+    /// Maximum size of one part of a checkpoint: half of the verdict log's limit.
     pub(super) fn part_bytes(&self) -> usize {
         (self.verdict_log_bytes / 2).clamp(1_000, DEFAULT_PART_BYTES)
     }
@@ -126,12 +126,12 @@ impl ServiceContext {
     /// Settings of the worker's producer.
     pub(super) fn worker_producer(&self) -> ClientSettings {
         let limits = || self.outputs.topics.values().map(|topic| topic.max_bytes);
-        let (least, most) = (limits().min().unwrap_or(1 << 20), limits().max().unwrap_or(1 << 20));
+        let (min, max) = (limits().min().unwrap_or(1 << 20), limits().max().unwrap_or(1 << 20));
         let settings = ProducerSettings {
             compression: compression(self.settings.output.compression).to_owned(),
-            max_record_bytes: most,
-            // A batch has a head of its own.
-            max_batch_bytes: least.saturating_sub(BATCH_HEAD_BYTES),
+            max_record_bytes: max,
+            // A batch has a header.
+            max_batch_bytes: min.saturating_sub(BATCH_HEAD_BYTES),
             transaction_timeout: self.settings.kafka.transaction_timeout,
         };
         match self.settings.output.delivery {
@@ -140,21 +140,21 @@ impl ServiceContext {
         }
     }
 
-    /// How many threads do text work.
+    /// Number of threads for text work.
     pub(super) fn text_threads(&self) -> usize {
         let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         self.settings.processing.threads.unwrap_or_else(cpus)
     }
 }
 
-/// Reports that a polling thread comes round, as long as the thread has this.
+/// The heartbeat of a polling thread.
 pub(super) fn moves(plan: &ServiceContext, name: &str) -> Box<dyn Fn() + Send> {
     let clock = plan.clock;
     let heartbeat = plan.health.heartbeat(name, clock.instant());
     Box::new(move || heartbeat.tick(clock.instant()))
 }
 
-/// Returns the group of the judges of one partition of the log of a scheme, which is their transactional id, too.
+/// Returns the group of the judges of one partition of the log of a scheme, which is also their transactional id.
 #[must_use]
 pub fn judge_group(input_group: &str, scheme: &str, log: &dyn std::fmt::Display) -> String {
     format!("{input_group}.judge.{scheme}.{log}")
@@ -164,7 +164,7 @@ fn number(log: LogPartition) -> i32 {
     log.number()
 }
 
-/// Returns how brokers are reached.
+/// Returns the connection settings.
 #[must_use]
 pub fn cluster(kafka: &Kafka) -> Cluster {
     let exposed = |properties: &Properties| {

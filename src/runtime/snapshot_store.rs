@@ -1,4 +1,4 @@
-//! Where judges keep snapshots: one folder for the process, with a name for each log partition.
+//! Storage of the judges' snapshots: one folder for the process, with a name for each log partition.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::snapshot::{Folder, SnapshotError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
 
-/// Where a judge keeps its state besides the log.
+/// Storage of a judge's state besides the log.
 pub(super) trait SnapshotStore: Send + Sync {
-    /// Turns the newest usable snapshot back into a state.
+    /// Restores a state from the newest usable snapshot.
     fn newest(&self) -> Option<Box<Restored>>;
 
-    /// Keeps a snapshot.
+    /// Stores a snapshot.
     fn keep(&self, snapshot: SharedSnapshot);
 }
 
@@ -31,7 +31,7 @@ pub(super) struct FsSnapshotStore {
     metrics: Metrics,
 }
 
-/// Opens the folder that all judges of this process keep their snapshots in.
+/// Opens the folder of the snapshots of all judges of this process.
 pub(super) fn open(index: &settings::Index) -> Result<Arc<Folder>, Fatal> {
     let opened = Folder::open(&index.path, index.snapshots_kept).map(Arc::new);
     opened.map_err(|error| {
@@ -41,7 +41,7 @@ pub(super) fn open(index: &settings::Index) -> Result<Arc<Folder>, Fatal> {
 }
 
 impl FsSnapshotStore {
-    /// Takes the place of one log partition.
+    /// Returns the store of one log partition.
     pub(super) fn new(folder: Arc<Folder>, log: LogPartition, scheme: &str, clock: Clock, metrics: Metrics) -> Self {
         Self { folder, name: log.to_string(), scheme: SchemeId(scheme.to_owned()), clock, metrics }
     }

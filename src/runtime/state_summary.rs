@@ -25,7 +25,7 @@ pub struct StateSummary {
 }
 
 impl StateSummary {
-    /// Looks at a snapshot.
+    /// Summarises a snapshot.
     #[must_use]
     pub fn by_snapshot(log: LogPartition, snapshot: &Snapshot) -> Self {
         let state = &snapshot.state;
@@ -45,8 +45,7 @@ impl StateSummary {
         }
     }
 
-    /// Looks at a judge. Costs no more than a few look-ups: originals that were forgotten and have not left the memory
-    /// are counted.
+    /// Summarises a judge, at the cost of a few look-ups: counts include forgotten originals that are still in memory.
     #[must_use]
     pub fn by_judge(log: LogPartition, judge: &Judge) -> Self {
         let state = judge.state();
@@ -66,7 +65,7 @@ impl StateSummary {
         }
     }
 
-    /// Returns the summary as JSON; what is not known is left out.
+    /// Returns the summary as JSON; unknown values are left out.
     #[must_use]
     pub fn json(&self) -> Value {
         let time = |time: Timestamp| jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).ok();
@@ -96,7 +95,7 @@ impl StateSummary {
     }
 }
 
-/// Returns one original as JSON, with its distance to what was looked for.
+/// Returns one original as JSON, with its distance to the requested fingerprint.
 #[must_use]
 pub fn original(original: &Original, distance: Option<u32>) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! A pair as a case for `dupgate test`: both pages as they are in the input, and the verdict that was given.
+//! A pair as a case for `dupgate test`: both pages as in the input, and their verdict.
 
 use serde_json::{Map, Value, json};
 
@@ -6,12 +6,12 @@ use crate::kafka::pages::PageBytes;
 use crate::record::Format;
 use crate::telemetry::pairs::DeliveredDuplicate;
 
-/// Most bytes of one page in a case: larger ones belong into files.
-const MOST: usize = 256 << 10;
+/// Maximum size of one page in a case: larger ones belong in files.
+const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// Writes the case as one element of a list in YAML; `None` for pages that no case can hold.
 ///
-/// What is in headers and keys is not part of a case.
+/// Headers and keys are not part of a case.
 pub(super) fn yaml(seen: &DeliveredDuplicate, format: Format, [original, page]: &[PageBytes; 2]) -> Option<String> {
     let (one, other) = (as_page(format, original)?, as_page(format, page)?);
     let name = Value::from(format!(
@@ -19,7 +19,7 @@ pub(super) fn yaml(seen: &DeliveredDuplicate, format: Format, [original, page]: 
         seen.id.as_ref().map_or_else(|| seen.source.to_string(), Clone::clone),
         seen.original
     ));
-    // JSON is YAML, too: what is in the pages needs no other care.
+    // JSON is valid YAML, so pages need no other escaping.
     Some(format!(
         "- name: {name}\n  one: {one}\n  other: {other}\n  expect: {}\n  stage: {}\n",
         seen.verdict, seen.stage
@@ -27,7 +27,7 @@ pub(super) fn yaml(seen: &DeliveredDuplicate, format: Format, [original, page]: 
 }
 
 fn as_page(format: Format, bytes: &PageBytes) -> Option<Value> {
-    let value = bytes.value.as_deref().filter(|value| value.len() <= MOST)?;
+    let value = bytes.value.as_deref().filter(|value| value.len() <= MAX_VALUE_BYTES)?;
     match format {
         Format::Json => Some(json!({"record": serde_json::from_slice::<Map<String, Value>>(value).ok()?})),
         Format::Text => Some(json!({"text": std::str::from_utf8(value).ok()?})),
@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn what_no_case_can_hold_makes_none() {
-        let large = "x".repeat(MOST + 1);
+    fn pages_that_a_case_cannot_hold_are_refused() {
+        let large = "x".repeat(MAX_VALUE_BYTES + 1);
         for (format, other) in [(Format::Text, large.as_str()), (Format::Json, "[]")] {
             assert_eq!(yaml(&seen(), format, &[page("{}"), page(other)]), None);
         }

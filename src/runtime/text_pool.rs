@@ -1,8 +1,8 @@
 //! Threads for text work: large stacks, panics caught, a time limit.
 //!
 //! A thread cannot be stopped from outside. One whose page takes too long is given up: the page is withdrawn, a new
-//! thread takes the place, and the late result is thrown away when it comes. Only time observed by regular checks
-//! counts: while the machine was suspended, so were the threads.
+//! thread replaces it, and its late result is discarded. Only time observed by regular checks counts, because
+//! suspending the machine suspends the threads, too.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,18 +21,18 @@ use crate::kafka::output::PagePayload;
 use crate::record::{Reject, Source};
 use crate::worker::Page;
 
-/// Stack of a thread for text work: parsers of deep documents go deep.
+/// Stack of a thread for text work: parsers of deep documents recurse deeply.
 const STACK_BYTES: usize = 64 << 20;
 
-/// From one look for overdue pages to the next.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Interval of checks for overdue pages.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Threads that were given up and still run, from which on the pool says so; of a large pool, twice its threads.
+/// Number of abandoned threads still running that counts as too many; for a large pool, twice its threads.
 const MAX_RUNAWAYS: usize = 32;
 
-/// The work that the threads do.
+/// The work of the threads.
 pub(super) trait TextWork: Send + Sync {
-    /// Waits for the memory that reading a record takes. No work on the page: it is not given up meanwhile.
+    /// Waits for the memory to read a record. A page is not given up while it waits.
     fn wait_for_memory(&self, record: &ConsumedRecord) -> Option<Taken>;
 
     /// Reads a record.
@@ -41,7 +41,7 @@ pub(super) trait TextWork: Send + Sync {
     /// Creates the page of a record that could not be read.
     fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload>;
 
-    /// A thread was busy for so long.
+    /// Observes the busy time of a thread.
     fn was_busy(&self, elapsed: Duration);
 }
 
@@ -63,29 +63,29 @@ impl TextWork for RecordProcessor {
     }
 }
 
-/// A record to read, and where the result is to be filed.
+/// A record to read, and where to file the result.
 pub(super) struct Job {
     /// Its position.
     pub(super) source: Source,
-    /// The seek that it follows.
+    /// The serial number of its seek.
     pub(super) serial: u64,
     /// Its place in the order of its partition.
     pub(super) place: u64,
     /// The record.
     pub(super) record: Arc<ConsumedRecord>,
-    /// Counts its bytes until it is taken in.
+    /// Counts its bytes until it is processed.
     pub(super) permit: Permit,
 }
 
-/// A record, read.
+/// A processed record.
 pub(super) struct Done {
-    /// The seek that it follows.
+    /// The serial number of its seek.
     pub(super) serial: u64,
     /// Its place in the order of its partition.
     pub(super) place: u64,
     /// The page.
     pub(super) page: Page<PagePayload>,
-    /// Counts its bytes until it is taken in.
+    /// Counts its bytes until it is processed.
     pub(super) permit: Permit,
 }
 
@@ -94,10 +94,10 @@ pub(super) struct TextPool {
     jobs: Sender<Job>,
     shared: Arc<Shared>,
     threads: Vec<Thread>,
-    /// Threads that were given up and may still run.
+    /// Abandoned threads that may still run.
     runaways: Vec<JoinHandle<()>>,
-    /// When the last look was.
-    looked: Duration,
+    /// Time of the last check.
+    last_check: Duration,
 }
 
 struct Thread {
@@ -112,16 +112,16 @@ struct Shared {
     clock: Clock,
 }
 
-/// What one thread is working on. The thread that takes the task out answers its job.
+/// The current task of one thread. Whichever thread takes the task out answers its job.
 #[derive(Default)]
 struct JobSlot(Mutex<Option<Task>>);
 
 struct Task {
     since: Duration,
-    /// How long it was seen to take.
+    /// Its observed duration.
     seen: Duration,
     job: Job,
-    /// Given back when the page is read or given up: what a runaway holds must not keep all others waiting.
+    /// Released when the page is read or given up, so that an abandoned thread does not block all others.
     _memory: Option<Taken>,
 }
 
@@ -132,11 +132,11 @@ impl JobSlot {
 }
 
 impl TextPool {
-    /// Starts the threads. Results are handed to `sink` on them, in any order.
+    /// Starts the threads. They hand results to `sink`, in any order.
     ///
     /// # Errors
     ///
-    /// When a thread cannot be started.
+    /// A thread cannot be started.
     pub(super) fn start(
         threads: usize,
         work: impl TextWork + 'static,
@@ -146,33 +146,32 @@ impl TextPool {
         let (sender, jobs) = unbounded();
         let shared = Arc::new(Shared { jobs, work: Box::new(work), sink: Box::new(sink), clock });
         let threads = (0..threads.max(1)).map(|_| start_thread(&shared)).collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { jobs: sender, shared, threads, runaways: Vec::new(), looked: clock.now() })
+        Ok(Self { jobs: sender, shared, threads, runaways: Vec::new(), last_check: clock.now() })
     }
 
-    /// Gives a record out to be read.
+    /// Submits a record.
     pub(super) fn read(&self, job: Job) {
         // The threads live as long as this sender.
         let _ = self.jobs.send(job);
     }
 
-    /// Returns how many records no thread has begun yet.
+    /// Returns the number of records that wait for a thread.
     pub(super) fn waiting(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Withdraws pages that were worked on for longer than `limit` at the looks up to now, at one look those of less
-    /// than half of the threads. To be called every [`LOOK_INTERVAL`]. Returns true if too many abandoned threads are
-    /// still running and the process should restart.
+    /// Withdraws pages whose observed duration exceeds `limit`, at one check those of less than half of the threads.
+    /// Call it every [`CHECK_INTERVAL`]. Returns true if too many abandoned threads are still running and the process
+    /// should restart.
     ///
     /// # Errors
     ///
-    /// When no thread can be started in place of one that is given up.
+    /// A replacement thread cannot be started.
     pub(super) fn give_up_overdue(&mut self, now: Duration, limit: Duration) -> io::Result<bool> {
-        // A leap of the clock means that the machine, or this thread, was suspended: it does not count as work of the
-        // threads.
-        let passed = now.saturating_sub(self.looked).min(2 * LOOK_INTERVAL);
-        self.looked = now;
-        let most = (self.threads.len().saturating_sub(1) / 2).max(1);
+        // A jump of the clock means that the machine or this thread was suspended: it does not count as work.
+        let passed = now.saturating_sub(self.last_check).min(2 * CHECK_INTERVAL);
+        self.last_check = now;
+        let max = (self.threads.len().saturating_sub(1) / 2).max(1);
         let mut given_up = 0;
         for thread in &mut self.threads {
             let overdue = {
@@ -180,7 +179,7 @@ impl TextPool {
                 if let Some(task) = slot.as_mut() {
                     task.seen += passed;
                 }
-                if given_up < most { slot.take_if(|task| task.seen > limit) } else { None }
+                if given_up < max { slot.take_if(|task| task.seen > limit) } else { None }
             };
             let Some(Task { since, job, .. }) = overdue else { continue };
             given_up += 1;
@@ -217,7 +216,7 @@ fn work(shared: &Shared, slot: &JobSlot) {
         let memory = shared.work.wait_for_memory(&record);
         *slot.lock() = Some(Task { since: shared.clock.now(), seen: Duration::ZERO, job, _memory: memory });
         let page = shared.work.read(source, &record, &mut scratch);
-        // The job was answered elsewhere: this thread was replaced.
+        // Another thread has answered the job: this thread was replaced.
         let Some(Task { since, job, .. }) = slot.lock().take() else { return };
         shared.work.was_busy(shared.clock.now().saturating_sub(since));
         (shared.sink)(Done { serial: job.serial, place: job.place, page, permit: job.permit });
@@ -235,10 +234,10 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    /// Far longer than anything here takes.
+    /// Far longer than any step of these tests.
     const TIMEOUT: Duration = Duration::from_mins(1);
 
-    /// Blocks on the first pages of the partition until it is let go.
+    /// Blocks on the first pages of the partition until it is released.
     struct Stuck {
         pages: i64,
         budget: Receiver<()>,
@@ -280,7 +279,7 @@ mod tests {
     }
 
     impl Bench {
-        /// A pool of this many threads, each blocked on a page of its own; one more page waits.
+        /// A pool of this many threads, each blocked on a separate page; one more page waits.
         fn new(threads: usize) -> Self {
             let ((sender, budget), (begun, has_begun), (finished, done)) = (unbounded(), unbounded(), unbounded());
             let work = Stuck { pages: i64::try_from(threads).unwrap(), budget, begun };
@@ -293,11 +292,11 @@ mod tests {
                 pool.read(Job { source, serial: 0, place, record: Arc::default(), permit: bytes.hold(1) });
             }
             (0..threads).for_each(|_| has_begun.recv_timeout(TIMEOUT).unwrap());
-            pool.looked = Duration::ZERO;
+            pool.last_check = Duration::ZERO;
             Self { pool, done, now: Duration::ZERO, _gate: sender }
         }
 
-        /// Returns what is done after a look.
+        /// Runs a check and returns the results.
         fn look(&mut self, after: Duration) -> Vec<Done> {
             self.now += after;
             let had_enough = self.pool.give_up_overdue(self.now, LIMIT).unwrap();
@@ -307,16 +306,16 @@ mod tests {
     }
 
     #[test]
-    fn a_page_behind_as_many_slow_ones_as_there_are_threads_comes_through() {
+    fn a_page_after_as_many_slow_ones_as_threads_is_processed() {
         let mut bench = Bench::new(32);
-        let (mut withdrawn, mut looks) = (0, 0);
+        let (mut withdrawn, mut checks) = (0, 0);
         while withdrawn < 32 {
-            let done = bench.look(LOOK_INTERVAL);
+            let done = bench.look(CHECK_INTERVAL);
             let now = done.iter().filter(|one| matches!(one.page.action, PageAction::Withdraw(..))).count();
-            assert!(now <= 15, "{now} at one look leave no majority");
+            assert!(now <= 15, "{now} at one check leave no majority");
             withdrawn += now;
-            looks += 1;
-            assert!(looks < 100, "{withdrawn} of 32");
+            checks += 1;
+            assert!(checks < 100, "{withdrawn} of 32");
             if done.iter().any(|one| one.page.source.offset == 32) {
                 return;
             }
@@ -326,14 +325,17 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_leaps_withdraws_no_page() {
+    fn a_jump_of_the_clock_withdraws_no_page() {
         let mut bench = Bench::new(4);
         for _ in 0..9 {
-            assert!(bench.look(Duration::from_mins(1)).is_empty(), "the machine stood still, and so did the threads");
+            assert!(
+                bench.look(Duration::from_mins(1)).is_empty(),
+                "the machine was suspended, and so were the threads"
+            );
         }
-        // The same pages are overdue once they were seen to be.
-        let looks = LIMIT.as_millis() / LOOK_INTERVAL.as_millis();
-        let done: usize = (0..looks).map(|_| bench.look(LOOK_INTERVAL).len()).sum();
+        // The same pages are overdue once checks have observed it.
+        let checks = LIMIT.as_millis() / CHECK_INTERVAL.as_millis();
+        let done: usize = (0..checks).map(|_| bench.look(CHECK_INTERVAL).len()).sum();
         assert!(done > 0);
     }
 
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_memory_is_no_work_on_the_page_and_what_is_given_up_keeps_none() {
+    fn waiting_for_memory_does_not_count_and_a_given_up_page_releases_it() {
         const PAGES: i64 = 8;
         let ((_gate, budget), (begun, has_begun), (finished, done)) = (unbounded(), unbounded(), unbounded());
         let work = Scarce { memory: TreeBudget::new(1, Format::Html), stuck: Stuck { pages: 1, budget, begun } };
@@ -374,14 +376,14 @@ mod tests {
         read(&pool, 0);
         has_begun.recv_timeout(TIMEOUT).unwrap();
         (1..PAGES).for_each(|offset| read(&pool, offset));
-        // All others are taken, and wait.
+        // Threads have taken all others, and wait.
         while pool.waiting() > 0 {
             std::thread::yield_now();
         }
-        pool.looked = Duration::ZERO;
-        let looks = u32::try_from(LIMIT.as_millis() / LOOK_INTERVAL.as_millis()).unwrap() + 1;
-        for look in 1..=looks {
-            assert!(!pool.give_up_overdue(look * LOOK_INTERVAL, LIMIT).unwrap());
+        pool.last_check = Duration::ZERO;
+        let checks = u32::try_from(LIMIT.as_millis() / CHECK_INTERVAL.as_millis()).unwrap() + 1;
+        for check in 1..=checks {
+            assert!(!pool.give_up_overdue(check * CHECK_INTERVAL, LIMIT).unwrap());
         }
         let mut withdrawn = Vec::new();
         for _ in 0..PAGES {
@@ -394,8 +396,8 @@ mod tests {
     #[test]
     fn a_single_thread_is_given_up_as_well() {
         let mut bench = Bench::new(1);
-        let looks = LIMIT.as_millis() / LOOK_INTERVAL.as_millis() + 1;
-        let done: Vec<Done> = (0..looks).flat_map(|_| bench.look(LOOK_INTERVAL)).collect();
+        let checks = LIMIT.as_millis() / CHECK_INTERVAL.as_millis() + 1;
+        let done: Vec<Done> = (0..checks).flat_map(|_| bench.look(CHECK_INTERVAL)).collect();
         assert!(
             done.iter()
                 .any(|one| matches!(one.page.action, PageAction::Withdraw(LogPartition(0), Reject::TextTimeout)))

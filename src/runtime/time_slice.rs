@@ -1,7 +1,7 @@
 //! Time slices of the judge thread: how long it judges before it checks its messages, the clock and its health.
 //!
-//! The answers to its transaction are messages, too. A thread that judges whatever has been fetched before it looks at
-//! them keeps a transaction open for as long as that takes, and the coordinator ends it.
+//! The answers to its transaction are messages, too. If the thread judged everything fetched before it handled them, it
+//! would keep the transaction open for too long, and the coordinator would end it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::kafka::budget::Permit;
 use crate::protocol::{Request, RequestOffset};
 use crate::record::Timestamp;
 
-/// How long a turn judges, give or take one step.
+/// How long a turn judges, within one step.
 pub(super) const TIME_SLICE: Duration = Duration::from_millis(5);
 
-/// Most requests that are judged between two looks at the clock.
+/// Maximum number of requests judged between two readings of the clock.
 pub(super) const STEP_REQUESTS: usize = 4;
 
 /// One Kafka record of the fingerprint log that was fetched and not judged.
@@ -22,12 +22,12 @@ pub(super) struct FetchedRequests {
     pub(super) offset: RequestOffset,
     pub(super) append_time: Timestamp,
     pub(super) requests: Vec<Request>,
-    /// When it came.
+    /// When it arrived.
     pub(super) fetched: Duration,
     pub(super) _permit: Permit,
 }
 
-/// What was fetched of the fingerprint log, in its order.
+/// Fetched records of the fingerprint log, in order.
 #[derive(Default)]
 pub(super) struct RequestQueue(VecDeque<FetchedRequests>);
 
@@ -44,20 +44,20 @@ impl RequestQueue {
         self.0.clear();
     }
 
-    /// Returns how many requests wait.
+    /// Returns the number of waiting requests.
     pub(super) fn requests(&self) -> usize {
         self.0.iter().map(|record| record.requests.len()).sum()
     }
 }
 
 impl FetchedRequests {
-    /// Returns how long its requests have waited for the first of them to be judged: behind what was fetched before,
-    /// and while nothing was judged.
+    /// Returns how long its requests have waited until the first was judged: for earlier records, and while nothing was
+    /// judged.
     pub(super) fn waited(&self, now: Duration) -> Duration {
         now.saturating_sub(self.fetched)
     }
 
-    /// Makes it what the judge takes.
+    /// Converts it to the judge's input.
     pub(super) fn into_event(self) -> Event {
         Event::Requests { offset: self.offset, append_time: self.append_time, requests: self.requests }
     }
@@ -66,17 +66,17 @@ impl FetchedRequests {
 /// Whether a thread has more to do at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// There is more to do.
+    /// There is more work.
     More,
-    /// Nothing is to be done before the next message.
+    /// There is no work before the next message.
     Done,
 }
 
-/// Takes steps until nothing is left to do or the turn is over.
+/// Runs steps until no work is left or the turn is over.
 ///
 /// # Errors
 ///
-/// Those of the step, which end the turn.
+/// The errors of the step, which end the turn.
 pub(super) fn run_time_slice<E>(
     now: impl Fn() -> Duration,
     mut step: impl FnMut() -> Result<Work, E>,
@@ -108,7 +108,7 @@ mod tests {
 
     const MILLI: Duration = Duration::from_millis(1);
 
-    /// How long the coordinator lets a transaction live.
+    /// The time-out of a transaction at the coordinator.
     const TRANSACTION: Duration = Duration::from_secs(10);
 
     fn settings() -> JudgeSettings {
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A record of the fingerprint log with `count` pages that nobody has seen.
+    /// A record of the fingerprint log with `count` new pages.
     fn record(offset: i64, count: u32) -> FetchedRequests {
         let requests = (0..count).map(|number| {
             let number = u64::from(number) + offset.unsigned_abs() * u64::from(count);
@@ -174,14 +174,14 @@ mod tests {
         }
     }
 
-    /// A judge, its thread and its coordinator, by a clock of their own.
+    /// A judge, its thread and its coordinator, with a simulated clock.
     struct Thread {
         judge: Judge,
         now: Cell<Duration>,
-        /// Answers of the cluster, with the time when they come.
+        /// Answers of the cluster, with their arrival times.
         answers: VecDeque<(Duration, Event)>,
         queue: RequestQueue,
-        /// When the coordinator learnt of the transaction that is open.
+        /// When the coordinator learnt of the open transaction.
         open_since: Option<Duration>,
         longest_open: Duration,
         longest_turn: Duration,
@@ -258,7 +258,7 @@ mod tests {
             Event::Called(Ok(Vec::new()))
         }
 
-        /// What the thread of a judge does once: see `JudgeDriver::run`.
+        /// One turn of a judge's thread: see `JudgeDriver::run`.
         fn run_once(&mut self) -> Work {
             let began = self.now.get();
             match self.answers.pop_front_if(|(due, _)| *due <= began) {
@@ -278,8 +278,8 @@ mod tests {
                 };
                 judge.handle(now.get(), event);
                 // A look-up takes a millisecond.
-                let looks = u32::try_from(judge.looks().len()).unwrap();
-                now.set(now.get() + looks * MILLI);
+                let lookups = u32::try_from(judge.looks().len()).unwrap();
+                now.set(now.get() + lookups * MILLI);
                 Ok(Work::More)
             };
             let Ok(work) = run_time_slice(|| now.get(), step);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_waits_for_the_pages_of_another_worker_that_were_fetched_before() {
+    fn a_page_waits_for_earlier_pages_of_another_worker() {
         let mut thread = Thread::active();
         let fetched = thread.now.get();
         thread.queue.push(FetchedRequests { fetched, ..record(0, 300) });

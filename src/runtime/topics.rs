@@ -1,7 +1,7 @@
 //! Prepares topics at startup: creates the logs and reads the limits of the outputs.
 //!
-//! Brokers that are away are waited for, each time by a new client: one that asked while the last broker shut down may
-//! have forgotten all of them for good (confluentinc/librdkafka issue 5301).
+//! Waits for unreachable brokers, each time with a new client: one that sent a request while the last broker shut down
+//! may have forgotten all of them for good (confluentinc/librdkafka issue 5301).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -21,37 +21,37 @@ use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
 use crate::telemetry::Check;
 use crate::worker::{HeaderSettings, OutputKind};
 
-/// How long the brokers may be away while the program starts.
+/// How long the brokers may be unreachable at the start.
 const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long topics may be missing while the program starts: brokers learn of a new one some time after it was created.
+/// How long topics may be missing at the start: brokers learn of a new one some time after its creation.
 const UNTIL_KNOWN: Duration = Duration::from_secs(10);
 
-/// How long one client may wait for one answer.
+/// Time-out of one request.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long one connection may take, when the reason for silence is looked for.
+/// Time-out of one connection when searching for the reason of silence.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// From one log line about what is waited for to the next.
+/// Interval of log lines about the wait.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// From one client to the next.
+/// Interval between two clients.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The topics that the service speaks to.
+/// The topics of the service.
 pub(super) struct Topics {
     pub(super) logs: LogNames,
-    /// Largest batch that the verdict log takes, in bytes.
+    /// Largest batch that the verdict log accepts, in bytes.
     pub(super) verdict_log_bytes: usize,
     pub(super) outputs: Outputs,
 }
 
-/// Creates the logs where they are not, and asks what the other topics take; `None` when a signal came first.
+/// Creates missing logs, and reads the limits of the other topics; `None` if a signal arrived first.
 ///
 /// # Errors
 ///
-/// When topics are missing for ten seconds or not as they have to be, or when no broker answered for a minute.
+/// Topics are missing for ten seconds or have the wrong settings, or no broker answered for a minute.
 pub(super) fn wait_for(
     settings: &Settings,
     brokers: Brokers,
@@ -62,9 +62,9 @@ pub(super) fn wait_for(
     let config = service_context::cluster(&settings.kafka).admin();
     let begun = clock.now();
     let mut answered_at: Option<Duration> = None;
-    let mut said_at: Option<Duration> = None;
+    let mut logged_at: Option<Duration> = None;
     loop {
-        // A refused connection is known at once.
+        // A refused connection is detected at once.
         let awaited = if let Some(why) = connect_error(&settings.kafka.brokers) {
             StartupWait::Brokers(why)
         } else {
@@ -86,8 +86,8 @@ pub(super) fn wait_for(
         if left.is_zero() {
             return Err(awaited.given_up());
         }
-        if said_at.is_none_or(|at| now.saturating_sub(at) >= LOG_INTERVAL) {
-            said_at = Some(now);
+        if logged_at.is_none_or(|at| now.saturating_sub(at) >= LOG_INTERVAL) {
+            logged_at = Some(now);
             tracing::warn!(target: "dupgate::service", "{awaited}; retrying for another {} s", left.as_secs());
         }
         starting.fail(awaited.to_string());
@@ -98,7 +98,7 @@ pub(super) fn wait_for(
     }
 }
 
-/// What a start waits for.
+/// The condition that a start waits for.
 enum StartupWait {
     /// Brokers that do not answer, and why.
     Brokers(String),
@@ -107,7 +107,7 @@ enum StartupWait {
 }
 
 impl StartupWait {
-    /// Why the start ends without it.
+    /// The error if the start gives up.
     fn given_up(self) -> Fatal {
         match self {
             Self::Brokers(_) => Reason::Unavailable.because(anyhow::anyhow!("{self}")),
@@ -125,8 +125,8 @@ impl Display for StartupWait {
     }
 }
 
-/// Returns why no connection to the brokers can be made, `kafka:9092: Connection refused`, or `None` when one can: then
-/// the trouble is another one.
+/// Returns why no connection to the brokers can be made, `kafka:9092: Connection refused`; `None` if one can, and the
+/// problem is another one.
 #[must_use]
 pub fn connect_error(brokers: &[String]) -> Option<String> {
     let mut found = Vec::new();
@@ -149,19 +149,19 @@ pub fn connect_error(brokers: &[String]) -> Option<String> {
 fn ask(admin: &Admin, settings: &Settings) -> Result<Topics, TopicError> {
     let scheme = settings.scheme().to_string();
     let logs = LogNames::new(&settings.logs.prefix, &scheme);
-    // A start that is refused leaves nothing behind.
+    // A refused start creates nothing.
     let outputs = outputs(admin, settings, scheme)?;
     ensure_logs(admin, &logs, settings)?;
-    // It may have been made by somebody else, or by a release that did not set it.
+    // It may have been created otherwise, or by a release that did not set it.
     let verdict_log_bytes = admin.max_batch_bytes(&logs.verdicts)?;
     Ok(Topics { logs, verdict_log_bytes, outputs })
 }
 
-/// Makes both logs where they are not; else checks that they have as many partitions as configured.
+/// Creates missing logs; checks the number of partitions of existing ones.
 ///
 /// # Errors
 ///
-/// When they have not, or no broker answered in time.
+/// The number differs, or no broker answered in time.
 pub(super) fn ensure_logs(admin: &Admin, names: &LogNames, settings: &Settings) -> Result<(), TopicError> {
     let (partitions, copies) = (settings.log_partitions().get(), settings.logs.replication_factor);
     admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, partitions, copies)?;
@@ -207,7 +207,7 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
     })
 }
 
-/// Looks for the topics of a worker: those that are missing are reported together.
+/// Checks the topics of a worker: missing ones are reported together.
 fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
     if !settings.roles.worker {
         return Ok(());
@@ -229,7 +229,7 @@ fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
     if missing.is_empty() { Ok(()) } else { Err(TopicError::Missing(missing.join("`, `"))) }
 }
 
-/// Sorts what goes wrong before anything runs.
+/// Sorts errors of the start.
 pub(super) fn unavailable(error: TopicError) -> Fatal {
     let reason = match &error {
         TopicError::Denied(denied) => return fatal::cluster_error(ClusterError::Denied(denied.clone())),
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brokers_that_cannot_be_reached_are_told_with_the_reason_of_each() {
+    fn unreachable_brokers_are_reported_each_with_its_reason() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap().to_string();
         let closed = "127.0.0.1:1".to_owned();

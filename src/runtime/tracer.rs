@@ -17,15 +17,15 @@ use crate::telemetry::otlp::Traces;
 use crate::telemetry::spans::{Sampler, Span, names, traceparent};
 use crate::worker::{Output, PageOutcome, verdict_name};
 
-/// Most verdicts whose time is remembered until their pages are delivered.
+/// Maximum number of verdicts whose times are kept until their pages are delivered.
 const MAX_JUDGED: usize = 1 << 16;
 
-/// What is needed to create spans of sampled records.
+/// State for creating spans of sampled records.
 pub(super) struct Tracer {
     traces: Traces,
     sampler: Sampler,
     group: String,
-    /// When it was asked and when the verdict was read, of chosen pages that are not delivered yet.
+    /// Times of the request and of the verdict, for sampled pages that are not delivered yet.
     judged: HashMap<RequestId, (Duration, Duration)>,
     /// When the transaction in progress, or the last one, began to send.
     sent_since: Option<Duration>,
@@ -53,7 +53,7 @@ impl Tracer {
         }))
     }
 
-    /// A verdict was read that was asked for at `since`.
+    /// A verdict that was requested at `since` was read.
     pub(super) fn judged(&mut self, verdict: &Verdict, since: Duration, now: Duration) {
         let is_chosen = verdict.answer.judged_source().is_some_and(|source| self.sampler.takes(source));
         if is_chosen && self.judged.len() < MAX_JUDGED {
@@ -61,12 +61,12 @@ impl Tracer {
         }
     }
 
-    /// Outputs begin to be sent.
+    /// Sending of outputs starts.
     pub(super) fn sends(&mut self, now: Duration) {
         self.sent_since = Some(now);
     }
 
-    /// A page left for good.
+    /// A page was delivered.
     pub(super) fn delivered(&mut self, output: &Output<PagePayload>, outputs: &Outputs, now: Duration) {
         if !self.sampler.takes(&output.page.source) {
             return;
@@ -164,7 +164,7 @@ fn span_id() -> SpanId {
     SpanId::from(number())
 }
 
-/// Draws the number of a span or half that of a trace: never 0, which means none.
+/// Returns a random id of a span, or half of that of a trace: never 0, which means none.
 fn number() -> u64 {
     draw().max(1)
 }

@@ -1,4 +1,4 @@
-//! Bounds the memory that trees of HTML take at once, whatever the number of threads.
+//! Bounds the total memory of HTML trees, whatever the number of threads.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -18,7 +18,7 @@ pub(super) struct TreeBudget {
     given_back: Condvar,
 }
 
-/// Memory that is taken until this value is dropped.
+/// Memory that is reserved until this value is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Taken {
@@ -33,7 +33,8 @@ impl TreeBudget {
         Arc::new(Self { limit, format, taken: Mutex::new(0), given_back: Condvar::new() })
     }
 
-    /// Takes what reading this page needs. A page that weighs more than the whole budget waits until it is alone.
+    /// Reserves the memory for reading this page. A page that weighs more than the whole budget waits until it is
+    /// alone.
     pub(super) fn take(self: &Arc<Self>, value: &[u8]) -> Taken {
         let weight = if self.format == Format::Text { 0 } else { text::weight(value) };
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,8 +68,7 @@ mod tests {
     const PAGES: usize = 32;
     const THREADS: usize = 8;
 
-    /// A page of two megabytes whose tree would be large: of nodes, of attributes, and of elements that come again and
-    /// again.
+    /// A page of two megabytes whose tree would be large: of nodes, of attributes, and of repeated elements.
     fn hostile_page(number: usize) -> String {
         let attributes = |of: usize| (0..1000).map(|n| format!(" a{of}x{n}")).collect::<Vec<_>>().concat();
         let tags = |name: &str, count: usize| {
@@ -117,12 +117,12 @@ mod tests {
                 std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work).unwrap();
             }
         });
-        let (peak, most) = (status("VmHWM:"), 6 * IN_FLIGHT + (512 << 20));
+        let (peak, max) = (status("VmHWM:"), 6 * IN_FLIGHT + (512 << 20));
         println!("{peak} bytes at most for {} of pages", pages.iter().map(String::len).sum::<usize>());
-        assert!(peak <= most, "{peak} bytes, not {most}");
+        assert!(peak <= max, "{peak} bytes, not {max}");
     }
 
-    /// Measured in a process of its own, which has no memory left over from anything else.
+    /// Measured in a separate process, without memory of other tests.
     #[test]
     fn hostile_pages_on_all_threads_stay_within_memory() {
         const ALONE: &str = "DUPGATE_HOSTILE_PAGES_ALONE";
@@ -140,18 +140,18 @@ mod tests {
         let page = "<br>a".repeat(1000);
         let weight = text::weight(page.as_bytes());
         let budget = TreeBudget::new(weight, Format::Html);
-        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (now, max) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..32 {
                 scope.spawn(|| {
                     let _taken = budget.take(page.as_bytes());
-                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                     std::thread::yield_now();
                     now.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
-        assert!((1..=TREE_BYTES_PER_PAGE_BYTE).contains(&most.load(Ordering::SeqCst)), "{most:?}");
+        assert!((1..=TREE_BYTES_PER_PAGE_BYTE).contains(&max.load(Ordering::SeqCst)), "{max:?}");
         assert_eq!(*budget.taken.lock().unwrap(), 0);
     }
 

@@ -1,7 +1,7 @@
 //! Detects that no verdicts arrive although requests are pending.
 //!
-//! A worker that is slow to get one verdict is not alone: a judge may have a backlog. What this looks for is silence:
-//! requests wait, and for some time not one verdict was read. Then no instance judges, or none can be reached.
+//! A worker that is slow to get one verdict is not alone: a judge may have a backlog. This detects silence: requests
+//! wait, and no verdict was read for some time. Then no instance judges, or none can be reached.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::protocol::RequestOffset;
 /// How long silence may last before it is reported.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// How often a standby asks where the fingerprint log ends: whether a request waits.
-const END_LOOK: Duration = Duration::from_millis(500);
+/// How often a standby queries the end of the fingerprint log, which shows whether a request waits.
+const END_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Watches one partition of the verdict log.
 #[derive(Debug, Default)]
 pub(super) struct VerdictWatch {
     /// When a verdict was read last.
     heard: Duration,
-    /// Since when requests have waited without a break.
+    /// When the current wait of requests began.
     waiting: Option<Duration>,
 }
 
@@ -28,7 +28,7 @@ impl VerdictWatch {
         self.heard = now;
     }
 
-    /// Returns for how long verdicts have been missing, if that is too long; `waits` says whether a request waits now.
+    /// Returns for how long verdicts have been missing, if that is too long; `waits` is whether a request waits now.
     pub(super) fn silence(&mut self, now: Duration, waits: bool) -> Option<Duration> {
         if !waits {
             self.waiting = None;
@@ -39,16 +39,15 @@ impl VerdictWatch {
     }
 }
 
-/// Watches for a judge that is gone, as a standby does: requests are in the fingerprint log, and no verdict of them
-/// comes.
+/// Detects for a standby that the judge is gone: requests are in the fingerprint log, and no verdicts on them arrive.
 #[derive(Debug, Default)]
 pub(super) struct StandbyWatch {
     watch: VerdictWatch,
-    /// The end of the fingerprint log, as of recently.
+    /// A recent end of the fingerprint log.
     end: RequestOffset,
-    /// When it was asked for, and whether the answer is on its way.
-    asked: Duration,
-    is_asked: bool,
+    /// When it was requested, and whether the answer is pending.
+    requested_at: Duration,
+    is_requested: bool,
 }
 
 impl StandbyWatch {
@@ -57,22 +56,22 @@ impl StandbyWatch {
         self.watch.heard(now);
     }
 
-    /// Says whether the end of the fingerprint log is to be asked for now; then it is answered.
+    /// Returns whether to request the end of the fingerprint log now; an answer must follow.
     pub(super) fn asks_for_end(&mut self, now: Duration) -> bool {
-        if self.is_asked || now.saturating_sub(self.asked) < END_LOOK {
+        if self.is_requested || now.saturating_sub(self.requested_at) < END_INTERVAL {
             return false;
         }
-        (self.asked, self.is_asked) = (now, true);
+        (self.requested_at, self.is_requested) = (now, true);
         true
     }
 
-    /// The fingerprint log ends there, if that is known.
+    /// Stores the end of the fingerprint log, if known.
     pub(super) fn end_answered(&mut self, end: Option<RequestOffset>) {
-        self.is_asked = false;
+        self.is_requested = false;
         self.end = self.end.max(end.unwrap_or_default());
     }
 
-    /// Returns how many requests wait.
+    /// Returns the number of waiting requests.
     pub(super) fn requests(&self, next_request: RequestOffset) -> u64 {
         self.end.since(next_request)
     }
@@ -90,21 +89,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_standby_alone_says_within_three_seconds_that_nobody_judges() {
-        // The brokers take their time to answer.
+    fn a_lone_standby_reports_a_missing_judge_within_three_seconds() {
+        // The brokers answer slowly.
         let answers_after = Duration::from_millis(200);
         for comes_at in (0..1_000).step_by(10).map(Duration::from_millis) {
-            let (mut watch, mut now, mut looked) = (StandbyWatch::default(), Duration::ZERO, Duration::ZERO);
+            let (mut watch, mut now, mut last_check) = (StandbyWatch::default(), Duration::ZERO, Duration::ZERO);
             let mut question: Option<(Duration, RequestOffset)> = None;
-            let said_at = loop {
+            let answered_at = loop {
                 now += TICK_INTERVAL;
-                if let Some((_, end)) = question.take_if(|(asked, _)| now >= *asked + answers_after) {
+                if let Some((_, end)) = question.take_if(|(since, _)| now >= *since + answers_after) {
                     watch.end_answered(Some(end));
                 }
-                if now.saturating_sub(looked) < HOUSEKEEPING_INTERVAL {
+                if now.saturating_sub(last_check) < HOUSEKEEPING_INTERVAL {
                     continue;
                 }
-                looked = now;
+                last_check = now;
                 if watch.silence(now, RequestOffset(0)).is_some() {
                     break now;
                 }
@@ -112,10 +111,10 @@ mod tests {
                     question = Some((now, RequestOffset(i64::from(now >= comes_at))));
                 }
             };
-            let after = said_at.saturating_sub(comes_at);
+            let after = answered_at.saturating_sub(comes_at);
             assert!(
                 (LIMIT..Duration::from_secs(3)).contains(&after),
-                "a request at {comes_at:?}: said after {after:?}"
+                "a request at {comes_at:?}: reported after {after:?}"
             );
         }
     }
@@ -124,12 +123,12 @@ mod tests {
     fn silence_counts_from_the_last_verdict_or_from_the_first_request_that_waits() {
         let second = Duration::from_secs;
         let mut watch = VerdictWatch::default();
-        assert_eq!(watch.silence(second(100), false), None, "nobody waits");
+        assert_eq!(watch.silence(second(100), false), None, "nothing waits");
         assert_eq!(watch.silence(second(100), true), None);
         assert_eq!(watch.silence(second(101), true), None);
-        assert_eq!(watch.silence(second(102), true), Some(second(2)), "counts from the first look that saw one wait");
+        assert_eq!(watch.silence(second(102), true), Some(second(2)), "counts from the first check that saw one wait");
         watch.heard(second(102));
-        assert_eq!(watch.silence(second(103), true), None, "a verdict came, and the others are on their way");
+        assert_eq!(watch.silence(second(103), true), None, "a verdict arrived, and the others follow");
         assert_eq!(watch.silence(second(106), true), Some(second(4)));
         assert_eq!(watch.silence(second(107), false), None);
         assert_eq!(watch.silence(second(108), true), None, "waits again, for a moment");

@@ -1,4 +1,4 @@
-//! Reading the verdict log from outside: all of it, or what comes from now on.
+//! Reading the verdict log from outside: all of it, or new records.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::record::PartitionId;
 /// How long the cluster may be silent while there is something to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a waiting reader is asked whether to continue.
+/// How often a waiting reader asks `visit` whether to continue.
 const STEP: Duration = Duration::from_millis(200);
 
 /// Which part of the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All that is kept and committed now.
+    /// Everything kept and committed now.
     Kept,
-    /// What is committed from now on, until the reader has enough.
+    /// Records committed from now on, until the reader stops.
     New,
 }
 
@@ -46,13 +46,13 @@ pub struct Read {
     pub record: VerdictRecord,
 }
 
-/// Reads the verdict log of the configured scheme. Records of one partition come in order.
+/// Reads the verdict log of the configured scheme. Records of one partition arrive in order.
 ///
-/// `visit` is handed each record, and `None` while there is nothing new; it says whether to continue.
+/// `visit` receives each record, and `None` while there is nothing new; it returns whether to continue.
 ///
 /// # Errors
 ///
-/// When there is no such log, it cannot be read, or the cluster does not answer.
+/// The log does not exist or cannot be read, or the cluster does not answer.
 pub fn read(
     settings: &Settings,
     extent: Extent,
@@ -83,8 +83,8 @@ pub fn read(
                 Some(VerdictOffset(end))
             }
         };
-        let told = sender.clone();
-        let sink = move |event| drop(told.send((log, event)));
+        let sender_of_log = sender.clone();
+        let sink = move |event| drop(sender_of_log.send((log, event)));
         let config = cluster.follower(group);
         let follower = Follower::start(&config, partition, Arc::clone(&budget), format!("verdicts-{log}"), sink);
         let follower = follower.map_err(failure)?;

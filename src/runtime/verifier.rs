@@ -16,23 +16,23 @@ use crate::kafka::requests::Requests;
 use crate::protocol::{LogPartition, RequestOffset, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 
-/// How long requests may take to come.
+/// Time-out for reading requests.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One partition of the log.
 pub struct PartitionVerification {
-    /// The comparison, and the state that follows from what is written.
+    /// The comparison, and the state that the log leads to.
     pub verifier: LogVerifier,
-    /// First request that is still held.
+    /// First request that the log still holds.
     pub first_request: RequestOffset,
-    /// Why nothing more could be compared, if so.
+    /// Why the comparison had to stop, if it did.
     pub broken: Option<String>,
     requests: Requests,
 }
 
-/// What happens while the logs are read.
+/// Events while the logs are read.
 pub enum Step<'a> {
-    /// The next record of the verdict log, before it is taken in.
+    /// The next record of the verdict log, before it is processed.
     Next {
         /// The partition of the log.
         log: LogPartition,
@@ -41,13 +41,13 @@ pub enum Step<'a> {
         /// The comparison so far.
         verification: &'a PartitionVerification,
     },
-    /// Something does not agree.
+    /// A difference was found.
     Found {
         /// The partition of the log.
         log: LogPartition,
         /// Offset of the record of the verdict log.
         offset: VerdictOffset,
-        /// What it is.
+        /// The difference.
         difference: Difference,
     },
 }
@@ -56,7 +56,7 @@ pub enum Step<'a> {
 ///
 /// # Errors
 ///
-/// When a log cannot be read.
+/// A log cannot be read.
 pub fn verify_logs(
     settings: &Settings,
     mut see: impl FnMut(Step<'_>),
@@ -95,7 +95,7 @@ pub fn verify_logs(
     }
 }
 
-/// The verdict log is being read already: what is trimmed from now on leaves the other log with it, or later.
+/// The verdict log is already being read: later trimming removes requests together with it, or later.
 fn begin(
     config: &crate::kafka::client::ClientSettings,
     partition: PartitionId,
@@ -114,21 +114,21 @@ impl PartitionVerification {
         if self.broken.is_some() {
             return Ok(Vec::new());
         }
-        let asked = match record {
+        let requests_of = match record {
             VerdictRecord::Verdicts(batch) if self.verifier.state().log().is_some() => {
                 let from = self.verifier.state().next_request();
                 if from < self.first_request {
                     None
                 } else {
-                    let asked = self.requests.between(from, batch.next_request);
-                    Some(asked.map_err(|error| Reason::Unavailable.because(error))?)
+                    let requests_of = self.requests.between(from, batch.next_request);
+                    Some(requests_of.map_err(|error| Reason::Unavailable.because(error))?)
                 }
             }
             VerdictRecord::Verdicts(_) | VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
         };
-        match self.verifier.record(record, asked.as_deref()) {
+        match self.verifier.record(record, requests_of.as_deref()) {
             Ok(found) => Ok(found),
-            // Verdicts without the facts before them are skipped up to the first checkpoint, as judges do.
+            // Verdicts before the first checkpoint lack earlier state and are skipped, as judges do.
             Err(crate::judge::Diverged::NoCheckpoint) => Ok(Vec::new()),
             Err(why) => {
                 self.broken = Some(why.to_string());

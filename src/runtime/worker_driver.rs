@@ -1,7 +1,7 @@
 //! The worker's thread: the only owner of a [`Worker`], between the cluster and the machine.
 //!
-//! Everything that happens comes through one channel, in order. What was read before a seek never reaches the machine
-//! after it: each seek has a serial number, and whatever carries an older one is dropped here.
+//! All events arrive through one channel, in order. Records read before a seek never reach the machine after it: each
+//! seek has a serial number, and events with an older one are dropped here.
 
 mod effects;
 mod inbox;
@@ -23,7 +23,7 @@ use super::record_processor::RecordProcessor;
 use super::remaining_input::RemainingInput;
 use super::reorder_buffer::ReorderBuffer;
 use super::service_context::ServiceContext;
-use super::text_pool::{Done, LOOK_INTERVAL, TextPool};
+use super::text_pool::{CHECK_INTERVAL, Done, TextPool};
 use super::time_slice::Work;
 use super::worker_report::WorkerReport;
 use crate::error::{Fatal, Reason};
@@ -41,24 +41,24 @@ use crate::telemetry::labels::Log;
 use crate::transaction::Call;
 use crate::worker::{Backlog, Event, Page, Worker, WorkerSettings};
 
-/// How long requests may gather before they are sent.
+/// How long requests are batched before they are sent.
 const LINGER: Duration = Duration::from_millis(3);
 
-/// How long text work may take on one page.
+/// Time limit of the text work on one page.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
 
-/// How often lags are asked for.
+/// Interval of lag queries.
 const LAGS: Duration = Duration::from_secs(1);
 
 /// How often the group is checked for unassigned partitions.
-const GROUP_LOOK: Duration = Duration::from_secs(10);
+const GROUP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Most messages taken before requests are sent and time is looked at.
+/// Maximum number of messages before requests are sent and the time is checked.
 const MAX_MESSAGES: usize = 513;
 
-/// What reaches the driver.
+/// Messages of the driver.
 pub(super) enum Message {
-    /// From the input, with the number of the membership.
+    /// An event of the input, with the number of the membership.
     GroupConsumer(u64, ConsumerEvent),
     Read(Done),
     Followed(LogPartition, FollowEvent),
@@ -69,26 +69,26 @@ pub(super) enum Message {
     Unread(BTreeSet<PartitionId>),
     Committed(BTreeMap<PartitionId, Option<i64>>),
     Backlog(BTreeMap<PartitionId, Backlog>),
-    /// The partitions of the input, and what each member of a group at rest owns.
+    /// The partitions of the input, and what each member of a stable group owns.
     Group(BTreeSet<PartitionId>, Option<Vec<BTreeSet<PartitionId>>>),
     Hold(bool),
     Stop,
 }
 
-/// Tells a worker to deliver what it can and leave, or to read no more for a while.
+/// Stops a worker after it has delivered what it can, or pauses its input.
 #[derive(Clone)]
 pub struct WorkerHandle(Sender<Message>);
 
 impl WorkerHandle {
     /// Asks for a clean stop.
     pub fn stop(&self) {
-        // A thread that has ended is stopped already.
+        // An ended thread has already stopped.
         let _ = self.0.send(Message::Stop);
     }
 
     /// Pauses or resumes the input.
     pub(super) fn hold(&self, is_held: bool) {
-        // A thread that has ended reads nothing.
+        // An ended thread reads nothing.
         let _ = self.0.send(Message::Hold(is_held));
     }
 }
@@ -106,7 +106,7 @@ enum Ready {
     OutOfRange { offset: i64, first: i64, end: i64 },
 }
 
-/// A reader of one verdict log, and the command that its messages must carry.
+/// A reader of one verdict log, and the serial number of its current command.
 struct Reader {
     follower: Follower,
     serial: u64,
@@ -138,35 +138,35 @@ pub struct WorkerDriver {
     pool: TextPool,
     budget: Arc<ByteBudget>,
     log_budget: Arc<ByteBudget>,
-    /// When the group asked for partitions back, while it waits for them.
+    /// When the group revoked partitions, while it waits for them.
     revoked_at: Option<Duration>,
     report: WorkerReport,
-    looked: Duration,
-    asked_lags: Duration,
-    /// Whether the answer about lags is on its way.
+    last_check: Duration,
+    lags_requested_at: Duration,
+    /// Whether a lag query is pending.
     asks_lags: Arc<AtomicBool>,
-    asked_group: Duration,
-    /// The call that is out, and the offsets of the transaction that it belongs to.
+    group_requested_at: Duration,
+    /// The pending call, and the offsets of its transaction.
     calling: Option<Call>,
     sent_offsets: BTreeMap<PartitionId, i64>,
-    /// Whether the answer about the group is on its way.
+    /// Whether a query of the group is pending.
     asks_group: bool,
     unassigned: UnassignedPartitions,
-    /// An operator has paused the input.
+    /// Whether an operator has paused the input.
     held: bool,
     /// Partitions that the machine has paused.
     paused: BTreeSet<PartitionId>,
-    /// The error the worker leaves with, if it was not asked to stop.
+    /// The error with which the worker stops, unless it was asked to stop.
     leaving_because: Option<Fatal>,
     stopped: bool,
 }
 
 impl WorkerDriver {
-    /// Connects everything that the worker speaks to. Nothing is read before [`WorkerDriver::run`].
+    /// Creates all clients of the worker. Nothing is read before [`WorkerDriver::run`].
     ///
     /// # Errors
     ///
-    /// When a client or a thread cannot be made.
+    /// A client or a thread cannot be created.
     pub(super) fn new(
         context: Arc<ServiceContext>,
         reading: RecordProcessor,
@@ -242,10 +242,10 @@ impl WorkerDriver {
             log_budget,
             revoked_at: None,
             report: WorkerReport::new(&context, clock, outputs)?,
-            looked: clock.now(),
-            asked_lags: clock.now(),
+            last_check: clock.now(),
+            lags_requested_at: clock.now(),
             asks_lags: Arc::default(),
-            asked_group: clock.now(),
+            group_requested_at: clock.now(),
             calling: None,
             sent_offsets: BTreeMap::new(),
             asks_group: false,
@@ -260,13 +260,13 @@ impl WorkerDriver {
         })
     }
 
-    /// Returns what asks for a clean stop.
+    /// Returns the handle of the worker.
     #[must_use]
     pub fn control(&self) -> WorkerHandle {
         WorkerHandle(self.sender.clone())
     }
 
-    /// Works until the worker has stopped.
+    /// Runs until the worker has stopped.
     ///
     /// # Errors
     ///
@@ -295,10 +295,10 @@ impl WorkerDriver {
 
     fn housekeeping(&mut self) -> Result<(), Fatal> {
         let now = self.clock.now();
-        if now.saturating_sub(self.looked) < LOOK_INTERVAL {
+        if now.saturating_sub(self.last_check) < CHECK_INTERVAL {
             return Ok(());
         }
-        self.looked = now;
+        self.last_check = now;
         self.requests.replace_if_lost();
         if self.pool.give_up_overdue(now, TEXT_LIMIT).map_err(failure)? {
             let why = anyhow::anyhow!("too many pages exceeded {TEXT_LIMIT:?} of text work: restart the process");
@@ -311,19 +311,19 @@ impl WorkerDriver {
             *by_topic.entry(partition.topic.to_string()).or_default() += 1;
         }
         self.report.metrics().assigned_partitions(&by_topic);
-        if now.saturating_sub(self.asked_lags) >= LAGS {
-            self.asked_lags = now;
+        if now.saturating_sub(self.lags_requested_at) >= LAGS {
+            self.lags_requested_at = now;
             self.ask_lags();
         }
-        if now.saturating_sub(self.asked_group) >= GROUP_LOOK {
-            self.asked_group = now;
+        if now.saturating_sub(self.group_requested_at) >= GROUP_INTERVAL {
+            self.group_requested_at = now;
             self.ask_group();
         }
         Ok(())
     }
 
     fn ask_lags(&self) {
-        // Brokers that do not answer are not asked by a growing queue of questions.
+        // Skip if a query is pending: unanswered queries must not pile up.
         if self.asks_lags.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -335,7 +335,7 @@ impl WorkerDriver {
         let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());
         self.lag_tasks.run(move || {
             let wanted = positions.iter().map(|(partition, _)| partition).chain(verdicts.iter().map(|(log, _)| log));
-            // A partition that does not answer now is asked again next time.
+            // A partition that does not answer now is queried again next time.
             if let Ok(ends) = offsets.ends(&wanted.cloned().collect()) {
                 metrics.consumer_lags(&lags(&positions, &ends));
                 let unread = verdicts.iter().filter_map(|(partition, next)| {
@@ -355,9 +355,9 @@ impl WorkerDriver {
         }
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());
         self.lag_tasks.run(move || {
-            let looked = offsets.partitions(&topics).and_then(|all| Ok((all, offsets.shares()?)));
-            // Without an answer nothing is known of the group, as while it is on the move.
-            let (all, shares) = looked.unwrap_or_else(|error| {
+            let described = offsets.partitions(&topics).and_then(|all| Ok((all, offsets.shares()?)));
+            // Without an answer the group counts as unknown, as during a rebalance.
+            let (all, shares) = described.unwrap_or_else(|error| {
                 tracing::debug!(
                     target: "dupgate::worker",
                     %error, "failed to describe the group; retrying at the next check"
@@ -372,7 +372,7 @@ impl WorkerDriver {
     fn close(&mut self) {
         self.requests.send();
         self.requests.flush(Duration::from_secs(2));
-        // Closing can block: the process does not wait for it longer than this.
+        // Closing can block: limit the wait.
         let timeout = self.clock.now() + Duration::from_secs(5);
         wait_until_left(self.member.consumer(), &self.messages, self.clock, timeout);
     }

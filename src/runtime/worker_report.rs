@@ -28,13 +28,13 @@ use crate::telemetry::{Check, Heartbeat, Metrics};
 use crate::transaction::{Call, CallError};
 use crate::worker::{Blocked, Output, Page, PageAction, PageOutcome, Status, Worker, verdict_name};
 
-/// Most asks whose time is remembered: enough for what is in flight.
-const MAX_ASKED: usize = 1 << 20;
+/// Maximum number of requests whose times are kept: enough for the pages in flight.
+const MAX_REQUESTS: usize = 1 << 20;
 
 /// A call that takes longer than this makes the worker unready.
 const SLOW_CALL: Duration = Duration::from_mins(1);
 
-/// What one log has not answered yet.
+/// Pending requests of one log.
 #[derive(Debug, Default)]
 struct Pending {
     requests: VecDeque<(Duration, RequestId)>,
@@ -45,9 +45,9 @@ pub(super) struct WorkerReport {
     metrics: Metrics,
     clock: Clock,
     outputs: Arc<Outputs>,
-    /// Where duplicates are shown to operators; absent when the admin API is off.
+    /// Records duplicates for operators; absent if the admin API is off.
     pair_recorder: Option<PairRecorder>,
-    /// Creates spans of sampled records; absent when tracing is off.
+    /// Creates spans of sampled records; absent if tracing is off.
     tracer: Option<Tracer>,
     /// With it a distance of the minhash stage is a similarity.
     form: Option<SketchForm>,
@@ -56,26 +56,26 @@ pub(super) struct WorkerReport {
     ready: Check,
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
     newest: BTreeMap<Arc<str>, Timestamp>,
-    /// Since when verdicts are waited for.
-    asked: HashMap<RequestId, Duration>,
-    /// The call whose success is that of the whole transaction.
+    /// Times since when verdicts are pending.
+    requested_at: HashMap<RequestId, Duration>,
+    /// The call whose success commits the transaction.
     last_call: Call,
-    /// The same for each log, in the order of asking. Requests without a waiting page are dropped when they come first.
+    /// The same for each log, in request order. Requests without a waiting page are dropped when they come first.
     pending: Vec<Pending>,
     verdicts: Check,
     brokers: Check,
     /// Whether silence was reported.
     is_silent: bool,
     dead: DeadLetterReport,
-    /// The call that is out, since when, and the pages that it carries.
+    /// The pending call, its start, and its pages.
     call: Option<(Call, Duration, usize)>,
     begun: Option<Duration>,
-    /// What the producer was handed of the transaction under way.
+    /// The records of the current transaction that the producer has received.
     sent: Arc<Sent>,
     tripped: bool,
-    /// Whether it was said that requests are passed without a verdict.
+    /// Whether it was logged that requests are passed without a verdict.
     is_unanswered: bool,
-    /// Partitions that were said to be blocked.
+    /// Partitions that were logged as blocked.
     blocked: BTreeMap<PartitionId, Blocked>,
 }
 
@@ -93,7 +93,7 @@ impl WorkerReport {
             ready: context.health.check("worker", "starting"),
             consumed: BTreeMap::new(),
             newest: BTreeMap::new(),
-            asked: HashMap::new(),
+            requested_at: HashMap::new(),
             last_call: context.settings.output.delivery.last_call(),
             pending: (0..context.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
             verdicts: {
@@ -121,7 +121,7 @@ impl WorkerReport {
         &self.metrics
     }
 
-    /// Where the producer's side counts what it is handed.
+    /// Returns the counters for the producer.
     pub(super) fn sent(&self) -> Arc<Sent> {
         Arc::clone(&self.sent)
     }
@@ -132,9 +132,9 @@ impl WorkerReport {
         *total += bytes as u64;
     }
 
-    pub(super) fn asked(&mut self, log: LogPartition, request: RequestId) {
-        if self.asked.len() < MAX_ASKED
-            && let Entry::Vacant(place) = self.asked.entry(request)
+    pub(super) fn requested(&mut self, log: LogPartition, request: RequestId) {
+        if self.requested_at.len() < MAX_REQUESTS
+            && let Entry::Vacant(place) = self.requested_at.entry(request)
         {
             let now = self.clock.now();
             place.insert(now);
@@ -149,11 +149,11 @@ impl WorkerReport {
         if let Some(pending) = self.pending.get_mut(log.index()) {
             pending.watch.heard(self.clock.now());
         }
-        if self.asked.is_empty() {
+        if self.requested_at.is_empty() {
             return;
         }
         for verdict in &batch.verdicts {
-            if let Some(since) = self.asked.remove(&verdict.request) {
+            if let Some(since) = self.requested_at.remove(&verdict.request) {
                 let now = self.clock.now();
                 self.metrics.verdict(now.saturating_sub(since));
                 if let Some(tracer) = &mut self.tracer {
@@ -194,7 +194,7 @@ impl WorkerReport {
                 if matches!(call, Call::SendOffsets | Call::Commit) {
                     self.metrics.committed(CommitResult::Error, wall);
                 }
-                // Nothing is aborted where there is no transaction: the pages go out again.
+                // Without a transaction nothing is aborted: the pages are sent again.
                 if self.last_call == Call::SendOffsets && !matches!(error, CallError::Retriable(_)) {
                     self.ended(TransactionResult::Aborted);
                 }
@@ -202,7 +202,7 @@ impl WorkerReport {
         }
     }
 
-    /// The brokers will never take a page's records.
+    /// The brokers will never accept the records of a page.
     pub(super) fn given_up(&self, output: &Output<PagePayload>, reason: Reject) {
         for output_kind in self.outputs.routing.output_kinds(&output.outcome) {
             self.metrics.produce_failed(*output_kind, reason);
@@ -231,7 +231,7 @@ impl WorkerReport {
                 }
                 PageOutcome::DeadLetter(reason) => {
                     self.dead(*reason);
-                    // The brokers refused it, or the verdict log says that somebody withdrew it.
+                    // The brokers refused it, or by the verdict log it was withdrawn.
                     if !page.payload.is_reported {
                         self.report_dead_letter(page, *reason);
                     }
@@ -262,7 +262,7 @@ impl WorkerReport {
         }
     }
 
-    /// How near a near match was, in the measure of its stage.
+    /// Observes the distance of a near match, in the measure of its stage.
     fn matched(&self, of: &Match) {
         match (of.by, self.form) {
             (MatchedBy::SimHash { bits }, _) => self.metrics.match_distance(bits),
@@ -300,7 +300,7 @@ impl WorkerReport {
         }
     }
 
-    /// A page came out of the text work. Returns whether it was said that it gets no verdict.
+    /// A page came out of the text work. Returns whether it was reported that it gets no verdict.
     pub(super) fn page(&mut self, page: &Page<PagePayload>) -> bool {
         let reason = match &page.action {
             PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) => *reason,
@@ -315,7 +315,7 @@ impl WorkerReport {
         self.dead.found(self.clock.now(), &page.source, reason, why);
     }
 
-    /// Some broker answers, or none does any more.
+    /// Sets whether any broker answers.
     pub(super) fn reaches(&self, reaches: bool) {
         if reaches {
             tracing::info!(target: "dupgate::worker", "brokers answer again");
@@ -370,9 +370,9 @@ impl WorkerReport {
             tracing::warn!(
                 target: "dupgate::worker",
                 requests,
-                "the judge passes requests again and again and says nothing of their pages: it counts them as judged, and the \
-                 verdict log does not say how (has it lost records?); they are asked about ever more rarely. Restart the judge \
-                 if this goes on"
+                "the judge repeatedly passes requests without verdicts: it counts their pages as judged, and the \
+                 verdict log has no verdict on them (has it lost records?); requests are repeated at growing \
+                 intervals. Restart the judge if this continues"
             );
         } else if self.is_unanswered && !is_unanswered {
             tracing::info!(target: "dupgate::worker", "the judge answers every request again");
@@ -399,13 +399,13 @@ impl WorkerReport {
         }
     }
 
-    /// Notes how long pages have waited for their verdicts. Returns whether no verdicts come at all.
+    /// Updates how long pages have waited for their verdicts. Returns whether no verdicts arrive at all.
     fn look_for_verdicts(&mut self, worker: &Worker<PagePayload>) -> bool {
         let now = self.clock.now();
         let (mut oldest, mut silent): (Option<Duration>, Option<Duration>) = (None, None);
         for pending in &mut self.pending {
             while let Some((_, request)) = pending.requests.front().filter(|(_, request)| !worker.waits_for(*request)) {
-                self.asked.remove(request);
+                self.requested_at.remove(request);
                 pending.requests.pop_front();
             }
             let first = pending.requests.front().map(|(since, _)| now.saturating_sub(*since));
@@ -475,7 +475,7 @@ const fn blocked_label(why: &Blocked) -> BlockedLabel {
     }
 }
 
-/// Returns the labels of a decision: its verdict, and how a duplicate was found.
+/// Returns the labels of a verdict and of how a duplicate was found.
 pub(super) const fn labels_of(decision: &Decision) -> (VerdictLabel, Option<Duplicate>) {
     match decision {
         Decision::Unique { .. } => (VerdictLabel::Unique, None),

@@ -1,4 +1,4 @@
-//! A snapshot as chunks of bytes: its place in the verdict log, its checkpoint, its originals.
+//! A snapshot as chunks of bytes: its offset in the verdict log, its checkpoint, its originals.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -16,19 +16,19 @@ use crate::protocol::{CodecError, VerdictOffset, decode_checkpoint, encode_check
 /// Sequence numbers of one chunk, a power of two: about 4 MB of originals without sketches, 13 MB with.
 const SEQUENCES_A_CHUNK: u64 = 65_536;
 
-/// Chunks that are decoded before they are asked for.
+/// Chunks that are decoded ahead.
 const CHUNKS_AHEAD: usize = 2;
 
 /// Flag beside the hashes of an original: its cluster began elsewhere.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
 
-/// Bytes that an original is expected to take without its sketch.
+/// Bytes expected for an original without its sketch.
 const BYTES_EXPECTED: usize = 64;
 
-/// Bytes kept free for what comes before the originals of a chunk: the places that they name.
+/// Bytes reserved for the part of a chunk before its originals: the positions that they name.
 const ROOM_FOR_HEAD: usize = 4096;
 
-/// Fewest bytes of an original: flags, sequence, page, time, exact hash.
+/// Minimum size of an original: flags, sequence, page, time, exact hash.
 const MIN_BYTES: usize = 21;
 
 /// Creates the chunks one after another.
@@ -40,7 +40,7 @@ pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
     [encode_place(*at, *latest_checkpoint, spans), encode_checkpoint(state)].into_iter().chain(originals)
 }
 
-/// Creates the same chunks of a shared snapshot. The originals of a chunk are let go when it is made.
+/// Creates the same chunks of a shared snapshot. The originals of a chunk are released once it is encoded.
 pub(super) fn encode_shared(snapshot: SharedSnapshot) -> impl Iterator<Item = Vec<u8>> {
     let SharedSnapshot { at, state, mut originals, latest_checkpoint, spans } = snapshot;
     let head = [encode_place(at, latest_checkpoint, &spans), encode_checkpoint(&state)];
@@ -57,7 +57,7 @@ pub(super) fn encode_shared(snapshot: SharedSnapshot) -> impl Iterator<Item = Ve
 ///
 /// # Errors
 ///
-/// Those of the chunks, and a [`CodecError`] for bytes that are none.
+/// The errors of the chunks, and a [`CodecError`] for invalid bytes.
 pub(super) fn decode<E: From<CodecError>>(
     chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>,
 ) -> Result<Snapshot, E> {
@@ -68,7 +68,7 @@ pub(super) fn decode<E: From<CodecError>>(
     Ok(snapshot)
 }
 
-/// Turns a snapshot back into a state: while the originals of one chunk are taken over, the next ones are decoded.
+/// Turns a snapshot back into a state: the next chunks are decoded while one is inserted.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub(super) fn restore<E: From<CodecError> + Send>(
     let (decoded, all) = bounded(CHUNKS_AHEAD);
     let (used, again) = bounded(CHUNKS_AHEAD);
     std::thread::scope(|scope| {
-        // Ends with the last chunk, or when the receiver is gone.
+        // Ends after the last chunk, or when the receiver is dropped.
         scope.spawn(move || {
             chunks.try_for_each(|chunk| {
                 let mut originals: Vec<Original> = again.try_recv().unwrap_or_default();
@@ -93,14 +93,14 @@ pub(super) fn restore<E: From<CodecError> + Send>(
         for originals in all {
             let originals = originals?;
             restoring.add(&originals, &mut *run);
-            // The receiver does not take the last ones.
+            // The receiver does not return the last ones.
             let _ = used.try_send(originals);
         }
         Ok(restoring.finish(run))
     })
 }
 
-/// Reads what precedes the originals.
+/// Decodes the part before the originals.
 fn decode_head<E: From<CodecError>>(chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>) -> Result<Snapshot, E> {
     let missing = || Err(CodecError::EndsInside { what: "snapshot" }.into());
     let (at, latest_checkpoint, spans) = decode_place(&chunks.next().unwrap_or_else(missing)?)?;
@@ -154,8 +154,8 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
     Ok((at, latest_checkpoint, spans))
 }
 
-/// Encodes what `list` gives, the same each time: it is asked twice, so that the originals need not all be there at
-/// once.
+/// Encodes the items of `list`, which is called twice and must return the same each time, so that not all originals are
+/// in memory at once.
 fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() -> I) -> Vec<u8> {
     let (mut count, mut room) = (0_u64, 0);
     let mut version = fingerprints::version_for(std::iter::empty());

@@ -1,4 +1,4 @@
-//! The few things done to files, each a point where the machine may stop.
+//! The operations on files; the machine may stop before each.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 /// One change of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change<'a> {
-    /// A folder comes into being.
+    /// A folder is created.
     Create(&'a Path),
     /// Bytes are written to a temporary file.
     Write(&'a Path),
-    /// They reach the disk.
+    /// They are synced to the disk.
     Sync(&'a Path),
-    /// The file gets its name.
+    /// The file is renamed to its final name.
     Rename(&'a Path),
-    /// Names reach the disk.
+    /// Names are synced to the disk.
     SyncFolder(&'a Path),
-    /// A file goes.
+    /// A file is removed.
     Remove(&'a Path),
 }
 
@@ -34,7 +34,7 @@ impl Change<'_> {
     }
 }
 
-/// A change, or a look, that did not succeed.
+/// A change or a read that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {path}")]
 pub struct DiskError {
@@ -44,19 +44,19 @@ pub struct DiskError {
 }
 
 impl DiskError {
-    /// Returns what was tried where.
+    /// Returns the error of an operation on a path.
     pub(super) fn new(doing: &'static str, path: &Path, source: io::Error) -> Self {
         Self { doing, path: path.to_owned(), source }
     }
 }
 
-/// Called before each change; an error ends the work there, as a power cut would.
+/// Called before each change; an error stops there, as a power cut would.
 pub(super) type Watch<'a> = &'a mut dyn FnMut(Change<'_>) -> io::Result<()>;
 
 /// Ending of files that are not finished.
 const UNFINISHED: &str = "unfinished";
 
-/// Returns the name that a file has, or was to have when it is finished.
+/// Returns the name of a file, or the final name of an unfinished one.
 pub(super) fn finished_name(file: &str) -> &str {
     file.strip_suffix(UNFINISHED).and_then(|name| name.strip_suffix('.')).unwrap_or(file)
 }
@@ -68,7 +68,7 @@ fn change(watch: Watch<'_>, change: Change<'_>, make: impl FnOnce() -> io::Resul
     })
 }
 
-/// Makes a folder and those above it. One that is made is for its owner alone: a snapshot tells which pages were
+/// Creates a folder and its parents. Only the owner can read a created folder: a snapshot shows which pages were
 /// crawled.
 pub(super) fn create_folder(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
     change(watch, Change::Create(path), || {
@@ -91,7 +91,7 @@ pub(super) fn put(watch: Watch<'_>, path: &Path, bytes: &[u8]) -> Result<(), Dis
     change(watch, Change::Rename(path), || fs::rename(&unfinished, path))
 }
 
-/// Lets the names in a folder reach the disk.
+/// Syncs the names in a folder to the disk.
 pub(super) fn sync_folder(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
     change(watch, Change::SyncFolder(path), || File::open(path)?.sync_all())
 }
@@ -119,7 +119,7 @@ pub(super) fn holds(path: &Path, bytes: &[u8]) -> bool {
     }
 }
 
-/// Lists the names of the files in a folder; none when there is no folder.
+/// Lists the names of the files in a folder; none if there is no folder.
 pub(super) fn names(path: &Path) -> Result<Vec<String>, DiskError> {
     let listed = fs::read_dir(path).and_then(|entries| {
         entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<Vec<_>>>()

@@ -15,52 +15,52 @@ use crate::protocol::CodecError;
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;
 
-/// Chunks that are read before they are asked for.
+/// Chunks that are read ahead.
 const CHUNKS_AHEAD: usize = 4;
 
 /// The chunks of a snapshot while they are read, in order.
 pub(super) type Reading = crossbeam_channel::IntoIter<Result<Vec<u8>, Damage>>;
 
-/// A folder of snapshots, for this process alone until it is dropped, unless it is only looked at.
+/// A folder of snapshots. This process holds it exclusively until it is dropped, unless it was opened read-only.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// How many snapshots of a log partition stay; at least one.
+    /// Number of snapshots kept for each log partition; at least one.
     kept: NonZeroUsize,
-    /// The lock goes when the file closes, however the process ends; none when the folder is only looked at.
+    /// The lock is released when the file closes, however the process ends; `None` if the folder is read-only.
     _lock: Option<File>,
 }
 
 /// Why the folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The disk refuses.
+    /// A file operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Two processes are set to the same folder.
+    /// Two processes are configured with the same folder.
     #[error("another process holds the snapshot folder {0}: give each instance its own")]
     Held(PathBuf),
-    /// A name that is no plain file name.
+    /// A name that is not a plain file name.
     #[error("`{0}` cannot name the snapshots of a log partition: letters, digits, `-` and `_` only")]
     Name(String),
 }
 
-/// The newest snapshot that is whole, and what was passed over on the way to it.
+/// The newest whole snapshot, and the unusable newer ones.
 #[derive(Debug)]
 pub struct Newest<T> {
-    /// What was found.
+    /// The snapshot.
     pub found: Option<T>,
     /// Newer ones that are unusable, newest first.
     pub discarded: Vec<Discarded>,
 }
 
-/// An unusable snapshot. It is not deleted: newer ones will push it out.
+/// An unusable snapshot. It is not deleted: retention removes it later.
 #[derive(Debug, thiserror::Error)]
-#[error("snapshot {manifest} is of no use")]
+#[error("snapshot {manifest} is unusable")]
 pub struct Discarded {
     /// File of its manifest.
     pub manifest: PathBuf,
-    /// What is wrong with it.
+    /// The reason.
     #[source]
     pub why: Damage,
 }
@@ -71,13 +71,13 @@ pub enum Damage {
     /// A file is missing or cannot be read.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// A chunk holds other bytes than were written.
+    /// The bytes of a chunk have changed.
     #[error("the bytes of {0} are not those that were written")]
     Chunk(PathBuf),
-    /// Whole, but nothing that this release reads.
+    /// Whole, but not readable by this release.
     #[error(transparent)]
     Format(#[from] CodecError),
-    /// Its fingerprints cannot be compared with ours.
+    /// It has another scheme.
     #[error("it was made under scheme {found}, expected {expected}")]
     AnotherScheme {
         /// Its scheme.
@@ -88,12 +88,12 @@ pub enum Damage {
 }
 
 impl Folder {
-    /// Opens a folder, makes it when there is none, and locks it until the value is dropped. Of each log
-    /// partition the newest `kept` snapshots stay.
+    /// Opens a folder, creating it if necessary, and locks it until the value is dropped. The newest `kept` snapshots
+    /// of each log partition are kept.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Held`] when another process (or another value in this one) has it open.
+    /// [`SnapshotError::Held`] if another process (or another value in this one) has it open.
     pub fn open(path: impl Into<PathBuf>, kept: NonZeroUsize) -> Result<Self, SnapshotError> {
         let path = path.into();
         disk::create_folder(&mut |_| Ok(()), &path)?;
@@ -107,18 +107,18 @@ impl Folder {
         }
     }
 
-    /// Looks at a folder that another process may use. Snapshots may be pruned while they are read: then a newer one
-    /// is there at the next look. Nothing must be written by this value.
+    /// Opens a folder read-only, which another process may be using. Snapshots may be pruned while they are read: then
+    /// a retry finds a newer one. Do not write with this value.
     #[must_use]
     pub fn look(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), kept: NonZeroUsize::MIN, _lock: None }
     }
 
-    /// Writes a snapshot as these chunks under `name`, then deletes all but the newest of that name, as many
-    /// as [`Folder::open`] was given.
+    /// Writes a snapshot as these chunks under `name`, then deletes all but the newest of that name, keeping the number
+    /// given to [`Folder::open`].
     ///
-    /// Chunks that are there already are not written again. Until the manifest has its name and the name is on the
-    /// disk, the snapshots before stay as they are. Returns the size of the snapshot in bytes: that of all its files.
+    /// Existing chunks are not written again. Until the manifest is renamed and its name synced, the previous snapshots
+    /// are unchanged. Returns the size of all files of the snapshot in bytes.
     ///
     /// # Errors
     ///
@@ -136,12 +136,12 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`] when the folder itself cannot be read. Damaged snapshots are passed over.
+    /// [`SnapshotError`] if the folder itself cannot be read. Damaged snapshots are skipped.
     pub fn read(&self, name: &str) -> Result<Newest<(Manifest, Sections)>, SnapshotError> {
         self.newest(name, |manifest, sections| Ok((manifest, sections.collect::<Result<_, _>>()?)))
     }
 
-    /// Reads snapshots of this name from the newest back, until one is whole and `accept` takes it.
+    /// Reads snapshots of this name, newest first, until one is whole and `accept` succeeds.
     pub(super) fn newest<T>(
         &self,
         name: &str,
@@ -171,12 +171,12 @@ impl Folder {
         disk::create_folder(watch, &folder)?;
         disk::sync_folder(watch, &self.path)?;
         let mut chunks = Vec::new();
-        // Chunks that hold the same are one file.
+        // Equal chunks share one file.
         let (mut counted, mut size) = (BTreeSet::new(), 0);
         for bytes in sections {
             let hash = ChunkHash::of(&bytes);
             let path = folder.join(hash.file_name());
-            // A damaged chunk must not live on in new snapshots, so what is there is looked at.
+            // A damaged chunk must not live on in new snapshots, so existing files are compared.
             if !disk::holds(&path, &bytes) {
                 disk::put(watch, &path, &bytes)?;
             }
@@ -203,12 +203,12 @@ impl Folder {
     }
 }
 
-/// Deletes all manifests but the newest, then every chunk that none of those names. Other files are not ours.
+/// Deletes all manifests but the newest, then every chunk that no remaining manifest names. Other files are not ours.
 fn prune(folder: &Path, kept_snapshots: NonZeroUsize, watch: Watch<'_>) -> Result<(), SnapshotError> {
     let mut kept = BTreeSet::new();
     for number in numbers(&disk::names(folder)?).into_iter().rev().take(kept_snapshots.get()) {
         let manifest = manifest_name(number);
-        // One that cannot be read names nothing that could be used.
+        // An unreadable manifest names no usable chunk.
         if let Ok((_, chunks)) = read_manifest(&folder.join(&manifest)) {
             kept.extend(chunks.into_iter().map(ChunkHash::file_name));
         }
@@ -217,7 +217,7 @@ fn prune(folder: &Path, kept_snapshots: NonZeroUsize, watch: Watch<'_>) -> Resul
     let is_ours = |file: &str| number_of(file).is_some() || ChunkHash::is_file_name(file);
     let mut gone = disk::names(folder)?;
     gone.retain(|file| !kept.contains(file) && is_ours(disk::finished_name(file)));
-    // Manifests first: one that is left behind must not name chunks that are gone.
+    // Manifests first: a leftover manifest must not name deleted chunks.
     gone.sort_by_key(|file| number_of(file).is_none());
     for file in gone {
         disk::remove(watch, &folder.join(file))?;
@@ -251,7 +251,7 @@ fn read_ahead<T>(
     let (manifest, chunks) = read_manifest(path)?;
     let (read, sections) = bounded(CHUNKS_AHEAD);
     std::thread::scope(|scope| {
-        // Ends with the last chunk, or when the receiver is gone.
+        // Ends after the last chunk, or when the receiver is dropped.
         scope.spawn(move || chunks.into_iter().try_for_each(|hash| read.send(read_chunk(folder, hash))));
         accept(manifest, &mut sections.into_iter())
     })

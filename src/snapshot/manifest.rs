@@ -1,22 +1,22 @@
-//! Manifests: which chunks make up a snapshot, and of what.
+//! Manifests: the chunks of a snapshot and its origin.
 
 use crate::fingerprint::SchemeId;
 use crate::protocol::codec::bytes::Write;
 use crate::protocol::codec::frame::{self, Kind};
 use crate::protocol::{CodecError, LogIdentity, VerdictOffset};
 
-/// What a snapshot is a snapshot of.
+/// The origin of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// The verdict log that was followed.
     pub log: LogIdentity,
     /// Offset of the next record of the verdict log to follow.
     pub at: VerdictOffset,
-    /// The scheme that all fingerprints were made under.
+    /// The scheme of all fingerprints.
     pub scheme: SchemeId,
 }
 
-/// Hash of the bytes of a chunk: its name, and what it is checked against.
+/// Hash of the bytes of a chunk: its name and checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChunkHash(u128);
 
@@ -31,14 +31,14 @@ impl ChunkHash {
         format!("{:032x}.chunk", self.0)
     }
 
-    /// Says whether a chunk may have this name.
+    /// Returns whether this is a valid name of a chunk.
     pub(super) fn is_file_name(file: &str) -> bool {
         let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
         file.strip_suffix(".chunk").is_some_and(|hash| hash.len() == 32 && hash.bytes().all(is_digit))
     }
 }
 
-/// Writes a manifest down, with its chunks in order.
+/// Encodes a manifest, with its chunks in order.
 pub(super) fn encode(manifest: &Manifest, chunks: &[ChunkHash]) -> Vec<u8> {
     let mut out = Vec::new();
     let start = frame::open(&mut out, Kind::Manifest);
@@ -53,7 +53,7 @@ pub(super) fn encode(manifest: &Manifest, chunks: &[ChunkHash]) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode`] wrote.
+/// Decodes the output of [`encode`].
 pub(super) fn decode(bytes: &[u8]) -> Result<(Manifest, Vec<ChunkHash>), CodecError> {
     let mut from = frame::unwrap_kind(bytes, Kind::Manifest)?;
     let log = LogIdentity(from.fixed64("log identity")?);

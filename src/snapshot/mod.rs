@@ -1,8 +1,8 @@
-//! Snapshots: the judge's state as files, true for one offset of the verdict log.
+//! Snapshots: the judge's state as files, for one offset of the verdict log.
 //!
 //! Before: `judge` cuts a [`Snapshot`] at a committed offset. After: a restart loads the newest whole one and follows
-//! the verdict log from there. An edge: it reads and writes files, and keeps nothing else. Losing all of them loses
-//! nothing, because the verdict log alone restores the state (law L5); so whatever is damaged is skipped and named.
+//! the verdict log from there. An edge: it reads and writes files, and keeps no other state. Losing all of them loses
+//! nothing, because the verdict log alone restores the state (law L5); so damaged files are skipped and reported.
 //!
 //! ```text
 //! DIR/lock                     held by the process that uses the folder
@@ -10,8 +10,8 @@
 //! DIR/<log partition>/HASH.chunk     never changed; its name is the hash of its bytes
 //! ```
 //!
-//! Originals are cut into chunks by their sequence number, so that most chunks of the next snapshot are there already
-//! and are not written again.
+//! Originals are cut into chunks by their sequence number, so that most chunks of the next snapshot exist already and
+//! are not written again.
 
 mod chunks;
 mod disk;
@@ -27,12 +27,12 @@ use crate::index::Task;
 use crate::judge::{Restored, SharedSnapshot, Snapshot};
 
 impl Folder {
-    /// Writes a snapshot of log partition `name`, then deletes all but the newest, as many as [`Folder::open`]
-    /// was given. Returns its size in bytes: that of all its files.
+    /// Writes a snapshot of log partition `name`, then deletes all but the newest, keeping the number given to
+    /// [`Folder::open`]. Returns the size of all its files in bytes.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`] with the path and the cause. What was there before can still be read.
+    /// [`SnapshotError`] with the path and the cause. Earlier snapshots remain readable.
     pub fn store(&self, name: &str, scheme: &SchemeId, snapshot: &Snapshot) -> Result<u64, SnapshotError> {
         let manifest = Manifest { log: snapshot.state.log, at: snapshot.at, scheme: scheme.clone() };
         self.write(name, &manifest, chunks::encode(snapshot))
@@ -49,11 +49,11 @@ impl Folder {
         self.write(name, &manifest, chunks::encode_shared(snapshot))
     }
 
-    /// Loads the newest whole snapshot of log partition `name` that was made under this scheme.
+    /// Loads the newest whole snapshot of log partition `name` of this scheme.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError`] when the folder itself cannot be read. Damaged snapshots are no error: they are skipped and
+    /// [`SnapshotError`] if the folder itself cannot be read. Damaged snapshots are not an error: they are skipped and
     /// listed in [`Newest::discarded`].
     pub fn load(&self, name: &str, scheme: &SchemeId) -> Result<Newest<Snapshot>, SnapshotError> {
         self.newest(name, |manifest, sections| {
@@ -62,8 +62,8 @@ impl Folder {
         })
     }
 
-    /// Loads the same as [`Folder::load`] as a state that judges, without holding all originals twice on the way. `run`
-    /// does the tasks that build the index.
+    /// Loads the same as [`Folder::load`] as a state that judges, without holding all originals twice meanwhile. `run`
+    /// executes the tasks that build the index.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Folder {
     }
 }
 
-/// Reports whether the fingerprints of a snapshot can be compared with ours.
+/// Checks that a snapshot has our scheme.
 fn check_scheme(manifest: Manifest, expected: &SchemeId) -> Result<(), Damage> {
     let found = manifest.scheme;
     if found == *expected { Ok(()) } else { Err(Damage::AnotherScheme { found, expected: expected.clone() }) }

@@ -1,4 +1,4 @@
-//! Snapshots there and back, and every way in which files go bad.
+//! Round trips of snapshots, and every kind of damaged file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,7 +47,7 @@ fn write(folder: &Folder, at: i64) {
     folder.write("0", &manifest(at), sections(at)).unwrap();
 }
 
-/// Reads back; whatever is found must be what was written.
+/// Reads back, and checks the result.
 fn found(folder: &Folder) -> Option<i64> {
     let (manifest, read) = folder.read("0").unwrap().found?;
     assert_eq!(read, sections(manifest.at.0));
@@ -66,7 +66,7 @@ fn ends_with(path: &Path, ending: &str) -> bool {
 }
 
 #[test]
-fn the_newest_snapshot_is_read_and_as_many_are_kept_as_was_asked_for() {
+fn the_newest_snapshot_is_read_and_the_configured_number_is_kept() {
     for kept in 1..=3 {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(dir.path().join("snapshots"), NonZeroUsize::new(kept).unwrap()).unwrap();
@@ -105,11 +105,11 @@ fn files_that_are_not_ours_stay() {
     (2..=4).for_each(|at| write(&folder, at));
     let left: Vec<&str> = foreign.into_iter().filter(|name| place(name).exists()).collect();
     assert_eq!(left, foreign);
-    assert!(!place(&unfinished).exists(), "what a write that failed has left");
+    assert!(!place(&unfinished).exists(), "left by a failed write");
 }
 
 #[test]
-fn chunks_that_hold_the_same_count_once_in_the_size_of_a_snapshot() {
+fn equal_chunks_count_once_in_the_size_of_a_snapshot() {
     let (dir, folder) = open();
     let size = folder.write("0", &manifest(1), [sections(1), sections(1)].concat()).unwrap();
     assert_eq!(size, files(&dir).iter().map(|file| fs::metadata(file).unwrap().len()).sum::<u64>());
@@ -138,7 +138,7 @@ fn a_second_process_is_refused_while_the_first_lives() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
+fn a_folder_that_cannot_be_created_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, "").unwrap();
@@ -146,7 +146,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     assert!(error.to_string().contains("file/below"), "{error}");
 }
 
-/// Damages every file of the folder in turn and says which snapshot is found each time.
+/// Damages every file of the folder in turn and returns which snapshot is found each time.
 fn found_after(damage: impl Fn(&Path)) -> Vec<(PathBuf, Option<i64>, usize)> {
     let (dir, folder) = open();
     write(&folder, 1);
@@ -155,7 +155,7 @@ fn found_after(damage: impl Fn(&Path)) -> Vec<(PathBuf, Option<i64>, usize)> {
     for file in files(&dir) {
         let bytes = fs::read(&file).unwrap();
         damage(&file);
-        // A manifest that is gone leaves nothing to complain about.
+        // A missing manifest causes no error.
         let unnoticed = usize::from(!file.exists() && file.ends_with("00000000000000000002.manifest"));
         results.push((file.clone(), found(&folder), folder.read("0").unwrap().discarded.len() + unnoticed));
         fs::write(&file, bytes).unwrap();
@@ -166,7 +166,8 @@ fn found_after(damage: impl Fn(&Path)) -> Vec<(PathBuf, Option<i64>, usize)> {
 
 fn assert_falls_back(results: &[(PathBuf, Option<i64>, usize)]) {
     let found = |expected| results.iter().filter(|(_, found, _)| *found == expected).count();
-    // The files of the older one do not matter; those of the newer one cost it; what both share costs both.
+    // The files of the older one do not matter; damage to the newer one's files makes only that one unusable; damage to
+    // shared files, both.
     assert_eq!((found(Some(2)), found(Some(1)), found(None)), (3, 3, 1), "{results:?}");
     for (file, found, discarded) in results {
         let passed_over = [Some(2), Some(1), None].iter().position(|one| one == found).unwrap();
@@ -227,7 +228,7 @@ fn a_stop_before_any_change_of_the_disk_leaves_a_whole_snapshot() {
         assert!(found(&folder) >= Some(2), "stopped before change {before}");
         write(&folder, 4);
         assert_eq!(found(&folder), Some(4));
-        assert!(!files(&dir).iter().any(|file| ends_with(file, "unfinished")), "leavings of change {before}");
+        assert!(!files(&dir).iter().any(|file| ends_with(file, "unfinished")), "left by change {before}");
         if stopped.is_ok() {
             break;
         }
@@ -276,7 +277,7 @@ fn a_manifest_goes_before_the_chunks_that_it_names() {
 }
 
 #[test]
-fn what_is_there_already_is_not_written_again() {
+fn existing_chunks_are_not_written_again() {
     let (_dir, folder) = open();
     write(&folder, 1);
     let mut named = 0;
@@ -375,7 +376,7 @@ proptest! {
         chunk.truncate(chunk.len() - 4);
         *at.get_mut(chunk) ^= bits;
         crate::protocol::codec::frame::close(chunk, 0);
-        // What is read is something else or nothing, but never a panic.
+        // Reading returns another snapshot or none, but never panics.
         let _ = decoded(encoded);
     }
 }
@@ -390,7 +391,7 @@ fn a_stored_snapshot_is_loaded() {
     assert!(newest.discarded.is_empty());
 }
 
-/// Checks that a state holds what a snapshot says, and finds it.
+/// Checks that a state holds the originals of a snapshot, and finds them.
 fn check_restored(restored: &Restored, made: &Snapshot) {
     let state = restored.state();
     let index = state.index();
@@ -418,7 +419,7 @@ fn a_snapshot_whose_last_chunk_is_damaged_is_not_restored_but_the_one_before() {
     let (restored, passed_over) = load();
     check_restored(&restored, &of(200));
     assert_eq!(passed_over, 0);
-    // The chunk of the last originals is the only one of these that the first snapshot has not.
+    // The chunk of the last originals is the only one that the first snapshot does not share.
     let is_new = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "chunk") && !before.contains(path);
     let last = files(&dir).into_iter().filter(is_new).max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
     let mut bytes = fs::read(&last).unwrap();
@@ -446,7 +447,7 @@ fn a_shared_snapshot_is_written_like_a_list() {
         spans: list.spans.clone(),
     };
     let live: Vec<Original> = index.live(&watermarks).collect();
-    // The index continues: what was taken stays as it was.
+    // The index continues: the snapshot is unchanged.
     index.forget_source(&list.originals[150_000].source);
     index.advance(&ExpiryWatermarks { first_sequence: 199_000, ..ExpiryWatermarks::START });
     let expected = Snapshot { originals: live, ..list };
@@ -475,7 +476,7 @@ fn chunks_of_old_originals_are_shared_with_the_snapshot_before() {
 }
 
 #[test]
-fn a_snapshot_of_another_scheme_is_of_no_use() {
+fn a_snapshot_of_another_scheme_is_unusable() {
     let (_dir, folder) = open();
     folder.store("0", &scheme(), &snapshot(Vec::new())).unwrap();
     let newest = folder.load("0", &SchemeId("sh64-000000".to_owned())).unwrap();
@@ -485,7 +486,7 @@ fn a_snapshot_of_another_scheme_is_of_no_use() {
 }
 
 #[test]
-fn chunks_that_are_whole_but_say_nothing_are_passed_over() {
+fn whole_chunks_without_valid_content_are_skipped() {
     let (_dir, folder) = open();
     let made = snapshot(vec![original(1, None)]);
     folder.store("0", &scheme(), &made).unwrap();
@@ -495,7 +496,7 @@ fn chunks_that_are_whole_but_say_nothing_are_passed_over() {
     assert!(matches!(newest.discarded[0].why, Damage::Format(_)));
 }
 
-/// Bytes that must be read for ever, or passed over by their version: see `protocol::codec`.
+/// Bytes that every release must read, or skip by their version: see `protocol::codec`.
 #[test]
 fn a_snapshot_of_version_3() {
     const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v3.hex");
@@ -513,7 +514,7 @@ fn a_snapshot_with_codes_of_another_width_takes_version_4() {
     check_golden(GOLDEN, snapshot(originals));
 }
 
-/// Sites, placements and addresses that ids do not say.
+/// Sites, placements and addresses that differ from ids.
 #[test]
 fn a_snapshot_with_addresses_takes_version_7() {
     const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v7.hex");

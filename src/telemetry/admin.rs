@@ -1,9 +1,8 @@
-//! The listener for operators: the overview, the pair page, and what looks into a running instance or acts on it.
+//! The admin listener: the overview, the pair page, and the API that inspects and controls a running instance.
 //!
-//! Off unless `http.admin.listen` is set. Every path below `/api/` asks for the token (compared in constant time) when
-//! there is one; without one the listener is on a loopback address, and answers only requests that were made to
-//! that address by name. Requests that another site makes a browser send are refused either way. The pages themselves
-//! hold no data, so they are handed to anybody.
+//! Off unless `http.admin.listen` is set. Every path below `/api/` requires the token (compared in constant time) if
+//! there is one; without one the listener is on a loopback address, and answers only requests to that address.
+//! Cross-origin requests are refused either way. The pages themselves hold no data, so they need no token.
 
 pub(super) mod auth;
 
@@ -41,7 +40,7 @@ use crate::record::Source;
 /// Largest document that is explained, in bytes.
 const LARGEST_BODY: usize = 8 << 20;
 
-/// Every path with what it answers.
+/// Every path with a description.
 const PATHS: [(&str, &str); 16] = [
     ("GET  /", "this list"),
     ("GET  /ui/", "the overview"),
@@ -57,11 +56,11 @@ const PATHS: [(&str, &str); 16] = [
     ("GET  /api/v1/index/stats", "what the judges of this instance remember"),
     ("GET  /api/v1/index/lookup", "originals: ?fp=&distance= or ?source= or ?id="),
     ("GET  /api/v1/index/top", "the clusters with the most duplicates since the start: ?n=20"),
-    ("POST /api/v1/index/forget", "take originals down: {\"source\": [], \"id\": []}"),
+    ("POST /api/v1/index/forget", "forget originals: {\"source\": [], \"id\": []}"),
     ("POST /api/v1/index/snapshot", "write a snapshot soon"),
     ("POST /api/v1/pause", "pause the input, without leaving the group"),
-    ("POST /api/v1/resume", "go on reading"),
-    ("PUT  /api/v1/log", "how much is logged from now on: {\"level\": \"debug\"}"),
+    ("POST /api/v1/resume", "resume the input"),
+    ("PUT  /api/v1/log", "change the log level: {\"level\": \"debug\"}"),
 ];
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -83,86 +82,86 @@ const FILES: [(&str, &str, &str); 11] = [
     ("/ui/vendor/uplot.js", SCRIPT, include_str!("page/vendor/uplot.js")),
 ];
 
-/// Why a request has no answer.
+/// Errors of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiError {
-    /// There is no such thing.
+    /// The resource does not exist.
     Missing(String),
-    /// The request makes no sense.
+    /// The request is invalid.
     Wrong(String),
     /// It cannot be answered now, or not by this instance.
     Unable(String),
 }
 
-/// Which originals are looked for.
+/// The originals to look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The one at this position.
     Source(Source),
     /// Those with this id.
     Id(String),
-    /// Those near this code; within the configured distance when none is given.
+    /// Those near this code; within the configured distance by default.
     Code(SimHash, Option<u8>),
 }
 
-/// Answers what needs the machine itself. Called on threads that may wait.
+/// The operations of a running instance. Called on threads that may block.
 pub trait AdminService: Send + Sync {
-    /// Looks at both pages of a pair again and returns the pair with as much of the texts as may be shown.
+    /// Inspects both pages of a pair again and returns the pair with as much of the texts as may be shown.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The pages cannot be read.
     fn pair(&self, pair: &Pair) -> Result<Value, ApiError>;
 
-    /// Reads a page as the input would be read.
+    /// Reads a page as a record of the input.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The page is refused.
     fn explain(&self, value: &[u8]) -> Result<Value, ApiError>;
 
     /// Returns what the judges of this instance remember.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The judges do not answer.
     fn stats(&self) -> Result<Value, ApiError>;
 
     /// Finds originals.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The judges do not answer.
     fn lookup(&self, what: &Lookup) -> Result<Value, ApiError>;
 
-    /// Takes originals down.
+    /// Forgets originals.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// The judges do not answer.
     fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, ApiError>;
 
-    /// Has a snapshot written as soon as everything judged is committed.
+    /// Requests a snapshot as soon as everything judged is committed.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// This instance does not judge.
     fn snapshot(&self) -> Result<Value, ApiError>;
 
-    /// Stops reading the input, or continues.
+    /// Pauses or resumes the input.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
+    /// This instance reads no input.
     fn hold(&self, is_held: bool) -> Result<Value, ApiError>;
 }
 
-/// What the listener needs.
+/// Settings and data of the listener.
 #[derive(Clone)]
 pub struct Admin {
-    /// What a request must carry.
+    /// The token that a request must carry.
     pub token: Option<SecretString>,
-    /// How much of a page's text the page may expect; the service keeps to it.
+    /// How much of a page's text may be shown; the service enforces it.
     pub text: ShownText,
     /// Largest distance of a match, for the page's line in the histogram.
     pub max_distance: u8,
@@ -170,7 +169,7 @@ pub struct Admin {
     pub pairs: Pairs,
     /// The state of the instance, and the last hour.
     pub overview: Overview,
-    /// Answers the rest.
+    /// The other operations.
     pub admin_service: Arc<dyn AdminService>,
 }
 
@@ -180,7 +179,7 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// Begins to answer on an address that is bound, and to sample what the overview shows.
+/// Starts answering on a bound address, and sampling for the overview.
 ///
 /// # Errors
 ///
@@ -236,14 +235,14 @@ fn wrong(why: impl fmt::Display) -> ApiError {
     ApiError::Wrong(why.to_string())
 }
 
-/// Asks the service on a thread that may wait.
+/// Calls the service on a thread that may block.
 async fn ask(
     admin: &Admin,
     question: impl FnOnce(&dyn AdminService) -> Result<Value, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let admin_service = Arc::clone(&admin.admin_service);
     let answered = tokio::task::spawn_blocking(move || question(&*admin_service)).await;
-    let value = answered.map_err(|error| ApiError::Unable(format!("the question was not answered: {error}")))??;
+    let value = answered.map_err(|error| ApiError::Unable(format!("the request was not answered: {error}")))??;
     Ok(answer(StatusCode::OK, &value))
 }
 
@@ -328,8 +327,8 @@ struct After {
 }
 
 async fn overview(State(admin): State<Admin>, query: Queried<After>) -> Result<Response, ApiError> {
-    let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
-    let since = number("since", &asked.since)?.unwrap_or(0);
+    let Query(requested) = query.map_err(|error| wrong(error.body_text()))?;
+    let since = number("since", &requested.since)?.unwrap_or(0);
     Ok(answer(StatusCode::OK, &admin.overview.answer(since)))
 }
 
@@ -379,22 +378,22 @@ async fn stats(State(admin): State<Admin>) -> Result<Response, ApiError> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Asked {
+struct LookupQuery {
     fp: String,
     distance: String,
     source: String,
     id: String,
 }
 
-async fn lookup(State(admin): State<Admin>, query: Queried<Asked>) -> Result<Response, ApiError> {
-    let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
-    let what = match (asked.fp.as_str(), asked.source.as_str(), asked.id.as_str()) {
+async fn lookup(State(admin): State<Admin>, query: Queried<LookupQuery>) -> Result<Response, ApiError> {
+    let Query(requested) = query.map_err(|error| wrong(error.body_text()))?;
+    let what = match (requested.fp.as_str(), requested.source.as_str(), requested.id.as_str()) {
         (fp, "", "") if !fp.is_empty() => {
             let code: SimHash = fp.parse().map_err(|why| wrong(format_args!("fp: {why}")))?;
-            let most = code.width().bits();
-            let distance = number::<u8>("distance", &asked.distance)?;
-            if let Some(distance) = distance.filter(|distance| u32::from(*distance) > most) {
-                return Err(wrong(format_args!("distance is {distance}: expected 0 to {most}")));
+            let max = code.width().bits();
+            let distance = number::<u8>("distance", &requested.distance)?;
+            if let Some(distance) = distance.filter(|distance| u32::from(*distance) > max) {
+                return Err(wrong(format_args!("distance is {distance}: expected 0 to {max}")));
             }
             Lookup::Code(code, distance)
         }
@@ -412,8 +411,8 @@ struct Number {
 }
 
 async fn top(State(admin): State<Admin>, query: Queried<Number>) -> Result<Response, ApiError> {
-    let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
-    let clusters = admin.pairs.largest(number("n", &asked.n)?.unwrap_or(20));
+    let Query(requested) = query.map_err(|error| wrong(error.body_text()))?;
+    let clusters = admin.pairs.largest(number("n", &requested.n)?.unwrap_or(20));
     let one = |Cluster { source, id, duplicate_id, duplicates }: &Cluster| json!({"cluster": source.to_string(), "id": id, "duplicate_id": duplicate_id, "duplicates": duplicates});
     Ok(answer(StatusCode::OK, &clusters.iter().map(one).collect()))
 }
@@ -433,7 +432,7 @@ async fn forget(State(admin): State<Admin>, body: Bytes) -> Result<Response, Api
     }
     found.extend(targets.id.iter().map(|id| ForgetTarget::Id(id_hash(id))));
     if found.is_empty() {
-        return Err(wrong("nothing is named: expected {\"source\": [\"topic:partition:offset\"], \"id\": []}"));
+        return Err(wrong("nothing to forget: expected {\"source\": [\"topic:partition:offset\"], \"id\": []}"));
     }
     ask(&admin, move |admin_service| admin_service.forget(found)).await
 }

@@ -14,17 +14,17 @@ use crate::worker::OutputKind;
 pub struct Spec {
     /// Full name, with its unit and, for counters, `_total`.
     pub name: &'static str,
-    /// What it does.
+    /// Its kind.
     pub kind: Kind,
     /// What it counts or measures.
     pub unit: Unit,
     /// Its labels.
     pub labels: &'static [Label],
-    /// One sentence or two for the reader of a dashboard.
+    /// One or two sentences for readers of dashboards.
     pub help: &'static str,
 }
 
-/// What a metric does.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Only grows.
@@ -96,7 +96,7 @@ macro_rules! table {
             #[doc = concat!("`", $name, "`: see its help.")]
             pub const $id: Spec = Spec { name: $name, kind: $kind, unit: Unit::$unit, labels: $labels, help: $help };
         )*
-        /// Every metric of the program, but for `process_*`.
+        /// Every metric of the program, except `process_*`.
         pub const TABLE: &[&Spec] = &[$(&$id,)*];
     };
 }
@@ -114,7 +114,7 @@ table! {
     BYPASSED_DOCUMENTS: "dupgate_bypassed_documents_total", Counter, Count, &[closed::<BypassReason>()],
         "Documents passed on without a lookup, by reason (a split of verdict=bypass).";
     DUPLICATE_BYTES: "dupgate_duplicate_bytes_total", Counter, Bytes, &[closed::<Duplicate>()],
-        "Input bytes of documents judged duplicate: what downstream did not have to process.";
+        "Input bytes of documents judged duplicate: not processed downstream.";
     DEAD_LETTERS: "dupgate_dead_letters_total", Counter, Count, REJECT,
         "Records that got no verdict, by the step that failed and the reason, counted at acknowledgement.";
     DEAD_LETTERS_HELD: "dupgate_dead_letters_held", Gauge, Count, &[Label::Open("reason")],
@@ -146,7 +146,7 @@ table! {
     MATCH_CONTAINMENT: "dupgate_match_containment_ratio", Histogram(SIMILARITY_RATIO), Count, &[],
         "Estimated share of the smaller page in the other, of matches that were accepted by it (match.minhash.containment).";
     LARGEST_CLUSTER: "dupgate_largest_cluster_documents", Gauge, Count, &[],
-        "Documents that the largest duplicate cluster has at least, as far as this instance delivered to it since its start, its original included; 0 when no cluster stands out. Error pages and login walls show up here.";
+        "Minimum number of documents in the largest duplicate cluster, counting those this instance has delivered since its start and the original; 0 when no cluster stands out. Error pages and login walls show up here.";
     MATCH_AGE: "dupgate_match_age_seconds", Histogram(AGE_SECONDS), Seconds, &[closed::<Duplicate>()],
         "Event-time gap between a duplicate and the document it matched: mass at the right edge means the window is too short.";
     NEAREST_DISTANCE: "dupgate_nearest_hamming_distance", Histogram(DISTANCE_BITS), Count, &[],
@@ -207,7 +207,7 @@ table! {
     INDEX_LATE_RECORDS: "dupgate_index_late_records_total", Counter, Count, &[],
         "Records later than window.allowed_lateness when they were judged: delivered, and not remembered if unique.";
     INDEX_FULL_KEYS: "dupgate_index_full_keys_total", Counter, Count, &[],
-        "Band keys by which an original is not found, because match.minhash.max_bucket others are found by the same key.";
+        "Band keys by which an original is not found, because match.minhash.max_bucket others already are.";
     INDEX_FAMILY_MEMBERS: "dupgate_index_family_members_total", Counter, Count, &[],
         "Originals that are found through the first page of their template or site, by what differs.";
     INDEX_MEMBERS_LEFT_OUT: "dupgate_index_members_left_out_total", Counter, Count, &[],
@@ -261,7 +261,7 @@ table! {
         "Always 1.";
     CONFIG_INFO: "dupgate_config_info", Gauge, Count,
         &[Label::Open("hash"), Label::Open("scheme"), Label::Open("mode"), Label::Open("algorithm")],
-        "Always 1. Differing hashes within one job mean a half-rolled configuration.";
+        "Always 1. Differing hashes within one job mean a partial rollout.";
     WORKERS: "dupgate_text_threads", Gauge, Count, &[],
         "Threads that read text and compute fingerprints.";
     WORKER_BUSY: "dupgate_text_thread_busy_seconds_total", Counter, Seconds, &[],
@@ -275,9 +275,9 @@ table! {
     REPLAY_RECORDS: "dupgate_replay_records_total", Counter, Count, &[Label::Open("replay"), closed::<ReplayPhase>()],
         "Records that this process has worked through for a replay. range: those of the replayed range. warm_up: those before it, which are judged and not produced. follow: those that were committed before an interruption, whose verdicts are read again.";
     REPLAY_REMAINING: "dupgate_replay_remaining_records", Gauge, Count, &[Label::Open("replay")],
-        "Records of the warm-up and the range that a replay has not worked through. As the plan counts them, by offsets: where the input was written in transactions it may end above 0. Absent where files are replayed, whose lines are counted by nobody before.";
+        "Records of the warm-up and the range that a replay has not worked through. Counted by offsets, as in the plan: it may end above 0 if the input was written in transactions. Absent when files are replayed, whose lines are not counted beforehand.";
     REPLAY_PROGRESS: "dupgate_replay_progress_ratio", Gauge, Count, &[Label::Open("replay")],
-        "Share of the warm-up and the range that a replay has worked through: by records, or by bytes where files are replayed. 1 only once everything is committed.";
+        "Share of the warm-up and the range that a replay has worked through: by records, or by bytes when files are replayed. 1 only once everything is committed.";
     REPLAY_YIELDING: "dupgate_replay_yielding", Gauge, Count, &[Label::Open("replay")],
         "1 while a replay waits because the service lags by more records than --yield-to-lag.";
 }
@@ -288,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    /// The naming rules of Prometheus, as promtool and its style guide have them.
+    /// The naming rules of Prometheus, as in promtool and its style guide.
     fn breach(spec: &Spec) -> Option<&'static str> {
         let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let name = spec.name;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_and_every_label_stands_once() {
+    fn every_name_and_every_label_is_unique() {
         let names: BTreeSet<_> = TABLE.iter().map(|spec| spec.name).collect();
         assert_eq!(names.len(), TABLE.len());
         for spec in TABLE {

@@ -1,13 +1,13 @@
-//! Is the process alive, and may it be relied on?
+//! Liveness and readiness of the process.
 //!
-//! *Alive*: every loop that registered a [`Heartbeat`] ticked within the limit. Brokers that are down do not matter.
+//! *Alive*: every loop that registered a [`Heartbeat`] ticked within the limit. Unreachable brokers do not matter.
 //! *Ready*: every registered [`Check`] passes. Components report; they are not polled. Time is passed in.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is known about the process. Clones share it.
+/// Heartbeats and checks of the process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Health {
     limit: Duration,
@@ -36,7 +36,7 @@ pub struct Check {
 }
 
 impl Health {
-    /// Begins with nothing registered: alive and ready. A loop may stall for `limit`, inclusive.
+    /// Starts with nothing registered: alive and ready. A loop may stall for `limit`, inclusive.
     #[must_use]
     pub fn new(limit: Duration) -> Self {
         Self { limit, state: Arc::default() }
@@ -135,7 +135,7 @@ impl Drop for Check {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise")]
+#[expect(clippy::disallowed_methods, reason = "an Instant cannot be created otherwise")]
 mod tests {
     use super::*;
 

@@ -27,10 +27,10 @@ use crate::record::Timestamp;
 /// How often samples move into their buckets, scraped or not.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Every path with what it answers.
+/// Every path with a description.
 const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
-    ("/metrics", "metrics as Prometheus text, packed by gzip for those who accept that"),
+    ("/metrics", "metrics as Prometheus text, compressed by gzip if the client accepts it"),
     ("/livez", "200 while every loop makes progress, else 503 with the reason"),
     ("/readyz", "200 when this instance is ready, else 503 with the reasons; ?verbose lists every check"),
     ("/healthz", "the same as /livez"),
@@ -39,10 +39,10 @@ const PATHS: [(&str, &str); 8] = [
     ("/version", "version of the program and of its client library as JSON"),
 ];
 
-/// Tells the monotonic time. The listener reads no clock of its own.
+/// The monotonic clock. The listener reads no other.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// What the listener shows.
+/// Data of the listener.
 #[derive(Clone)]
 pub struct Endpoints {
     /// For `/metrics`.
@@ -53,7 +53,7 @@ pub struct Endpoints {
     pub build: Build,
     /// For `/livez`.
     pub clock: Clock,
-    /// For `/status`: tells the time of day.
+    /// For `/status`: the wall clock.
     pub wall: fn() -> Timestamp,
     /// Body of `/config`. Must not contain secrets.
     pub config: Arc<str>,
@@ -65,7 +65,7 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-/// Binds the address (port 0 takes any free one) and begins to answer. Also keeps the metrics' upkeep going.
+/// Binds the address (port 0 takes any free one) and starts answering. Also runs the upkeep of the metrics.
 ///
 /// # Errors
 ///
@@ -111,12 +111,12 @@ async fn list() -> String {
     })
 }
 
-async fn metrics(State(endpoints): State<Endpoints>, asked: HeaderMap) -> Response {
+async fn metrics(State(endpoints): State<Endpoints>, request_headers: HeaderMap) -> Response {
     let head = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (header::VARY, "accept-encoding")];
     let text = endpoints.metrics.render();
-    match accepts_gzip(&asked).then(|| gzip(text.as_bytes())) {
+    match accepts_gzip(&request_headers).then(|| gzip(text.as_bytes())) {
         Some(Ok(packed)) => (head, [(header::CONTENT_ENCODING, "gzip")], packed).into_response(),
-        // Nothing fails that is written to memory; the text itself would be right all the same.
+        // Writing to memory cannot fail; the plain text would be valid, too.
         Some(Err(_)) | None => (head, text).into_response(),
     }
 }
@@ -127,9 +127,9 @@ fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     packed.finish()
 }
 
-/// Returns whether an answer may be packed: `Accept-Encoding` names gzip, or anything, and does not refuse it by `q=0`.
-fn accepts_gzip(asked: &HeaderMap) -> bool {
-    let lines = asked.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|line| line.to_str().ok());
+/// Returns whether an answer may be compressed: `Accept-Encoding` names gzip or `*`, without `q=0`.
+fn accepts_gzip(request_headers: &HeaderMap) -> bool {
+    let lines = request_headers.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|line| line.to_str().ok());
     let mut accepted = None;
     for coding in lines.flat_map(|line| line.split(',')) {
         let mut parts = coding.split(';').map(str::trim);
@@ -137,7 +137,7 @@ fn accepts_gzip(asked: &HeaderMap) -> bool {
         let weight =
             parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |weight| weight.parse::<f32>().ok());
         let is_wanted = weight.is_some_and(|weight| weight > 0.0);
-        // A name goes before the asterisk.
+        // A name takes precedence over the asterisk.
         if name.eq_ignore_ascii_case("gzip") {
             return is_wanted;
         }
@@ -194,7 +194,7 @@ async fn version(State(endpoints): State<Endpoints>) -> Response {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise")]
+#[expect(clippy::disallowed_methods, reason = "an Instant cannot be created otherwise")]
 mod tests {
     use std::io::Read as _;
     use std::net::TcpStream;
@@ -219,7 +219,7 @@ mod tests {
         (start(SocketAddr::from(([127, 0, 0, 1], 0)), endpoints).unwrap(), metrics)
     }
 
-    /// Asks over a real socket; returns status, head and body.
+    /// Sends a request over a real socket; returns status, head and body.
     fn ask(server: &Server, path: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_packed_for_those_who_accept_it() {
+    fn metrics_are_compressed_for_clients_that_accept_it() {
         let (server, metrics) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
         metrics.document(VerdictLabel::Near);
         let answer = |accepted: &str| {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_stands_still_is_not_alive() {
+    fn a_stalled_loop_is_not_alive() {
         let health = Health::new(Duration::from_secs(10));
         let heartbeat = health.heartbeat("input", Instant::now());
         let (moving, _) = server(&health, Duration::ZERO);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_tells_what_is_missing() {
+    fn readiness_names_failing_checks() {
         let health = Health::new(Duration::from_secs(10));
         let (server, _) = server(&health, Duration::ZERO);
         let joined = health.check("joined", "waiting for the group");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_and_status_are_not_told_to_pages_of_other_sites() {
+    fn settings_and_status_are_hidden_from_pages_of_other_sites() {
         let (server, _) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
         let status = |path: &str, headers: &str| {
             let mut stream = TcpStream::connect(server.address()).unwrap();
@@ -326,11 +326,11 @@ mod tests {
         };
         for path in ["/config", "/status"] {
             assert_eq!(status(path, "Host: dupgate:9464"), "200", "{path}");
-            // A name that leads here for the length of a page's visit.
+            // A name that resolves here only during a page's visit.
             assert_eq!(status(path, "Host: evil.example:9464"), "403", "{path}");
             assert_eq!(status(path, "Host: dupgate:9464\r\nOrigin: http://evil.example"), "403", "{path}");
         }
-        assert_eq!(status("/metrics", "Host: dupgate.example:9464"), "200", "Prometheus asks by whatever name");
+        assert_eq!(status("/metrics", "Host: dupgate.example:9464"), "200", "Prometheus may use any name");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! HTTP/1.1 client for a collector, by TLS or without, and for a running instance. It blocks the thread that calls.
+//! HTTP/1.1 client for a collector, with or without TLS, and for a running instance. It blocks the calling thread.
 
 use std::error::Error;
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ use rustls::client::WantsClientCert;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use tokio::runtime::Runtime;
 
-/// How long a connection may take to be made.
+/// Time-out of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client that opens a connection for each request.
@@ -27,14 +27,14 @@ pub struct HttpClient {
     runtime: Arc<Runtime>,
 }
 
-/// An answer whose body is read as it comes.
+/// An answer whose body is read as it arrives.
 pub struct Answer {
     /// The status code.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
     body: Incoming,
-    /// What of the body came and was not read.
+    /// Received and unread bytes of the body.
     piece: Bytes,
     silence: Duration,
     runtime: Arc<Runtime>,
@@ -45,17 +45,17 @@ impl HttpClient {
     ///
     /// # Errors
     ///
-    /// When the machine has no file descriptors left.
+    /// The machine has no file descriptors left.
     pub fn without_tls() -> io::Result<Self> {
         Self::trusting(RootCertStore::empty())
     }
 
-    /// Creates a client for http and https that trusts what the system trusts, or what `SSL_CERT_FILE` and
-    /// `SSL_CERT_DIR` name.
+    /// Creates a client for http and https that trusts the system's authorities, or those of `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR`.
     ///
     /// # Errors
     ///
-    /// When no certificate is found there.
+    /// No certificate is found there.
     pub fn trusting_system() -> io::Result<Self> {
         Self::with_tls(tls()?.with_native_roots()?)
     }
@@ -79,20 +79,19 @@ impl HttpClient {
             .enable_http1()
             .wrap_connector(tcp);
         let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
-        // A connection that waits for the next request would not see that the other side closes it: nothing runs in
-        // between.
+        // Idle connections are not kept: nothing runs between requests to notice that the other side closes them.
         Ok(Self { client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector), runtime })
     }
 
-    /// Sends a request and waits for the head of its answer. The other side may be silent for this long at a time, here
-    /// and while the body is read.
+    /// Sends a request and waits for the head of its answer. `silence` is the time-out of each read, here and for the
+    /// body.
     ///
     /// # Errors
     ///
-    /// When nothing answers at any address of the host, not in HTTP, or with a certificate that is not trusted.
+    /// No address of the host answers, the answer is not HTTP, or the certificate is not trusted.
     pub fn call(&self, mut request: Request<Body>, silence: Duration) -> io::Result<Answer> {
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        // The future is made within the runtime: it spawns the connection there.
+        // The future is created within the runtime: it spawns the connection there.
         let response = self.runtime.block_on(async { in_time(silence, self.client.request(request)).await })?;
         let (head, body) = response.into_parts();
         let runtime = Arc::clone(&self.runtime);
@@ -115,7 +114,7 @@ where
     }
 }
 
-/// Returns what lies at the bottom of an error of the client, whose own text is of no help ("client error (Connect)").
+/// Returns the root cause of an error of the client, whose own text does not help ("client error (Connect)").
 fn cause(error: &(dyn Error + 'static)) -> io::Error {
     let (mut deepest, mut kind) = (error, io::ErrorKind::Other);
     loop {
@@ -130,14 +129,14 @@ fn cause(error: &(dyn Error + 'static)) -> io::Error {
 }
 
 impl Answer {
-    /// Reads the body to its end, `most` bytes of it at most.
+    /// Reads the body to its end, at most `most` bytes.
     ///
     /// # Errors
     ///
-    /// When the other side breaks off or falls silent.
-    pub fn text(self, most: u64) -> io::Result<String> {
+    /// The other side closes the connection early or falls silent.
+    pub fn text(self, max: u64) -> io::Result<String> {
         let mut body = Vec::new();
-        self.take(most).read_to_end(&mut body)?;
+        self.take(max).read_to_end(&mut body)?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 }
@@ -166,7 +165,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers one request with these bytes, and keeps the connection open as long as the client does, if told to.
+    /// Answers one request with these bytes, and keeps the connection open as long as the client does, if `keeps_open`
+    /// is set.
     fn answering(bytes: &'static str, stays: bool) -> (u16, std::thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -194,7 +194,7 @@ mod tests {
     const LONG: Duration = Duration::from_mins(1);
 
     #[test]
-    fn status_and_body_are_taken_apart_and_chunks_put_together() {
+    fn status_and_body_are_parsed_and_chunks_joined() {
         for (bytes, status, text) in [
             ("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nno\r\n", 503, "no\r\n"),
             ("HTTP/1.0 200 OK\r\n\r\nto the end", 200, "to the end"),
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_asked_for() {
+    fn no_more_is_read_than_requested() {
         let (port, thread) = answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", false);
         assert_eq!(get(port, LONG).unwrap().text(4).unwrap(), "0123");
         thread.join().unwrap();
     }
 
     #[test]
-    fn who_says_nothing_speaks_another_tongue_or_is_away_is_told_apart() {
+    fn silence_another_protocol_and_a_closed_port_are_distinct_errors() {
         let (port, thread) = answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234", true);
         let cut = get(port, Duration::from_millis(50)).unwrap().text(10).unwrap_err();
         assert_eq!(cut.kind(), io::ErrorKind::TimedOut, "{cut}");
@@ -229,6 +229,6 @@ mod tests {
         let (port, thread) = answering("SSH-2.0-OpenSSH\r\n\r\n", false);
         assert!(get(port, LONG).is_err());
         thread.join().unwrap();
-        assert!(get(port, LONG).is_err(), "nobody listens there any more");
+        assert!(get(port, LONG).is_err(), "nothing listens there any more");
     }
 }

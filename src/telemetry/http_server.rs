@@ -1,4 +1,4 @@
-//! A listener for HTTP on a thread of its own.
+//! An HTTP listener on a separate thread.
 
 use std::future::Future;
 use std::io;
@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use axum::Router;
 use tokio::sync::oneshot;
 
-/// A listener on a thread of its own. Ends when dropped.
+/// A listener on a separate thread. It stops when dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -16,7 +16,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Binds an address (port 0 takes any free one). Connections wait until it begins to answer.
+/// Binds an address (port 0 takes any free one). Connections wait until it starts answering.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
 }
 
 impl Server {
-    /// Begins to answer; `beside` runs on the same thread.
+    /// Starts answering; `beside` runs on the same thread.
     ///
     /// # Errors
     ///
@@ -59,14 +59,14 @@ impl Server {
                         () = beside => {}
                     }
                 });
-                // Questions under way are not waited for.
+                // Requests in progress are not waited for.
                 runtime.shutdown_background();
             });
         })?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns the address that is listened on.
+    /// Returns the listening address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -76,7 +76,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // The receiver is gone: then it has ended already.
+            // Without a receiver it has already ended.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {

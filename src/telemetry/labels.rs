@@ -1,5 +1,4 @@
-//! The closed label sets. A label that is not here, nor a topic or partition, does not exist: URLs, sites and ids
-//! never become labels.
+//! The closed label sets. The only other labels are topics and partitions: URLs, sites and ids never become labels.
 
 use crate::worker::OutputKind;
 
@@ -9,13 +8,13 @@ pub trait LabelValue: Copy + 'static {
     const LABEL: &'static str;
     /// Every value, in the order of [`LabelValue::index`].
     const ALL: &'static [Self];
-    /// The values as they are written, in the same order.
+    /// The values as written, in the same order.
     const NAMES: &'static [&'static str];
 
-    /// Returns the place of the value in its set.
+    /// Returns the index of the value in its set.
     fn index(self) -> usize;
 
-    /// Returns the value as it is written.
+    /// Returns the value as written.
     fn name(self) -> &'static str {
         Self::NAMES.get(self.index()).copied().unwrap_or_default()
     }
@@ -42,7 +41,7 @@ macro_rules! label {
 label! {
     /// How a page was judged.
     VerdictLabel = "verdict" {
-        /// Nothing near it is remembered.
+        /// No original is similar.
         Unique = "unique",
         /// A known page with changed text.
         Update = "update",
@@ -72,7 +71,7 @@ label! {
         Tombstone = "tombstone",
     }
 }
-/// Where a record was written.
+/// The output of a record.
 impl LabelValue for OutputKind {
     const LABEL: &'static str = "output";
     const ALL: &'static [Self] = &Self::ALL;
@@ -83,7 +82,7 @@ impl LabelValue for OutputKind {
     }
 }
 label! {
-    /// Where an error arose.
+    /// The component of an error.
     Component = "component" {
         /// A consumer.
         Consumer = "consumer",
@@ -102,9 +101,9 @@ label! {
     }
 }
 label! {
-    /// What kind of error it was, by what happens next.
+    /// The kind of an error, by its consequence.
     ErrorKind = "kind" {
-        /// Tried again.
+        /// It is retried.
         Retriable = "retriable",
         /// The transaction was aborted.
         Abortable = "abortable",
@@ -114,13 +113,13 @@ label! {
         Fatal = "fatal",
         /// A disk, a file, a connection.
         Io = "io",
-        /// Bytes that are not what they should be.
+        /// Corrupt bytes.
         Corrupt = "corrupt",
     }
 }
 
 impl Component {
-    /// Returns the kinds of errors that arise here.
+    /// Returns the kinds of errors of this component.
     #[must_use]
     pub const fn kinds(self) -> &'static [ErrorKind] {
         match self {
@@ -154,7 +153,7 @@ label! {
     }
 }
 label! {
-    /// What cut a text into words.
+    /// The segmenter of a text.
     Segmenter = "segmenter" {
         /// jieba.
         Jieba = "jieba",
@@ -163,9 +162,9 @@ label! {
     }
 }
 label! {
-    /// What was taken out of a page.
+    /// The extraction of a page.
     Extraction = "extraction" {
-        /// It came as text.
+        /// It was plain text.
         Text = "text",
         /// The article without navigation.
         Main = "main",
@@ -178,7 +177,7 @@ label! {
     }
 }
 label! {
-    /// What a page was encoded in.
+    /// The encoding of a page.
     Encoding = "encoding" {
         /// UTF-8.
         Utf8 = "utf-8",
@@ -203,9 +202,9 @@ label! {
 label! {
     /// How a commit ended.
     CommitResult = "result" {
-        /// Done.
+        /// Succeeded.
         Ok = "ok",
-        /// Not done, or not known.
+        /// Failed, or of unknown outcome.
         Error = "error",
     }
 }
@@ -221,18 +220,18 @@ label! {
 label! {
     /// What a rebalance did.
     Rebalance = "kind" {
-        /// Partitions came.
+        /// Partitions were assigned.
         Assign = "assign",
-        /// Partitions were taken away.
+        /// Partitions were revoked.
         Revoke = "revoke",
-        /// Partitions were taken away some time ago.
+        /// Partitions were lost some time ago.
         Lost = "lost",
     }
 }
 label! {
-    /// Why a partition cannot be read on.
+    /// Why a partition is blocked.
     Blocked = "reason" {
-        /// A verdict cannot be read back any more.
+        /// A verdict can no longer be read back.
         VerdictLost = "verdict_lost",
         /// The page is not the one that was judged there.
         ForeignPage = "record_mismatch",
@@ -253,14 +252,14 @@ label! {
         Restore = "restore",
         /// Too many dead letters.
         Breaker = "breaker",
-        /// An operator said so.
+        /// An operator has paused it.
         Manual = "manual",
     }
 }
 label! {
-    /// What memory of the index is for.
+    /// The use of the index's memory.
     MemoryPart = "part" {
-        /// What is known of the originals: codes, sketches, places, times.
+        /// The originals: codes, sketches, positions, times.
         Fingerprints = "fingerprints",
         /// The tables of `SimHash` codes and `MinHash` bands.
         Buckets = "buckets",
@@ -284,7 +283,7 @@ label! {
 label! {
     /// Why an index started without one full window of history.
     ColdStart = "reason" {
-        /// A scheme that was never judged under.
+        /// A scheme without any verdict.
         NewScheme = "new_scheme",
         /// The verdict log does not reach back.
         LogTruncated = "log_truncated",
@@ -293,14 +292,14 @@ label! {
 label! {
     /// One of the two logs.
     Log = "log" {
-        /// What is asked.
+        /// The fingerprint log.
         Fingerprints = "fingerprints",
-        /// What was answered.
+        /// The verdict log.
         Verdicts = "verdicts",
     }
 }
 label! {
-    /// Where the state was restored from.
+    /// The source of a restored state.
     RestoreSource = "source" {
         /// A snapshot.
         Snapshot = "snapshot",
@@ -309,7 +308,7 @@ label! {
     }
 }
 label! {
-    /// What was done with a snapshot.
+    /// The operation on a snapshot.
     SnapshotOperation = "operation" {
         /// It was written.
         Write = "write",
@@ -320,7 +319,7 @@ label! {
 label! {
     /// An internal queue that is bounded in records.
     LimitedQueue = "queue" {
-        /// Pages in the transaction under way.
+        /// Pages in the current transaction.
         Commit = "commit",
     }
 }
@@ -331,14 +330,14 @@ label! {
         Work = "work",
         /// Pages waiting for their verdict or their transaction.
         Produce = "produce",
-        /// Pages in the transaction under way.
+        /// Pages in the current transaction.
         Commit = "commit",
     }
 }
 label! {
-    /// What a replay processes records for.
+    /// The purpose of a record in a replay.
     ReplayPhase = "phase" {
-        /// The state of a replay that was interrupted.
+        /// Restoring the state of an interrupted replay.
         Follow = "follow",
         /// The state at the beginning of the range.
         WarmUp = "warm_up",

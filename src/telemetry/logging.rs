@@ -1,7 +1,7 @@
 //! Log lines on standard error: `ts, level, target, msg` and fields, as JSON or text.
 //!
-//! The client library's own lines come through the same way, with the target `librdkafka`. As JSON, a warning or error
-//! that was written within the last ten seconds is left out; the next one says how many were (`suppressed`).
+//! The client library's lines take the same way, with the target `librdkafka`. As JSON, a warning or error that was
+//! written within the last ten seconds is left out; the next one has the number left out (`suppressed`).
 //!
 //! `debug` is for dupgate's own events. Other libraries stay at warnings whatever is configured: an HTML parser logs
 //! every piece of text that it reads.
@@ -28,33 +28,33 @@ use self::repeats::Repeats;
 use crate::config::Levels;
 use crate::config::settings::{Level, LogFormat, Logging};
 
-/// Begins to log to standard error. `auto` writes text when it is a terminal, JSON otherwise; text is coloured when
-/// `colors` says so, or on a terminal when it says nothing. `now` counts from any fixed point.
+/// Starts logging to standard error. `auto` writes text on a terminal, JSON otherwise; text is coloured as `colors`
+/// sets, or by default on a terminal. `now` counts from any fixed point.
 ///
 /// # Errors
 ///
-/// Logging was begun before in this process.
+/// Logging was already started in this process.
 pub fn start(settings: &Logging, colors: Option<bool>, now: fn() -> Duration) -> Result<(), TryInitError> {
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let (subscriber, set_level) =
         subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), now, std::io::stderr);
     subscriber.try_init()?;
     let _ = IS_JSON.set(!is_text(settings.format, is_terminal));
-    // The first to be installed is the only one.
+    // Only the first is installed.
     let _ = SET_LEVEL.set(set_level);
     Ok(())
 }
 
-/// Changes how much is logged from now on.
+/// Changes the log level.
 ///
 /// # Errors
 ///
-/// Logging was not begun in this process.
+/// Logging was not started in this process.
 pub fn set_level(levels: &Levels) -> Result<(), String> {
     SET_LEVEL.get().ok_or_else(|| "nothing is logged by this process".to_owned()).and_then(|set| set(levels))
 }
 
-/// Returns whether log lines are written as JSON; `false` before logging was begun.
+/// Returns whether log lines are written as JSON; `false` before logging has started.
 #[must_use]
 pub fn is_json() -> bool {
     IS_JSON.get() == Some(&true)
@@ -74,7 +74,7 @@ type SetLevel = Box<dyn Fn(&Levels) -> Result<(), String> + Send + Sync>;
 
 static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
-/// Creates the subscriber that [`start`] installs, and what changes its level.
+/// Creates the subscriber that [`start`] installs, and the handle of its level.
 fn subscriber<W>(
     settings: &Logging,
     is_terminal: bool,
@@ -96,7 +96,7 @@ where
     (subscriber, Box::new(set_level))
 }
 
-/// Returns what passes: dupgate at its level, the client library one less detailed, everything else at warnings.
+/// Returns the filter: dupgate at its level, the client library one less detailed, everything else at warnings.
 fn filter(levels: &Levels) -> Targets {
     let base = limit(levels.base);
     let library = if levels.base == Level::Trace { LevelFilter::DEBUG } else { base.min(LevelFilter::INFO) };
@@ -121,7 +121,7 @@ const fn limit(level: Level) -> LevelFilter {
 /// One event as one JSON object.
 struct JsonLine(Repeats);
 
-/// Names that a field cannot take; such a field is written with `field.` before its name.
+/// Reserved names; such a field gets the prefix `field.`.
 const OWN: [&str; 5] = ["ts", "level", "target", "msg", "suppressed"];
 
 impl<S, N> FormatEvent<S, N> for JsonLine
@@ -211,7 +211,7 @@ impl Visit for Fields {
     }
 }
 
-/// What tests log is kept in memory.
+/// Captures log lines of tests in memory.
 #[cfg(test)]
 pub(crate) mod captured {
     use std::io::Write;
@@ -220,7 +220,7 @@ pub(crate) mod captured {
 
     use super::{Level, LogFormat, Logging, subscriber};
 
-    /// Writes into memory what a test looks at.
+    /// Writes to memory, for a test.
     #[derive(Clone, Default)]
     pub(crate) struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -240,7 +240,7 @@ pub(crate) mod captured {
         }
     }
 
-    /// Returns what is logged meanwhile at a level, as JSON lines, none of them twice in ten seconds.
+    /// Returns the lines logged by `work` at a level, as JSON, without repetitions within ten seconds.
     pub(crate) fn at(level: Level, work: impl FnOnce()) -> String {
         let (memory, logging) = (Memory::default(), Logging { level: level.into(), format: LogFormat::Json });
         let writer = memory.clone();
@@ -255,7 +255,7 @@ mod tests {
     use super::captured::Memory;
     use super::*;
 
-    /// What is written when a few things are logged.
+    /// Returns the output of a few log calls.
     fn logged(level: Level, format: LogFormat, is_terminal: bool) -> String {
         let memory = Memory::default();
         let writer = memory.clone();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_again_and_again_is_written_once_in_a_while() {
+    fn repeated_errors_are_written_periodically() {
         let memory = Memory::default();
         let writer = memory.clone();
         let (subscriber, _) = subscriber(
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_stay_at_warnings_and_the_client_library_speaks_up_last() {
+    fn libraries_stay_at_warnings_and_the_client_library_is_one_level_less_detailed() {
         let passes = |levels: &str, target: &str, level: tracing::Level| {
             filter(&levels.parse().unwrap()).would_enable(target, &level)
         };
@@ -410,15 +410,15 @@ mod tests {
         use crate::record::RawRecord;
         let (record, text, fingerprint) = Default::default();
         let reader = Fingerprinter::new(&record, &text, &fingerprint, std::num::NonZeroUsize::MIN).unwrap();
-        let words = "<p>The zzmarkerzz of this page stands among other words, and nobody may read it in a log.</p>";
+        let words = "<p>The zzmarkerzz of this page stands among other words, and no log may show it.</p>";
         let value = serde_json::json!({"url": "https://a.example/zzmarkerzz", "html": words.repeat(20)}).to_string();
         for level in [Level::Debug, Level::Trace] {
-            let told = captured::at(level, || {
+            let logged = captured::at(level, || {
                 let raw = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
                 assert!(reader.read(&raw, &mut Scratch::default()).is_ok());
-                tracing::debug!("said");
+                tracing::debug!("shown");
             });
-            assert!(told.contains("said") && !told.contains("zzmarkerzz"), "{told}");
+            assert!(logged.contains("shown") && !logged.contains("zzmarkerzz"), "{logged}");
         }
     }
 }

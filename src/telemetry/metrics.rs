@@ -32,7 +32,7 @@ use crate::protocol::LogPartition;
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::worker::OutputKind;
 
-/// Records what happens. Clones share one recorder.
+/// Records metrics. Clones share one recorder.
 #[derive(Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -44,12 +44,12 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// What `dupgate_build_info` says.
+/// Labels of `dupgate_build_info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
     /// Version of the program.
     pub version: String,
-    /// Commit it was built from; empty when unknown.
+    /// Commit it was built from; empty if unknown.
     pub revision: String,
     /// Version of the client library.
     pub librdkafka: String,
@@ -71,11 +71,11 @@ struct Inner {
 }
 
 impl Metrics {
-    /// Begins with every series of a closed label set at 0.
+    /// Starts with every series of a closed label set at 0.
     ///
     /// # Errors
     ///
-    /// None in practice: the buckets of the [`catalog`] are never empty, which a test holds.
+    /// None in practice: the buckets of the [`catalog`] are never empty, which a test checks.
     pub fn new(settings: &settings::Metrics) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for spec in TABLE {
@@ -107,7 +107,7 @@ impl Metrics {
         })
     }
 
-    /// Returns the text that Prometheus scrapes, with `process_*` as of now.
+    /// Returns the text that Prometheus scrapes, with `process_*` as of the current time.
     #[must_use]
     pub fn render(&self) -> String {
         metrics::with_local_recorder(&self.inner.recorder, || self.inner.process.collect());
@@ -143,7 +143,7 @@ impl Metrics {
         self.series().bypassed.of(reason).increment(1);
     }
 
-    /// A duplicate was kept from downstream.
+    /// A duplicate was not passed downstream.
     pub fn duplicate_bytes(&self, found_by: Duplicate, bytes: u64) {
         self.series().duplicate_bytes.of(found_by).increment(bytes);
     }
@@ -165,8 +165,7 @@ impl Metrics {
         }
     }
 
-    /// Returns, for each reason, the last record that was read without a verdict: its position, and what is wrong with
-    /// it.
+    /// Returns, for each reason, the last record that was read without a verdict: its position, and its problem.
     #[must_use]
     pub fn dead_letter_examples(&self) -> BTreeMap<&'static str, (String, String)> {
         self.inner.examples.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -192,13 +191,13 @@ impl Metrics {
         }
     }
 
-    /// Something went wrong.
+    /// An error occurred.
     pub fn error(&self, component: Component, kind: ErrorKind) {
         let known = self.series().errors.of(component).iter().find(|(of, _)| *of == kind);
         if let Some((_, counter)) = known {
             counter.increment(1);
         } else {
-            // One that nobody has thought of counts all the same.
+            // An unexpected pair is counted, too.
             let labels = &[(Component::LABEL, component.name()), (ErrorKind::LABEL, kind.name())];
             self.counter(catalog::ERRORS.name, labels).increment(1);
         }
@@ -206,22 +205,22 @@ impl Metrics {
 
     // Latency
 
-    /// A record was acknowledged so long after it was polled.
+    /// A record was acknowledged this long after it was polled.
     pub fn process_duration(&self, elapsed: Duration) {
         self.series().process_duration.record(elapsed);
     }
 
-    /// One step of the work on one document took so long.
+    /// One step of the work on one document took this long.
     pub fn stage_duration(&self, step: Step, elapsed: Duration) {
         self.series().stage_duration.of(step).record(elapsed);
     }
 
-    /// One step took so long for each of this many documents.
+    /// One step took this long for each of this many documents.
     pub fn stage_durations(&self, step: Step, each: Duration, documents: usize) {
         self.series().stage_duration.of(step).record_many(each, documents);
     }
 
-    /// A record was acknowledged so long after its own timestamp; a timestamp in the future counts as 0.
+    /// A record was acknowledged this long after its own timestamp; a timestamp in the future counts as 0.
     pub fn end_to_end_latency(&self, record: Timestamp, now: Timestamp) {
         let millis = if now > record { now.gap_millis(record) } else { 0 };
         self.series().end_to_end_latency.record(Duration::from_millis(millis));
@@ -244,7 +243,7 @@ impl Metrics {
         self.series().match_similarity.record(similarity.share());
     }
 
-    /// A match was accepted because one page holds so much of the other.
+    /// A match was accepted because one page contains this share of the other.
     pub fn match_containment(&self, contained: PerMille) {
         self.series().match_containment.record(contained.share());
     }
@@ -254,17 +253,17 @@ impl Metrics {
         self.set(&catalog::LARGEST_CLUSTER, float(documents));
     }
 
-    /// A duplicate is so much older or younger than its original.
+    /// A duplicate is this much older or younger than its original.
     pub fn match_age(&self, found_by: Duplicate, age_ms: i64) {
         self.series().match_age.of(found_by).record(Duration::from_millis(age_ms.unsigned_abs()));
     }
 
-    /// This was taken out of a document.
+    /// A document was extracted in this way.
     pub fn document_extracted(&self, extraction: Extraction) {
         self.series().extracted.of(extraction).increment(1);
     }
 
-    /// A document came in this encoding.
+    /// A document had this encoding.
     pub fn document_decoded(&self, encoding: Encoding) {
         self.series().decoded.of(encoding).increment(1);
     }
@@ -276,7 +275,7 @@ impl Metrics {
 
     // Kafka client
 
-    /// These are the lags of all partitions that are ours now. Partitions that went away fall to 0.
+    /// Sets the lags of all our partitions. Partitions that went away fall to 0.
     pub fn consumer_lags(&self, lags: &BTreeMap<PartitionId, u64>) {
         let mut shown: BTreeMap<(String, String), u64> = BTreeMap::new();
         for (partition, lag) in lags {
@@ -317,12 +316,12 @@ impl Metrics {
         }
     }
 
-    /// A transaction ended after so long.
+    /// A transaction ended after this time.
     pub fn transaction(&self, result: TransactionResult, elapsed: Duration) {
         self.series().transaction_duration.of(result).record(elapsed);
     }
 
-    /// These are all partitions that are ours now, by topic. Topics that went away fall to 0.
+    /// Sets the numbers of our partitions by topic. Topics that went away fall to 0.
     pub fn assigned_partitions(&self, by_topic: &BTreeMap<String, u64>) {
         let mut before = self.inner.topics_shown.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in before.iter().filter(|topic| !by_topic.contains_key(*topic)) {
@@ -334,7 +333,7 @@ impl Metrics {
         *before = by_topic.keys().cloned().collect();
     }
 
-    /// This many partitions cannot be read on for this reason.
+    /// Sets the number of partitions that are blocked for this reason.
     pub fn blocked_partitions(&self, reason: Blocked, partitions: usize) {
         self.series().blocked.of(reason).set(float(partitions as u64));
     }
@@ -346,7 +345,7 @@ impl Metrics {
         }
     }
 
-    /// A rebalance callback waited so long.
+    /// A rebalance callback waited this long.
     pub fn rebalance_pause(&self, elapsed: Duration) {
         self.series().rebalance_pause.record(elapsed);
     }
@@ -356,7 +355,7 @@ impl Metrics {
         self.series().paused.of(reason).set(flag(is_paused));
     }
 
-    /// So much waits in the producers' queues.
+    /// Sets the content of the producers' queues.
     pub fn producer_queue(&self, records: u64, bytes: u64) {
         self.set(&catalog::PRODUCER_QUEUE_RECORDS, float(records));
         self.set(&catalog::PRODUCER_QUEUE_BYTES, float(bytes));
@@ -364,7 +363,7 @@ impl Metrics {
 
     // Index and state
 
-    /// The memory ceiling, the longest window and the time between snapshots are configured so.
+    /// The memory ceiling, the longest window and the time between snapshots are configured.
     pub fn index_limits(&self, max_bytes: u64, window: Duration, snapshot_interval: Duration) {
         self.set(&catalog::INDEX_MEMORY_LIMIT, float(max_bytes));
         self.set(&catalog::INDEX_WINDOW, window.as_secs_f64());
@@ -386,7 +385,7 @@ impl Metrics {
         self.series().index_late_records.increment(records);
     }
 
-    /// Originals are not found by this many of their keys, which have enough others.
+    /// This many keys of originals were left out, because enough others have the same key.
     pub fn full_keys(&self, keys: u64) {
         self.series().index_full_keys.increment(keys);
     }
@@ -396,44 +395,44 @@ impl Metrics {
         self.series().index_family_members.increment(originals);
     }
 
-    /// Members of families share a key with a page and were not compared with it.
+    /// Members of a page's family were not compared with it.
     pub fn members_left_out(&self, members: u64) {
         self.series().index_members_left_out.increment(members);
     }
 
-    /// A page was withdrawn after it was asked about.
+    /// A page was withdrawn after its verdict was requested.
     pub fn withdrawn(&self, reason: Reject) {
         if let Some(counter) = self.series().withdrawn.get(&reason) {
             counter.increment(1);
         }
     }
 
-    /// An index began without the facts of one window.
+    /// An index started without the history of one window.
     pub fn cold_start(&self, reason: ColdStart) {
         self.series().cold_starts.of(reason).increment(1);
     }
 
-    /// A verdict was read so long after it was asked for.
+    /// A verdict was read this long after its request.
     pub fn verdict(&self, elapsed: Duration) {
         self.series().verdict_seconds.record(elapsed);
     }
 
-    /// Entries waited so long for the judge.
+    /// Requests waited this long for the judge.
     pub fn judge_wait(&self, elapsed: Duration, entries: usize) {
         self.series().judge_wait.record_many(elapsed, entries);
     }
 
-    /// The page that waits longest for its verdict has waited so long; zero when none waits.
+    /// Sets the longest wait for a verdict; zero if no page waits.
     pub fn oldest_pending_verdict(&self, age: Duration) {
         self.set(&catalog::OLDEST_PENDING_VERDICT, age.as_secs_f64());
     }
 
-    /// This many entries of a log are not read yet.
+    /// Sets the number of unread records of a log.
     pub fn log_lag(&self, log: Log, entries: u64) {
         self.series().log_lag.of(log).set(float(entries));
     }
 
-    /// The kept verdict log of a partition spans so much event time.
+    /// Sets the event time that the kept verdict log of a partition spans.
     pub fn log_kept(&self, log: LogPartition, span: Duration) {
         self.gauge(catalog::LOG_SPAN.name, &[("log_partition", &log.to_string())]).set(span.as_secs_f64());
     }
@@ -444,7 +443,7 @@ impl Metrics {
         gauge.set(seconds(now));
     }
 
-    /// Entries were about positions already judged.
+    /// Requests were for positions already judged.
     pub fn repeats(&self, entries: u64) {
         self.series().log_repeats.increment(entries);
     }
@@ -459,7 +458,7 @@ impl Metrics {
         self.series().clamped_timestamps.increment(records);
     }
 
-    /// This instance judges a partition of the fingerprint log, or does not.
+    /// Sets whether this instance judges a partition of the fingerprint log.
     pub fn judge_active(&self, log: LogPartition, is_active: bool) {
         self.gauge(catalog::JUDGE_ACTIVE.name, &[("log_partition", &log.to_string())]).set(flag(is_active));
     }
@@ -474,7 +473,7 @@ impl Metrics {
         self.series().restored_entries.of(source).increment(entries);
     }
 
-    /// A snapshot was written or read in so long.
+    /// A snapshot was written or read in this time.
     pub fn snapshot_duration(&self, operation: SnapshotOperation, elapsed: Duration) {
         self.series().snapshot_duration.of(operation).record(elapsed);
     }
@@ -492,37 +491,37 @@ impl Metrics {
 
     // Process
 
-    /// This is the program.
+    /// Sets the build information.
     pub fn build_info(&self, build: &Build) {
         let labels: &[(&'static str, &str)] =
             &[("version", &build.version), ("revision", &build.revision), ("librdkafka", &build.librdkafka)];
         self.gauge(catalog::BUILD_INFO.name, labels).set(1.0);
     }
 
-    /// This is how it is configured.
+    /// Sets the configuration information.
     pub fn config_info(&self, hash: &str, scheme: &str, mode: &str, algorithm: &str) {
         let labels = &[("hash", hash), ("scheme", scheme), ("mode", mode), ("algorithm", algorithm)];
         self.gauge(catalog::CONFIG_INFO.name, labels).set(1.0);
     }
 
-    /// This many threads do text work.
+    /// Sets the number of threads for text work.
     pub fn workers(&self, threads: u64) {
         self.set(&catalog::WORKERS, float(threads));
     }
 
-    /// A thread worked for so long.
+    /// A thread worked for this long.
     pub fn worker_busy(&self, elapsed: Duration) {
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         let total = self.inner.busy_micros.fetch_add(micros, Ordering::Relaxed).saturating_add(micros);
         self.series().worker_busy.absolute(total / 1_000_000);
     }
 
-    /// A queue holds this many records.
+    /// Sets the number of records in a queue.
     pub fn queue_records(&self, queue: Queue, records: u64) {
         self.series().queue_records.of(queue).set(float(records));
     }
 
-    /// A transaction takes this many records.
+    /// Sets the capacity of a transaction.
     pub fn transaction_limit(&self, records: u64) {
         self.series().queue_limit.of(LimitedQueue::Commit).set(float(records));
     }

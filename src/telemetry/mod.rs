@@ -1,7 +1,7 @@
 //! Edge: metrics, logging, health, recent pairs, and the admin API.
 //!
 //! The pure modules report nothing; their steps return observations, and `runtime` records them here. [`catalog`] lists
-//! every metric once; [`Metrics`] has a typed function for each, so that no other module spells a metric's name.
+//! every metric once; [`Metrics`] has a typed function for each, so that no other module writes a metric's name.
 
 pub mod admin;
 pub mod http_client;

@@ -1,8 +1,8 @@
-//! Hands spans to a collector: OTLP as JSON over HTTP or HTTPS, on a thread of the OpenTelemetry SDK.
+//! Sends spans to a collector: OTLP as JSON over HTTP or HTTPS, on a thread of the OpenTelemetry SDK.
 //!
-//! Nothing waits for it. What a collector that is slow or away does not take is dropped, counted
+//! Nothing waits for it. Spans that a slow or unreachable collector does not accept are dropped, counted
 //! (`dupgate_errors_total{component="traces"}`) and logged once a minute. Headers, which `OTEL_EXPORTER_OTLP_HEADERS`
-//! may name for a collector that asks for a key, are never logged.
+//! may set for a collector that requires a key, are never logged.
 
 use std::fmt;
 use std::io;
@@ -26,42 +26,42 @@ use super::labels::{Component, ErrorKind};
 use super::spans::Span;
 use crate::config::Endpoint;
 
-/// Spans that wait at most.
+/// Maximum number of waiting spans.
 const MAX_WAITING: usize = 4096;
 
-/// Spans in one request.
+/// Maximum number of spans in one request.
 const BATCH: usize = 512;
 
-/// How long spans are gathered.
+/// How long spans are batched.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// How long a collector may be silent.
+/// Time-out of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the last spans may take to be sent when the service stops.
+/// Time-out for sending the last spans when the service stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often it is logged that spans are dropped.
+/// Interval of log lines about dropped spans.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Most bytes of an answer that are read.
+/// Maximum number of bytes read of an answer.
 const MAX_ANSWER_BYTES: u64 = 1 << 16;
 
-/// The end that spans are handed to. When it is dropped, what waits is sent first.
+/// Accepts spans. Dropping it sends the waiting ones first.
 pub struct Traces {
     processor: BatchSpanProcessor,
-    /// Spans that the exporter was not given yet.
+    /// Number of spans that the exporter has not received yet.
     waiting: Arc<AtomicUsize>,
     metrics: Metrics,
 }
 
 impl Traces {
-    /// Starts the exporter. `resource` names the service that the spans are of.
+    /// Starts the exporter. `resource` names the service of the spans.
     ///
     /// # Errors
     ///
-    /// When an https endpoint is named and the system trusts no certificate, or a variable of OpenTelemetry's in the
-    /// environment (`OTEL_EXPORTER_OTLP_COMPRESSION`) asks for what the exporter does not know.
+    /// The endpoint is https and the system trusts no certificate, or an OpenTelemetry variable of the environment
+    /// (`OTEL_EXPORTER_OTLP_COMPRESSION`) has an unknown value.
     pub fn start(
         endpoint: Endpoint,
         resource: Vec<(&'static str, String)>,
@@ -86,7 +86,7 @@ impl Traces {
             .with_endpoint(endpoint.url())
             .with_protocol(Protocol::HttpJson)
             .with_timeout(REQUEST_TIMEOUT)
-            // An unreachable collector costs the spans of the moment and not those that wait after them.
+            // An unreachable collector loses the current spans and not the waiting ones.
             .with_retry_policy(RetryPolicy::disabled())
             .build()
             .map_err(io::Error::other)?;
@@ -113,7 +113,7 @@ impl Traces {
 
     /// Hands a span over; drops it when too many wait.
     pub fn offer(&self, span: Span) {
-        // The processor would drop it, too, but does not say so.
+        // The processor would drop it, too, without reporting it.
         if self.waiting.fetch_add(1, Ordering::Relaxed) < MAX_WAITING {
             self.processor.on_end(span.into());
         } else {
@@ -125,7 +125,7 @@ impl Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        // Why the collector does not take spans was logged.
+        // The reason was logged.
         drop(self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT));
     }
 }
@@ -142,7 +142,7 @@ struct CountingExporter<N> {
 }
 
 impl<N> fmt::Debug for CountingExporter<N> {
-    /// Shows no header: it may be a key.
+    /// Hides the headers: they may hold a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CountingExporter").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
@@ -178,13 +178,13 @@ impl<N: Fn() -> Instant> CountingExporter<N> {
             *warned = Some(now);
             tracing::warn!(
                 target: "dupgate::telemetry",
-                endpoint = %self.endpoint, spans, error, "spans are dropped: the collector does not take them"
+                endpoint = %self.endpoint, spans, error, "dropping spans: the collector does not accept them"
             );
         }
     }
 }
 
-/// Sends what the exporter encodes. The exporter keeps the cause of a failure to itself ("network error").
+/// Sends the exporter's requests. The exporter itself hides the cause of a failure ("network error").
 #[derive(Debug)]
 struct Collector {
     client: HttpClient,

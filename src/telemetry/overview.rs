@@ -1,8 +1,8 @@
-//! What the overview page shows: the state of this instance now, and the last hour, one sample each five seconds.
+//! Data of the overview page: the state of this instance now, and the last hour, one sample each five seconds.
 //!
-//! Everything is read from the metrics and the checks that the process has. [`Reading`] takes from them what is
-//! sampled, [`History`] keeps the differences of two readings in a ring of [`KEPT`] samples, [`Judges`] notes since
-//! when a partition of the logs is judged as it is. These are pure; [`Overview`] owns them, and one task samples while
+//! Everything is read from the metrics and the checks of the process. [`Reading`] extracts the sampled values,
+//! [`History`] keeps the differences of two readings in a ring of [`KEPT`] samples, [`Judges`] tracks how each
+//! partition of the logs is judged, and since when. These are pure; [`Overview`] owns them, and one task samples while
 //! `http.admin` is on.
 
 mod history;
@@ -29,13 +29,13 @@ use crate::record::Timestamp;
 /// Time between two samples.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Most partitions of the input that are listed, those with the largest lags.
+/// Maximum number of listed partitions of the input: those with the largest lags.
 const LISTED_LAGS: usize = 8;
 
-/// Tells the time since any fixed point. The overview reads no clock of its own.
+/// A clock that counts from any fixed point. The overview reads no other.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// What is known of the instance from its start.
+/// Facts about the instance that are known from its start.
 #[derive(Clone, Debug)]
 pub struct About {
     /// The program.
@@ -44,11 +44,11 @@ pub struct About {
     pub instance: String,
     /// The group of the input.
     pub group: String,
-    /// What the instance does, by name.
+    /// Roles of the instance, by name.
     pub roles: Vec<&'static str>,
     /// Partitions of each of the two logs.
     pub log_partitions: u32,
-    /// When the instance was started. Sample numbers begin again with each start.
+    /// When the instance was started. Sample numbers restart with each start.
     pub started: Timestamp,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Debug for Overview {
 }
 
 impl Overview {
-    /// Begins without samples. `clock` tells how much time has passed, `wall` the time of day.
+    /// Starts without samples. `clock` is monotonic, `wall` the wall clock.
     #[must_use]
     pub fn new(about: About, metrics: Metrics, health: Health, clock: Clock, wall: fn() -> Timestamp) -> Self {
         Self { inner: Arc::new(Inner { about, metrics, health, clock, wall, state: Mutex::default() }) }
@@ -91,7 +91,7 @@ impl Overview {
         &self.inner.about.instance
     }
 
-    /// Takes a sample again and again, as long as it is polled.
+    /// Takes samples repeatedly, as long as it is polled.
     pub(super) async fn sample_every(self, interval: Duration) {
         let mut pace = tokio::time::interval(interval);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -153,7 +153,7 @@ impl About {
     }
 }
 
-/// What the page shows beside the summary.
+/// The page's data besides the summary.
 fn more(metrics: &ParsedMetrics) -> Map<String, Value> {
     let reasons = metrics.by_label(catalog::BLOCKED_PARTITIONS.name, "reason");
     let blocked: Map<String, Value> =

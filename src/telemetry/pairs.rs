@@ -1,10 +1,10 @@
-//! Recent duplicates with what they were matched to, for people: a bounded sample, and how many each cluster absorbed.
+//! Recent duplicates with their matches, for people: a bounded sample, and the number of duplicates of each cluster.
 //!
 //! Workers offer the duplicates they deliver; at most [`STEADY`] a second are kept (and [`BURST`] more at once), the
-//! last [`KEPT`] of them. Clusters are counted in [`CLUSTERS`] places: when these are full, the least one makes room
-//! and its count is inherited as the error of the one that takes its place (Metwally, Agrawal, El Abbadi: Efficient
-//! computation of frequent and top-k elements in data streams, 2005). Count minus error is what is shown: this many
-//! duplicates the cluster has at least. Where clusters are small and many, every count is error, and none is shown.
+//! last [`KEPT`] of them. Clusters are counted in [`CLUSTERS`] places: when these are full, the smallest one is
+//! replaced, and the new one inherits its count as error (Metwally, Agrawal, El Abbadi: Efficient computation of
+//! frequent and top-k elements in data streams, 2005). Count minus error is shown: the minimum number of duplicates of
+//! the cluster. If clusters are small and many, every count is error, and none is shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::compare::{Run, beginning};
 use crate::fingerprint::PerMille;
 use crate::record::{Source, Timestamp};
 
-/// Pairs that are kept.
+/// Number of kept pairs.
 pub const KEPT: usize = 1000;
 
 /// Pairs kept a second, over a longer time.
@@ -26,22 +26,22 @@ pub const STEADY: u32 = 20;
 /// Pairs kept at once after a quiet time.
 pub const BURST: u32 = 200;
 
-/// Clusters that are counted.
+/// Number of counted clusters.
 pub const CLUSTERS: usize = 1000;
 
-/// Distances that are counted one by one; the last one counts all that are larger, too.
+/// Number of separately counted distances; the last one also counts all larger ones.
 pub const DISTANCES: usize = 17;
 
-/// Fewest duplicates that stand out where counts are not exact any more.
+/// Minimum number of duplicates that stands out when counts are no longer exact.
 const STANDS_OUT: u64 = 3;
 
-/// Longest id that is kept, in characters.
+/// Maximum length of a kept id, in characters.
 const LONGEST_ID: usize = 256;
 
-/// Pairs that a slow listener may fall behind before it misses some.
-const BEHIND: usize = 256;
+/// Number of pairs that a slow listener may lag before it misses some.
+const MAX_LISTENER_LAG: usize = 256;
 
-/// A duplicate, as it was delivered.
+/// A delivered duplicate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveredDuplicate {
     /// Its position.
@@ -54,9 +54,9 @@ pub struct DeliveredDuplicate {
     pub verdict: &'static str,
     /// The stage that matched.
     pub stage: &'static str,
-    /// Differing bits or slots, as the stage has it.
+    /// Differing bits or slots, depending on the stage.
     pub distance: u8,
-    /// Share of the smaller page in the other, when that is why both match.
+    /// Share of the smaller page in the other, if that is why both match.
     pub contained: Option<PerMille>,
     /// Event time of the page minus that of the original.
     pub age_ms: i64,
@@ -71,9 +71,9 @@ pub struct DeliveredDuplicate {
 pub struct PairDetails {
     /// Id of the page it was matched to.
     pub original_id: Option<String>,
-    /// What cut the page into words.
+    /// The segmenter of the page.
     pub segmenter: Option<&'static str>,
-    /// Differing bits of both codes, whatever stage matched.
+    /// Differing bits of both codes, whichever stage matched.
     pub bits: Option<u32>,
     /// Estimated Jaccard index of both sketches.
     pub similarity: Option<PerMille>,
@@ -81,25 +81,25 @@ pub struct PairDetails {
     pub words: Option<[usize; 3]>,
     /// What differs, as far as text may be shown. The first side is the original.
     pub differs: Vec<Run>,
-    /// Why nothing can be said, when a page is gone.
+    /// Why there are no details, if a page is gone.
     pub missing: Option<String>,
 }
 
-/// One pair. It changes once, when both pages were looked at.
+/// One pair. It changes once, when both pages have been inspected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
     /// Counts the pairs that were kept, from 1.
     pub number: u64,
     /// The duplicate.
     pub seen: DeliveredDuplicate,
-    /// What the comparison of both pages found; absent until then.
-    pub looked: Option<PairDetails>,
+    /// The details from the comparison of both pages; absent until then.
+    pub details: Option<PairDetails>,
 }
 
-/// Which pairs are wanted.
+/// A filter of pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// These verdicts; all when there are none.
+    /// These verdicts; all if empty.
     pub verdicts: Vec<String>,
     /// At least this many bits apart.
     pub min_distance: Option<u32>,
@@ -109,7 +109,7 @@ pub struct Filter {
     pub site: Option<String>,
     /// The id of the duplicate.
     pub id: Option<String>,
-    /// What cut the page into words.
+    /// The segmenter of the page.
     pub segmenter: Option<String>,
     /// Only pairs with a larger number: newer ones.
     pub after: Option<u64>,
@@ -124,11 +124,11 @@ pub struct Filter {
 pub struct Page {
     /// The pairs, newest first.
     pub pairs: Vec<Arc<Pair>>,
-    /// Pairs that match whatever their number.
+    /// Number of matching pairs, whatever their pair numbers.
     pub matching: usize,
-    /// Those of them that are newer than [`Filter::before`] allows.
+    /// Number of those that are newer than [`Filter::before`] allows.
     pub newer: usize,
-    /// Matching near pairs by distance in bits, where it is known.
+    /// Matching near pairs by distance in bits, if known.
     pub distances: [usize; DISTANCES],
 }
 
@@ -137,11 +137,11 @@ pub struct Page {
 pub struct Cluster {
     /// Position of the first page.
     pub source: Source,
-    /// Its id, where a pair with it was looked at.
+    /// Its id, if a pair with it was inspected.
     pub id: Option<String>,
     /// Id of a duplicate among the recent pairs.
     pub duplicate_id: Option<String>,
-    /// Duplicates since the start, at least.
+    /// Minimum number of duplicates since the start.
     pub duplicates: u64,
 }
 
@@ -156,11 +156,11 @@ pub struct Pairs {
 struct State {
     kept: VecDeque<Arc<Pair>>,
     clusters: Clusters,
-    /// Ids of the first pages of counted clusters, as far as they are known.
+    /// Ids of the first pages of counted clusters, as far as known.
     ids: BTreeMap<Source, String>,
-    /// Duplicates that were offered.
+    /// Number of offered duplicates.
     offered: u64,
-    /// Pairs that were kept.
+    /// Number of kept pairs.
     numbered: u64,
     allowance: Allowance,
 }
@@ -175,13 +175,13 @@ impl Default for Pairs {
             numbered: 0,
             allowance: Allowance { left: f64::from(BURST), since: Duration::ZERO },
         };
-        Self { state: Arc::new(Mutex::new(state)), fresh: broadcast::channel(BEHIND).0 }
+        Self { state: Arc::new(Mutex::new(state)), fresh: broadcast::channel(MAX_LISTENER_LAG).0 }
     }
 }
 
 impl Pairs {
-    /// Counts a duplicate and, when it is not one of too many, keeps it. Returns what is to be looked at. `now` counts
-    /// from any fixed point.
+    /// Counts a duplicate and, within the rate limit, keeps it. Returns the pair to inspect. `now` counts from any
+    /// fixed point.
     #[must_use]
     pub fn offer(&self, now: Duration, mut seen: DeliveredDuplicate) -> Option<Arc<Pair>> {
         seen.id = seen.id.map(|id| one_line(&id));
@@ -192,7 +192,7 @@ impl Pairs {
             return None;
         }
         state.numbered += 1;
-        let pair = Arc::new(Pair { number: state.numbered, seen, looked: None });
+        let pair = Arc::new(Pair { number: state.numbered, seen, details: None });
         if state.kept.len() == KEPT {
             state.kept.pop_front();
         }
@@ -200,14 +200,14 @@ impl Pairs {
         Some(pair)
     }
 
-    /// Notes what the comparison of both pages found, and passes the pair to listeners.
-    pub fn looked_at(&self, number: u64, mut looked: PairDetails) {
-        looked.original_id = looked.original_id.map(|id| one_line(&id));
+    /// Sets the details of a pair, and passes it to listeners.
+    pub fn set_details(&self, number: u64, mut details: PairDetails) {
+        details.original_id = details.original_id.map(|id| one_line(&id));
         let mut state = self.lock();
         let first = state.kept.front().map_or(0, |pair| pair.number);
         let Some(at) = number.checked_sub(first).and_then(|at| usize::try_from(at).ok()) else { return };
         let Some(kept) = state.kept.get_mut(at) else { return };
-        let pair = Arc::new(Pair { looked: Some(looked), ..Pair::clone(kept) });
+        let pair = Arc::new(Pair { details: Some(details), ..Pair::clone(kept) });
         *kept = Arc::clone(&pair);
         state.learn_id(&pair);
         // There may be no listener.
@@ -252,14 +252,14 @@ impl Pairs {
         found.map(cluster).collect()
     }
 
-    /// Returns how many duplicates were offered since the start, and how many pairs are kept now.
+    /// Returns the number of duplicates offered since the start, and of kept pairs.
     #[must_use]
     pub fn totals(&self) -> (u64, usize) {
         let state = self.lock();
         (state.offered, state.kept.len())
     }
 
-    /// Hears every pair from now on, once it was looked at.
+    /// Subscribes to all further pairs, once they are inspected.
     #[must_use]
     pub fn listen(&self) -> broadcast::Receiver<Arc<Pair>> {
         self.fresh.subscribe()
@@ -271,10 +271,10 @@ impl Pairs {
 }
 
 impl State {
-    /// Notes the id of a cluster's first page when that is the page of a pair that was looked at.
+    /// Stores the id of a cluster's first page, if that is the page of an inspected pair.
     fn learn_id(&mut self, pair: &Pair) {
         let DeliveredDuplicate { original, cluster, .. } = &pair.seen;
-        let id = pair.looked.as_ref().and_then(|looked| looked.original_id.as_ref());
+        let id = pair.details.as_ref().and_then(|details| details.original_id.as_ref());
         let Some(id) = id.filter(|_| original == cluster && self.clusters.counts.contains_key(cluster)) else { return };
         self.ids.insert(cluster.clone(), id.clone());
         if self.ids.len() > 2 * CLUSTERS {
@@ -295,7 +295,7 @@ impl Page {
     }
 }
 
-/// Lets this many through a second, and a burst after a quiet time.
+/// A limit of pairs per second, with a burst after a quiet time.
 #[derive(Debug)]
 struct Allowance {
     left: f64,
@@ -318,7 +318,7 @@ impl Allowance {
 /// The largest clusters, counted in a fixed number of places.
 #[derive(Debug, Default)]
 pub(crate) struct Clusters {
-    /// Count, and how much of it may belong to others.
+    /// Count, and its possible error.
     counts: BTreeMap<Source, (u64, u64)>,
     by_count: BTreeSet<(u64, Source)>,
 }
@@ -331,10 +331,10 @@ impl Clusters {
             self.by_count.remove(&(count, cluster.clone()));
             (count, error)
         } else if self.counts.len() >= CLUSTERS
-            && let Some((least, other)) = self.by_count.pop_first()
+            && let Some((min, other)) = self.by_count.pop_first()
         {
             self.counts.remove(&other);
-            (least, least)
+            (min, min)
         } else {
             (0, 0)
         };
@@ -342,16 +342,16 @@ impl Clusters {
         self.by_count.insert((count + 1, cluster.clone()));
     }
 
-    /// Returns the largest, each with the duplicates that it has at least; of equal ones the earlier position first.
-    /// One whose count is mostly inherited is left out.
+    /// Returns the largest clusters, each with its minimum number of duplicates; of equal ones the earlier position
+    /// first. Clusters whose count is mostly inherited are left out.
     pub(crate) fn largest(&self, number: usize) -> Vec<(Source, u64)> {
         let sure = self.counts.iter().map(|(cluster, (count, error))| (cluster, count - error, *error));
         let mut found: Vec<(&Source, u64)> = sure
-            .filter(|(_, least, error)| *error == 0 || *least >= STANDS_OUT)
-            .map(|(cluster, least, _)| (cluster, least))
+            .filter(|(_, min, error)| *error == 0 || *min >= STANDS_OUT)
+            .map(|(cluster, min, _)| (cluster, min))
             .collect();
-        found.sort_by_key(|(_, least)| std::cmp::Reverse(*least));
-        found.into_iter().take(number).map(|(cluster, least)| (cluster.clone(), least)).collect()
+        found.sort_by_key(|(_, min)| std::cmp::Reverse(*min));
+        found.into_iter().take(number).map(|(cluster, min)| (cluster.clone(), min)).collect()
     }
 }
 
@@ -360,14 +360,14 @@ fn one_line(id: &str) -> String {
     beginning(&line, LONGEST_ID)
 }
 
-/// The host of a URL; none for ids of another kind.
+/// The host of a URL; `None` for other ids.
 fn site(id: Option<&str>) -> Option<&str> {
     let (_, rest) = id?.split_once("://")?;
     rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty())
 }
 
 impl Filter {
-    /// Returns whether a pair is wanted; `limit` is not looked at.
+    /// Returns whether a pair passes the filter, ignoring `limit`.
     #[must_use]
     pub fn passes(&self, pair: &Pair) -> bool {
         self.is_in_range(pair) && self.matches(pair)
@@ -377,17 +377,17 @@ impl Filter {
         self.after.is_none_or(|after| pair.number > after) && self.before.is_none_or(|before| pair.number < before)
     }
 
-    /// Returns whether a pair is wanted, whatever its number.
+    /// Returns whether a pair passes the filter, ignoring its number.
     fn matches(&self, pair: &Pair) -> bool {
-        let looked = pair.looked.as_ref();
+        let details = pair.details.as_ref();
         let bits = pair.bits();
-        let is_near_enough = |least: u32, most: u32| bits.is_some_and(|bits| (least..=most).contains(&bits));
+        let is_near_enough = |min: u32, max: u32| bits.is_some_and(|bits| (min..=max).contains(&bits));
         let by_distance = match (self.min_distance, self.max_distance) {
             (None, None) => true,
-            (least, most) => is_near_enough(least.unwrap_or(0), most.unwrap_or(u32::MAX)),
+            (min, max) => is_near_enough(min.unwrap_or(0), max.unwrap_or(u32::MAX)),
         };
         let by_site = self.site.as_ref().is_none_or(|wanted| {
-            let other = looked.and_then(|looked| looked.original_id.as_deref());
+            let other = details.and_then(|details| details.original_id.as_deref());
             [site(pair.seen.id.as_deref()), site(other)]
                 .into_iter()
                 .flatten()
@@ -396,7 +396,7 @@ impl Filter {
         let by_segmenter = self
             .segmenter
             .as_ref()
-            .is_none_or(|wanted| looked.and_then(|looked| looked.segmenter) == Some(wanted.as_str()));
+            .is_none_or(|wanted| details.and_then(|details| details.segmenter) == Some(wanted.as_str()));
         by_distance
             && self.id.as_ref().is_none_or(|id| pair.seen.id.as_deref() == Some(one_line(id).as_str()))
             && by_site
@@ -406,12 +406,12 @@ impl Filter {
 }
 
 impl Pair {
-    /// Returns the differing bits of both codes, as far as they are known.
+    /// Returns the differing bits of both codes, if known.
     #[must_use]
     pub fn bits(&self) -> Option<u32> {
-        let looked = self.looked.as_ref().and_then(|looked| looked.bits);
+        let details = self.details.as_ref().and_then(|details| details.bits);
         // Sketches are compared by slots, not by bits.
-        looked.or_else(|| (self.seen.stage != "minhash").then(|| u32::from(self.seen.distance)))
+        details.or_else(|| (self.seen.stage != "minhash").then(|| u32::from(self.seen.distance)))
     }
 
     /// Returns the pair as shown in lists.
@@ -438,8 +438,8 @@ impl Pair {
         if let (Value::Object(object), Some(id)) = (&mut object, id) {
             object.insert("id".to_owned(), id.as_str().into());
         }
-        if let (Value::Object(object), Some(looked)) = (&mut object, &self.looked) {
-            object.extend(looked.json());
+        if let (Value::Object(object), Some(details)) = (&mut object, &self.details) {
+            object.extend(details.json());
         }
         object
     }
@@ -463,7 +463,7 @@ impl PairDetails {
     }
 }
 
-/// Returns what differs as JSON: `[{"side": "match", "text": …}, …]`, the sides being `both`, `own` and `match`.
+/// Returns the differences as JSON: `[{"side": "match", "text": …}, …]`, the sides being `both`, `own` and `match`.
 #[must_use]
 pub fn runs(runs: &[Run]) -> Value {
     let side = |run: &Run| match run.side {
@@ -507,7 +507,7 @@ mod tests {
     fn the_newest_are_kept_and_the_oldest_make_room() {
         let pairs = Pairs::default();
         for offset in 1..=1010 {
-            // A second for each: none is one of too many.
+            // One each second is within the limit.
             let now = Duration::from_secs(u64::try_from(offset).unwrap());
             assert!(pairs.offer(now, seen(offset, "near", 1)).is_some());
         }
@@ -516,9 +516,9 @@ mod tests {
         assert_eq!(offsets(&pairs, &Filter { limit: Some(2), ..Filter::default() }), [1010, 1009]);
         assert_eq!(offsets(&pairs, &Filter { after: Some(1008), ..Filter::default() }), [1010, 1009]);
         assert!(pairs.find(&source(10)).is_none() && pairs.find(&source(11)).is_some());
-        // What was looked at too late changes nothing.
-        pairs.looked_at(3, PairDetails { bits: Some(9), ..PairDetails::default() });
-        assert!(pairs.page(&Filter::default()).pairs.iter().all(|pair| pair.looked.is_none()));
+        // Late details change nothing.
+        pairs.set_details(3, PairDetails { bits: Some(9), ..PairDetails::default() });
+        assert!(pairs.page(&Filter::default()).pairs.iter().all(|pair| pair.details.is_none()));
     }
 
     #[test]
@@ -543,7 +543,7 @@ mod tests {
         }
         let differs =
             vec![Run { side: Side::First, text: "old".into() }, Run { side: Side::Second, text: "new".into() }];
-        let looked = PairDetails {
+        let details = PairDetails {
             original_id: Some("http://Mirror.example?x".into()),
             segmenter: Some("jieba"),
             bits: Some(3),
@@ -551,7 +551,7 @@ mod tests {
             ..PairDetails::default()
         };
         let mut heard = pairs.listen();
-        pairs.looked_at(2, looked);
+        pairs.set_details(2, details);
         assert_eq!(heard.try_recv().unwrap().seen.source.offset, 2);
         let by = |filter: Filter| offsets(&pairs, &filter);
         assert_eq!(by(Filter { verdicts: vec!["near".into()], ..Filter::default() }), [3, 2]);
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_list_tells_what_else_matches() {
+    fn a_page_of_the_list_counts_all_matches() {
         let pairs = Pairs::default();
         for (offset, verdict, distance) in
             [(1, "near", 2), (2, "exact", 0), (3, "near", 2), (4, "near", 40), (5, "near", 0)]
@@ -579,14 +579,14 @@ mod tests {
             pairs.offer(Duration::ZERO, seen(offset, verdict, distance)).unwrap();
         }
         let near = Filter { verdicts: vec!["near".into()], limit: Some(2), ..Filter::default() };
-        let told = |before: Option<u64>| {
+        let age_of = |before: Option<u64>| {
             let page = pairs.page(&Filter { before, ..near.clone() });
             let offsets: Vec<i64> = page.pairs.iter().map(|pair| pair.seen.source.offset).collect();
             (offsets, page.newer, page.matching)
         };
-        assert_eq!(told(None), (vec![5, 4], 0, 4));
-        assert_eq!(told(Some(4)), (vec![3, 1], 2, 4));
-        assert_eq!(told(Some(1)), (vec![], 4, 4));
+        assert_eq!(age_of(None), (vec![5, 4], 0, 4));
+        assert_eq!(age_of(Some(4)), (vec![3, 1], 2, 4));
+        assert_eq!(age_of(Some(1)), (vec![], 4, 4));
         let distances = pairs.page(&Filter { limit: Some(1), ..Filter::default() }).distances;
         assert_eq!((distances[0], distances[2], distances[DISTANCES - 1]), (1, 2, 1), "exact ones are not counted");
         assert_eq!(distances.iter().sum::<usize>(), 4);
@@ -595,25 +595,25 @@ mod tests {
     #[test]
     fn a_cluster_has_the_id_of_its_first_page_once_that_is_known() {
         let pairs = Pairs::default();
-        let looked = |id: &str| PairDetails { original_id: Some(id.into()), ..PairDetails::default() };
+        let details = |id: &str| PairDetails { original_id: Some(id.into()), ..PairDetails::default() };
         pairs.offer(Duration::ZERO, seen(1, "near", 1)).unwrap();
         pairs.offer(Duration::ZERO, DeliveredDuplicate { original: source(1), ..seen(2, "near", 1) }).unwrap();
         // The page that it was matched to is itself a duplicate of the first one.
-        pairs.looked_at(2, looked("https://a.example/1"));
+        pairs.set_details(2, details("https://a.example/1"));
         let largest = pairs.largest(1).remove(0);
         assert_eq!((largest.id, largest.duplicate_id.as_deref()), (None, Some("https://a.example/2")));
-        pairs.looked_at(1, looked("https://a.example/0\n"));
+        pairs.set_details(1, details("https://a.example/0\n"));
         assert_eq!(pairs.largest(1).remove(0).id.as_deref(), Some("https://a.example/0"));
     }
 
     #[test]
-    fn a_large_cluster_that_comes_late_is_not_missed() {
+    fn a_late_large_cluster_is_not_missed() {
         let mut clusters = Clusters::default();
         let many = i64::try_from(CLUSTERS).unwrap();
         for offset in (0..many).chain(0..many) {
             clusters.count(&source(offset));
         }
-        // Every place is taken, and after each page of the large one comes a stranger.
+        // Every slot is in use, and each page of the large one is followed by an unrelated page.
         for stranger in 0..2 * many {
             clusters.count(&source(-1));
             clusters.count(&source(many + stranger));
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn no_count_that_is_shown_is_too_large_and_noise_is_not_shown() {
+    fn no_shown_count_is_too_large_and_noise_is_not_shown() {
         let mut clusters = Clusters::default();
         let mut truth: BTreeMap<i64, u64> = BTreeMap::new();
         let mut draw = 1_u64;
@@ -638,14 +638,14 @@ mod tests {
         }
         let shown = clusters.largest(20);
         assert!(shown.len() >= 7, "{shown:?}");
-        for (cluster, least) in &shown {
-            assert!(*least <= truth[&cluster.offset], "{cluster} has {}, shown with {least}", truth[&cluster.offset]);
-            assert!(cluster.offset < 100, "{cluster} with {least} is noise");
+        for (cluster, min) in &shown {
+            assert!(*min <= truth[&cluster.offset], "{cluster} has {}, shown with {min}", truth[&cluster.offset]);
+            assert!(cluster.offset < 100, "{cluster} with {min} is noise");
         }
-        // Nothing stands out where there is noise only.
+        // In noise nothing stands out.
         let mut clusters = Clusters::default();
         (0..50_000).for_each(|step| clusters.count(&source(step / 2)));
-        assert_eq!(clusters.largest(20).into_iter().filter(|(_, least)| *least > 2).count(), 0);
+        assert_eq!(clusters.largest(20).into_iter().filter(|(_, min)| *min > 2).count(), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Parses our own Prometheus text, so that the status page shows exactly what is scraped.
+//! Parses our own Prometheus text, so that the status page shows exactly the scraped values.
 
 /// One series.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ struct Series {
 pub struct ParsedMetrics(Vec<Series>);
 
 impl ParsedMetrics {
-    /// Reads what it understands and leaves the rest.
+    /// Parses valid lines and ignores the rest.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect())
@@ -27,7 +27,7 @@ impl ParsedMetrics {
     #[must_use]
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let fits = |series: &&Series| labels.iter().all(|(label, value)| series.label(label) == Some(value));
-        // The sum of nothing is -0.
+        // The empty sum is -0.
         self.of(name).filter(fits).map(|series| series.value).sum::<f64>() + 0.0
     }
 
@@ -96,13 +96,13 @@ fn series(line: &str) -> Option<Series> {
     Some(Series { name: name.to_owned(), labels, value: value.trim().parse().ok()? })
 }
 
-/// Reads `a="b",c="d"}` and returns what follows.
+/// Parses `a="b",c="d"}` and returns the rest.
 fn labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
     let mut found = Vec::new();
     loop {
         rest = rest.trim_start_matches(',');
-        if let Some(behind) = rest.strip_prefix('}') {
-            return Some((found, behind));
+        if let Some(after) = rest.strip_prefix('}') {
+            return Some((found, after));
         }
         let (name, quoted) = rest.split_once("=\"")?;
         let mut value = String::new();

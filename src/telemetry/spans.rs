@@ -1,9 +1,8 @@
 //! OpenTelemetry spans for sampled records. The only place that knows attribute names.
 //!
-//! A record that is chosen becomes a trace of its own: `process <topic>` from poll to acknowledgement, in it `judge`
-//! (from asking about the page to reading its verdict) and `send <topic>` for each record written. The headers
-//! `traceparent` and `tracestate` of the input are copied untouched, as the message's creation context; the trace links
-//! to it.
+//! Each sampled record becomes a separate trace: `process <topic>` from poll to acknowledgement, in it `judge` (from
+//! sending the request to reading its verdict) and `send <topic>` for each record written. The headers `traceparent`
+//! and `tracestate` of the input are copied unchanged, as the message's creation context; the trace links to it.
 //!
 //! Names follow the semantic conventions for messaging, whose status is "development".
 
@@ -19,12 +18,12 @@ use crate::record::Source;
 /// Chooses records by their position: the same ones in every instance, and again in a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
-    /// Hashes below it are chosen; beyond the largest hash all are.
+    /// Records with a smaller hash are chosen.
     below: u128,
 }
 
 impl Sampler {
-    /// Chooses this share of all records, 0 to 1.
+    /// Creates a sampler of this share of all records, 0 to 1.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -42,22 +41,22 @@ impl Sampler {
     }
 }
 
-/// One step of the way of one record.
+/// One step in the processing of one record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     /// The trace it belongs to; never 0.
     pub trace: TraceId,
-    /// Its own number; never 0.
+    /// Its own id; never 0.
     pub id: SpanId,
     /// The step that it is a part of.
     pub parent: Option<SpanId>,
-    /// What is done.
+    /// The operation.
     pub name: String,
-    /// What it is to others.
+    /// The kind of the span.
     pub kind: SpanKind,
     /// Begin and end, since 1970.
     pub time: (Duration, Duration),
-    /// What is known about it.
+    /// The attributes.
     pub attributes: Vec<KeyValue>,
     /// The creation context of the message.
     pub link: Option<SpanContext>,
@@ -95,9 +94,9 @@ impl From<Span> for SpanData {
 pub mod names {
     /// Always `kafka`.
     pub const SYSTEM: &str = "messaging.system";
-    /// What is done, of a closed list.
+    /// The operation, from a closed list.
     pub const OPERATION_TYPE: &str = "messaging.operation.type";
-    /// What is done, as the client library calls it.
+    /// The operation, as named by the client library.
     pub const OPERATION_NAME: &str = "messaging.operation.name";
     /// The topic.
     pub const DESTINATION: &str = "messaging.destination.name";
@@ -109,7 +108,7 @@ pub mod names {
     pub const GROUP: &str = "messaging.consumer.group.name";
     /// Bytes of the value.
     pub const BODY_SIZE: &str = "messaging.message.body.size";
-    /// What was decided about the page.
+    /// The verdict on the page.
     pub const VERDICT: &str = "dupgate.verdict";
     /// Position of the page that it is a duplicate of.
     pub const MATCH: &str = "dupgate.match";
@@ -143,7 +142,7 @@ mod tests {
     use crate::record::PartitionId;
 
     #[test]
-    fn the_share_that_is_chosen_is_the_ratio() {
+    fn the_sampled_share_is_the_ratio() {
         let partition = PartitionId::new("pages", 3);
         let chosen = |ratio: f64| {
             let sampler = Sampler::new(ratio);
@@ -163,7 +162,7 @@ mod tests {
             assert_eq!((context.trace_id().to_string(), context.span_id().to_string()), (trace.into(), span.into()));
         };
         known(of(&format!("00-{trace}-{span}-01")));
-        // Versions to come may say more.
+        // Later versions may have more.
         known(of(&format!("cc-{trace}-{span}-01-more")));
         for wrong in [
             "",

@@ -1,4 +1,4 @@
-//! One page about a running instance: what `GET /status` answers and `dupgate status` shows.
+//! One page about a running instance, for `GET /status` and `dupgate status`.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::metrics::{Build, Metrics};
 use super::parsed_metrics::ParsedMetrics;
 use crate::record::Timestamp;
 
-/// Sums up what the metrics and the conditions say, with what `config` (the body of `/config`) says of input and group.
-/// Times that never came are null.
+/// Sums up the metrics and the checks, with input and group from `config` (the body of `/config`). Times of events that
+/// have not occurred are null.
 #[must_use]
 pub fn status(
     metrics: &Metrics,
@@ -28,7 +28,7 @@ pub fn status(
     page.into()
 }
 
-/// Sums up what was read from the metrics.
+/// Sums up the metrics.
 pub(super) fn summary(
     metrics: &ParsedMetrics,
     examples: &BTreeMap<&'static str, (String, String)>,
@@ -88,7 +88,7 @@ pub(super) fn effective_window_ms(metrics: &ParsedMetrics) -> Option<i64> {
     Some(newest.saturating_sub(oldest).max(0))
 }
 
-/// Seconds since 1970 as milliseconds; none for 0, which says that it never was.
+/// Seconds since 1970 as milliseconds; `None` for 0, which means never.
 fn millis(seconds: f64) -> Option<i64> {
     let span = jiff::SignedDuration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0)?;
     i64::try_from(span.as_millis()).ok()
@@ -113,7 +113,7 @@ fn object(metrics: Vec<(String, f64)>) -> Map<String, Value> {
     metrics.into_iter().map(|(name, number)| (name, whole(number).into())).collect()
 }
 
-/// A count as the whole number that it is.
+/// A count as a whole number.
 fn whole(count: f64) -> u64 {
     format!("{count:.0}").parse().unwrap_or(0)
 }
@@ -123,7 +123,7 @@ fn set(metrics: &ParsedMetrics, name: &str, label: &str) -> Vec<String> {
     metrics.by_label(name, label).into_iter().filter(|(_, number)| *number > 0.0).map(|(value, _)| value).collect()
 }
 
-/// Errors by component and kind, those that came.
+/// Errors that occurred, by component and kind.
 fn errors(metrics: &ParsedMetrics) -> Map<String, Value> {
     let name = "dupgate_errors_total";
     let mut found = Map::new();
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_says_what_it_waits_for_and_how_it_does() {
+    fn the_page_shows_what_is_not_ready_and_the_state() {
         let metrics = "dupgate_documents_total{verdict=\"near\"} 25\n\
                        dupgate_config_info{hash=\"abc\",mode=\"route\",scheme=\"sh64-1\"} 1\n\
                        dupgate_assigned_partitions{topic=\"a\"} 2\n\

@@ -18,7 +18,7 @@ fn is_scalar(shape: &Map<String, Value>) -> bool {
     is_listed || shape.contains_key("enum")
 }
 
-/// Lets `${NAME}` are where the program takes a number, a boolean or one of some words. Texts may name variables
+/// Allows `${NAME}` where the program accepts a number, a boolean or one of some words. Texts may name variables
 /// anyway.
 fn with_references(shape: Value) -> Value {
     let mut shape = match shape {
@@ -47,11 +47,11 @@ fn with_references(shape: Value) -> Value {
 }
 
 #[test]
-fn the_schema_of_values_has_that_of_the_program() {
+fn the_schema_of_values_includes_that_of_the_program() {
     let mut config = schema();
     let shape = config.as_object_mut().unwrap();
     shape.remove("$schema");
-    // Values are laid over each other: what another layer gives may be missing here.
+    // Values are merged: keys of another layer may be missing here.
     shape.remove("required");
     let about = "the configuration of dupgate; what may not be missing is checked by the chart's templates";
     shape.insert("description".into(), about.into());

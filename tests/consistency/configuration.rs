@@ -1,4 +1,4 @@
-//! `docs/CONFIGURATION.md` says what the schema, the annotated sample and the checks of the code say.
+//! `docs/CONFIGURATION.md` agrees with the schema, the annotated sample and the checks of the code.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -42,18 +42,18 @@ This page is generated from `config/dupgate.yaml` and the checks in the code by
 `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
 ";
 
-/// Durations above this are as good as endless.
+/// Durations above this count as unlimited.
 const ENDLESS: u64 = 1 << 42;
 
 fn accepts(path: &str, value: &str) -> bool {
     let mut layers = Layers::default();
-    // Without it there is one partition of the logs at most.
+    // Without it the logs have at most one partition.
     layers.set("input.fields.scope=/site");
     layers.set(&format!("{path}={value}"));
     layers.resolve(&ExternalInputs::default(), Purpose::Sieve).is_ok()
 }
 
-/// What kind of value a key takes.
+/// The kind of a key's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Choice,
@@ -94,7 +94,7 @@ fn kind(shape: &Value) -> Kind {
     }
 }
 
-/// The type of a key in words, with its choices where it has some.
+/// The type of a key in words, with its choices, if any.
 fn type_of(path: &str, shape: &Value) -> String {
     let words = |list: &Value| {
         let words = list.as_array().into_iter().flatten().filter_map(Value::as_str).map(|word| format!("`{word}`"));
@@ -118,7 +118,7 @@ fn type_of(path: &str, shape: &Value) -> String {
     }
 }
 
-/// The least and the largest number that are accepted around one that is; no largest where none is refused.
+/// The smallest and the largest accepted number around an accepted one; no largest if none is refused.
 fn bounds(good: u64, is_accepted: impl Fn(u64) -> bool) -> (u64, Option<u64>) {
     let between = |mut refused: u64, mut accepted: u64| {
         while refused.abs_diff(accepted) > 1 {
@@ -127,19 +127,19 @@ fn bounds(good: u64, is_accepted: impl Fn(u64) -> bool) -> (u64, Option<u64>) {
         }
         accepted
     };
-    let least = if is_accepted(0) { 0 } else { between(0, good) };
-    let most = (!is_accepted(ENDLESS)).then(|| between(ENDLESS, good));
-    // What only the type of the number limits has no limit that matters.
-    let most = most.filter(|most| i32::try_from(*most).is_ok_and(|most| most < i32::MAX));
-    (least, most)
+    let min = if is_accepted(0) { 0 } else { between(0, good) };
+    let max = (!is_accepted(ENDLESS)).then(|| between(ENDLESS, good));
+    // A limit that comes only from the type of the number is omitted.
+    let max = max.filter(|max| i32::try_from(*max).is_ok_and(|max| max < i32::MAX));
+    (min, max)
 }
 
 fn range(path: &str, shape: &Value, default: &Value) -> String {
     let text = default.as_str().unwrap_or_default();
-    let told = |(least, most): (u64, Option<u64>), show: &dyn Fn(u64) -> String| match (least, most) {
+    let range_text = |(min, max): (u64, Option<u64>), show: &dyn Fn(u64) -> String| match (min, max) {
         (0, None) => String::new(),
-        (least, None) => format!("at least {}", show(least)),
-        (least, Some(most)) => format!("{} to {}", show(least), show(most)),
+        (min, None) => format!("at least {}", show(min)),
+        (min, Some(max)) => format!("{} to {}", show(min), show(max)),
     };
     match kind(shape) {
         Kind::Whole => {
@@ -150,35 +150,35 @@ fn range(path: &str, shape: &Value, default: &Value) -> String {
                 let accepted = (0..=256).filter(|number| is_accepted(*number)).map(|number| number.to_string());
                 return accepted.collect::<Vec<_>>().join(", ");
             }
-            told(bounds(good, is_accepted), &|number| number.to_string())
+            range_text(bounds(good, is_accepted), &|number| number.to_string())
         }
         Kind::Number => {
             let is_accepted = |hundredths: i32| accepts(path, &(f64::from(hundredths) / 100.0).to_string());
             let accepted: Vec<i32> = (-10..=200).filter(|hundredths| is_accepted(*hundredths)).collect();
-            let (least, most) = accepted.first().copied().zip(accepted.last().copied()).unwrap();
+            let (min, max) = accepted.first().copied().zip(accepted.last().copied()).unwrap();
             let show = |hundredths: i32| (f64::from(hundredths) / 100.0).to_string();
-            let least = if least == 1 && accepts(path, "0.001") { "above 0".to_owned() } else { show(least) };
-            format!("{least} to {}", show(most))
+            let min = if min == 1 && accepts(path, "0.001") { "above 0".to_owned() } else { show(min) };
+            format!("{min} to {}", show(max))
         }
         Kind::Duration => {
             let good: Span = text.parse().unwrap_or(Span(Duration::from_hours(1)));
             let good = u64::try_from(good.0.as_millis()).unwrap();
             let bounds = bounds(good, |millis| accepts(path, &format!("{millis}ms")));
-            told(bounds, &|millis| Span(Duration::from_millis(millis)).to_string())
+            range_text(bounds, &|millis| Span(Duration::from_millis(millis)).to_string())
         }
         Kind::Size => {
             let good = text.parse().map_or(1 << 30, |ByteSize(bytes)| bytes);
-            told(bounds(good, |bytes| accepts(path, &format!("{bytes}B"))), &|bytes| ByteSize(bytes).to_string())
+            range_text(bounds(good, |bytes| accepts(path, &format!("{bytes}B"))), &|bytes| ByteSize(bytes).to_string())
         }
         Kind::Choice | Kind::Truth | Kind::Secret | Kind::List | Kind::Map | Kind::Text => String::new(),
     }
 }
 
-/// A text as it may be in a cell of a table.
+/// Escapes a text for a cell of a table.
 fn cell(text: &str) -> String {
     let mut joined = String::new();
     for line in text.lines() {
-        // A list has its words in a column of their own, each at the beginning of a line.
+        // A list has its words in a separate column, each at the beginning of a line.
         let begins_item = line.contains("  ");
         joined.push_str(if joined.is_empty() {
             ""
@@ -221,7 +221,7 @@ fn rows(shape: &Value, path: &str, written: &Value, text: &mut String) {
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => format!("`{written}`"),
     };
     let choices = shape["enum"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect::<Vec<_>>());
-    // A comment that only lists the choices says nothing more than the column of values.
+    // A comment that only lists the choices adds nothing to the column of values.
     let about =
         shape["description"].as_str().filter(|about| choices.is_none_or(|choices| choices.join(" | ") != *about));
     let about = about.map(cell).unwrap_or_default();
@@ -250,12 +250,12 @@ fn document() -> String {
 }
 
 #[test]
-fn the_page_of_settings_is_that_of_the_code() {
+fn the_page_of_settings_agrees_with_the_code() {
     up_to_date("docs/CONFIGURATION.md", &document());
 }
 
 #[test]
-fn ranges_are_those_that_the_checks_know() {
+fn ranges_agree_with_the_checks() {
     let written: Value = serde_saphyr::from_str(&sample()).unwrap();
     let schema = schema();
     for (path, expected) in [

@@ -1,4 +1,4 @@
-//! Log lines name the part of the program that they come from, as `logging.level` takes it.
+//! The targets of log lines are parts of the program that `logging.level` accepts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use dupgate::config::LOG_PARTS;
 use regex::Regex;
 
-/// Log lines of others, and of what happens to the process as a whole.
+/// Targets of libraries, and of the process as a whole.
 const OTHERS: [&str; 2] = ["librdkafka", "panic"];
 
 /// Every source file of the service, without its tests.

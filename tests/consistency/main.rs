@@ -1,4 +1,4 @@
-//! Tier 0: what is written beside the code agrees with the code.
+//! Tier 0: documents and samples agree with the code.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,7 +19,7 @@ use std::path::Path;
 use dupgate::config::{ExternalInputs, Layers, Purpose, Raw};
 use serde_json::Value;
 
-/// The least that a service needs: everything else in the sample must be the default.
+/// The minimal configuration of a service: everything else in the sample must be the default.
 const REQUIRED: [(&str, &str); 5] = [
     ("kafka.brokers", "kafka:9092"),
     ("input.topics", "crawl.pages"),
@@ -28,10 +28,10 @@ const REQUIRED: [(&str, &str); 5] = [
     ("output.dead_letter.topic", "crawl.pages.dead"),
 ];
 
-/// Set to write the documents again.
+/// Set to rewrite the documents.
 const REWRITE: &str = "DUPGATE_WRITE_DOCS";
 
-/// Holds a document that is made from the code against the file, or writes it.
+/// Compares a generated document with the file, or writes it.
 fn up_to_date(name: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os(REWRITE).is_some() {
@@ -45,7 +45,7 @@ fn up_to_date(name: &str, expected: &str) {
     );
 }
 
-/// Reads a file, by its path from the top.
+/// Reads a file, by its path from the root.
 fn read(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
@@ -83,11 +83,11 @@ fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Paths of all keys that there are.
+/// Paths of all existing keys.
 fn known_keys() -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     keys(&serde_json::to_value(Raw::default()).unwrap(), "", &mut known);
-    // Both are left out of the defaults: of the two at most one is given.
+    // Neither has a default: at most one of them may be set.
     known.extend(["index.max_memory".to_owned(), "index.max_entries".to_owned()]);
     known
 }
@@ -103,7 +103,7 @@ fn the_annotated_sample_resolves_to_the_defaults() {
 }
 
 #[test]
-fn the_annotated_sample_names_every_key_and_no_other() {
+fn the_annotated_sample_has_exactly_the_existing_keys() {
     let tree: Value = serde_saphyr::from_str(&sample()).unwrap();
     let mut written = BTreeSet::new();
     keys(&tree, "", &mut written);
@@ -115,7 +115,7 @@ fn the_annotated_sample_names_every_key_and_no_other() {
 }
 
 #[test]
-fn every_choice_of_a_closed_list_is_written_in_the_sample() {
+fn the_sample_lists_every_choice_of_a_closed_list() {
     let text = sample();
     let mut minimal = minimal();
     // Each refusal lists what was expected instead: those words must be in the sample.

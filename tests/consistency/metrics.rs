@@ -1,4 +1,4 @@
-//! `docs/METRICS.md` says what the table of the code says.
+//! `docs/METRICS.md` agrees with the table of the code.
 
 use std::fmt::Write;
 
@@ -50,6 +50,6 @@ fn document() -> String {
 }
 
 #[test]
-fn the_page_of_metrics_is_that_of_the_code() {
+fn the_page_of_metrics_agrees_with_the_code() {
     up_to_date("docs/METRICS.md", &document());
 }

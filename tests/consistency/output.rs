@@ -1,4 +1,4 @@
-//! `docs/OUTPUT.md` names the headers that the code writes, and the verdicts that they may say.
+//! `docs/OUTPUT.md` names the headers that the code writes, and their verdicts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -63,25 +63,25 @@ fn quoted(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_table_names_every_header_of_a_verdict_and_no_other() {
+fn the_table_names_exactly_the_headers_of_a_verdict() {
     let written: BTreeSet<String> = decisions().into_iter().flat_map(headers_of).map(|header| header.name).collect();
-    let told: BTreeSet<String> = table().iter().flat_map(|(names, _)| quoted(names)).collect();
-    assert_eq!(told, written);
+    let documented: BTreeSet<String> = table().iter().flat_map(|(names, _)| quoted(names)).collect();
+    assert_eq!(documented, written);
 }
 
 #[test]
-fn the_table_names_every_verdict_and_no_other() {
+fn the_table_names_exactly_the_verdicts() {
     let verdict = |header: Header| {
         let value = header.value.filter(|_| header.name == "dupgate.verdict")?;
         Some(String::from_utf8(value).unwrap())
     };
     let written: BTreeSet<String> = decisions().into_iter().flat_map(headers_of).filter_map(verdict).collect();
-    let told: Vec<BTreeSet<String>> = table()
+    let documented: Vec<BTreeSet<String>> = table()
         .into_iter()
         .filter(|(names, _)| names.contains("dupgate.verdict"))
         .map(|(_, values)| quoted(&values))
         .collect();
-    assert_eq!(told, [written]);
+    assert_eq!(documented, [written]);
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn the_text_names_every_header_of_a_dead_letter() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OUTPUT.md");
     let text = std::fs::read_to_string(path).unwrap();
     let paragraph = text.split("\n\n").find(|paragraph| paragraph.starts_with("A dead letter")).unwrap();
-    let told: BTreeSet<String> = quoted(paragraph).iter().map(|name| name.replace("dupgate.error", "")).collect();
+    let documented: BTreeSet<String> = quoted(paragraph).iter().map(|name| name.replace("dupgate.error", "")).collect();
     let headers = settings().of_reject(Reject::NoText, None, &source(), Some(Timestamp::default()));
     let written: BTreeSet<String> = headers.iter().map(|header| header.name.replace("dupgate.error", "")).collect();
-    assert_eq!(told, written);
+    assert_eq!(documented, written);
 }

@@ -1,4 +1,4 @@
-//! What the README and the documents name exists.
+//! Names in the README and the documents exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn documents() -> Vec<(PathBuf, String)> {
     paths.into_iter().map(|path| (path.clone(), without_former_names(&read(&path)))).collect()
 }
 
-/// Leaves the first column out of tables that begin with `| was |`: the names in it do not exist any more.
+/// Leaves the first column out of tables that begin with `| was |`: the names in it no longer exist.
 fn without_former_names(text: &str) -> String {
     let mut is_former = false;
     let mut kept = String::new();
@@ -44,7 +44,7 @@ fn without_former_names(text: &str) -> String {
     kept
 }
 
-/// Something set as code.
+/// A text marked as code.
 #[derive(Debug)]
 enum Code<'t> {
     /// One line of a block.
@@ -55,11 +55,11 @@ enum Code<'t> {
 
 fn code<'t>(text: &'t str) -> Vec<Code<'t>> {
     let mut found = Vec::new();
-    // Blocks and prose take turns.
+    // Blocks and prose alternate.
     for (number, part) in text.split("\n```").enumerate() {
         if number % 2 == 1 {
             let (language, block) = part.split_once('\n').unwrap_or_default();
-            // A session shows commands after a prompt, and what they print.
+            // A session shows commands after a prompt, and their output.
             let is_typed = |line: &'t str| if language == "console" { line.strip_prefix("$ ") } else { Some(line) };
             found.extend(block.lines().filter_map(is_typed).map(Code::Line));
         } else {
@@ -93,7 +93,7 @@ fn every_command_line_parses() {
             if [ErrorKind::DisplayVersion, ErrorKind::DisplayHelp].contains(&error.kind()) {
                 continue;
             }
-            // A sentence may name a command without what it works on.
+            // A sentence may name a command without its arguments.
             let lacks = [ErrorKind::MissingRequiredArgument, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
             assert!(!is_whole && lacks.contains(&error.kind()), "{}: `{line}`: {error}", path.display());
         }
@@ -102,7 +102,7 @@ fn every_command_line_parses() {
 }
 
 #[test]
-fn every_metric_that_is_named_exists() {
+fn every_named_metric_exists() {
     let known: BTreeSet<&str> = TABLE.iter().map(|spec| spec.name).collect();
     for (path, text) in documents() {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -122,7 +122,7 @@ fn is_empty_map(key: &str) -> bool {
 }
 
 #[test]
-fn every_configuration_key_that_is_named_exists() {
+fn every_named_configuration_key_exists() {
     let known = known_keys();
     let sections: BTreeSet<&str> = known.iter().filter_map(|key| key.split('.').next()).collect();
     let mut seen = 0;
@@ -146,14 +146,14 @@ fn every_configuration_key_that_is_named_exists() {
 }
 
 #[test]
-fn every_configuration_that_is_shown_is_accepted() {
+fn every_shown_configuration_is_accepted() {
     let mut seen = 0;
     for (path, text) in documents() {
         for block in blocks(&text, "yaml") {
             seen += 1;
             let mut layers = Layers::default();
             layers.file(&path.display().to_string(), block);
-            // The files of secrets that a block names are there.
+            // The files of secrets in a block exist.
             let files = block.split("{file: ").skip(1).filter_map(|rest| rest.split('}').next());
             let secrets = files.map(|file| (file.into(), SecretString::from("a secret of sixteen"))).collect();
             let resolved = layers.resolve(&ExternalInputs { secrets, ..ExternalInputs::default() }, Purpose::Run);
@@ -164,7 +164,7 @@ fn every_configuration_that_is_shown_is_accepted() {
 }
 
 #[test]
-fn every_make_target_that_is_named_exists() {
+fn every_named_make_target_exists() {
     let makefile = read(&root().join("Makefile"));
     let mut seen = 0;
     for (path, text) in documents() {
@@ -183,7 +183,7 @@ fn every_make_target_that_is_named_exists() {
 }
 
 #[test]
-fn exit_codes_are_those_of_the_program() {
+fn exit_codes_agree_with_the_program() {
     let page = read(&root().join("docs/TROUBLESHOOTING.md"));
     let (_, table) = page.split_once("| exit code | meaning |\n|---|---|\n").unwrap();
     let written: Vec<&str> = table.lines().take_while(|line| line.starts_with('|')).collect();
@@ -198,7 +198,7 @@ fn exit_codes_are_those_of_the_program() {
 fn every_relative_link_leads_somewhere() {
     let mut seen = 0;
     for (path, text) in documents() {
-        for link in text.split("](").skip(1).filter_map(|behind| behind.split(')').next()) {
+        for link in text.split("](").skip(1).filter_map(|after| after.split(')').next()) {
             let target = link.split('#').next().unwrap_or_default();
             if link.contains("://") || target.is_empty() {
                 continue;
@@ -211,20 +211,20 @@ fn every_relative_link_leads_somewhere() {
     assert!(seen > 3, "only {seen} links were found");
 }
 
-/// `systemd` looks at the exit code of the service's own process, and of no process that runs before it.
+/// `systemd` checks only the exit code of the service's process, not those of earlier processes.
 #[test]
-fn the_unit_lets_the_service_itself_refuse_its_configuration() {
+fn the_unit_lets_the_service_refuse_its_configuration() {
     let unit = read(&root().join("config/systemd/dupgate.service"));
     assert!(!unit.contains("ExecStartPre"), "{unit}");
     let prevented = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
     let codes: Vec<&str> = prevented.split(' ').collect();
     for reason in [Reason::Usage, Reason::Denied, Reason::Config] {
-        assert!(codes.contains(&reason.code().to_string().as_str()), "{reason:?} is tried again: {prevented}");
+        assert!(codes.contains(&reason.code().to_string().as_str()), "{reason:?} is retried: {prevented}");
     }
 }
 
 #[test]
-fn archive_and_package_hold_alerts_and_dashboards() {
+fn archive_and_package_contain_alerts_and_dashboards() {
     let release = read(&root().join(".github/workflows/release.yml"));
     let manifest = read(&root().join("Cargo.toml"));
     for text in [release, manifest] {
@@ -234,16 +234,16 @@ fn archive_and_package_hold_alerts_and_dashboards() {
     }
 }
 
-/// `tests/mutants.sh` says the same, but takes an hour.
+/// `tests/mutants.sh` checks the same, but takes an hour.
 #[test]
-fn every_breakage_for_the_simulation_fits_the_sources() {
+fn every_mutant_patch_applies() {
     let listed = std::fs::read_dir(root().join("crates/core/tests/simulation/mutants")).unwrap();
     let patches: Vec<PathBuf> = listed.map(|entry| entry.unwrap().path()).collect();
     assert!(patches.len() > 20, "{patches:?}");
     for patch in patches {
         let mut check = std::process::Command::new("git");
         let check = check.args(["apply", "--check", "-C1", "--recount"]).arg(&patch).current_dir(root());
-        let said = check.output().unwrap_or_else(|why| panic!("git: {why}"));
-        assert!(said.status.success(), "{}: {}", patch.display(), String::from_utf8_lossy(&said.stderr));
+        let output = check.output().unwrap_or_else(|why| panic!("git: {why}"));
+        assert!(output.status.success(), "{}: {}", patch.display(), String::from_utf8_lossy(&output.stderr));
     }
 }

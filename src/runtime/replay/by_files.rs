@@ -27,7 +27,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     let own = Some(request.event_time).filter(|time| *time != UNTIMED);
                     request.event_time = times.of(own);
                     page.event_time = request.event_time;
-                    // What consumers see; brokers refuse times before 1970.
+                    // The timestamp that consumers see; brokers refuse times before 1970.
                     if let Some(own) = own.filter(|time| time.millis() > 0) {
                         Arc::make_mut(&mut page.payload.record).timestamp = Some(own);
                     }

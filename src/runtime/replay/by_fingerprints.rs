@@ -1,5 +1,5 @@
-//! Fingerprints instead of pages: what the live fingerprint log keeps is judged again, in the order of the verdict log
-//! and without any text work.
+//! Fingerprints instead of pages: judges the requests of the live fingerprint log again, in the order of the verdict
+//! log and without text work.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::record::PartitionId;
 use crate::replay::{Next, Part, live_name, name_of};
 use crate::worker::PageOutcome;
 
-/// How long requests may take to come.
+/// Time-out for reading requests.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Records of the fingerprint log that are asked for at once, and how many such portions are read ahead.
+/// Records of the fingerprint log in one portion, and the number of portions read ahead.
 const PORTION: i64 = 64;
 const AHEAD: usize = 2;
 
-/// Verdicts between two looks around.
-const LOOK: usize = 256;
+/// Verdicts between two checks.
+const STEPS_PER_CHECK: usize = 256;
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_fingerprints(&mut self) -> Result<(), Fatal> {
@@ -56,14 +56,14 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     self.judge_kept(walk, kept, next)?;
                 }
                 steps += 1;
-                if steps % LOOK == 0 {
+                if steps % STEPS_PER_CHECK == 0 {
                     self.housekeeping()?;
                 }
             }
             if let Some(end) = end {
                 kept.drop_before(end);
             }
-            // Nothing is written: judged pages are counted, and that is all.
+            // Nothing is written: judged pages are only counted.
             walk.order.judges().iter_mut().for_each(|judge| drop(judge.records()));
             if self.is_full() {
                 self.flush(Vec::new())?;
@@ -111,10 +111,10 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 }
 
-/// The requests that one partition of the fingerprint log still holds, read ahead on a thread of its own.
+/// The requests that one partition of the fingerprint log still holds, read ahead on a separate thread.
 struct Kept {
     portions: Receiver<Result<Vec<Asked>, RequestsError>>,
-    /// Pages asked about, in the order of the log.
+    /// Requested pages, in the order of the log.
     pages: VecDeque<(RequestOffset, RequestId, PageRequest)>,
     /// Records below this offset were handed over.
     next: RequestOffset,
@@ -136,7 +136,7 @@ impl Kept {
                 let to = end.min(RequestOffset(next.0 + PORTION));
                 let read = requests.between(next, to);
                 let is_over = read.is_err();
-                // The receiver is gone when the replay is over.
+                // The receiver is dropped when the replay is over.
                 if sender.send(read).is_err() || is_over {
                     return;
                 }
@@ -147,7 +147,7 @@ impl Kept {
         Ok(Self { portions, pages: VecDeque::new(), next: first, end })
     }
 
-    /// Takes in all requests below this offset, and perhaps some after it.
+    /// Reads all requests below this offset, and perhaps some after it.
     fn read_up_to(&mut self, offset: RequestOffset) -> Result<(), Fatal> {
         while self.next < offset.min(self.end) {
             let Ok(read) = self.portions.recv() else { return Ok(()) };
@@ -164,8 +164,8 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the page of a request, if the log still has it. Verdicts are in the order of their requests: what
-    /// precedes it is not asked for any more.
+    /// Returns the page of a request, if the log still has it. Verdicts are in the order of their requests, so earlier
+    /// requests are no longer needed.
     fn take(&mut self, request: RequestId) -> Option<PageRequest> {
         let at = self.pages.iter().position(|(_, found, _)| *found == request)?;
         self.pages.drain(..=at).next_back().map(|(_, _, page)| page)

@@ -1,5 +1,5 @@
-//! The order of the log: pages are judged where the live verdict log has their verdicts, and leave in the order of the
-//! input.
+//! The order of the log: pages are judged in the order of their verdicts in the live verdict log, and leave in the
+//! order of the input.
 
 use std::mem;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         Ok(walks)
     }
 
-    /// Brings pages back that were read and not delivered when the replay was interrupted.
+    /// Restores pages that were read and not delivered when the replay was interrupted.
     fn catch_up(&mut self, walks: &mut [Walk], log: &mut InLog) -> Result<(), Fatal> {
         walks.iter_mut().try_for_each(Walk::go_on)?;
         log.is_caught_up = true;
@@ -159,7 +159,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         Ok(())
     }
 
-    /// Gives a page its end, and lets go what may leave now.
+    /// Decides a page, and releases what may leave now.
     fn end(
         &mut self,
         log: &mut InLog,
@@ -225,7 +225,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         }
     }
 
-    /// Reads what follows the last page that the log has. A page without a verdict is judged last.
+    /// Reads the pages after the last one in the log. A page without a verdict is judged last.
     fn read_the_rest(&mut self, walks: &mut [Walk], log: &mut InLog) -> Result<(), Fatal> {
         let bound = Timestamp::from_millis(self.plan.created_ms);
         for range in self.plan.input.clone() {
@@ -236,7 +236,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             for source in log.pages.open(&partition) {
                 let Some(page) = log.pages.get(&source) else { continue };
                 let bytes = page.payload.record.bytes();
-                let (number, asked) = match &page.action {
+                let (number, requested) = match &page.action {
                     PageAction::Ask(number, request) => (*number, Ok(request.clone())),
                     PageAction::Withdraw(number, reason) => (*number, Err(*reason)),
                     PageAction::Settled(_) => continue,
@@ -245,7 +245,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 let Some(walk) = walk else { return Err(lost(&source)) };
                 let mut ends = Vec::new();
                 for judge in walk.order.judges() {
-                    ends.push(match &asked {
+                    ends.push(match &requested {
                         Ok(request) => {
                             let verdict = judge.judge(request.clone(), bound).map_err(diverged)?;
                             PageOutcome::Judged(Arc::new(verdict.ok_or_else(|| lost(&source))?))
@@ -282,7 +282,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
         }
         self.flush(records)?;
-        // Pages that the brokers refused are no originals any more.
+        // Pages that the brokers refused are no longer originals.
         for (source, reason) in mem::take(&mut self.withdrawn) {
             for walk in walks.iter_mut().filter(|walk| walk.order.has_judged(&source)) {
                 walk.order.withdraw(&source, reason).map_err(diverged)?;
@@ -292,17 +292,17 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 }
 
-/// The live verdict of a page on which the live log has none.
+/// The live verdict of a page without one in the live log.
 const UNJUDGED: &str = "none";
 
 /// A page of the range was judged live, and its verdict is not in the log.
 fn lost(source: &Source) -> Fatal {
     Reason::State.because(anyhow::anyhow!(
-        "the live verdict log has no verdict on {source} any more: it was trimmed since the plan was made; make a new plan"
+        "the live verdict log no longer has a verdict on {source}: it was trimmed since the plan was made; make a new plan"
     ))
 }
 
-/// What the order of the log keeps between two records.
+/// State of the order of the log between two records.
 struct InLog {
     pages: LogPages<PagePayload>,
     is_caught_up: bool,

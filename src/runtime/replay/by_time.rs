@@ -1,4 +1,5 @@
-//! The order of time: partitions are merged, and each page is judged when its turn comes. Files are judged likewise.
+//! The order of time: partitions are merged, and each page is judged when its turn comes. Files are judged in the same
+//! way.
 
 use std::mem;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             while let Some(partition) = order.take() {
                 let Some(page) = self.feed.take(&partition) else {
-                    return Err(Reason::Bug.because(anyhow::anyhow!("{partition}: a page that was read is not there")));
+                    return Err(Reason::Bug.because(anyhow::anyhow!("{partition}: a page that was read is missing")));
                 };
                 self.hold(page.payload.record.bytes())?;
                 let place = page.source.clone();
@@ -42,7 +43,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.flush_judges(&mut judges)
     }
 
-    /// Begins to commit what the judges have judged, by the first settings of each.
+    /// Starts committing the verdicts, those of the first settings.
     pub(super) fn flush_judges(&mut self, judges: &mut [Vec<Rejudge>]) -> Result<(), Fatal> {
         let firsts = judges.iter_mut().filter_map(|variants| variants.first_mut());
         let records = firsts.enumerate().map(|(log, judge)| (LogPartition::at(log), judge.records())).collect();
@@ -51,7 +52,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.withdraw_refused(judges)
     }
 
-    /// Returns a judge for each log partition and variant. Those of a run that was interrupted follow its own log.
+    /// Returns a judge for each log partition and variant. After an interruption they follow the replay's own log.
     pub(super) fn judges(&mut self) -> Result<Vec<Vec<Rejudge>>, Fatal> {
         let logs = self.logs();
         let identity = self.identity();
@@ -81,7 +82,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         Ok(judges)
     }
 
-    /// Judges a page by all settings and hands it to the transaction that is being filled.
+    /// Judges a page by all settings and hands it to the open transaction.
     pub(super) fn judge_page(
         &mut self,
         judges: &mut [Vec<Rejudge>],

@@ -1,4 +1,4 @@
-//! Two verdict logs read at once, verdict by verdict, and the pages of which they do not say the same.
+//! Compares two verdict logs, verdict by verdict, and fetches the pages whose verdicts differ.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::protocol::{LogPartition, Rules, RulesNumber, VerdictOffset, VerdictRe
 use crate::record::{PartitionId, Source};
 use crate::replay::{Changes, Side, Sides};
 
-/// How long pages are waited for that the input should hold.
+/// Time-out for pages that the input should hold.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads the verdict logs of both runs to their ends. Says now and then how many verdicts were read.
+/// Reads the verdict logs of both runs to their ends. Reports the number of verdicts periodically.
 ///
 /// # Errors
 ///
-/// When there is no such log, it cannot be read, or the cluster does not answer.
+/// A log does not exist or cannot be read, or the cluster does not answer.
 pub fn compare(
     settings: &Settings,
     topics: &Sides<String>,
@@ -41,9 +41,9 @@ pub fn compare(
     let mut logs = Sides { before: open(&topics.before)?, after: open(&topics.after)? };
     let mut read = 0;
     loop {
-        // The log that is behind is read, so that few positions are held that it has not reached.
-        let behind = changes.behind();
-        let side = if logs.of(behind).is_over() { behind.other() } else { behind };
+        // Read the log that lags, so that few positions wait for it.
+        let lagging = changes.behind();
+        let side = if logs.of(lagging).is_over() { lagging.other() } else { lagging };
         if logs.of(side).is_over() {
             return Ok(());
         }
@@ -120,7 +120,7 @@ impl Partition {
     }
 }
 
-/// Fetches the pages of which two runs do not say the same.
+/// Fetches the pages whose verdicts differ between two runs.
 pub struct Texts {
     pages: Pages,
     offsets: Offsets,
@@ -132,7 +132,7 @@ impl Texts {
     ///
     /// # Errors
     ///
-    /// When they cannot be made of these settings.
+    /// They cannot be created from these settings.
     pub fn open(settings: &Settings) -> Result<Self, Fatal> {
         let cluster = service_context::cluster(&settings.kafka);
         let group = &settings.input.group;
@@ -144,21 +144,21 @@ impl Texts {
         })
     }
 
-    /// Fetches these pages; those that the input does not hold any more are missing in the answer.
+    /// Fetches these pages; those that the input no longer holds are missing in the answer.
     ///
     /// # Errors
     ///
-    /// When the client does not take the positions.
+    /// The client rejects the positions.
     pub fn fetch(&mut self, sources: &[&Source]) -> Result<BTreeMap<Source, PageBytes>, Fatal> {
         let there: Vec<&Source> = sources.iter().copied().filter(|source| self.is_kept(source)).collect();
         self.pages.fetch(&there).map_err(|error| Reason::Unavailable.because(error))
     }
 
-    /// Returns whether the input holds this offset, so that nothing is waited for that is gone.
+    /// Returns whether the input holds this offset, to avoid waiting for deleted records.
     fn is_kept(&mut self, source: &Source) -> bool {
         let partition = &source.partition;
         if !self.kept.contains_key(partition) {
-            // A topic that does not exist any more holds nothing.
+            // A deleted topic holds nothing.
             let kept = self.offsets.range(partition).unwrap_or_default();
             self.kept.insert(partition.clone(), kept);
         }

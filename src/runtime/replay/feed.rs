@@ -1,9 +1,9 @@
-//! The pages of a replay: read by one thread for each topic, or by one for all files, their text worked on by all
-//! cores, handed over in the order of each partition. The lines of a file are a partition.
+//! The pages of a replay: read by one thread for each topic, or by one for all files, their text processed on all
+//! cores, handed over in the order of each partition. The lines of a file form a partition.
 //!
-//! Every partition of a topic has its own share of the memory for pages in flight and is paused beyond it, so that a
-//! page that is waited for is never blocked by pages of other partitions. Files are read one after the other, and all
-//! lines count together until they are taken: the next one that is taken is the first one that was read.
+//! Every partition of a topic has its own share of the memory for pages in flight and is paused beyond it, so that
+//! pages of other partitions never block an awaited page. Files are read one after the other, and all lines count
+//! together until they are taken: they are taken in the order of reading.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use super::super::clock::Clock;
 use super::super::fatal::failure;
 use super::super::record_processor::RecordProcessor;
-use super::super::text_pool::{Done, Job, LOOK_INTERVAL, TextPool};
+use super::super::text_pool::{CHECK_INTERVAL, Done, Job, TextPool};
 use super::file_reader::{self, FileEvent};
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::{ByteBudget, Permit};
@@ -26,13 +26,13 @@ use crate::record::{PartitionId, Timestamp};
 use crate::replay::{ArchiveFile, FilePlace, LOOKAHEAD};
 use crate::worker::Page;
 
-/// How long one page's text may be worked on.
+/// Time limit of the text work on one page.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long to wait for the next event before looking around.
+/// How long to wait for the next event before other work.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Least share of one partition, in bytes.
+/// Minimum share of one partition, in bytes.
 const MIN_SHARE: usize = 256 << 10;
 
 /// The range of each partition: its first offset, and the offset after its last.
@@ -40,7 +40,7 @@ pub(super) type Extents = BTreeMap<PartitionId, (i64, i64)>;
 
 /// What happened during a wait.
 pub(super) enum FeedEvent {
-    /// The next page of a partition was read; its event time.
+    /// The next page of a partition was read, with this event time.
     Page(PartitionId, Timestamp),
     /// A partition has no more pages.
     Ended(PartitionId),
@@ -74,9 +74,9 @@ struct PartitionFeed {
     pages: VecDeque<Slot>,
     bytes: usize,
     is_paused: bool,
-    /// The reader has handed over the last record.
+    /// Whether the reader has handed over the last record.
     is_read: bool,
-    /// Pages at the front that were reported.
+    /// Number of pages at the front that were reported.
     announced: usize,
     has_ended: bool,
     /// Place of the last page that was taken, in files.
@@ -84,9 +84,9 @@ struct PartitionFeed {
 }
 
 struct Slot {
-    /// Absent while its text is worked on.
+    /// Absent during its text work.
     page: Option<Box<Page<PagePayload>>>,
-    /// Where the file is read on after it.
+    /// The place after it in the file.
     place: FilePlace,
     /// Counts a line until it is taken.
     _permit: Option<Permit>,
@@ -157,7 +157,7 @@ impl Feed {
         Ok((feed, sender))
     }
 
-    /// Waits a moment for something to happen.
+    /// Waits briefly for an event.
     pub(super) fn wait(&mut self) -> Result<FeedEvent, Fatal> {
         if let Some(news) = self.news.pop_front() {
             return Ok(news);
@@ -167,9 +167,9 @@ impl Feed {
             let why = anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: resume the replay");
             return Err(Reason::Failure.because(why));
         }
-        let Ok(event) = self.events.recv_timeout(STEP.min(LOOK_INTERVAL)) else { return Ok(FeedEvent::Nothing) };
+        let Ok(event) = self.events.recv_timeout(STEP.min(CHECK_INTERVAL)) else { return Ok(FeedEvent::Nothing) };
         self.take_in(event)?;
-        // Everything that has arrived is taken in at once: the other pages are needed soon.
+        // Process everything that has arrived: the other pages are needed soon.
         while let Ok(event) = self.events.try_recv() {
             self.take_in(event)?;
         }
@@ -192,7 +192,7 @@ impl Feed {
         Some(*page)
     }
 
-    /// Returns where a file is read on after the last line that was taken.
+    /// Returns the place after the last line that was taken.
     pub(super) fn place(&self, partition: &PartitionId) -> FilePlace {
         self.feeds.get(partition).map_or_else(FilePlace::default, |feed| feed.taken)
     }
@@ -202,7 +202,7 @@ impl Feed {
         self.feeds.get(partition).is_none_or(|feed| feed.is_read && feed.pages.is_empty())
     }
 
-    /// Reads on in a partition, however much of it waits.
+    /// Resumes a partition, however much of it waits.
     pub(super) fn force_resume(&mut self, partition: &PartitionId) {
         if self.feeds.get(partition).is_some_and(|feed| feed.is_paused) {
             self.resume(partition);
@@ -262,7 +262,7 @@ impl Feed {
         let place = feed.first + feed.pages.len() as u64;
         feed.pages.push_back(Slot { page: None, place: place_after, _permit: permit });
         feed.bytes += bytes;
-        // The order of time needs this many pages of each partition, however large they are.
+        // The order of time needs this many pages of each partition, whatever their size.
         if !feed.is_paused && feed.bytes > self.share && feed.pages.len() >= LOOKAHEAD {
             feed.is_paused = true;
             if let Some(reader) = self.readers.get(&partition.topic) {
@@ -273,7 +273,7 @@ impl Feed {
         self.pool.read(Job { source, serial: 0, place, record, permit });
     }
 
-    /// Notes which pages at the front of a partition are new, and whether it is at its end.
+    /// Reports new pages at the front of a partition, and its end.
     fn tell(&mut self, partition: &PartitionId) {
         let Some(feed) = self.feeds.get_mut(partition) else { return };
         while let Some(page) = feed.pages.get(feed.announced).and_then(|slot| slot.page.as_ref()) {

@@ -1,4 +1,4 @@
-//! The lines of a replay's files, one file after the other, read on a thread of its own.
+//! The lines of a replay's files, one file after the other, read on a separate thread.
 
 use std::io;
 use std::path::Path;
@@ -15,29 +15,29 @@ use crate::replay::{ArchiveFile, FilePlace};
 /// How long to wait for space before trying again.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// What a line costs beside its bytes, at least.
+/// Minimum overhead of a line besides its bytes.
 const LINE_OVERHEAD: usize = 256;
 
-/// What the reader reports.
+/// Events of the reader.
 pub(super) enum FileEvent {
-    /// The next line that holds something.
+    /// The next line that is not blank.
     Line {
         /// Its file and its number.
         source: Source,
         /// The line without its line break, as the value of a record without a timestamp.
         record: ConsumedRecord,
-        /// Where the file is read on after it.
+        /// The place after it in the file.
         place: FilePlace,
         /// Counts it until it is taken.
         permit: Permit,
     },
-    /// Nothing more comes of this file.
+    /// This file has ended.
     Ended(PartitionId),
-    /// Nothing more comes of any: why.
+    /// The reader failed: why.
     Failed(String),
 }
 
-/// Starts reading after a place. No line is read while `budget` is full. The thread ends when `sink` takes no more.
+/// Starts reading after a place. No line is read while `budget` is full. The thread ends when `sink` returns false.
 pub(super) fn start(
     files: &[ArchiveFile],
     from: FilePlace,
@@ -52,7 +52,7 @@ pub(super) fn start(
 fn read(files: &[ArchiveFile], from: FilePlace, budget: &Arc<ByteBudget>, sink: &impl Fn(FileEvent) -> bool) {
     for (number, file) in files.iter().enumerate() {
         let place = if number == from.file { from } else { FilePlace { file: number, ..FilePlace::default() } };
-        // What was read before has ended.
+        // Files that were read before have ended.
         let goes_on = if number < from.file { Ok(true) } else { read_one(file, place, budget, sink) };
         let goes_on = match goes_on {
             Ok(goes_on) => goes_on && sink(FileEvent::Ended(file.partition(number))),
@@ -92,7 +92,7 @@ fn read_one(
             }
         }
     }
-    // Whatever was done to it while it was read shows at its end.
+    // Check at the end whether the file changed while it was read.
     files::verify(file)?;
     Ok(true)
 }
@@ -103,23 +103,23 @@ mod tests {
 
     use super::*;
 
-    /// Reads files after a place; yields lines as `file:line text`, ends, and why it failed.
+    /// Reads files after a place; returns lines as `file:line text`, ends, and the failure.
     fn lines_of(files: &[ArchiveFile], from: FilePlace) -> (Vec<String>, Vec<FilePlace>) {
-        let said = Mutex::new((Vec::new(), Vec::new()));
+        let received = Mutex::new((Vec::new(), Vec::new()));
         read(files, from, &ByteBudget::new(1 << 20), &|event| {
-            let mut said = said.lock().unwrap();
+            let mut received = received.lock().unwrap();
             match event {
                 FileEvent::Line { source, record, place, .. } => {
                     let text = String::from_utf8(record.value.unwrap().into_vec()).unwrap();
-                    said.0.push(format!("{}:{} {text}", source.partition.number, source.offset));
-                    said.1.push(place);
+                    received.0.push(format!("{}:{} {text}", source.partition.number, source.offset));
+                    received.1.push(place);
                 }
-                FileEvent::Ended(partition) => said.0.push(format!("{} ended", partition.number)),
-                FileEvent::Failed(why) => said.0.push(why),
+                FileEvent::Ended(partition) => received.0.push(format!("{} ended", partition.number)),
+                FileEvent::Failed(why) => received.0.push(why),
             }
             true
         });
-        said.into_inner().unwrap()
+        received.into_inner().unwrap()
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         let ended = |from: FilePlace| (0..from.file).map(|file| format!("{file} ended")).collect::<Vec<_>>();
         for (at, place) in [0, 1, 4, 5].into_iter().zip(places) {
             let (rest, _) = lines_of(&files, place);
-            assert_eq!(rest, [ended(place).as_slice(), &all[at + 1..]].concat(), "behind {place:?}");
+            assert_eq!(rest, [ended(place).as_slice(), &all[at + 1..]].concat(), "after {place:?}");
         }
         std::fs::write(path("b"), "more").unwrap();
         let (changed, _) = lines_of(&files, FilePlace::default());
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_when_nobody_takes_the_lines() {
+    fn reading_ends_when_the_receiver_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
         let files = files::describe(&[folder.path().join("a")]).unwrap();

@@ -1,4 +1,4 @@
-//! The files of a plan: what they are, whether they still are what they were, and single lines of them.
+//! The files of a plan: describing them, checking that they are unchanged, and fetching single lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -13,8 +13,8 @@ use crate::kafka::pages::PageBytes;
 use crate::record::Source;
 use crate::replay::ArchiveFile;
 
-/// A file is hashed by this many blocks of this many bytes, spread evenly from its first byte to its last; a smaller
-/// one whole. So a plan over hundreds of gigabytes is made, and checked at each start, in a moment.
+/// A file is hashed by this many blocks of this many bytes, spread evenly over the file; a smaller one as a whole. So a
+/// plan over hundreds of gigabytes is made, and checked at each start, quickly.
 const BLOCKS: u64 = 64;
 const BLOCK_BYTES: u64 = 64 << 10;
 
@@ -22,7 +22,7 @@ const BLOCK_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 ///
-/// When one cannot be read, or cannot be named in the places of its pages.
+/// A file cannot be read, or its name cannot be part of the positions of its pages.
 pub(super) fn describe(paths: &[PathBuf]) -> Result<Vec<ArchiveFile>, Fatal> {
     paths.iter().zip(0..).map(|(path, number)| describe_one(path, number)).collect()
 }
@@ -38,11 +38,11 @@ fn describe_one(path: &Path, number: usize) -> Result<ArchiveFile, Fatal> {
     };
     let unreadable = |error: io::Error| Reason::Input.because(anyhow::anyhow!("cannot read {shown}: {error}"));
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return refuse("no regular file: it cannot be read a second time, by `replay resume`");
+        return refuse("not a regular file: it cannot be read a second time, by `replay resume`");
     }
     let (bytes, digest) = digest(path).map_err(unreadable)?;
     let file = ArchiveFile { path: name.to_owned(), bytes, digest };
-    // Packed by something that is not read here, or not what its first bytes say.
+    // Packed in an unsupported format, or damaged.
     let opened = lines::open_at(path, file.partition(number), InFile::default());
     opened.map_err(|error| Reason::Input.because(error))?;
     Ok(file)
@@ -93,7 +93,7 @@ fn digest_of(mut file: impl Read + Seek, bytes: u64) -> io::Result<String> {
     Ok(format!("{:032x}", hash.digest128()))
 }
 
-/// Fetches single lines. Those of files that cannot be read, or that have changed, are missing in the answer.
+/// Fetches single lines. Lines of files that cannot be read or have changed are missing in the answer.
 #[must_use]
 pub fn fetch_lines(files: &[ArchiveFile], sources: &[&Source]) -> BTreeMap<Source, PageBytes> {
     let wanted: BTreeSet<&Source> = sources.iter().copied().collect();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_longer_or_other_is_named() {
+    fn a_missing_or_changed_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pages.jsonl");
         std::fs::write(&path, "{}\n").unwrap();
@@ -173,7 +173,7 @@ mod tests {
         std::fs::write(folder.path().join("a:b"), b"{}").unwrap();
         for (path, why) in [
             (PathBuf::from("-"), "cannot be read a second time"),
-            (folder.path().to_owned(), "no regular file"),
+            (folder.path().to_owned(), "not a regular file"),
             (folder.path().join("none"), "cannot read"),
             (folder.path().join("a:b"), "without a colon"),
             (packed, "cannot read"),

@@ -1,4 +1,4 @@
-//! What a verdict log still holds of a range: it is trimmed while the service runs.
+//! The part of a range that a verdict log still holds: the running service trims it.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,7 @@ use crate::protocol::{Checkpoint, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 use crate::replay::{InputRange, LogRange, Plan};
 
-/// Returns the checkpoint that a partition of a verdict log begins with; `None` when nothing of it is kept before
-/// `end`.
+/// Returns the checkpoint that a partition of a verdict log begins with; `None` if nothing is kept before `end`.
 pub(super) fn first_checkpoint(
     config: &ClientSettings,
     partition: PartitionId,
@@ -26,21 +25,22 @@ pub(super) fn first_checkpoint(
     Ok(None)
 }
 
-/// Says whether pages of a partition at these offsets were judged before the log begins: their verdicts are not in it.
+/// Returns whether pages of a partition at these offsets were judged before the log begins: their verdicts are not in
+/// it.
 pub(super) fn is_judged_before(checkpoint: &Checkpoint, partition: &PartitionId, from: i64, to: i64) -> bool {
-    checkpoint.partitions.get(partition).is_some_and(|said| {
-        let mut judged = said.judged.clone();
-        judged.raise_low_watermark(said.low_watermark);
+    checkpoint.partitions.get(partition).is_some_and(|output| {
+        let mut judged = output.judged.clone();
+        judged.raise_low_watermark(output.low_watermark);
         judged.contains_any(from, to)
     })
 }
 
-/// Makes sure that the live verdict log still holds what it held of the plan's range when the plan was made. What an
-/// interrupted replay has judged of the warm-up stands in its own log; `marks` tells where it stopped.
+/// Checks that the live verdict log still holds all verdicts of the plan's range that it held when the plan was made.
+/// The warm-up that an interrupted replay has judged is in its own log; `marks` shows where it stopped.
 ///
 /// # Errors
 ///
-/// [`Reason::State`] when verdicts are gone.
+/// [`Reason::State`] if verdicts are gone.
 pub(super) fn expect_kept(
     plan: &Plan,
     offsets: &Offsets,

@@ -1,4 +1,4 @@
-//! A verdict log as a sequence of records that is asked for the next one.
+//! A verdict log as an iterator of records.
 
 use std::sync::Arc;
 use std::time::Duration;

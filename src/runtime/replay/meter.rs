@@ -1,9 +1,9 @@
-//! What the metrics say of a replay while it runs.
+//! Metrics of a running replay.
 
 use crate::replay::{Counts, FilePlace, Plan};
 use crate::telemetry::{Metrics, ReplayProgress};
 
-/// Counts what this run works through: a replay that goes on has totals of the runs before.
+/// Counts the work of this run: a resumed replay has totals of earlier runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meter {
     followed: u64,
@@ -12,7 +12,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Starts where the runs before have ended.
+    /// Starts at the totals of the earlier runs.
     pub(super) const fn start(counts: &Counts) -> Self {
         Self { followed: 0, warmed_up_before: counts.warm_up, of_range_before: counts.pages + counts.gone }
     }
@@ -22,7 +22,7 @@ impl Meter {
         self.followed += records as u64;
     }
 
-    /// Says how far a replay is, and whether it waits for the service.
+    /// Sets the progress of a replay, and whether it waits for the service.
     pub(super) fn show(
         &self,
         metrics: &Metrics,
@@ -35,13 +35,13 @@ impl Meter {
         metrics.replay(&plan.id, &ReplayProgress { is_yielding, ..progress });
     }
 
-    /// Says that everything is committed.
+    /// Sets that everything is committed.
     pub(super) fn show_end(&self, metrics: &Metrics, plan: &Plan, counts: &Counts) {
         let progress = self.progress(counts, (1, 1), plan.is_of_files());
         metrics.replay(&plan.id, &ReplayProgress { share: 1.0, ..progress });
     }
 
-    /// Returns what is shown of a replay that has done so much of so much: records, or bytes of files.
+    /// Returns the displayed progress of a replay: done and total, in records or in bytes of files.
     fn progress(&self, counts: &Counts, (done, total): (u64, u64), is_of_files: bool) -> ReplayProgress {
         #[expect(clippy::cast_precision_loss, reason = "a share")]
         let share = done as f64 / total.max(1) as f64;

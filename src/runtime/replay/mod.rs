@@ -1,4 +1,4 @@
-//! Running a replay: pages come in, verdicts and pages go out, in the order of the plan. And comparing its verdicts.
+//! Runs a replay: reads pages, and writes verdicts and pages, in the order of the plan. Also compares verdicts.
 
 mod by_files;
 mod by_fingerprints;
@@ -32,11 +32,11 @@ pub use run::{Options, Outcome, Phase, Report, run};
 pub use sample::{Sample, estimate};
 pub use store::{Lock, ReplayState, Store, Stored};
 
-/// How long a question to the cluster may take.
+/// Time-out of a request to the cluster.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the coordinator lets a transaction live.
+/// The time-out of a transaction at the coordinator.
 const TRANSACTION: Duration = Duration::from_mins(1);
 
-/// Event time of a line until it is known: lines have no timestamp beside what is in them.
+/// Event time of a line until it is known: lines have no timestamp outside their content.
 const UNTIMED: Timestamp = Timestamp::MIN;

@@ -1,4 +1,4 @@
-//! How fast a replay may go.
+//! The rate limit of a replay.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,9 +15,9 @@ pub enum Rate {
     Bytes(u64),
 }
 
-/// A text that names no rate.
+/// A text that is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no rate: expected pages or bytes each second, such as 5000/s or 20MiB/s")]
+#[error("`{0}` is not a rate: expected pages or bytes each second, such as 5000/s or 20MiB/s")]
 pub struct NotARate(String);
 
 impl FromStr for Rate {
@@ -44,7 +44,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Holds a replay to its rate.
+/// Limits a replay to its rate.
 #[derive(Debug)]
 pub(in crate::runtime) struct Pace {
     rate: Option<Rate>,

@@ -1,5 +1,5 @@
-//! From what was asked for to a plan: offsets of times, the part of the log that gives the order, the warm-up, and what
-//! deserves a warning.
+//! Creates a plan from a request: offsets of times, the part of the log that gives the order, the warm-up, and
+//! warnings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -28,7 +28,7 @@ use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shado
 pub enum Extent {
     /// The oldest record.
     Start,
-    /// The end of what is committed now.
+    /// The end of the records that are committed now.
     End,
     /// The first record of this time or a later one.
     At(Timestamp),
@@ -36,7 +36,7 @@ pub enum Extent {
     Offset(i64),
 }
 
-/// What is asked for.
+/// What to replay.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Names the replay.
@@ -45,21 +45,21 @@ pub struct Wanted {
     pub from: Extent,
     /// End of the range (exclusive).
     pub to: Extent,
-    /// Partitions of every input topic; all when empty.
+    /// Partitions of every input topic; all if empty.
     pub partitions: BTreeSet<i32>,
     /// Files of pages, instead of any range.
     pub files: Vec<PathBuf>,
     /// Ranges by partition, instead of the two above.
     pub ranges: BTreeMap<PartitionId, (i64, i64)>,
-    /// How far before the range pages are judged; `None`: one window and the lateness, where that is needed.
+    /// How far before the range pages are judged; `None`: one window and the lateness, if needed.
     pub warm: Option<Duration>,
-    /// The order; `None`: that of the log where it reaches back.
+    /// The order; `None`: that of the log if it reaches back.
     pub order: Option<Order>,
-    /// What is judged.
+    /// What to judge.
     pub reads: Reads,
-    /// Where the outcome goes.
+    /// The target of the outcome.
     pub into: Target,
-    /// Most records of the range.
+    /// Maximum number of records of the range.
     pub max_records: Option<u64>,
     /// Settings that differ from the live ones.
     pub set: Vec<String>,
@@ -70,7 +70,7 @@ pub struct Wanted {
 pub struct Draft {
     /// The plan.
     pub plan: Plan,
-    /// Times of the range, as far as they are known: of its first record, and of the first of the warm-up.
+    /// Times of the range, as far as known: of its first record, and of the first of the warm-up.
     pub begins: Option<Timestamp>,
 }
 
@@ -78,7 +78,7 @@ pub struct Draft {
 ///
 /// # Errors
 ///
-/// When the cluster does not answer, or what is asked for cannot be had.
+/// The cluster does not answer, or the requested range is not available.
 pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wanted) -> Result<Draft, Fatal> {
     let first = variants.first().unwrap_or(live);
     let cluster = service_context::cluster(&live.kafka);
@@ -118,7 +118,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
     Ok(Draft { plan: Plan { writes, copies, ..plan }.sealed(), begins })
 }
 
-/// Makes sure that settings, cluster and files are those that a plan was made with.
+/// Checks that settings, cluster and files are those that a plan was made with.
 ///
 /// # Errors
 ///
@@ -134,32 +134,32 @@ pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings])
     }
     let scheme = variants.first().map(|settings| settings.scheme().to_string());
     if scheme.as_deref() != Some(&plan.scheme) {
-        return refuse("what decides fingerprints has changed since the plan was made".to_owned());
+        return refuse("settings that decide fingerprints have changed since the plan was made".to_owned());
     }
     if variants.iter().map(rules_digest).ne(plan.rules.iter().cloned()) {
-        return refuse("what decides verdicts has changed since the plan was made".to_owned());
+        return refuse("settings that decide verdicts have changed since the plan was made".to_owned());
     }
     if let Some(first) = variants.first().filter(|_| !plan.writes.is_empty())
         && writes_digest(plan, store, first)? != plan.writes
     {
         let what = "settings of the output, or the number of partitions of a topic";
-        return refuse(format!("what decides how pages are written has changed since the plan was made ({what})"));
+        return refuse(format!("the way pages are written has changed since the plan was made ({what})"));
     }
     plan.files.iter().try_for_each(files::verify)
 }
 
-/// Makes sure that the live verdict log still holds what a plan that was not begun needs of it.
+/// Checks that the live verdict log still holds what a plan that has not started needs.
 ///
 /// # Errors
 ///
-/// [`Reason::State`] when it was trimmed since.
+/// [`Reason::State`] if it was trimmed since.
 pub fn expect_log(plan: &Plan, live: &Settings) -> Result<(), Fatal> {
     let cluster = service_context::cluster(&live.kafka);
     let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
     expect_kept(plan, &offsets, &cluster.follower(&plan.own_group()), &BTreeMap::new())
 }
 
-/// Digest of what decides the records of a page, beside its verdict.
+/// Digest of the settings, besides the verdict, that decide the records of a page.
 fn writes_digest(plan: &Plan, store: &Store, settings: &Settings) -> Result<String, Fatal> {
     let output = &settings.output;
     let (routing, value) = (output_settings::routing(settings), output_settings::duplicate_value(settings));
@@ -174,7 +174,7 @@ fn writes_digest(plan: &Plan, store: &Store, settings: &Settings) -> Result<Stri
     Ok(format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes())))
 }
 
-/// Returns how many copies the brokers keep of a shadow topic.
+/// Returns the replication factor of a shadow topic.
 fn copies(plan: &Plan, store: &Store, settings: &Settings) -> Result<u32, Fatal> {
     let topics = store.topics(plan, settings)?;
     let copies = topics.iter().filter(|topic| plan.output.topics().any(|name| *name == topic.name));
@@ -208,13 +208,13 @@ struct Planning<'a> {
     live: &'a Settings,
     offsets: Offsets,
     warnings: Vec<String>,
-    /// What each partition of the live verdict log begins with, where it gives the order.
+    /// The first checkpoint of each partition of the live verdict log, if it gives the order.
     log_begins: Vec<Checkpoint>,
 }
 
 type Ranges = BTreeMap<PartitionId, (i64, i64)>;
 
-/// What is judged, and in which order.
+/// The records to judge, and their order.
 struct Scope {
     order: Order,
     input: Vec<InputRange>,
@@ -263,7 +263,7 @@ impl Planning<'_> {
         ranges.retain(|_, (from, to)| from < to);
         if ranges.is_empty() {
             return Err(Reason::Input.because(anyhow::anyhow!(
-                "the range is empty: no record of {} stands between --from and --to",
+                "the range is empty: no record of {} is between --from and --to",
                 names(&partitions)
             )));
         }
@@ -294,7 +294,7 @@ impl Planning<'_> {
         if !wanted.ranges.is_empty() {
             return match wanted.ranges.keys().find(|partition| !all.contains(partition)) {
                 Some(unknown) => Err(Reason::Input
-                    .because(anyhow::anyhow!("{unknown} is no partition of the input ({})", topics.join(", ")))),
+                    .because(anyhow::anyhow!("{unknown} is not a partition of the input ({})", topics.join(", ")))),
                 None => Ok(wanted.ranges.keys().cloned().collect()),
             };
         }
@@ -313,9 +313,9 @@ impl Planning<'_> {
         let (from, to) = (self.place(wanted.from, held, &partitions)?, self.place(wanted.to, held, &partitions)?);
         let mut ranges = Ranges::new();
         for (partition, &(first, end)) in held {
-            let asked = wanted.ranges.get(partition).copied();
+            let wanted_range = wanted.ranges.get(partition).copied();
             let place = |places: &BTreeMap<PartitionId, i64>| places.get(partition).copied().unwrap_or(first);
-            let (from, to) = asked.unwrap_or_else(|| (place(&from), place(&to)));
+            let (from, to) = wanted_range.unwrap_or_else(|| (place(&from), place(&to)));
             if from < first {
                 self.warnings.push(format!(
                     "{partition}: the first {} records of the range are deleted already (it begins at offset {first})",
@@ -333,7 +333,7 @@ impl Planning<'_> {
         Ok(ranges)
     }
 
-    /// A time before the oldest record means that what was there is gone, unless the topic is younger.
+    /// If the time is before the oldest record, earlier records are gone, unless the topic is younger.
     fn warn_of_retention(&mut self, time: Timestamp, ranges: &Ranges, held: &Ranges) -> Result<(), Fatal> {
         for (partition, (from, _)) in ranges {
             let Some((first, end)) = held.get(partition).filter(|(first, _)| *first == *from && *first > 0) else {
@@ -384,13 +384,13 @@ impl Planning<'_> {
         let found = if partitions == self.live.log_partitions() {
             self.log(ranges, wanted.reads, is_what_if)?
         } else {
-            Err("judge.partitions is another, so that pages of one judge come to several".to_owned())
+            Err("judge.partitions differs, so that pages of one judge go to several".to_owned())
         };
         match found {
             Ok(found) => Ok(Some(found)),
-            Err(why) if wanted.order == Some(Order::Log) || wanted.into == Target::Live => {
-                Err(Reason::Input.because(anyhow::anyhow!("no order of the log: {why}; --order time does without it")))
-            }
+            Err(why) if wanted.order == Some(Order::Log) || wanted.into == Target::Live => Err(Reason::Input.because(
+                anyhow::anyhow!("the order of the log is not available: {why}; --order time does not need it"),
+            )),
             Err(why) => {
                 self.warnings.push(format!("pages are judged in the order of time, not in the live order: {why}"));
                 Ok(None)
@@ -398,7 +398,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Looks whether the live verdict log holds a verdict of every page of the range. Pages after what the service has
+    /// Checks whether the live verdict log holds a verdict on every page of the range. Pages after what the service has
     /// committed are left out: they have none yet.
     fn log(
         &mut self,
@@ -411,7 +411,7 @@ impl Planning<'_> {
         let view = self.store.inspector().topic(&names.verdicts).map_err(fatal::cluster_error)?;
         let Some(view) = view else { return Ok(Err(format!("topic `{}` does not exist", names.verdicts))) };
         let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
-        // Asked before the ends of the log: what is delivered by now has its verdict in front of them.
+        // Queried before the ends of the log: the verdicts on delivered pages are before those ends.
         let committed = self.offsets.last_committed(&ranges.keys().cloned().collect()).map_err(unavailable)?;
         let mut found = Vec::new();
         let mut begins: Vec<Checkpoint> = Vec::new();
@@ -454,7 +454,8 @@ impl Planning<'_> {
         Ok(Ok(found))
     }
 
-    /// In the order of the log pages are judged where their verdicts stand: the warm-up begins where the log does.
+    /// In the order of the log, pages are judged in the order of their verdicts, so the warm-up begins where the log
+    /// does.
     fn cut_warm_up(&mut self, ranges: &Ranges, warm_from: &mut BTreeMap<PartitionId, i64>) {
         for (partition, (from, _)) in ranges {
             let Some(begin) = warm_from.get_mut(partition) else { continue };
@@ -464,8 +465,8 @@ impl Planning<'_> {
                      are called unique"
                 ));
             }
-            let said = self.log_begins.iter().filter_map(|log| log.partitions.get(partition));
-            let kept = said.map(|said| said.low_watermark).max().unwrap_or(*begin);
+            let log_starts = self.log_begins.iter().filter_map(|log| log.partitions.get(partition));
+            let kept = log_starts.map(|log_starts| log_starts.low_watermark).max().unwrap_or(*begin);
             *begin = kept.clamp(*begin, *from);
         }
     }
@@ -477,7 +478,7 @@ impl Planning<'_> {
             let (first, _) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
             if RequestOffset(first) > checkpoint.next_request {
                 self.warnings.push(format!(
-                    "{partition} begins at offset {first}, behind the first verdicts: pages before it are not judged again"
+                    "{partition} begins at offset {first}, after the first verdicts: pages before it are not judged again"
                 ));
             }
         }
@@ -508,9 +509,8 @@ impl Planning<'_> {
     ) -> Result<BTreeMap<PartitionId, i64>, Fatal> {
         let Some(begins) = begins.filter(|_| warm > Duration::ZERO) else {
             if warm == Duration::ZERO {
-                self.warnings.push(
-                    "there is no warm-up: a page whose original stands before the range is called unique".to_owned(),
-                );
+                self.warnings
+                    .push("there is no warm-up: a page whose original is before the range is called unique".to_owned());
             }
             return Ok(BTreeMap::new());
         };
@@ -526,7 +526,7 @@ impl Planning<'_> {
                 if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time))
                 {
                     self.warnings.push(format!(
-                        "{partition}: the warm-up begins at {}, because what was before is deleted: duplicates of older pages \
+                        "{partition}: the warm-up begins at {}, because earlier records are deleted: duplicates of older pages \
                          are called unique",
                         written(oldest)
                     ));

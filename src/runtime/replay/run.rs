@@ -48,16 +48,16 @@ const SHOW: Duration = Duration::from_millis(200);
 /// Time that a transaction may take before the existence of the input is checked.
 const SLOW_COMMIT: Duration = Duration::from_secs(10);
 
-/// From one look at the lag of the live service to the next.
-const LAG_LOOK: Duration = Duration::from_secs(5);
+/// Interval of checks of the live service's lag.
+const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pages before the share of dead letters counts.
+/// Minimum number of pages before the share of dead letters counts.
 const ENOUGH: u64 = 1000;
 
-/// How a replay is run; nothing of it decides a verdict.
+/// Options of a run that do not affect verdicts.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How fast it may go.
+    /// The rate limit.
     pub rate: Option<Rate>,
     /// Lag of the live service above which the replay waits.
     pub yield_to_lag: Option<u64>,
@@ -68,7 +68,7 @@ pub struct Options {
 /// What a replay is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Following what it has committed before it was interrupted, or what precedes the range.
+    /// Following what it had committed before an interruption, or the log before the range.
     Following,
     /// Judging pages before the range.
     WarmUp,
@@ -78,18 +78,18 @@ pub enum Phase {
     Yielding(u64),
 }
 
-/// What is shown while a replay runs.
+/// Progress of a running replay.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// What it is doing.
     pub phase: Phase,
-    /// What it has come to.
+    /// The totals so far.
     pub counts: &'a Counts,
     /// Where it is in the files, if files are read.
     pub place: Option<FilePlace>,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// What is committed.
@@ -104,7 +104,7 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// [`Reason::Unfinished`] after a signal; what the cluster refuses; a plan that does not fit the settings or the
+/// [`Reason::Unfinished`] after a signal; a failure of the cluster; a plan that does not match the settings or the
 /// cluster.
 pub fn run(
     from: Stored,
@@ -138,13 +138,13 @@ pub(super) struct Run<'a, S> {
     pub(super) clock: Clock,
     pub(super) shown: Duration,
     pub(super) pace: Pace,
-    /// When the lag of the live service was last seen to be small enough.
+    /// When the lag of the live service was last below the limit.
     pub(super) lag_seen: Option<Duration>,
     pub(super) offsets: Offsets,
     pub(super) metrics: Metrics,
     pub(super) feed: Feed,
     pub(super) writer: Option<Writer>,
-    /// The transaction that is being filled.
+    /// The open transaction.
     pub(super) batch: Batch,
     pub(super) batch_bytes: usize,
     /// When the last transaction began.
@@ -167,7 +167,7 @@ pub(super) struct Run<'a, S> {
 }
 
 impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
-    #[expect(clippy::too_many_arguments, reason = "they are what run was given")]
+    #[expect(clippy::too_many_arguments, reason = "they are the arguments of `run`")]
     fn build(
         from: Stored,
         live: &'a Settings,
@@ -265,7 +265,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         })
     }
 
-    /// Counts a page whose end is known, by each variant.
+    /// Counts a decided page for each variant.
     pub(super) fn note(&mut self, part: Part, source: &Source, bytes: usize, ends: &[PageOutcome]) {
         for (counts, end) in self.counts.iter_mut().zip(ends) {
             if part == Part::Range {
@@ -286,7 +286,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     fn tell_metrics(&self, source: &Source, bytes: usize, end: &PageOutcome) {
-        // There may be thousands of files, and each name would be a series.
+        // There may be thousands of files, and each name would become a series.
         let topic = if self.plan.is_of_files() { "files" } else { &*source.partition.topic };
         self.metrics.consumed(topic, 1, bytes as u64);
         match end {
@@ -300,7 +300,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
     }
 
-    /// Hands a page of the range to the transaction that is being filled.
+    /// Hands a page of the range to the open transaction.
     pub(super) fn deliver(&mut self, output: Output<PagePayload>) {
         self.batch_bytes += output.page.payload.record.bytes();
         if self.plan.into.has_pages() {
@@ -319,7 +319,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         (is_due && uncommitted > 0) || uncommitted >= BATCH_PAGES as u64 || self.batch_bytes >= BATCH_BYTES
     }
 
-    /// Begins to commit what was judged. Waits while the transaction before is under way.
+    /// Starts committing what was judged. Waits for the previous transaction.
     pub(super) fn flush(&mut self, records: Vec<(LogPartition, Vec<VerdictRecord>)>) -> Result<(), Fatal> {
         self.settle()?;
         self.flushed = self.clock.now();
@@ -339,7 +339,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let place = self.marks.get(&first).copied().unwrap_or_else(|| start_of(&self.plan, &first));
         batch.marks.entry(first).or_insert(place);
         self.marks.extend(mem::take(&mut batch.marks));
-        // All of them, so that brokers delete none long before the others.
+        // Commit the offsets of all partitions, so that brokers do not expire some of them early.
         batch.marks.clone_from(&self.marks);
         self.total = total.clone();
         match &mut self.writer {
@@ -349,7 +349,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         Ok(())
     }
 
-    /// Waits until nothing is on its way.
+    /// Waits until nothing is in flight.
     pub(super) fn settle(&mut self) -> Result<(), Fatal> {
         while self.writer.as_ref().is_some_and(Writer::is_busy) {
             self.look_at_writer(true)?;
@@ -360,7 +360,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     fn look_at_writer(&mut self, wait: bool) -> Result<(), Fatal> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let Some(Committed { total, withdrawn }) = writer.step(wait)? else {
-            // Offsets of a topic that is gone are never taken, and the client tries again for minutes.
+            // Offsets of a deleted topic are never accepted, and the client retries for minutes.
             let now = self.clock.now();
             if writer.is_busy() && now.saturating_sub(self.flushed) >= SLOW_COMMIT {
                 self.flushed = now;
@@ -382,10 +382,10 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let needed = self.plan.committed_at();
         let topics: BTreeSet<String> = needed.iter().map(|partition| partition.topic.to_string()).collect();
         let topics: Vec<String> = topics.into_iter().collect();
-        // Brokers that do not answer are no reason: they may come back.
+        // Unreachable brokers are not a reason to stop: they may come back.
         let Ok(found) = self.offsets.partitions(&topics) else { return Ok(()) };
         if let Some(partition) = needed.iter().find(|partition| !found.contains(partition)) {
-            let why = anyhow::anyhow!("{partition} does not exist any more; what was judged before is committed");
+            let why = anyhow::anyhow!("{partition} no longer exists; what was judged before is committed");
             return Err(Reason::State.because(why));
         }
         let written: Vec<String> = self.plan.output.topics().cloned().chain([self.plan.own_verdicts()]).collect();
@@ -409,14 +409,14 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             counts.dead_letters.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
         Err(Reason::Failure.because(anyhow::anyhow!(
             "{dead} of {} pages are dead letters ({}), more than --max-dead-letters allows: what was judged is committed, \
-             `dupgate replay resume {}` goes on",
+             `dupgate replay resume {}` continues",
             counts.pages,
             reasons.join(", "),
             self.plan.id
         )))
     }
 
-    /// Shows how far it is, takes answers of the brokers, and obeys signals.
+    /// Shows progress, handles answers of the brokers and signals.
     pub(super) fn housekeeping(&mut self) -> Result<(), Fatal> {
         self.look_at_writer(false)?;
         let now = self.clock.now();
@@ -433,14 +433,14 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         self.settle()?;
         let how = if self.plan.into.writes() {
-            format!("`dupgate replay resume {}` goes on", self.plan.id)
+            format!("`dupgate replay resume {}` continues", self.plan.id)
         } else {
-            "nothing is kept of a replay into nothing: run it again".to_owned()
+            "a replay with --into none keeps no state: run it again".to_owned()
         };
         Err(Reason::Unfinished.because(anyhow::anyhow!("stopped: {how}")))
     }
 
-    /// Says in the metrics how far it is.
+    /// Sets the progress in the metrics.
     fn measure(&self) {
         let is_yielding = matches!(self.phase, Phase::Yielding(_));
         if let Some(counts) = self.counts.first() {
@@ -448,7 +448,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
     }
 
-    /// Waits before the next page as long as the rate and the live service ask for.
+    /// Waits before the next page as long as the rate and the live service require.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Fatal> {
         self.pace.note(bytes);
         while self.pace.wait(self.clock.now()) > Duration::ZERO {
@@ -457,7 +457,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         let Some(limit) = self.options.yield_to_lag else { return Ok(()) };
         let phase = self.phase;
-        while self.lag_seen.is_none_or(|seen| self.clock.now().saturating_sub(seen) >= LAG_LOOK) {
+        while self.lag_seen.is_none_or(|seen| self.clock.now().saturating_sub(seen) >= LAG_INTERVAL) {
             let lag = self.live_lag()?;
             if lag <= limit {
                 let now = self.clock.now();
@@ -466,7 +466,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 break;
             }
             self.phase = Phase::Yielding(lag);
-            self.rest(LAG_LOOK / 5)?;
+            self.rest(LAG_INTERVAL / 5)?;
         }
         self.phase = phase;
         Ok(())
@@ -474,7 +474,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     fn rest(&mut self, wait: Duration) -> Result<(), Fatal> {
         let over = crossbeam_channel::after(wait);
-        // A channel without a sender: receiving from it is a wait.
+        // Receiving from a channel without messages is a sleep.
         let _ = over.recv();
         self.housekeeping()
     }
@@ -506,7 +506,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         LogIdentity(xxhash_rust::xxh3::xxh3_64(self.plan.hash.as_bytes()))
     }
 
-    /// Opens the replay's own verdict log as far as it is written.
+    /// Opens the replay's own verdict log up to its end.
     pub(super) fn own_log(&self, log: LogPartition) -> Result<Option<LogStream>, Fatal> {
         if !self.plan.into.writes() {
             return Ok(None);

@@ -18,18 +18,18 @@ use crate::replay::{FilePlace, Plan};
 use crate::telemetry::Metrics;
 use crate::worker::HeaderSettings;
 
-/// Most pages and the longest time of the sample that an estimate is made of.
+/// Maximum number of pages and maximum duration of the sample for an estimate.
 const SAMPLE_PAGES: usize = 5000;
 const SAMPLE_TIME: Duration = Duration::from_secs(10);
 
-/// How fast a sample of the range was read, and how large its pages are.
+/// Rate and page size of a sample of the range.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// Pages of the sample.
     pub pages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How much of the plan they are: records of topics, bytes of files.
+    /// Their part of the plan: records of topics, or bytes of files.
     pub done: u64,
     /// How long it took.
     pub elapsed: Duration,
@@ -39,7 +39,7 @@ pub struct Sample {
 ///
 /// # Errors
 ///
-/// When the input cannot be read.
+/// The input cannot be read.
 pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<Sample, Fatal> {
     let clock = Clock::start();
     let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())

@@ -1,4 +1,4 @@
-//! What a run reads, and how pages become records of the topics that it writes.
+//! The inputs of a run, and the conversion of pages to output records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::kafka::output::Outputs;
 use crate::record::PartitionId;
 use crate::replay::{InputRange, Plan, Reads, Shadow, Target};
 
-/// Where a replay begins in a partition.
+/// The start of a replay in a partition.
 pub(super) fn start_of(plan: &Plan, partition: &PartitionId) -> (i64, i64) {
     let range = plan.input.iter().find(|range| range.id() == *partition);
     range.map_or((0, 0), |range| (range.warm_from, range.warm_from))
 }
 
-/// Where each partition is read: after what is committed. No page is read where fingerprints are.
+/// Returns the range to read of each partition, after the committed offsets; none if fingerprints are read.
 pub(super) fn extents(plan: &Plan, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Extents {
     if plan.reads == Reads::Fingerprints {
         return Extents::new();
@@ -32,7 +32,7 @@ pub(super) fn extents(plan: &Plan, marks: &BTreeMap<PartitionId, (i64, i64)>) ->
     plan.input.iter().map(extent).collect()
 }
 
-/// Makes sure that the input still holds what is to be read.
+/// Checks that the input still holds the range.
 pub(super) fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fatal> {
     for (partition, (from, to)) in extents {
         if from >= to {
@@ -56,7 +56,7 @@ pub(super) fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fa
     Ok(())
 }
 
-/// How pages become records of the plan's topics.
+/// Converts pages to records of the plan's topics.
 pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal> {
     let mut settings = settings.clone();
     let output = if plan.into.has_pages() { plan.output.clone() } else { Shadow::default() };
@@ -65,13 +65,13 @@ pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal
     settings.output.dead_letter = output.dead_letter;
     settings.roles.worker = true;
     if plan.is_of_files() {
-        // The topics that the pages were in may be gone.
+        // The topics of the pages may be gone.
         settings.input.topics = Topics::Names(Vec::new());
     }
     let admin =
         Admin::of(&service_context::cluster(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
     let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::unavailable)?;
-    // Topics that a pattern names are known by the plan.
+    // For a pattern, the plan lists the topics.
     for topic in plan.input.iter().map(|range| &range.topic).collect::<BTreeSet<_>>() {
         let partitions = admin.expect_topic(topic).map_err(topics::unavailable)?;
         outputs.input_partitions.learn(Arc::from(topic.as_str()), partitions);

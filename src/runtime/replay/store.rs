@@ -1,6 +1,6 @@
-//! What a replay leaves in the cluster: its plan, its verdicts, its outputs, and how far it is.
+//! The state of a replay in the cluster: its plan, verdicts, outputs and progress.
 //!
-//! The plan is the only record of a topic of its own, so that every machine that reaches the cluster can show, resume,
+//! The plan is the only record of a separate topic, so that every machine with access to the cluster can show, resume,
 //! compare and remove a replay.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use crate::record::PartitionId;
 use crate::replay::{Plan, Progress, Target, Total, own_name, plan_topic};
 use crate::transaction::CallError;
 
-/// Header of the record in the topic of a plan that says what the replay came to.
+/// Header of the record in the topic of a plan that holds the result of the replay.
 const DONE: &str = "done";
 
 /// Largest plan, in bytes.
@@ -37,16 +37,16 @@ pub struct Store {
     logs: String,
 }
 
-/// Held while a replay runs on this machine: a second run of it is refused.
+/// Held while a replay runs on this machine: a second run is refused.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "the lock goes with the file")] std::fs::File);
+pub struct Lock(#[expect(dead_code, reason = "dropping the file releases the lock")] std::fs::File);
 
 impl Lock {
     /// Takes the lock of a replay.
     ///
     /// # Errors
     ///
-    /// When another process of this machine runs it, or the folder of the state cannot be written.
+    /// Another process of this machine runs it, or the folder of the state cannot be written.
     pub fn take(settings: &Settings, id: &str) -> Result<Self, Fatal> {
         let folder = settings.index.path.join("replays");
         let path = folder.join(format!("{id}.lock"));
@@ -57,27 +57,27 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
             Err(std::fs::TryLockError::WouldBlock) => {
-                Err(Reason::Config.because(anyhow::anyhow!("replay `{id}` runs already on this machine")))
+                Err(Reason::Config.because(anyhow::anyhow!("replay `{id}` is already running on this machine")))
             }
             Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
         }
     }
 }
 
-/// A replay as the cluster knows it.
+/// A replay as stored in the cluster.
 #[derive(Clone, Debug)]
 pub struct Stored {
     /// Its plan.
     pub plan: Plan,
-    /// What it has committed.
+    /// Its committed totals.
     pub total: Option<Arc<Total>>,
-    /// Next offset of each partition, and how far it was read.
+    /// Next offset of each partition, and its read position.
     pub marks: BTreeMap<PartitionId, (i64, i64)>,
-    /// How far that is.
+    /// Its progress.
     pub state: ReplayState,
 }
 
-/// How far a replay is.
+/// Progress of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayState {
     /// Nothing of it is committed.
@@ -86,19 +86,19 @@ pub enum ReplayState {
     Begun,
     /// All of it is committed.
     Done,
-    /// Some of it is committed, and its group has no offsets: brokers delete those of a group that does nothing for
-    /// `offsets.retention.minutes`, 7 days by default. Nobody knows where it stopped.
+    /// Some of it is committed, and its group has no offsets: brokers delete those of a group that is idle for
+    /// `offsets.retention.minutes`, 7 days by default. Where it stopped is unknown.
     Expired,
 }
 
 impl Stored {
-    /// Returns a replay of which nothing is committed.
+    /// Returns a replay without commits.
     #[must_use]
     pub const fn planned(plan: Plan) -> Self {
         Self { plan, total: None, marks: BTreeMap::new(), state: ReplayState::Planned }
     }
 
-    /// Makes sure that it is known where the replay stopped: it would write everything a second time.
+    /// Checks that the position where the replay stopped is known; otherwise it would write everything a second time.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Stored {
         }
         let (id, group) = (&self.plan.id, self.plan.own_group());
         Err(Reason::State.because(anyhow::anyhow!(
-            "replay `{id}` cannot go on: the offsets of group `{group}` are gone (brokers delete those of a group that was not \
+            "replay `{id}` cannot continue: the offsets of group `{group}` are gone (brokers delete those of a group that was not \
              used for offsets.retention.minutes), and it would write all pages again; `dupgate replay clean {id} --execute` \
              removes what it has written, then it can be run from its plan"
         )))
@@ -117,11 +117,11 @@ impl Stored {
 }
 
 impl Store {
-    /// Connects.
+    /// Connects to the cluster.
     ///
     /// # Errors
     ///
-    /// When no broker answers.
+    /// No broker answers.
     pub fn open(settings: &Settings) -> Result<Self, Fatal> {
         let cluster = service_context::cluster(&settings.kafka);
         let group = settings.input.group.clone();
@@ -133,7 +133,7 @@ impl Store {
         Ok(Self { cluster, inspector, group, logs: settings.logs.prefix.clone() })
     }
 
-    /// Returns the clients that look at the cluster.
+    /// Returns the inspection clients.
     #[must_use]
     pub const fn inspector(&self) -> &ClusterInspector {
         &self.inspector
@@ -143,7 +143,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When no broker answers.
+    /// No broker answers.
     pub fn ids(&self) -> Result<Vec<String>, Fatal> {
         let (prefix, suffix) = (own_name(&self.logs, ""), ".plan");
         let names = self.inspector.topic_names().map_err(fatal::cluster_error)?;
@@ -151,12 +151,12 @@ impl Store {
         Ok(names.iter().filter_map(id).collect())
     }
 
-    /// Returns the state of a replay for the process that resumes it. A transaction that was left open when it was
-    /// killed is ended first: until its timeout the offsets could not be read. A run on another machine is fenced.
+    /// Returns the state of a replay for the process that resumes it. Ends a transaction that a killed run has left
+    /// open, because the offsets could not be read before its timeout. A run on another machine is fenced.
     ///
     /// # Errors
     ///
-    /// What the brokers refuse.
+    /// A request that the brokers refuse.
     pub fn take_over(&self, plan: Plan) -> Result<Stored, Fatal> {
         if plan.into.writes() {
             let group = plan.own_group();
@@ -171,11 +171,11 @@ impl Store {
         self.progress(plan)
     }
 
-    /// Reads a replay, and how far it was at its latest commit. Waits for nothing: it may be running.
+    /// Reads a replay, and its progress at the latest commit. Does not wait: it may be running.
     ///
     /// # Errors
     ///
-    /// When there is none of this id, or it cannot be read.
+    /// There is no replay with this id, or it cannot be read.
     pub fn look(&self, id: &str) -> Result<Stored, Fatal> {
         let plan = self.plan(id)?;
         let known = self.offsets(&plan)?.last_committed(&plan.committed_at());
@@ -186,7 +186,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// When there is none of this id, or it cannot be read.
+    /// There is no replay with this id, or it cannot be read.
     pub fn plan(&self, id: &str) -> Result<Plan, Fatal> {
         let topic = plan_topic(&self.logs, id);
         let there = self.inspector.topic(&topic).map_err(fatal::cluster_error)?;
@@ -197,7 +197,7 @@ impl Store {
         }
         let text = self.plan_text(&topic)?.ok_or_else(|| {
             Reason::State.because(anyhow::anyhow!(
-                "topic `{topic}` holds no plan: `dupgate replay run` begins it again, `dupgate replay clean {id} --execute` removes it"
+                "topic `{topic}` holds no plan: `dupgate replay run` starts it again, `dupgate replay clean {id} --execute` removes it"
             ))
         })?;
         Plan::read(&text).map_err(|error| Reason::State.because(error))
@@ -219,28 +219,28 @@ impl Store {
         Ok(value.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
 
-    /// Reports whether a replay of this id was begun: its plan is written.
+    /// Returns whether a replay with this id was started: its plan is written.
     ///
     /// # Errors
     ///
-    /// When no broker answers, or the plan cannot be read.
+    /// No broker answers, or the plan cannot be read.
     pub fn is_begun(&self, id: &str) -> Result<bool, Fatal> {
         let topic = plan_topic(&self.logs, id);
         let there = self.inspector.topic(&topic).map_err(fatal::cluster_error)?;
         Ok(there.is_some() && self.plan_text(&topic)?.is_some())
     }
 
-    /// Asks how far a replay is.
+    /// Queries the progress of a replay.
     ///
     /// # Errors
     ///
-    /// When no coordinator answers.
+    /// No coordinator answers.
     pub fn progress(&self, plan: Plan) -> Result<Stored, Fatal> {
         let known = self.offsets(&plan)?.committed(&plan.committed_at());
         self.judged(stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)?)
     }
 
-    /// Where the group has no offsets, what was written tells whether it ever had.
+    /// If the group has no offsets, the written records show whether it ever had any.
     fn judged(&self, stored: Stored) -> Result<Stored, Fatal> {
         if stored.state != ReplayState::Planned || !stored.plan.into.writes() {
             return Ok(stored);
@@ -252,7 +252,7 @@ impl Store {
         Ok(Stored { state, ..stored })
     }
 
-    /// Says whether anything that a replay has written is committed.
+    /// Returns whether anything that a replay has written is committed.
     fn has_written(&self, plan: &Plan) -> Result<bool, Fatal> {
         let offsets = self.offsets(plan)?;
         let own = [plan.own_verdicts()].into_iter().chain(match plan.into {
@@ -267,10 +267,10 @@ impl Store {
                 if end == 0 {
                     continue;
                 }
-                // What a killed run has written and not committed is not there.
+                // Uncommitted records of a killed run are not visible.
                 match self.inspector.first_at(&partition, 0) {
                     Ok(Some(_)) => return Ok(true),
-                    // A replay needs no permission to read its outputs; its own log tells as well.
+                    // A replay has no permission to read its outputs, and its own log is sufficient.
                     Ok(None) | Err(ClusterError::Denied(_)) => {}
                     Err(error) => return Err(fatal::cluster_error(error)),
                 }
@@ -279,7 +279,7 @@ impl Store {
         Ok(false)
     }
 
-    /// Reads what a replay that is done came to, from the topic of its plan.
+    /// Reads the result of a finished replay from the topic of its plan.
     fn done(&self, plan: &Plan) -> Result<Option<Total>, Fatal> {
         let partition = PartitionId::new(plan.plan_topic().as_str(), 0);
         let Some((_, end)) = self.offsets(plan)?.range(&partition).ok().filter(|(_, end)| *end > 1) else {
@@ -298,11 +298,11 @@ impl Store {
         Ok(None)
     }
 
-    /// Writes down what a replay that is done came to: the offsets of its group do not last.
+    /// Stores the result of a finished replay, because the offsets of its group expire.
     ///
     /// # Errors
     ///
-    /// When it is not acknowledged.
+    /// It is not acknowledged.
     pub fn finish(&self, plan: &Plan, total: &Total) -> Result<(), Fatal> {
         let text = serde_json::to_string(total).unwrap_or_default();
         self.write(plan, text.as_bytes(), (DONE, &plan.hash))
@@ -312,12 +312,12 @@ impl Store {
         Offsets::new(&self.cluster.query(&plan.own_group()), QUERY_TIMEOUT).map_err(failure)
     }
 
-    /// Creates the topics of a replay that are missing: a run may have ended before all were there. Once it has
-    /// committed anything they must all be there.
+    /// Creates the missing topics of a replay: a run may have ended before it had created all. Once it has committed
+    /// anything, all must exist.
     ///
     /// # Errors
     ///
-    /// When the brokers refuse a topic; when one was deleted.
+    /// The brokers refuse a topic, or one was deleted.
     pub fn begin_again(&self, stored: &Stored, settings: &Settings) -> Result<(), Fatal> {
         let topics = self.topics(&stored.plan, settings)?;
         if stored.marks.is_empty() {
@@ -331,7 +331,7 @@ impl Store {
         Ok(())
     }
 
-    /// Creates those topics that are missing, and waits until all have leaders.
+    /// Creates the missing topics, and waits until all have leaders.
     fn create(&self, topics: &[TopicPlan]) -> Result<(), Fatal> {
         for topic in topics {
             if self.inspector.topic(&topic.name).map_err(fatal::cluster_error)?.is_none() {
@@ -341,12 +341,12 @@ impl Store {
         topics.iter().try_for_each(|topic| self.inspector.await_topic(&topic.name).map_err(fatal::cluster_error))
     }
 
-    /// Writes the plan of a replay down and creates its topics. The plan comes first: whatever happens afterwards, it
-    /// tells what to continue with, and what to remove.
+    /// Stores the plan of a replay and creates its topics. The plan comes first: whatever happens afterwards, it shows
+    /// how to continue, and what to remove.
     ///
     /// # Errors
     ///
-    /// When the brokers refuse a topic, or the plan is not acknowledged.
+    /// The brokers refuse a topic, or the plan is not acknowledged.
     pub fn begin(&self, plan: &Plan, settings: &Settings) -> Result<(), Fatal> {
         let topics = self.topics(plan, settings)?;
         let (of_plan, others): (Vec<_>, Vec<_>) = topics.into_iter().partition(|topic| topic.name == plan.plan_topic());
@@ -355,7 +355,7 @@ impl Store {
         self.create(&others)
     }
 
-    /// Writes into the topic of a plan.
+    /// Writes to the topic of a plan.
     fn write(&self, plan: &Plan, value: &[u8], header: (&str, &str)) -> Result<(), Fatal> {
         let topic = plan.plan_topic();
         let refused: Arc<Mutex<Option<ClusterError>>> = Arc::default();
@@ -379,16 +379,16 @@ impl Store {
         })
     }
 
-    /// Lists what a replay needs, and how it is set.
+    /// Lists the topics that a replay needs, with their settings.
     ///
     /// # Errors
     ///
-    /// When the input cannot be seen.
+    /// The input cannot be described.
     pub fn topics(&self, plan: &Plan, settings: &Settings) -> Result<Vec<TopicPlan>, Fatal> {
         let mut names: BTreeSet<&String> = plan.input.iter().map(|range| &range.topic).collect();
         let (mut partitions, mut replicas, mut bytes) = (1, 1, 1_048_588_i64);
         if plan.is_of_files() {
-            // Files tell nothing of partitions and copies: the live topics are followed, as far as they exist.
+            // Files have no partitions or replicas: use those of the live topics, if they exist.
             let output = &settings.output;
             names.extend([&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten());
             if let Topics::Names(inputs) = &settings.input.topics {
@@ -414,7 +414,7 @@ impl Store {
             of(plan.plan_topic(), 1, plan_settings),
         ];
         if plan.into == Target::Shadow {
-            // Every page fits, whatever its age and its headers.
+            // Accept every page, whatever its age and headers.
             let limit = bytes.saturating_add(64 << 10).min(i64::from(i32::MAX)).to_string();
             let ever = i64::MAX.to_string();
             let mut settings = text(&kept);
@@ -427,11 +427,11 @@ impl Store {
         Ok(topics)
     }
 
-    /// Lists what is left of a replay in the cluster: its topics, and its group.
+    /// Lists the remaining topics of a replay, and its group.
     ///
     /// # Errors
     ///
-    /// When no broker answers.
+    /// No broker answers.
     pub fn left(&self, id: &str) -> Result<Vec<String>, Fatal> {
         let names = self.inspector.topic_names().map_err(fatal::cluster_error)?;
         let (own, plan) = (own_name(&self.logs, id) + ".", self.plan(id).ok());
@@ -447,7 +447,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What the brokers refuse.
+    /// A request that the brokers refuse.
     pub fn remove(&self, id: &str, topics: &[String]) -> Result<(), Fatal> {
         let plan = plan_topic(&self.logs, id);
         let (last, first): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| **name == plan);
@@ -455,8 +455,8 @@ impl Store {
             let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
             self.inspector.delete_topics(&names).map_err(fatal::cluster_error)
         };
-        // While the group has its offsets, nobody takes a replay whose topics are gone in part for one that was never
-        // begun.
+        // Delete the group last: without its offsets, a replay with some topics gone would look like one that was never
+        // started.
         delete(first)?;
         self.inspector.delete_group(&own_name(&self.group, id)).map_err(fatal::cluster_error)?;
         delete(last)
@@ -466,12 +466,12 @@ impl Store {
 /// A topic that the replay has written to was deleted.
 pub(super) fn output_is_gone(topic: &str, id: &str) -> Fatal {
     Reason::State.because(anyhow::anyhow!(
-        "topic `{topic}` of replay `{id}` does not exist any more, and what stood in it is lost: `dupgate replay clean {id} \
+        "topic `{topic}` of replay `{id}` no longer exists, and its content is lost: `dupgate replay clean {id} \
          --execute` removes the rest, then it can be run from its plan"
     ))
 }
 
-/// Reads what the commits of a replay say.
+/// Parses the commits of a replay.
 fn stored(plan: Plan, known: BTreeMap<PartitionId, Option<Committed>>) -> Result<Stored, Fatal> {
     let (mut total, mut marks) = (None, BTreeMap::new());
     for (partition, committed) in known {

@@ -1,7 +1,7 @@
-//! The live verdict log as the order of a replay: its partitions record by record, the earliest first.
+//! The live verdict log as the order of a replay: walks its partitions record by record, the earliest first.
 //!
-//! A run that was interrupted walks the part that it has committed again, without a page: its own verdict log has the
-//! verdicts, in the same order.
+//! After an interruption, a run walks the committed part again, without pages: its own verdict log has the verdicts, in
+//! the same order.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(super) struct Walk {
     live: LogStream,
     /// The replay's own verdicts up to where it was interrupted.
     own: Option<Own>,
-    /// Records before this offset were committed by the replay.
+    /// Records before this offset are committed.
     committed: VerdictOffset,
     head: Option<(VerdictOffset, VerdictRecord)>,
     /// When the head was judged, in event time.
@@ -34,16 +34,16 @@ struct Own {
     taken: u64,
 }
 
-/// What a step of the walk came to.
+/// The result of a step.
 pub(super) enum Step {
-    /// To be done: a page, or a page that was withdrawn.
+    /// To do: a page, or a withdrawn page.
     Do(Next),
-    /// Done before the interruption, and what was judged on it.
+    /// Done before the interruption, with its verdict.
     Done(Next, Box<Verdict>),
 }
 
 impl Walk {
-    /// Begins at the beginning of the log; what precedes `committed` was done, and its verdicts are in `own`.
+    /// Starts at the beginning of the log; records before `committed` are done, and their verdicts are in `own`.
     pub(super) fn new(
         partition: PartitionId,
         order: LogOrder,
@@ -76,14 +76,14 @@ impl Walk {
         }
     }
 
-    /// Ends the part that was done: from here on pages are judged. Behind what the log says stand withdrawals of pages
-    /// that the brokers refused, and at the end of the log the verdicts on pages that it has none on.
+    /// Ends the committed part: from here on pages are judged. The replay's own log continues with withdrawals of pages
+    /// that the brokers refused, and at the end of the live log with the verdicts on pages without a live verdict.
     pub(super) fn go_on(&mut self) -> Result<(), Fatal> {
         let Some(mut own) = self.own.take() else { return Ok(()) };
         while let Some(verdict) = own.next()? {
             if self.head.is_some() && matches!(verdict.answer, Answer::Page(_)) {
                 let why = anyhow::anyhow!(
-                    "{} does not hold the verdicts any more that this replay has followed: it was trimmed since; \
+                    "{} no longer holds the verdicts that this replay has followed: it was trimmed since; \
                      `dupgate replay clean` removes the replay, a new plan begins with what is kept",
                     self.partition
                 );
@@ -124,7 +124,7 @@ impl Walk {
                 Next::Page(live, _) => live.answer.judged_source().cloned(),
                 Next::Withdrawn(source, _) => Some(source.clone()),
             };
-            // What cannot be judged has no verdict of ours.
+            // Records that cannot be judged have no own verdict.
             if let Some(source) = source
                 && let Some(verdict) = own.of(&source, &mut self.order)?
             {
@@ -136,8 +136,7 @@ impl Walk {
 }
 
 impl Own {
-    /// Takes the own verdict on a page, if it is the next one. Withdrawals of pages that the brokers refused are
-    /// between.
+    /// Takes the own verdict on a page, if it is the next one. Skips withdrawals of pages that the brokers refused.
     fn of(&mut self, source: &Source, order: &mut LogOrder) -> Result<Option<Verdict>, Fatal> {
         loop {
             let Some(verdict) = self.peek()? else { return Ok(None) };

@@ -1,8 +1,7 @@
-//! What a replay writes: pages, its own verdict log, and how far it is, in one transaction (law L2).
+//! Writes the pages, the own verdict log and the progress of a replay, in one transaction (law L2).
 //!
-//! One transaction is under way while the next pages are judged. A batch is sent until it is committed: what was judged
-//! stays judged, so nothing is ever taken back. The place in the input carries the hash of the plan and what all came
-//! to.
+//! One transaction is in flight while the next pages are judged. A batch is retried until it is committed, so verdicts
+//! are never revoked. The committed offsets carry the hash of the plan and the totals.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -28,39 +27,39 @@ use crate::replay::{Digest, Progress, Total, VerdictName, name_of};
 use crate::transaction::{Call, CallError, Delivery, TransactionMachine, TxnStep};
 use crate::worker::{Output, OutputKind, PageOutcome};
 
-/// How long one call may go unanswered before other work is done.
+/// How long to wait for the answer to a call before doing other work.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Transactions that may fail one after the other.
+/// Maximum number of consecutive failed transactions.
 const MAX_FAILURES: u32 = 20;
 
-/// What one transaction holds.
+/// The content of one transaction.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// In the order of writing.
+    /// Pages, in the order of writing.
     pub(super) pages: Vec<Arc<Output<PagePayload>>>,
     /// Records of the replay's own verdict log.
     pub(super) records: Vec<(LogPartition, Vec<VerdictRecord>)>,
-    /// Next offset of each partition, of the input and of the live verdict log, and how far it was read.
+    /// Next offset of each partition, of the input and of the live verdict log, and the read position.
     pub(super) marks: BTreeMap<PartitionId, (i64, i64)>,
-    /// What all of it came to, but for the digest of the outputs.
+    /// The totals, without the digest of the outputs.
     pub(super) total: Total,
 }
 
 /// A batch that is committed.
 pub(super) struct Committed {
-    /// What all of it came to.
+    /// The totals.
     pub(super) total: Arc<Total>,
-    /// Pages that the brokers did not take: they are dead letters.
+    /// Pages that the brokers refused: they are dead letters.
     pub(super) withdrawn: Vec<RefusedPage>,
 }
 
-/// A page that the brokers did not take.
+/// A page that the brokers refused.
 pub(super) struct RefusedPage {
     pub(super) source: Source,
     /// Why it is a dead letter.
     pub(super) reason: Reject,
-    /// What it would have been.
+    /// The verdict that it would have had.
     pub(super) was: VerdictName,
 }
 
@@ -68,19 +67,19 @@ pub(super) struct RefusedPage {
 pub(super) struct Line {
     /// Of the transactional producer.
     pub(super) producer: ClientSettings,
-    /// Of the group whose offsets tell how far the replay is.
+    /// Of the group whose offsets hold the progress of the replay.
     pub(super) group: ClientSettings,
     /// Its name. The transactional id begins with it.
     pub(super) own_group: String,
-    /// What is written to.
+    /// The output topics.
     pub(super) topics: Vec<String>,
-    /// How pages become records.
+    /// Converts pages to records.
     pub(super) outputs: Arc<Outputs>,
     /// The own verdict log.
     pub(super) verdicts: Arc<str>,
     /// Hash of the plan.
     pub(super) plan: String,
-    /// The partition whose metadata tells the totals.
+    /// The partition whose metadata holds the totals.
     pub(super) total_at: PartitionId,
 }
 
@@ -92,7 +91,7 @@ pub(super) struct Writer {
     txn: TransactionMachine,
     membership: Membership,
     offsets: Offsets,
-    /// What is being committed.
+    /// The batch that is being committed.
     current: Option<Batch>,
     withdrawn: Vec<RefusedPage>,
     /// Digest of the outputs up to the last commit, and with the current batch.
@@ -103,7 +102,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Takes the transactional id over. Continues after what `digest` is the digest of.
+    /// Initialises the transactional id. Continues from the outputs with this `digest`.
     pub(super) fn start(line: Line, digest: Digest) -> Result<Self, Fatal> {
         let (sender, answers) = unbounded();
         let sink = move |call, answer| drop(sender.send((call, answer)));
@@ -136,19 +135,19 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Returns whether a batch is on its way.
+    /// Returns whether a batch is in flight.
     pub(super) const fn is_busy(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Begins to commit a batch. None may be on its way.
+    /// Starts committing a batch. None may be in flight.
     pub(super) fn commit(&mut self, batch: Batch) {
         self.current = Some(batch);
         let call = self.txn.begin();
         self.call(call);
     }
 
-    /// Continues with what is on its way, waiting a moment if told to; returns what was committed.
+    /// Continues with the batch in flight, waiting briefly if `wait` is set; returns what was committed.
     pub(super) fn step(&mut self, wait: bool) -> Result<Option<Committed>, Fatal> {
         let timeout = if wait { STEP } else { Duration::ZERO };
         let Ok((call, answer)) = self.answers.recv_timeout(timeout) else { return Ok(None) };
@@ -183,7 +182,7 @@ impl Writer {
                 return Err(Reason::Config.because(why));
             }
             TxnStep::Fatal(why) => {
-                // The error does not say which of them may not be written.
+                // The error does not name the topic.
                 let is_topic = denied_in(&why).is_some_and(|denied| denied.resource == "topic");
                 let to =
                     if is_topic { format!("; it writes to {}", self.line.topics.join(", ")) } else { String::new() };
@@ -194,7 +193,7 @@ impl Writer {
         Ok(None)
     }
 
-    /// Notes that a transaction came to nothing; ends the replay when too many did one after the other.
+    /// Counts a failed transaction; ends the replay after too many consecutive ones.
     fn count_failure(&mut self) -> Result<(), Fatal> {
         self.failures += 1;
         if self.failures > MAX_FAILURES {
@@ -216,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// Asks whether the batch on its way was committed before the producer was recreated.
+    /// Checks whether the batch in flight was committed before the producer was recreated.
     fn was_committed(&self) -> Result<bool, Fatal> {
         let Some(batch) = &self.current else { return Ok(false) };
         let at = &self.line.total_at;
@@ -322,7 +321,7 @@ impl RecordSource for Load {
     }
 }
 
-/// All of a record but the name of its topic, which is another one for each replay.
+/// All of a record except the name of its topic, which differs for each replay.
 fn with_record(digest: Digest, output_kind: OutputKind, record: &Outgoing<'_>) -> Digest {
     let partition = record.partition.unwrap_or(-1).to_le_bytes();
     let time = record.timestamp.unwrap_or(-1).to_le_bytes();

@@ -1,4 +1,4 @@
-//! What an instance serves: metrics and health, and the admin API.
+//! The HTTP endpoints of an instance: metrics and health, and the admin API.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::telemetry::overview::{About, Overview};
 use crate::telemetry::{Health, Metrics};
 
 impl Service {
-    /// Begins to answer operators, when they are to be answered.
+    /// Starts the admin API, if it is enabled.
     ///
     /// # Errors
     ///
-    /// When the server cannot be started.
+    /// The server cannot be started.
     pub(super) fn serve_operators(&self, bound: Option<TcpListener>) -> Result<Option<Server>, Fatal> {
         let settings = &self.context.settings;
         let Some((bound, configured)) = bound.zip(settings.http.admin.as_ref()) else { return Ok(None) };
@@ -87,7 +87,7 @@ impl Service {
     }
 }
 
-/// Returns what this program was built from.
+/// Returns the build information.
 fn build() -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -100,7 +100,7 @@ fn build() -> Build {
 ///
 /// # Errors
 ///
-/// When the address is taken.
+/// The address is in use.
 pub(super) fn serve_http(
     settings: &Settings,
     metrics: &Metrics,
@@ -124,11 +124,11 @@ pub(super) fn serve_http(
         .map_err(|error| Reason::System.because(error))
 }
 
-/// Serves the metrics of a replay at an address of its own.
+/// Serves the metrics of a replay at a separate address.
 ///
 /// # Errors
 ///
-/// When the address is taken.
+/// The address is in use.
 pub fn serve_replay(settings: &Settings, listen: SocketAddr, metrics: &Metrics) -> Result<Server, Fatal> {
     let mut settings = settings.clone();
     settings.http.listen = listen;

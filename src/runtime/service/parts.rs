@@ -1,4 +1,4 @@
-//! The parts of a service that run: their threads, their handles, and the order in which they end.
+//! The running parts of a service: their threads, their handles, and the order in which they end.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Handle {
     }
 }
 
-/// The parts that run.
+/// The running parts.
 pub(super) struct Parts {
     /// By name.
     handles: Vec<(String, Handle)>,
@@ -42,22 +42,22 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Begins without any part.
+    /// Starts without parts.
     pub(super) fn new() -> Self {
         let (ended, ends) = unbounded();
         Self { handles: Vec::new(), running: 0, ended, ends }
     }
 
-    /// Returns what controls the parts that run.
+    /// Returns the handles of the running parts.
     pub(super) fn handles(&self) -> impl Iterator<Item = &Handle> {
         self.handles.iter().map(|(_, handle)| handle)
     }
 
-    /// Starts a part on a thread of its own.
+    /// Starts a part on a separate thread.
     ///
     /// # Errors
     ///
-    /// When the thread cannot be started.
+    /// The thread cannot be started.
     pub(super) fn start(
         &mut self,
         name: String,
@@ -81,7 +81,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// Why a part ended, or that not everything was finished in time.
+    /// A part ended, or not everything was finished in time.
     pub(super) fn supervise(
         mut self,
         signals: &Receiver<i32>,
@@ -156,11 +156,11 @@ impl Parts {
     }
 }
 
-/// Hands over signals to stop as they come.
+/// Returns a channel of stop signals.
 ///
 /// # Errors
 ///
-/// When no handler can be set.
+/// No handler can be set.
 pub fn signals() -> Result<Receiver<i32>, Fatal> {
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
         .map_err(failure)?;

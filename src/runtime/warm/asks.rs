@@ -17,27 +17,27 @@ use crate::protocol::{LogPartition, Request, RequestBody, RequestId, RequestOffs
 /// Bytes of verdicts that are read ahead.
 const AHEAD: usize = 16 << 20;
 
-/// What was asked, by partition of the logs.
+/// Requests by partition of the logs.
 pub(super) struct Asks {
     requests: RequestLog,
     topic: Arc<str>,
     followers: Vec<Follower>,
-    /// Asked, but not known to be written to the log.
+    /// Sent, but not known to be in the log.
     unacknowledged: BTreeMap<RequestId, (LogPartition, RequestBody)>,
-    logs: Vec<Asked>,
+    logs: Vec<LogRequests>,
     total: u64,
 }
 
 /// One partition of the logs.
 #[derive(Debug, Default)]
-struct Asked {
+struct LogRequests {
     /// Requests in the fingerprint log that no judge has passed, by offset.
     written: BTreeMap<RequestOffset, usize>,
     /// The judge has passed every request before this one.
     next_request: RequestOffset,
 }
 
-impl Asked {
+impl LogRequests {
     fn append(&mut self, offset: RequestOffset) {
         if offset >= self.next_request {
             *self.written.entry(offset).or_default() += 1;
@@ -60,28 +60,29 @@ impl Asks {
         let budget = ByteBudget::new(AHEAD);
         let mut followers = Vec::new();
         for log in LogPartition::first(logs) {
-            let told = sender.clone();
-            let follower = plan.follow(log, "warm", &budget, move |event| drop(told.send(Message::New(log, event))))?;
+            let sender_of_log = sender.clone();
+            let follower =
+                plan.follow(log, "warm", &budget, move |event| drop(sender_of_log.send(Message::New(log, event))))?;
             follower.command(FollowCommand::From(None, 1));
             follower.command(FollowCommand::ToEnd(1));
             followers.push(follower);
         }
-        let (topic, told) = (Arc::clone(&plan.names.fingerprints), sender.clone());
+        let (topic, sender_of_log) = (Arc::clone(&plan.names.fingerprints), sender.clone());
         let config = plan.cluster.request_producer();
         let requests = RequestLog::open(&config, topic.to_string(), logs, Arc::clone(&plan.backlog), move |appended| {
-            drop(told.send(Message::Appended(appended)));
+            drop(sender_of_log.send(Message::Appended(appended)));
         })
         .map_err(failure)?;
-        let asked = (0..logs).map(|_| Asked::default()).collect();
-        Ok(Self { requests, topic, followers, unacknowledged: BTreeMap::new(), logs: asked, total: 0 })
+        let pending = (0..logs).map(|_| LogRequests::default()).collect();
+        Ok(Self { requests, topic, followers, unacknowledged: BTreeMap::new(), logs: pending, total: 0 })
     }
 
-    /// Returns how many partitions the logs have.
+    /// Returns the number of partitions of the logs.
     pub(super) fn logs(&self) -> usize {
         self.followers.len()
     }
 
-    /// Asks the judge of one partition. It leaves with the next [`Asks::send`].
+    /// Adds a request to the judge of one partition. The next [`Asks::send`] sends it.
     pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: RequestBody) {
         // One partition's requests are distinguished from another's.
         let request = RequestId(request.0 ^ u64::from(log.0).rotate_right(16));
@@ -90,20 +91,20 @@ impl Asks {
         self.requests.append(log, Request { id: request, body });
     }
 
-    /// Hands everything asked to the client.
+    /// Hands all requests to the client.
     pub(super) fn send(&mut self) {
         self.requests.send();
         self.requests.replace_if_lost();
     }
 
-    /// Returns how many requests there were.
+    /// Returns the number of requests.
     pub(super) const fn total(&self) -> u64 {
         self.total
     }
 
-    /// Returns how many requests no judge has passed.
+    /// Returns the number of requests that no judge has passed.
     pub(super) fn pending(&self) -> usize {
-        self.unacknowledged.len() + self.logs.iter().map(Asked::pending).sum::<usize>()
+        self.unacknowledged.len() + self.logs.iter().map(LogRequests::pending).sum::<usize>()
     }
 
     /// Notes the offset of a request.
@@ -112,14 +113,14 @@ impl Asks {
         match offset {
             Ok(offset) => {
                 if let Some((log, _)) = self.unacknowledged.remove(&request)
-                    && let Some(asked) = self.logs.get_mut(log.index())
+                    && let Some(pending) = self.logs.get_mut(log.index())
                 {
-                    asked.append(offset);
+                    pending.append(offset);
                 }
                 Ok(())
             }
             Err(NotAppended::Denied) => Err(fatal::append_denied(&self.topic)),
-            // A request is applied once, however often the log holds it.
+            // A request is applied once, even if the log holds it several times.
             Err(NotAppended::Uncertain) => {
                 if let Some((log, body)) = self.unacknowledged.get(&request) {
                     self.requests.append(*log, Request { id: request, body: body.clone() });
@@ -134,14 +135,14 @@ impl Asks {
     pub(super) fn followed(&mut self, log: LogPartition, news: &FollowEventKind) -> Result<bool, Fatal> {
         match news {
             FollowEventKind::Record { record: VerdictRecord::Verdicts(batch), .. } => {
-                if let Some(asked) = self.logs.get_mut(log.index()) {
-                    asked.pass(batch.next_request);
+                if let Some(pending) = self.logs.get_mut(log.index()) {
+                    pending.pass(batch.next_request);
                 }
                 Ok(false)
             }
             FollowEventKind::Record { record: VerdictRecord::Checkpoint(checkpoint), .. } => {
-                if let Some(asked) = self.logs.get_mut(log.index()) {
-                    asked.pass(checkpoint.next_request);
+                if let Some(pending) = self.logs.get_mut(log.index()) {
+                    pending.pass(checkpoint.next_request);
                 }
                 Ok(false)
             }
@@ -160,15 +161,15 @@ mod tests {
 
     #[test]
     fn a_request_is_pending_until_the_judge_has_passed_its_record() {
-        let mut asked = Asked::default();
-        [4, 4, 5, 7].into_iter().for_each(|offset| asked.append(RequestOffset(offset)));
-        assert_eq!(asked.pending(), 4);
-        asked.pass(RequestOffset(5));
-        assert_eq!(asked.pending(), 2, "the record at 4 is passed, that at 5 comes next");
-        asked.append(RequestOffset(4));
-        assert_eq!(asked.pending(), 2, "the report of a record may come after its verdicts");
-        asked.pass(RequestOffset(3));
-        asked.pass(RequestOffset(8));
-        assert_eq!(asked.pending(), 0);
+        let mut pending = LogRequests::default();
+        [4, 4, 5, 7].into_iter().for_each(|offset| pending.append(RequestOffset(offset)));
+        assert_eq!(pending.pending(), 4);
+        pending.pass(RequestOffset(5));
+        assert_eq!(pending.pending(), 2, "the record at 4 is passed, that at 5 comes next");
+        pending.append(RequestOffset(4));
+        assert_eq!(pending.pending(), 2, "the report of a record may come after its verdicts");
+        pending.pass(RequestOffset(3));
+        pending.pass(RequestOffset(8));
+        assert_eq!(pending.pending(), 0);
     }
 }

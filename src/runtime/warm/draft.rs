@@ -1,4 +1,4 @@
-//! What a warm-up would do: which part of the running scheme's log it follows, and what deserves attention.
+//! Plans a warm-up: the part of the running scheme's log to follow, and warnings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::kafka::offsets::Offsets;
 use crate::protocol::{Answer, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
-/// How long a question to the cluster may take.
+/// Time-out of a request to the cluster.
 pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Offsets at the end of the log that are looked at first for the newest page.
+/// Number of offsets at the end of the log to search first for the newest page.
 const LAST: i64 = 2_000;
 
 /// How far the clocks of judges and brokers may be apart.
 const CLOCKS: Duration = Duration::from_mins(5);
 
-/// What a warm-up would do.
+/// The plan of a warm-up.
 #[derive(Clone, Debug)]
 pub struct Draft {
     /// The running scheme.
@@ -34,20 +34,20 @@ pub struct Draft {
     pub scheme: String,
     /// Pages before this event time are left out.
     pub from: Timestamp,
-    /// Event time of the newest page that the running scheme has judged; `None` when it has judged nothing.
+    /// Event time of the newest page that the running scheme has judged; `None` if it has judged nothing.
     pub newest: Option<Timestamp>,
     /// The part of the running scheme's verdict log that is read: first offset, and end at this moment.
     pub log: BTreeMap<PartitionId, (VerdictOffset, VerdictOffset)>,
-    /// The logs of the new scheme, and whether they are there.
+    /// The logs of the new scheme, and whether they exist.
     pub topics: Vec<(String, bool)>,
     /// Partitions of the input, and records in them from [`Draft::from`] on.
     pub input: (usize, u64),
-    /// What deserves attention.
+    /// Warnings.
     pub warnings: Vec<String>,
 }
 
 impl Draft {
-    /// Returns how many offsets of the running scheme's log there are to read.
+    /// Returns the number of offsets of the running scheme's log to read.
     #[must_use]
     pub fn offsets(&self) -> u64 {
         self.log.values().map(|(from, end)| end.since(*from)).sum()
@@ -87,11 +87,11 @@ pub fn fits(running: &Settings, new: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Looks at the cluster. Nothing is written.
+/// Inspects the cluster. Writes nothing.
 ///
 /// # Errors
 ///
-/// Configurations that do not fit each other, a running scheme without a log, a cluster that does not answer.
+/// The configurations do not fit each other, the running scheme has no log, or the cluster does not answer.
 pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result<Draft, Fatal> {
     fits(running, new).map_err(|why| Reason::Config.because(anyhow::anyhow!(why)))?;
     let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
@@ -139,7 +139,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
             return Err(Reason::Usage.because(why));
         }
     };
-    // No page is dated later than that after its verdict.
+    // No page has a later event time than this after its verdict.
     let written = from.minus(running.rules.max_future_skew + CLOCKS);
     let starts = offsets.at_time(&logs, written).map_err(unavailable)?;
     let mut log = BTreeMap::new();
@@ -147,7 +147,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
         let start = starts.get(&partition).copied().map_or(first, VerdictOffset).clamp(first, end);
         if start == first && first > VerdictOffset(0) {
             warnings
-                .push(format!("{partition} is kept from offset {first} on: what was judged before is not filled in"));
+                .push(format!("{partition} is kept from offset {first} on: pages judged before it are not filled in"));
         }
         log.insert(partition, (start, end));
     }
@@ -188,7 +188,7 @@ fn input_topics(settings: &Settings) -> Vec<String> {
     }
 }
 
-/// Returns the newest event time that the end of a log speaks of.
+/// Returns the newest event time at the end of a log.
 fn newest_in(
     config: &crate::kafka::client::ClientSettings,
     log: &PartitionId,

@@ -25,43 +25,43 @@ use crate::protocol::{LogPartition, PageRequest, PageVerdict, RequestBody, Verdi
 use crate::record::{EventTime, PartitionId};
 use crate::replay::{LogMerge, WarmAsk, WarmStep, WarmUp};
 
-/// Most requests of one round.
+/// Maximum number of requests in one round.
 const ROUND: usize = 2_000;
 
-/// Requests without a verdict above which no more is read.
+/// Number of requests without a verdict above which reading pauses.
 const MAX_PENDING: usize = 4_000;
 
 /// Bytes of the running scheme's verdicts that are read ahead, for each partition.
 const AHEAD: usize = 8 << 20;
 
-/// How long a look waits for something to come.
+/// How long a check waits for an event.
 const STEP: Duration = Duration::from_millis(50);
 
 /// Interval between two progress reports.
 const SHOW: Duration = Duration::from_millis(200);
 
-/// From one question for the end of the running scheme's log to the next.
-const END_LOOK: Duration = Duration::from_secs(1);
+/// Interval of requests for the end of the running scheme's log.
+const END_INTERVAL: Duration = Duration::from_secs(1);
 
-/// From one look at the lag of the running service to the next.
-const LAG_LOOK: Duration = Duration::from_secs(5);
+/// Interval of checks of the running service's lag.
+const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long nothing is judged before the running service counts as stopped.
+/// How long nothing must be judged before the running service counts as stopped.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// How long requests may wait before that is said.
+/// How long requests may wait before that is logged.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// One partition of the running scheme's verdict log.
 struct Log {
     follower: Follower,
-    /// Counts the batches that wait.
+    /// Counts the waiting batches.
     permits: VecDeque<Permit>,
     next: VerdictOffset,
-    /// When the question for its end was asked that is not answered.
+    /// When the pending request for its end was sent.
     asks_end: Option<Duration>,
-    asked_end: Duration,
-    /// When the question was asked that was answered last: what was committed then was handed over.
+    end_requested_at: Duration,
+    /// When the last answered request for its end was sent: everything committed then was handed over.
     ended: Option<Duration>,
 }
 
@@ -77,31 +77,32 @@ pub(super) struct Fill<'a, S> {
     logs: Vec<Log>,
     merge: LogMerge,
     warm: WarmUp,
-    /// Verdicts of the batch that was taken last.
+    /// Verdicts of the last batch.
     verdicts: VecDeque<Verdict>,
     draft: Draft,
     offsets: Offsets,
     input: BTreeSet<PartitionId>,
-    /// Event times of both schemes are read from the same place.
+    /// Event times of both schemes are read from the same field.
     same_time: bool,
     pace: Pace,
     lag_seen: Option<Duration>,
     filled: Filled,
     phase: Phase,
     shown: Duration,
-    /// Verdicts of the running scheme that came, that were taken into a round, and whose requests were handed over.
+    /// Numbers of verdicts of the running scheme that arrived, that were taken into a round, and whose requests were
+    /// sent.
     came: u64,
     taken: u64,
     dealt: u64,
     last_came: Duration,
-    /// Verdicts that had come when all logs were at their ends for the first time.
+    /// Number of verdicts that had arrived when all logs first reached their ends.
     first_end: Option<u64>,
-    /// Requests that had been handed over when those verdicts were dealt with.
-    last_asked: Option<u64>,
+    /// Number of requests sent when those verdicts were processed.
+    last_request: Option<u64>,
     caught_up: bool,
-    /// The most requests without a verdict, and since when there are this many or more.
+    /// The largest number of requests without a verdict, and since when it has not decreased.
     waits: (usize, Duration),
-    /// Partitions of the new verdict log that were read to their ends.
+    /// Number of partitions of the new verdict log read to their ends.
     known: BTreeSet<LogPartition>,
 }
 
@@ -121,15 +122,15 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         let names = LogNames::new(&running.logs.prefix, &draft.running);
         let mut logs = Vec::new();
         for number in LogPartition::first(running.log_partitions().get()) {
-            let told = sender.clone();
+            let sender_of_log = sender.clone();
             let log = partition(&names.verdicts, number);
             let next = draft.log.get(&log).map_or(VerdictOffset(0), |(start, _)| *start);
             let thread = format!("running-{number}");
-            let sink = move |event| drop(told.send(Message::Running(number, event)));
+            let sink = move |event| drop(sender_of_log.send(Message::Running(number, event)));
             let follower = Follower::start(&cluster.follower(group), log, ByteBudget::new(AHEAD), thread, sink)
                 .map_err(failure)?;
-            let asked_end = Duration::ZERO;
-            logs.push(Log { follower, permits: VecDeque::new(), next, asks_end: None, asked_end, ended: None });
+            let end_requested_at = Duration::ZERO;
+            logs.push(Log { follower, permits: VecDeque::new(), next, asks_end: None, end_requested_at, ended: None });
         }
         let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
         let input = offsets.partitions(&plan.input_topics());
@@ -164,14 +165,14 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             dealt: 0,
             last_came: Duration::ZERO,
             first_end: None,
-            last_asked: None,
+            last_request: None,
             caught_up: false,
             waits: (0, Duration::ZERO),
             known: BTreeSet::new(),
         })
     }
 
-    /// Works until it is to end.
+    /// Runs to the end.
     pub(super) fn run(&mut self, pages: &mut Pages) -> Result<Outcome, Fatal> {
         if self.work(pages)?.is_continue() {
             tracing::info!(target: "dupgate::replay", "caught up");
@@ -185,9 +186,9 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         })
     }
 
-    /// Breaks when it was stopped, continues when it has caught up and that was all.
+    /// Breaks on a stop; continues if it has caught up and should end then.
     fn work(&mut self, pages: &mut Pages) -> Result<ControlFlow<()>, Fatal> {
-        // What the new scheme has judged is not asked again.
+        // Pages that the new scheme has judged are not requested again.
         while self.known.len() < self.asks.logs() {
             if self.housekeeping(STEP)?.is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -209,7 +210,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         }
     }
 
-    /// Takes the next requests from the verdicts that have come.
+    /// Takes the next requests from the arrived verdicts.
     fn steps(&mut self) -> Vec<WarmStep> {
         let mut steps = Vec::new();
         while steps.len() < ROUND {
@@ -290,7 +291,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         Ok(())
     }
 
-    /// Waits as long as the rate, the judges and the running service ask for.
+    /// Waits as long as the rate, the judges and the running service require.
     fn hold(&mut self) -> Result<ControlFlow<()>, Fatal> {
         loop {
             let wait = self.pace.wait(self.clock.now());
@@ -303,12 +304,12 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         }
     }
 
-    /// Reports whether the running service lags by more than it may.
+    /// Returns whether the running service lags by more than the limit.
     fn yields(&mut self) -> Result<bool, Fatal> {
         let Some(limit) = self.options.yield_to_lag.filter(|_| !self.caught_up) else { return Ok(false) };
         let now = self.clock.now();
         let yields = matches!(self.phase, Phase::Yielding(_));
-        if self.lag_seen.is_some_and(|seen| now.saturating_sub(seen) < LAG_LOOK) {
+        if self.lag_seen.is_some_and(|seen| now.saturating_sub(seen) < LAG_INTERVAL) {
             return Ok(yields);
         }
         self.lag_seen = Some(now);
@@ -330,7 +331,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         Ok(ends.iter().filter_map(lag).sum())
     }
 
-    /// Takes what has come, and does periodic work. Breaks when it is to stop.
+    /// Processes arrived events, and does periodic work. Breaks on a stop.
     fn housekeeping(&mut self, wait: Duration) -> Result<ControlFlow<()>, Fatal> {
         let mut next = if wait.is_zero() { None } else { self.messages.recv_timeout(wait).ok() };
         let enough = after(STEP);
@@ -360,7 +361,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         (self.see)(&Report { phase: self.phase, filled: &self.filled, read: (read, self.draft.offsets()), waiting });
     }
 
-    /// Verdicts that came and are not filled in.
+    /// Number of verdicts that arrived and are not filled in.
     fn waiting(&self) -> u64 {
         self.came - self.dealt + self.asks.pending() as u64
     }
@@ -413,15 +414,15 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         }
         let now = self.clock.now();
         for log in &mut self.logs {
-            let is_due = log.ended.is_none() || now.saturating_sub(log.asked_end) >= END_LOOK;
+            let is_due = log.ended.is_none() || now.saturating_sub(log.end_requested_at) >= END_INTERVAL;
             if log.asks_end.is_none() && is_due {
-                (log.asks_end, log.asked_end) = (Some(now), now);
+                (log.asks_end, log.end_requested_at) = (Some(now), now);
                 log.follower.command(FollowCommand::ToEnd(1));
             }
         }
     }
 
-    /// Notes how far it has come.
+    /// Updates the progress.
     fn settle(&mut self) {
         let now = self.clock.now();
         if self.first_end.is_none() && !self.logs.is_empty() && self.logs.iter().all(|log| log.ended.is_some()) {
@@ -438,11 +439,11 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             self.waits.1 = now;
         }
         self.waits.0 = pending;
-        if self.last_asked.is_none() && self.first_end.is_some_and(|end| self.dealt >= end) {
-            self.last_asked = Some(self.asks.total());
+        if self.last_request.is_none() && self.first_end.is_some_and(|end| self.dealt >= end) {
+            self.last_request = Some(self.asks.total());
         }
         let answered = self.asks.total() - pending as u64;
-        self.caught_up = self.caught_up || self.last_asked.is_some_and(|last| answered >= last);
+        self.caught_up = self.caught_up || self.last_request.is_some_and(|last| answered >= last);
         if self.caught_up {
             let since = self.last_came + QUIET;
             let is_quiet =

@@ -1,9 +1,9 @@
 //! `index warm`: fills the logs of a new scheme beside the running one.
 //!
-//! The verdict log of the running scheme says which pages go to the unique topic, and in which order they were judged
-//! ([`WarmUp`](crate::replay::WarmUp)). Those pages are read from the input, fingerprinted by the new scheme, and asked
-//! about in the new fingerprint log as a worker asks. An ordinary judge of the new scheme decides: in this process,
-//! or in instances that run already.
+//! The verdict log of the running scheme shows which pages go to the unique topic, and in which order they were judged
+//! ([`WarmUp`](crate::replay::WarmUp)). Those pages are read from the input, fingerprinted by the new scheme, and
+//! requested in the new fingerprint log as a worker does. An ordinary judge of the new scheme decides: in this process,
+//! or in instances that already run.
 
 mod asks;
 mod draft;
@@ -40,15 +40,15 @@ use crate::telemetry::{Health, Metrics};
 
 pub use draft::{Draft, draft, fits};
 
-/// How long the judges may take to commit and leave their groups.
+/// Time-out for the judges to commit and leave their groups.
 const CLOSE: Duration = Duration::from_secs(15);
 
-/// The judges of the new scheme meanwhile.
+/// The judges of the new scheme during the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judging {
     /// This process.
     Here,
-    /// Instances that run already.
+    /// Instances that already run.
     Elsewhere,
 }
 
@@ -61,12 +61,12 @@ pub enum Until {
     Stopped,
 }
 
-/// How a warm-up is run.
+/// Options of a warm-up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// First event time; one window and the lateness before the newest page when absent.
+    /// First event time; one window and the lateness before the newest page if absent.
     pub from: Option<Extent>,
-    /// How fast pages may be read.
+    /// The rate limit of reading pages.
     pub rate: Option<Rate>,
     /// Lag of the running service above which it waits.
     pub yield_to_lag: Option<u64>,
@@ -76,10 +76,10 @@ pub struct Options {
     pub until: Until,
 }
 
-/// What a warm-up is doing.
+/// Phase of a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reads what the new scheme knows already.
+    /// Reads what the new scheme already knows.
     Starting,
     /// Reads what was judged before it began.
     CatchingUp,
@@ -91,40 +91,40 @@ pub enum Phase {
     Quiet,
 }
 
-/// Pages by what the new scheme made of them.
+/// Numbers of pages by their outcome in the new scheme.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filled {
-    /// Verdicts of the running scheme by what was made of them.
+    /// Verdicts of the running scheme by their use.
     #[serde(flatten)]
     pub verdicts: WarmCounts,
-    /// Pages that the judges were asked about.
+    /// Pages requested from the judges.
     pub asked: u64,
-    /// Pages that the new scheme gives no request: undecodable for it, too large.
+    /// Pages without a request in the new scheme: undecodable or too large.
     pub refused: u64,
-    /// Pages that the input does not hold any more.
+    /// Pages that the input no longer holds.
     pub gone: u64,
 }
 
-/// What is shown while it runs.
+/// Progress of a running warm-up.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
-    /// What it is doing.
+    /// The phase.
     pub phase: Phase,
-    /// What was filled in.
+    /// The numbers of pages filled in.
     pub filled: &'a Filled,
-    /// Offsets of the running scheme's log that were read, and how many there were to read when it began.
+    /// Number of offsets of the running scheme's log read, and the total when it began.
     pub read: (u64, u64),
     /// Verdicts of the running scheme that are not filled in yet.
     pub waiting: u64,
 }
 
-/// What a warm-up came to.
+/// The result of a warm-up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What was filled in.
+    /// The numbers of pages filled in.
     #[serde(flatten)]
     pub filled: Filled,
-    /// Whether everything was filled in that was judged when it began.
+    /// Whether everything judged before its start was filled in.
     pub caught_up: bool,
     /// Verdicts of the running scheme that were left when it ended.
     pub waiting: u64,
@@ -132,7 +132,7 @@ pub struct Outcome {
     pub elapsed_ms: u64,
 }
 
-/// What reaches the thread that fills.
+/// Messages to the filling thread.
 enum Message {
     /// From the verdict log of the running scheme.
     Running(LogPartition, FollowEvent),
@@ -141,11 +141,11 @@ enum Message {
     Appended(Appended),
 }
 
-/// Fills the logs of `new` with what `running` delivers, until it is caught up or stopped.
+/// Fills the logs of `new` with the pages that `running` delivers, until it is caught up or stopped.
 ///
 /// # Errors
 ///
-/// Configurations that do not fit each other; what the cluster refuses; an input that was recreated.
+/// The configurations do not fit each other, the cluster refuses a request, or the input was recreated.
 pub fn run(
     running: &Settings,
     new: Settings,
@@ -197,7 +197,7 @@ pub fn run(
     let judges = Judges::start(&plan, options.judging)?;
     let outcome = fill::Fill::new(running, &plan, options, draft, signals, &judges, see)
         .and_then(|mut fill| fill.run(&mut pages));
-    // The next judge must not have to wait for our session's end.
+    // Otherwise the next judge would have to wait for our session's end.
     judges.stop(clock);
     outcome
 }
@@ -209,7 +209,7 @@ struct Judges {
 }
 
 impl Judges {
-    /// Starts a judge for each partition of the logs. It keeps no snapshots: the folder is that of the service.
+    /// Starts a judge for each partition of the logs. It writes no snapshots: the folder belongs to the service.
     fn start(plan: &Arc<ServiceContext>, judging: Judging) -> Result<Self, Fatal> {
         let (ended, ends) = unbounded();
         let logs = if judging == Judging::Here { plan.settings.log_partitions().get() } else { 0 };
@@ -225,7 +225,7 @@ impl Judges {
         Ok(Self { handles, ends })
     }
 
-    /// Looks whether a judge has ended, which it does not do by itself.
+    /// Checks whether a judge has ended, which is a failure.
     fn look(&self) -> Result<(), Fatal> {
         match self.ends.try_recv() {
             Ok((log, Err(fatal))) => Err(fatal.in_part(&format!("judge-{log}"))),
@@ -234,7 +234,7 @@ impl Judges {
         }
     }
 
-    /// Lets them commit what is judged and leave their groups.
+    /// Makes them commit what is judged and leave their groups.
     fn stop(&self, clock: Clock) {
         self.handles.iter().for_each(JudgeHandle::stop);
         let until = clock.now() + CLOSE;
@@ -242,10 +242,13 @@ impl Judges {
             match self.ends.recv_timeout(until.saturating_sub(clock.now())) {
                 Ok((_, Ok(()))) => {}
                 Ok((log, Err(error))) => {
-                    tracing::warn!(target: "dupgate::replay", log = log.0, %error, "the judge has not ended well");
+                    tracing::warn!(target: "dupgate::replay", log = log.0, %error, "the judge ended with an error");
                 }
                 Err(_) => {
-                    tracing::warn!(target: "dupgate::replay", "a judge has not ended in time: others wait for its session's end");
+                    tracing::warn!(
+                        target: "dupgate::replay",
+                        "a judge has not ended in time: others have to wait until its session ends"
+                    );
                 }
             }
         }

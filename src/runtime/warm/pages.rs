@@ -20,19 +20,19 @@ use crate::protocol::{LogPartition, PageRequest};
 use crate::record::{PartitionId, Source};
 use crate::worker::PageAction;
 
-/// How long one page's text may be worked on.
+/// Time limit of the text work on one page.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long nothing may come while something is wanted.
+/// How long the cluster may be silent while pages are wanted.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Outcome of a position.
 pub(super) enum Read {
-    /// It is to be asked of the judge of this partition of the logs; the bytes of its record.
+    /// Request its verdict from the judge of this partition of the logs; the size of its record.
     Page(LogPartition, Box<PageRequest>, usize),
-    /// The new scheme gives the page no request: undecodable for it, too large, too slow.
+    /// The new scheme has no request for the page: undecodable, too large or too slow.
     Refused,
-    /// The input does not hold it any more.
+    /// The input no longer holds it.
     Gone,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Starts the threads. At most `memory` bytes of pages are in work.
+    /// Starts the threads. At most `memory` bytes of pages are in flight.
     pub(super) fn start(
         config: &ClientSettings,
         offsets: Offsets,
@@ -61,7 +61,7 @@ impl Pages {
         Ok(Self { picker, pool, done, budget: ByteBudget::new(memory), clock })
     }
 
-    /// Reads these pages. `meanwhile` is called again and again, and may end it: then what was read so far is returned.
+    /// Reads these pages. `meanwhile` is called repeatedly, and may end it: then the pages read so far are returned.
     pub(super) fn read(
         &mut self,
         wanted: BTreeMap<PartitionId, BTreeSet<i64>>,

@@ -51,13 +51,13 @@ impl WorkerDriver {
             }
             Effect::Resume(partitions) => {
                 self.paused.retain(|partition| !partitions.contains(partition));
-                // Paused by an operator: they continue on the operator's word.
+                // Paused by an operator: only the operator resumes them.
                 if !self.held {
                     self.member.command(Command::Resume(partitions));
                 }
             }
             Effect::Append(log, request) => {
-                self.report.asked(log, request.id);
+                self.report.requested(log, request.id);
                 self.requests_since.get_or_insert_with(|| self.clock.now());
                 self.requests.append(log, request);
             }
@@ -131,8 +131,8 @@ impl WorkerDriver {
     pub(super) fn fetch_backlog(&self, heads: BTreeMap<PartitionId, i64>) {
         let (sender, backlogs) = (self.sender.clone(), Arc::clone(&self.backlogs));
         let start = self.context.settings.input.start;
-        // Not behind the questions that wait for other workers' transactions: neither on their thread nor for their
-        // client.
+        // This must not wait for queries that wait for other workers' transactions: it uses neither their thread nor
+        // their client.
         self.lag_tasks.run(move || {
             let answer = backlogs.ask(&heads, start_of(start)).map_err(|error| error.to_string())?;
             drop(sender.send(Message::Backlog(answer)));
@@ -204,7 +204,7 @@ impl WorkerDriver {
     fn end_scan(&mut self, log: LogPartition) {
         self.serials += 1;
         if let Some(Some(reader)) = self.recalls.get_mut(log.index()) {
-            // What it has read ahead is passed over.
+            // Records that it has read ahead are skipped.
             reader.serial = self.serials;
             reader.follower.command(FollowCommand::Stop);
         }
@@ -232,7 +232,7 @@ impl WorkerDriver {
     }
 }
 
-/// What the polling thread of the input does each time it comes round: it says that it moves, and when it polled.
+/// Runs at each round of the input's polling thread: beats the heartbeat and sets the time of the poll.
 fn polls(moved: Box<dyn Fn() + Send>, metrics: Metrics) -> Box<dyn Fn() + Send> {
     Box::new(move || {
         moved();
@@ -261,7 +261,7 @@ mod tests {
     use crate::config::settings;
 
     #[test]
-    fn each_poll_of_the_input_is_a_heartbeat_and_sets_the_time_of_the_last_poll() {
+    fn each_poll_of_the_input_beats_and_sets_the_time_of_the_last_poll() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let last_poll = || {
             let text = metrics.render();

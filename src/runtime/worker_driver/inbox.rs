@@ -63,7 +63,7 @@ impl WorkerDriver {
         }
     }
 
-    /// Notes the offsets that are committed now, when that is what the call that was out did.
+    /// Stores the committed offsets, if the pending call has committed them.
     fn note_commit(&mut self, is_done: bool) {
         if self.calling.take() == Some(self.context.settings.output.delivery.last_call()) && is_done {
             for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
@@ -176,7 +176,7 @@ impl WorkerDriver {
         self.hand_over(&partition)
     }
 
-    /// Hands the machine what is done, in offset order.
+    /// Hands finished pages to the machine, in offset order.
     pub(super) fn hand_over(&mut self, partition: &PartitionId) -> Result<(), Fatal> {
         while let Some(ready) = self.inputs.get_mut(partition).and_then(|input| input.order.pop()) {
             match ready {

@@ -1,31 +1,31 @@
-//! Where the next owner of each partition would begin: lags count from there.
+//! The offset where the next owner of each partition would begin: lags count from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::PartitionId;
 
-/// The partitions that are ours, as far as they are settled.
+/// Settled offsets of our partitions.
 #[derive(Debug, Default)]
 pub(super) struct SettledOffsets {
     partitions: BTreeMap<PartitionId, Progress>,
 }
 
-/// How far one partition is read and committed.
+/// Read and committed positions of one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
-    /// What the group has committed, as far as it was told to us or we committed it.
+    /// The group's committed offset, as far as we have read or committed it.
     committed: Option<i64>,
     /// Where a group without an offset began.
     first: Option<i64>,
-    /// Behind the last record that was handed over.
+    /// The offset after the last record that was handed over.
     read: Option<i64>,
-    /// Behind everything that there was at the last end, markers of transactions and aborted records included.
+    /// The offset after everything at the last end of partition, including transaction markers and aborted records.
     end: Option<i64>,
 }
 
 impl Progress {
-    /// A group that has no offset here and was handed nothing begins where `input.start` says: that lag is known when
-    /// the first record comes. What follows the last record is nothing that anybody waits for.
+    /// A group without an offset and without a record begins at `input.start`: its lag is known from the first record.
+    /// Markers after the last record do not count as lag.
     fn settled(&self) -> Option<i64> {
         let settled = self.committed.or(self.first)?;
         let all_is_settled = self.read.is_none_or(|read| settled >= read);
@@ -34,24 +34,24 @@ impl Progress {
 }
 
 impl SettledOffsets {
-    /// The group's committed offsets are these.
+    /// Stores the group's committed offsets.
     pub(super) fn answered(&mut self, offsets: &BTreeMap<PartitionId, Option<i64>>) {
         for (partition, offset) in offsets {
             let progress = self.partitions.entry(partition.clone()).or_default();
             if offset.is_none() && progress.committed.is_some() {
-                // Recreated: nothing that was read of it tells anything.
+                // The topic was recreated: earlier positions are meaningless.
                 *progress = Progress::default();
             }
             progress.committed = *offset;
         }
     }
 
-    /// This was committed.
+    /// An offset was committed.
     pub(super) fn committed(&mut self, partition: &PartitionId, offset: i64) {
         self.at(partition, |progress| progress.committed = Some(offset));
     }
 
-    /// Reading begins here.
+    /// Reading starts here.
     pub(super) fn started(&mut self, partition: &PartitionId, offset: i64) {
         self.at(partition, |progress| {
             progress.first.get_or_insert(offset);
@@ -71,17 +71,17 @@ impl SettledOffsets {
         self.at(partition, |progress| progress.end = progress.end.max(Some(offset)));
     }
 
-    /// The partition holds other records than it did.
+    /// The partition was recreated.
     pub(super) fn out_of_range(&mut self, partition: &PartitionId) {
         self.at(partition, |progress| (progress.read, progress.end) = (None, None));
     }
 
-    /// These are not ours any more.
+    /// These partitions are no longer ours.
     pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
         self.partitions.retain(|partition, _| !partitions.contains(partition));
     }
 
-    /// Returns where the next owner of each of these partitions would begin, as far as that is known.
+    /// Returns where the next owner of each of these partitions would begin, as far as known.
     pub(super) fn of<'a>(
         &self,
         partitions: impl IntoIterator<Item = &'a PartitionId>,
@@ -97,7 +97,7 @@ impl SettledOffsets {
     }
 }
 
-/// Returns how far each partition's settled offset is from its end. Nothing is known of one that was never read from.
+/// Returns how far each partition's settled offset is from its end. Partitions that were never read are left out.
 pub(super) fn lags(
     settled: &[(PartitionId, Option<i64>)],
     ends: &BTreeMap<PartitionId, i64>,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn lag_counts_from_the_committed_offset_and_is_not_the_whole_log_where_there_is_none() {
+    fn lag_counts_from_the_committed_offset_and_without_one_is_not_the_whole_log() {
         let mut read_further = with(Some(40));
         (40..90).for_each(|offset| read_further.read(&pages(), offset));
         assert_eq!(lag(&read_further, 100), Some(60));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_on_behind_pages_that_are_in_flight_does_not_hide_them() {
+    fn pages_in_flight_count_as_lag() {
         let mut offsets = with(Some(40));
         (40..90).for_each(|offset| offsets.read(&pages(), offset));
         // Pages that waited for a slower partition were dropped, and are read again.
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn aborted_records_behind_the_last_one_are_nothing_that_waits() {
+    fn aborted_records_after_the_last_one_are_not_lag() {
         let mut offsets = with(Some(40));
         (40..50).for_each(|offset| offsets.read(&pages(), offset));
         offsets.ended(&pages(), 600);
         assert_eq!(lag(&offsets, 600), Some(560), "ten of them wait");
         offsets.committed(&pages(), 50);
         assert_eq!(lag(&offsets, 600), Some(0));
-        assert_eq!(lag(&offsets, 603), Some(3), "what came since");
+        assert_eq!(lag(&offsets, 603), Some(3), "later records");
         offsets.read(&pages(), 600);
         assert_eq!(lag(&offsets, 603), Some(553), "one of them is in flight");
         // Nothing but aborted records since the group's offset.
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_was_read_of_a_topic_counts_when_it_is_made_anew() {
+    fn positions_of_a_topic_are_reset_when_it_is_recreated() {
         let mut offsets = with(Some(40));
         offsets.read(&pages(), 40);
         offsets.committed(&pages(), 41);

@@ -21,7 +21,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Refuses what another site makes a browser send, and says to browsers what they may do with the answer.
+/// Refuses cross-origin requests, and adds the security headers to answers.
 pub(super) async fn guard(State(has_token): State<bool>, request: Request, next: Next) -> Response {
     let mut response = match stranger(request.headers(), has_token) {
         Some(why) => super::answer(StatusCode::FORBIDDEN, &json!({"error": why})),
@@ -35,21 +35,21 @@ pub(super) async fn guard(State(has_token): State<bool>, request: Request, next:
 
 /// Returns why a request cannot come from this machine.
 fn stranger(headers: &HeaderMap, has_token: bool) -> Option<&'static str> {
-    // Without a token only the address protects: a name that leads here may be anybody's.
+    // Without a token only the address protects: any site may own a name that resolves to it.
     page_of_another_site(headers).or_else(|| {
         let is_safe = has_token || is_loopback(host(headers));
         (!is_safe).then_some("without http.admin.token only requests to a loopback address are answered")
     })
 }
 
-/// Refuses what a browser may have been made to ask by a name that leads here and belongs to another site. Everybody in
-/// the network may ask, by the names that are usual there.
+/// Refuses requests by a name that another site may have pointed here (DNS rebinding). Requests by the usual names of
+/// the network are accepted.
 pub(in super::super) async fn guard_network(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let foreign_name = || {
         let is_foreign = !is_name_of_a_network(host(headers));
         is_foreign
-            .then_some("asked by a name that any site may have: ask by IP address, or by a name within the network")
+            .then_some("the Host is a name that any site may have: use the IP address, or a name within the network")
     };
     match page_of_another_site(headers).or_else(foreign_name) {
         Some(why) => super::answer(StatusCode::FORBIDDEN, &json!({"error": why})),
@@ -60,7 +60,7 @@ pub(in super::super) async fn guard_network(request: Request, next: Next) -> Res
 fn page_of_another_site(headers: &HeaderMap) -> Option<&'static str> {
     let origin = headers.get(header::ORIGIN)?;
     let authority = origin.to_str().ok().and_then(|origin| Some(origin.split_once("://")?.1));
-    (authority != Some(host(headers))).then_some("a page of another site asks: its Origin is not this Host")
+    (authority != Some(host(headers))).then_some("cross-origin request: its Origin is not this Host")
 }
 
 fn host(headers: &HeaderMap) -> &str {
@@ -80,7 +80,7 @@ fn is_loopback(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Says whether no site of the internet can have this name: an address, one label, or a domain that is nobody's.
+/// Returns whether no site of the internet can have this name: an address, one label, or a reserved domain.
 fn is_name_of_a_network(host: &str) -> bool {
     const DOMAINS: [&str; 7] = ["localhost", "local", "internal", "svc", "lan", "home", "arpa"];
     let name = name_of(host).trim_end_matches('.');
@@ -88,7 +88,7 @@ fn is_name_of_a_network(host: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || domain.is_none_or(|domain| DOMAINS.contains(&domain.as_str()))
 }
 
-/// Asks for the token, when there is one.
+/// Requires the token, if there is one.
 pub(super) async fn token(State(token): State<Option<SecretString>>, request: Request, next: Next) -> Response {
     let Some(token) = token else { return next.run(request).await };
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
@@ -105,7 +105,7 @@ pub(super) async fn token(State(token): State<Option<SecretString>>, request: Re
     response
 }
 
-/// Compares in a time that depends on nothing but the lengths.
+/// Compares in a time that depends only on the lengths.
 fn is_token(given: &[u8], token: &SecretString) -> bool {
     let Some((scheme, given)) = given.split_at_checked(b"Bearer ".len()) else { return false };
     scheme.eq_ignore_ascii_case(b"Bearer ") && given.ct_eq(token.expose_secret().as_bytes()).into()
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_token_is_the_token() {
+    fn only_the_whole_token_is_accepted() {
         let token = SecretString::from("0123456789abcdef");
         let is = |given: &str| is_token(given.as_bytes(), &token);
         assert!(is("Bearer 0123456789abcdef") && is("bearer 0123456789abcdef"));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_any_site_may_have_are_told_from_those_of_a_network() {
+    fn names_of_a_network_are_distinguished_from_public_ones() {
         for own in [
             "10.0.0.5:9464",
             "[fd00::5]:9464",
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn another_sites_requests_are_told_from_ones_own() {
+    fn cross_origin_requests_are_recognised() {
         let strange = |host: &'static str, origin: Option<&'static str>, has_token: bool| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, HeaderValue::from_static(host));
@@ -160,7 +160,7 @@ mod tests {
         }
         assert!(!strange("localhost:1", Some("http://localhost:1"), false));
         assert!(!strange("gate.example:1", Some("http://gate.example:1"), true));
-        // A name of somebody else's that leads to this machine, and a page of his.
+        // A foreign name that resolves to this machine, and a page of that site.
         assert!(strange("evil.example:9465", None, false) && strange("", None, false));
         assert!(strange("127.0.0.1.evil.example:9465", None, false));
         for foreign in ["http://evil.example", "null", "http://localhost:2"] {

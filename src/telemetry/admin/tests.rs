@@ -1,4 +1,4 @@
-//! Over a real socket, with a service that only reports what it was asked.
+//! Over a real socket, with a service that returns its arguments.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use crate::telemetry::{Health, Metrics};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// Answers every question with the question.
+/// Returns the arguments of every call.
 struct Echo;
 
 impl AdminService for Echo {
@@ -108,7 +108,7 @@ fn seen(offset: i64, verdict: &'static str) -> DeliveredDuplicate {
     }
 }
 
-/// Every path of the list, as somebody would ask for it.
+/// A request for every path of the list.
 const REQUESTS: [(&str, &str, u16); 13] = [
     ("GET /api/v1/overview?since=3", "", 200),
     ("GET /api/v1/pairs?verdict=near&limit=&site=", "", 200),
@@ -126,22 +126,22 @@ const REQUESTS: [(&str, &str, u16); 13] = [
 ];
 
 #[test]
-fn every_path_of_the_list_answers_those_who_have_the_token_and_nobody_else() {
+fn every_path_of_the_list_requires_the_token() {
     let (server, pairs) = server(Some(TOKEN));
     pairs.offer(Duration::ZERO, seen(1, "near")).unwrap();
     let (own, wrong) = (format!("Authorization: Bearer {TOKEN}"), "Authorization: Bearer 0123456789abcdeF".to_owned());
     for (request, body, expected) in REQUESTS {
-        let (status, head, said) = send(&server, request, &[], body);
-        assert_eq!(status, 401, "{request}: {said}");
+        let (status, head, output) = send(&server, request, &[], body);
+        assert_eq!(status, 401, "{request}: {output}");
         assert!(
-            head.contains("www-authenticate: bearer realm=\"dupgate\"\r\n") && said.contains("http.admin.token"),
-            "{head}{said}"
+            head.contains("www-authenticate: bearer realm=\"dupgate\"\r\n") && output.contains("http.admin.token"),
+            "{head}{output}"
         );
-        let (status, head, said) = send(&server, request, &[&wrong], body);
-        assert_eq!(status, 401, "{request}: {said}");
-        assert!(head.contains("error=\"invalid_token\"") && !said.contains(TOKEN), "{head}{said}");
-        let (status, _, said) = send(&server, request, &[&own], body);
-        assert_eq!(status, expected, "{request}: {said}");
+        let (status, head, output) = send(&server, request, &[&wrong], body);
+        assert_eq!(status, 401, "{request}: {output}");
+        assert!(head.contains("error=\"invalid_token\"") && !output.contains(TOKEN), "{head}{output}");
+        let (status, _, output) = send(&server, request, &[&own], body);
+        assert_eq!(status, expected, "{request}: {output}");
     }
     let listed = send(&server, "GET /", &[], "");
     assert_eq!(listed.0, 200, "the list and the page hold no data");
@@ -166,7 +166,7 @@ fn the_page_is_whole_and_loads_nothing_from_elsewhere() {
         for foreign in
             ["http://", "https://", "//cdn", "innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "@import"]
         {
-            // The name space of drawings is a name, not a place; so is the library's name in its first line.
+            // Names that are not loaded: the SVG name space, and the library's URL in its first line.
             let text = text.replace("http://www.w3.org/2000/svg", "");
             let text = text.replacen("/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1);
             assert!(!text.contains(foreign), "{path} names {foreign}");
@@ -183,16 +183,16 @@ fn a_page_of_another_site_is_refused_with_and_without_a_token() {
         let (server, _) = server(token);
         let own = format!("Authorization: Bearer {TOKEN}");
         for head in [&["Origin: http://evil.example", &own][..], &["Origin: null", &own]] {
-            let (status, _, said) = send(&server, "POST /api/v1/pause", head, "");
-            assert_eq!(status, 403, "{said}");
-            assert!(said.contains("another site"), "{said}");
+            let (status, _, output) = send(&server, "POST /api/v1/pause", head, "");
+            assert_eq!(status, 403, "{output}");
+            assert!(output.contains("another site"), "{output}");
         }
         let origin = format!("Origin: http://{}", server.address());
         assert_eq!(send(&server, "POST /api/v1/pause", &[&origin, &own], "").0, 200);
     }
     let (open, _) = server(None);
-    let (status, _, said) = send(&open, "GET /api/v1/pairs", &["Host: evil.example:9465"], "");
-    assert_eq!(status, 403, "a name of somebody else's leads here: {said}");
+    let (status, _, output) = send(&open, "GET /api/v1/pairs", &["Host: evil.example:9465"], "");
+    assert_eq!(status, 403, "a foreign name resolves here: {output}");
     let (shut, _) = server(Some(TOKEN));
     let own = format!("Authorization: Bearer {TOKEN}");
     assert_eq!(send(&shut, "GET /api/v1/pairs", &["Host: gate.example:9465", &own], "").0, 200);
@@ -221,9 +221,9 @@ fn pairs_are_listed_newest_first_and_filtered() {
     assert_eq!(get(&server, "/api/v1/index/top?n=1"), (200, top));
     for wrong in ["/api/v1/pairs?limit=many", "/api/v1/pairs?colour=red", "/api/v1/pairs/pages", "/api/v1/index/lookup"]
     {
-        let (status, said) = get(&server, wrong);
-        assert_eq!(status, 400, "{wrong}: {said}");
-        assert!(said["error"].as_str().is_some_and(|why| !why.is_empty()), "{wrong}: {said}");
+        let (status, output) = get(&server, wrong);
+        assert_eq!(status, 400, "{wrong}: {output}");
+        assert!(output["error"].as_str().is_some_and(|why| !why.is_empty()), "{wrong}: {output}");
     }
 }
 
@@ -234,25 +234,25 @@ fn the_overview_answers_with_the_samples_after_a_number() {
     assert_eq!((status, &page["instance"], &page["started_ms"]), (200, &json!("one"), &json!(7)));
     assert_eq!((&page["last_sample"], &page["samples"]["number"]), (&json!(0), &json!([])));
     for wrong in ["/api/v1/overview?since=-1", "/api/v1/overview?since=now", "/api/v1/overview?until=3"] {
-        let (status, said) = get(&server, wrong);
-        assert_eq!(status, 400, "{wrong}: {said}");
-        assert!(said["error"].as_str().is_some_and(|why| !why.is_empty()), "{wrong}: {said}");
+        let (status, output) = get(&server, wrong);
+        assert_eq!(status, 400, "{wrong}: {output}");
+        assert!(output["error"].as_str().is_some_and(|why| !why.is_empty()), "{wrong}: {output}");
     }
 }
 
 #[test]
-fn what_is_looked_for_reaches_the_desk() {
+fn lookups_reach_the_service() {
     let (server, _) = server(None);
-    let looked = |query: &str| get(&server, &format!("/api/v1/index/lookup?{query}"));
-    assert_eq!(looked("fp=00000000000000ff&distance=4").1, json!("Code(B64(255), Some(4))"));
-    assert_eq!(looked("fp=00000000000000ff").1, json!("Code(B64(255), None)"));
-    assert_eq!(looked("fp=000000ff&distance=32").1, json!("Code(B32(255), Some(32))"));
-    assert_eq!(looked(&format!("fp={:032x}&distance=128", 255)).1, json!("Code(B128(255), Some(128))"));
-    assert_eq!(looked("id=http%3A%2F%2Fa%2F1").1, json!("Id(\"http://a/1\")"));
+    let lookup = |query: &str| get(&server, &format!("/api/v1/index/lookup?{query}"));
+    assert_eq!(lookup("fp=00000000000000ff&distance=4").1, json!("Code(B64(255), Some(4))"));
+    assert_eq!(lookup("fp=00000000000000ff").1, json!("Code(B64(255), None)"));
+    assert_eq!(lookup("fp=000000ff&distance=32").1, json!("Code(B32(255), Some(32))"));
+    assert_eq!(lookup(&format!("fp={:032x}&distance=128", 255)).1, json!("Code(B128(255), Some(128))"));
+    assert_eq!(lookup("id=http%3A%2F%2Fa%2F1").1, json!("Id(\"http://a/1\")"));
     for wrong in
         ["fp=ff", "fp=00000000000000ff&distance=65", "fp=000000ff&distance=33", "fp=00000000000000ff&id=a", "source=a"]
     {
-        assert_eq!(looked(wrong).0, 400, "{wrong}");
+        assert_eq!(lookup(wrong).0, 400, "{wrong}");
     }
     let forget = |body: &str| send(&server, "POST /api/v1/index/forget", &[], body);
     assert_eq!(forget("{\"source\": [\"a:0:1\", \"a:0:2\"], \"id\": [\"x\"]}").2.trim(), "3");
@@ -261,19 +261,19 @@ fn what_is_looked_for_reaches_the_desk() {
 }
 
 #[test]
-fn pairs_are_told_as_they_come() {
+fn pairs_are_streamed_as_they_arrive() {
     let (server, pairs) = server(None);
     let mut stream = TcpStream::connect(server.address()).unwrap();
     write!(stream, "GET /api/v1/pairs/stream?verdict=near&limit=1 HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
     let mut lines = BufReader::new(stream).lines();
-    // The head has come: from here on the listener hears.
+    // The head has arrived: the subscription is active.
     assert!(lines.by_ref().map(Result::unwrap).any(|line| line.is_empty()));
     for (number, verdict) in [(1, "exact"), (2, "near")] {
         pairs.offer(Duration::ZERO, seen(number, verdict)).unwrap();
-        pairs.looked_at(u64::try_from(number).unwrap(), PairDetails::default());
+        pairs.set_details(u64::try_from(number).unwrap(), PairDetails::default());
     }
-    let told: Vec<String> = lines.map(Result::unwrap).collect();
-    assert!(told.iter().any(|line| line == "event: pair"), "{told:?}");
-    let data = told.iter().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let events: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(events.iter().any(|line| line == "event: pair"), "{events:?}");
+    let data = events.iter().find_map(|line| line.strip_prefix("data: ")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(data).unwrap()["source"], "pages:0:2");
 }

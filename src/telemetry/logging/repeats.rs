@@ -1,4 +1,4 @@
-//! Warnings and errors that come again and again: once in a while is enough, with how many were left out.
+//! Limits repeated warnings and errors to one per interval, with the number left out.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,32 +7,33 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::Xxh3;
 
-/// How long a line is not repeated.
+/// Minimum interval of equal lines.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Lines that are remembered; when there are more, those that are old enough go first, then all.
-const MOST: usize = 1024;
+/// Maximum number of remembered lines; beyond it, old ones are dropped first, then all.
+const MAX_LINES: usize = 1024;
 
 /// Remembers which lines were written recently.
 pub(super) struct Repeats {
     now: fn() -> Duration,
-    /// When the line was written, and how many like it were left out since.
+    /// When the line was written, and the number of repetitions left out since.
     written: Mutex<HashMap<u64, (Duration, u64)>>,
 }
 
 impl Repeats {
-    /// Begins with nothing written; `now` counts from any fixed point.
+    /// Starts without lines; `now` counts from any fixed point.
     pub(super) fn new(now: fn() -> Duration) -> Self {
         Self { now, written: Mutex::default() }
     }
 
-    /// Reports whether a line is to be written, and how many like it were left out before; `None` when this one is.
+    /// Returns the number of repetitions left out before, if the line should be written; `None` if it should be left
+    /// out.
     pub(super) fn pass(&self, line: u64) -> Option<u64> {
         let now = (self.now)();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.len() >= MOST {
+        if written.len() >= MAX_LINES {
             written.retain(|_, (at, _)| now.saturating_sub(*at) < INTERVAL);
-            if written.len() >= MOST {
+            if written.len() >= MAX_LINES {
                 written.clear();
             }
         }
@@ -50,8 +51,8 @@ impl Repeats {
     }
 }
 
-/// Names a line by what it says. Numbers do not count: times, ports and counts differ where nothing else does. What
-/// is in a field of text does: another partition is another line.
+/// Returns the identity of a line. Numbers are ignored: times, ports and counts differ in repetitions. Text fields
+/// count: another partition is another line.
 pub(super) fn name(target: &str, message: &str, fields: &Map<String, Value>) -> u64 {
     let mut hash = Xxh3::new();
     let words: String = message.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_written_once_in_an_interval_and_says_how_many_were_left_out() {
+    fn a_line_is_written_once_in_an_interval_with_the_number_left_out() {
         let repeats = Repeats::new(now);
         let at = |millis: u64, line: u64| {
             CLOCK.store(millis, Ordering::Relaxed);
@@ -96,13 +97,13 @@ mod tests {
             [Some(0), None, Some(0), None, Some(2)]
         );
         assert_eq!([at(19_999, 1), at(50_000, 1), at(50_000, 2)], [None, Some(1), Some(0)]);
-        // However many different lines there are, few are remembered.
+        // Of many different lines, few are remembered.
         (0..5000).for_each(|line| assert_eq!(at(60_000, 100 + line), Some(0)));
-        assert!(repeats.written.lock().unwrap().len() <= MOST);
+        assert!(repeats.written.lock().unwrap().len() <= MAX_LINES);
     }
 
     #[test]
-    fn numbers_make_no_other_line_and_texts_do() {
+    fn numbers_do_not_distinguish_lines_and_texts_do() {
         let fields = |value: Value| value.as_object().unwrap().clone();
         let line = |message: &str, value: Value| name("librdkafka", message, &fields(value));
         let first = line("FAIL after 3ms", json!({"partition": "pages:1", "entries": 7}));

@@ -1,11 +1,11 @@
-//! The indexes of all judges of this process, as one.
+//! Metrics of the indexes of all judges of this process together.
 
 use super::{Log, Metrics, PoisonError, catalog, flag, float, seconds};
 use crate::protocol::LogPartition;
 use crate::record::Timestamp;
 use crate::telemetry::labels::MemoryPart;
 
-/// What the index of one judge comes to.
+/// State of the index of one judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexTotals {
     /// Whether the judge or standby holds the whole state.
@@ -14,7 +14,7 @@ pub struct IndexTotals {
     pub entries: u64,
     /// Event time of the oldest of them.
     pub oldest: Option<Timestamp>,
-    /// Bytes for what is known of the originals.
+    /// Bytes for the originals.
     pub fingerprint_bytes: u64,
     /// Bytes for the tables of codes and bands.
     pub bucket_bytes: u64,
@@ -29,8 +29,8 @@ pub struct IndexTotals {
 }
 
 impl Metrics {
-    /// The judge of a partition of the fingerprint log has this index now. Shown is the sum over all judges of this
-    /// process, and the worst of them where a sum says nothing.
+    /// Sets the index of the judge of a partition of the fingerprint log. The metrics show the sum over all judges of
+    /// this process, or the worst of them where a sum has no meaning.
     pub fn index(&self, log: LogPartition, totals: IndexTotals) {
         let mut all = self.inner.indexes.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(log, totals);
@@ -50,7 +50,7 @@ impl Metrics {
         self.series().log_lag.of(Log::Fingerprints).set(sum(|index| index.waiting));
     }
 
-    /// A page was looked up: this many originals were compared, the nearest was so far.
+    /// A page was looked up: this many originals were compared, the nearest had this distance.
     pub fn lookup(&self, compared: u32, nearest: Option<u8>) {
         self.series().lookup_candidates.record(f64::from(compared));
         if let Some(bits) = nearest {

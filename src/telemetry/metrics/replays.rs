@@ -1,9 +1,9 @@
-//! A replay: how far this run of it is.
+//! Metrics of a replay: progress of this run.
 
 use super::{LabelValue, Metrics, catalog, flag, float};
 use crate::telemetry::labels::ReplayPhase;
 
-/// How far one run of a replay is.
+/// Progress of one run of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReplayProgress {
     /// Records whose committed verdicts this run has read again.
@@ -14,14 +14,14 @@ pub struct ReplayProgress {
     pub of_range: u64,
     /// Share of the replay that is done, 0 to 1: by all of its runs.
     pub share: f64,
-    /// Records that are left; `None` where nobody has counted them.
+    /// Remaining records; `None` if their number is unknown.
     pub remaining: Option<u64>,
     /// Whether it waits for the service.
     pub is_yielding: bool,
 }
 
 impl Metrics {
-    /// A replay is so far. The records of one run never become fewer.
+    /// Sets the progress of a replay. The records of one run never decrease.
     pub fn replay(&self, id: &str, at: &ReplayProgress) {
         let label = ("replay", id);
         for phase in ReplayPhase::ALL {

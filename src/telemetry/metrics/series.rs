@@ -38,8 +38,8 @@ pub(super) struct Family<L, H> {
     label: PhantomData<L>,
 }
 
-/// A handle that records nowhere: what an index past the end of a family gives. It does not happen, because a
-/// family is made from the very list that gives the indices.
+/// A handle that records nowhere: used for an index past the end of a family. It does not happen, because a family is
+/// created from the list that defines the indices.
 pub(super) trait Handle {
     fn nowhere() -> Self;
 }
@@ -90,8 +90,8 @@ impl<L: LabelValue, H: Handle> Family<L, H> {
     }
 }
 
-/// Every series whose labels are closed, but for gauges without a label: a time of 1970 or a window of 0 s would be
-/// a lie, so these appear when they are first set.
+/// Every series whose labels are closed, except gauges without a label: a time of 1970 or a window of 0 s would be
+/// wrong, so these appear when they are first set.
 pub(super) struct Series {
     pub(super) documents: Family<VerdictLabel, Counter>,
     pub(super) bypassed: Family<BypassReason, Counter>,
@@ -101,7 +101,7 @@ pub(super) struct Series {
     pub(super) records_produced: Family<OutputKind, Counter>,
     pub(super) produced_bytes: Family<OutputKind, Counter>,
     pub(super) produce_failures: Family<OutputKind, BTreeMap<Reject, Counter>>,
-    /// Only the kinds that arise in a component.
+    /// Only the kinds that occur in a component.
     pub(super) errors: Family<Component, Vec<(ErrorKind, Counter)>>,
     pub(super) process_duration: Histogram,
     pub(super) stage_duration: Family<Step, Histogram>,
@@ -146,7 +146,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Describes the whole table and registers what is closed.
+    /// Describes the whole table and registers all closed series.
     pub(super) fn register(recorder: &dyn Recorder) -> Self {
         for spec in TABLE {
             let (name, unit) = (KeyName::from_const_str(spec.name), Some(spec.unit));

@@ -38,12 +38,12 @@ fn combinations(spec: &Spec) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_series_with_closed_labels_is_there_from_the_start() {
+fn every_series_with_closed_labels_exists_from_the_start() {
     let text = metrics().render();
     for spec in TABLE {
         let open = spec.labels.iter().any(|label| matches!(label, Label::Open(_)));
         let plain_gauge = spec.kind == Kind::Gauge && spec.labels.is_empty();
-        // Its pairs are those that occur.
+        // It has only pairs that occur.
         if open || plain_gauge || spec.name == catalog::ERRORS.name {
             continue;
         }
@@ -180,8 +180,8 @@ fn every_metric_of_the_table_is_recorded_and_every_recorded_metric_is_in_the_tab
             Kind::Gauge => "gauge",
             Kind::Histogram(_) => "histogram",
         };
-        assert!(text.contains(&format!("# TYPE {} {kind}\n", spec.name)), "{} is no {kind}", spec.name);
-        assert!(text.contains(&format!("# HELP {} {}\n", spec.name, spec.help)), "{} is not described", spec.name);
+        assert!(text.contains(&format!("# TYPE {} {kind}\n", spec.name)), "{} is not a {kind}", spec.name);
+        assert!(text.contains(&format!("# HELP {} {}\n", spec.name, spec.help)), "{} has no help", spec.name);
         let touched = text.lines().filter(|line| line.starts_with(spec.name) && !line.ends_with(" 0"));
         assert!(touched.count() > 0, "nothing was recorded for {}", spec.name);
         for label in spec.labels {
@@ -291,7 +291,7 @@ fn the_judges_of_one_process_are_shown_as_one() {
 }
 
 #[test]
-fn a_replay_counts_records_from_zero_and_says_what_is_left() {
+fn a_replay_counts_records_from_zero_and_shows_the_remaining_ones() {
     let metrics = metrics();
     let id = "replay=\"7c1f\"";
     metrics.replay("7c1f", &replay_begun());
@@ -318,7 +318,7 @@ fn a_replay_counts_records_from_zero_and_says_what_is_left() {
     let metrics = with(true);
     metrics.replay("files", &of_files);
     let text = metrics.render();
-    assert_eq!(value(&text, "dupgate_replay_remaining_records", &[]), None, "nobody has counted the lines");
+    assert_eq!(value(&text, "dupgate_replay_remaining_records", &[]), None, "the lines were not counted");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn traces(address: &str, metrics: &Metrics) -> Traces {
     Traces::start(address.parse().unwrap(), resource, metrics.clone(), move || clock.instant()).unwrap()
 }
 
-/// Takes one request, answers it, and returns its head and body.
+/// Receives one request, answers it, and returns its head and body.
 fn take(listener: &TcpListener, answer: &str) -> (String, String) {
     converse(listener.accept().unwrap().0, answer).unwrap()
 }
@@ -64,7 +64,7 @@ fn dropped(metrics: &Metrics) -> u64 {
 }
 
 #[test]
-fn spans_come_to_the_collector_and_the_last_ones_before_the_end() {
+fn spans_reach_the_collector_and_the_last_ones_before_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = self::metrics();
     let traces = traces(&format!("http://{}", listener.local_addr().unwrap()), &metrics);
@@ -84,7 +84,7 @@ fn spans_come_to_the_collector_and_the_last_ones_before_the_end() {
 }
 
 #[test]
-fn a_collector_that_refuses_or_is_away_costs_the_spans_and_nothing_else() {
+fn a_collector_that_refuses_or_is_unreachable_loses_only_the_spans() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let metrics = self::metrics();
@@ -101,7 +101,7 @@ fn a_collector_that_refuses_or_is_away_costs_the_spans_and_nothing_else() {
 }
 
 #[test]
-fn a_collector_that_says_nothing_does_not_hold_up_the_end() {
+fn a_silent_collector_does_not_delay_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = self::metrics();
     let traces = traces(&format!("http://{}", listener.local_addr().unwrap()), &metrics);
@@ -114,7 +114,7 @@ fn a_collector_that_says_nothing_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn spans_are_spelled_as_otlp_has_them() {
+fn spans_are_encoded_as_otlp() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let traces = traces(&format!("http://{}", listener.local_addr().unwrap()), &metrics());
     let flags = TraceFlags::default();
@@ -158,7 +158,7 @@ fn spans_are_spelled_as_otlp_has_them() {
     assert_eq!((&link["traceId"], &link["spanId"]), (&json!(trace), &json!("0000000000000006")));
 }
 
-/// A collector that speaks TLS with a certificate of an authority of its own, and that authority.
+/// A collector with TLS whose certificate is of a separate authority, and that authority.
 fn collector_with_tls() -> (TcpListener, Arc<ServerConfig>, RootCertStore) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -178,7 +178,7 @@ fn collector_with_tls() -> (TcpListener, Arc<ServerConfig>, RootCertStore) {
 }
 
 #[test]
-fn spans_come_to_a_collector_by_tls_when_its_certificate_is_trusted() {
+fn spans_reach_a_collector_by_tls_if_its_certificate_is_trusted() {
     let (listener, config, authorities) = collector_with_tls();
     let endpoint: Endpoint = format!("https://localhost:{}", listener.local_addr().unwrap().port()).parse().unwrap();
     let metrics = self::metrics();

@@ -1,4 +1,4 @@
-//! The last hour in a ring: what lies between two readings, with rates by the second.
+//! The last hour in a ring: differences of two readings, with rates per second.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use super::reading::{Reading, VERDICTS, quantile};
 use crate::record::Timestamp;
 use crate::telemetry::labels::{LabelValue, VerdictLabel};
 
-/// Samples that are kept: an hour, at one each five seconds.
+/// Number of kept samples: an hour, at one each five seconds.
 pub(super) const KEPT: usize = 720;
 
-/// Samples that count as recent: five minutes.
+/// Number of samples that count as recent: five minutes.
 const RECENT: usize = 60;
 
-/// What happened between two readings, and the levels at the second one.
+/// The difference of two readings, and the levels at the second one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
     /// Counts the samples, from 1.
     number: u64,
     at: Timestamp,
-    /// A second, by verdict.
+    /// Rates per second, by verdict.
     documents: [f64; VERDICTS],
-    /// A second.
+    /// Rates per second.
     dead_letters: f64,
-    /// Seconds; absent where nothing was counted.
+    /// Seconds; absent if nothing was counted.
     end_to_end_p50: Option<f64>,
     end_to_end_p99: Option<f64>,
     verdict_wait_p50: Option<f64>,
@@ -52,7 +52,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Takes what the metrics say `now`, which counts from any fixed point. The first reading gives no sample.
+    /// Adds a reading of the metrics at `now`, which counts from any fixed point. The first reading adds no sample.
     pub(super) fn note(&mut self, now: Duration, at: Timestamp, reading: Reading) {
         let Some((then, before)) = &self.before else {
             self.before = Some((now, reading));
@@ -95,7 +95,7 @@ impl History {
         self.last
     }
 
-    /// Returns how many originals left for want of memory in the newest [`RECENT`] samples.
+    /// Returns the number of originals evicted for lack of memory in the newest [`RECENT`] samples.
     pub(super) fn evicted_for_capacity(&self) -> f64 {
         self.samples.iter().rev().take(RECENT).map(|sample| sample.evicted_for_capacity).sum()
     }
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reading_is_what_the_second_is_compared_with() {
+    fn the_first_reading_is_the_base_of_the_second() {
         let mut history = History::default();
         history.note(Duration::from_secs(100), Timestamp::from_millis(1000), reading(50.0));
         assert_eq!((history.last(), column(&history, 0, "number").len()), (0, 0));
         history.note(Duration::from_secs(105), Timestamp::from_millis(6000), reading(80.0));
-        // The next one comes late: the process stood still for a while.
+        // The next one is late: the process was suspended for a while.
         history.note(Duration::from_secs(205), Timestamp::from_millis(106_000), reading(180.0));
         history.note(Duration::from_secs(205), Timestamp::from_millis(106_001), reading(190.0));
         assert_eq!(column(&history, 0, "unique"), [6.0, 1.0]);

@@ -1,4 +1,4 @@
-//! Which instance judges each partition of the logs, as far as this one knows, and since when.
+//! Tracks which instance judges each partition of the logs, as far as this one knows, and since when.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::record::Timestamp;
 use crate::telemetry::catalog;
 use crate::telemetry::parsed_metrics::ParsedMetrics;
 
-/// Name of the check that fails while requests wait and no verdict comes.
+/// Name of the check that fails while requests wait and no verdicts arrive.
 pub const VERDICTS_CHECK: &str = "verdicts";
 
-/// Part of what a standby's check says while requests wait and no verdict comes.
-pub const NO_JUDGE: &str = "nobody judges";
+/// Part of the reason of a standby's check while requests wait and no verdicts arrive.
+pub const NO_JUDGE: &str = "no instance judges";
 
 /// Returns the name of the check of the judge or standby of a partition of the logs.
 #[must_use]
@@ -28,7 +28,7 @@ enum JudgePresence {
     Judge,
     /// By another one; this instance would take over.
     Standby,
-    /// By another one if by any; this instance could not take over yet.
+    /// By another one, if any; this instance could not take over yet.
     NotReady,
     /// By another instance.
     Elsewhere,
@@ -60,12 +60,12 @@ struct Judged {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Judges {
     by_partition: BTreeMap<u32, Judged>,
-    /// Since when some partition has no judge, and how that was noticed.
+    /// Since when some partition has no judge, and the evidence.
     silence: Option<(Timestamp, String)>,
 }
 
 impl Judges {
-    /// Takes what is known at this moment.
+    /// Updates the states.
     pub(super) fn note(
         &mut self,
         at: Timestamp,
@@ -87,7 +87,7 @@ impl Judges {
                 Some(None) => (JudgePresence::Standby, None),
                 Some(Some(why)) if why.contains(NO_JUDGE) => (JudgePresence::NoJudge, Some(why)),
                 Some(Some(why)) => (JudgePresence::NotReady, Some(why)),
-                // The worker does not say for which partition it waits: where there is one, it is that.
+                // The worker does not report for which partition it waits: if there is only one, it is that.
                 None if log_partitions == 1 && no_verdicts.is_some() => (JudgePresence::NoJudge, no_verdicts.clone()),
                 None => (JudgePresence::Elsewhere, None),
             };
@@ -105,7 +105,7 @@ impl Judges {
         self.silence = silence.map(|why| (since, why));
     }
 
-    /// Returns all partitions with what is known of each.
+    /// Returns all partitions with their states.
     pub(super) fn json(&self) -> Value {
         let one = |(partition, judged): (&u32, &Judged)| {
             json!({
@@ -118,7 +118,7 @@ impl Judges {
         self.by_partition.iter().map(one).collect()
     }
 
-    /// Returns since when there is no judge, and how that was noticed; null while there is one.
+    /// Returns since when there is no judge, and the evidence; null while there is one.
     pub(super) fn silence(&self) -> Value {
         self.silence.as_ref().map_or(Value::Null, |(since, why)| json!({"since_ms": since.millis(), "why": why}))
     }
@@ -128,7 +128,7 @@ impl Judges {
 mod tests {
     use super::*;
 
-    /// Names of checks, with the reason of each that fails.
+    /// Names of checks, with the reason of each failing one.
     type Known = [(&'static str, Option<&'static str>)];
 
     /// Metrics and checks.
@@ -139,8 +139,8 @@ mod tests {
         list.iter().map(|(name, why)| ((*name).to_owned(), state(*why))).collect()
     }
 
-    /// Notes these states one after the other, a second apart; returns state and time of partition 0, and since when
-    /// nobody judges.
+    /// Applies these states one after the other, a second apart; returns state and time of partition 0, and since when
+    /// no instance judges.
     fn noted(partitions: u32, states: &[Seen]) -> Vec<(String, i64, Option<i64>)> {
         let mut judges = Judges::default();
         let one = |(second, (metrics, known)): (usize, &Seen)| {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_is_shown_with_the_time_since_which_it_is_so() {
+    fn the_state_of_a_partition_is_shown_with_its_age() {
         let active = "dupgate_judge_active{log_partition=\"0\"} 1\n";
         let idle = "dupgate_judge_active{log_partition=\"0\"} 0\n";
         let found = noted(
@@ -164,8 +164,8 @@ mod tests {
                 ("", &[("judge 0", Some("restoring the index"))]),
                 ("", &[("judge 0", Some("restoring the index, 40 % of the verdict log"))]),
                 (idle, &[("judge 0", None)]),
-                (idle, &[("judge 0", Some("waits to take over (at most 6 s): nobody judges"))]),
-                (idle, &[("judge 0", Some("waits to take over (at most 5 s): nobody judges"))]),
+                (idle, &[("judge 0", Some("waits to take over (at most 6 s): no instance judges"))]),
+                (idle, &[("judge 0", Some("waits to take over (at most 5 s): no instance judges"))]),
                 (active, &[("judge 0", None), ("verdicts", None)]),
                 (active, &[("judge 0", None), ("verdicts", None)]),
             ],
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_without_a_judge_says_that_nobody_judges() {
+    fn a_worker_without_a_judge_reports_that_no_instance_judges() {
         const WAITS: Option<&str> = Some("none for 4 s (3306 pages wait; no judge answers)");
         let states: [Seen; 3] =
             [("", &[("verdicts", None)]), ("", &[("verdicts", WAITS)]), ("", &[("verdicts", None)])];

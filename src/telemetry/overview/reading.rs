@@ -1,4 +1,4 @@
-//! Totals and levels at one moment, and what two of them come to.
+//! Totals and levels at one moment, and quantiles between two readings.
 
 use crate::telemetry::labels::{LabelValue, VerdictLabel};
 use crate::telemetry::parsed_metrics::ParsedMetrics;
@@ -10,7 +10,7 @@ pub(super) const VERDICTS: usize = <VerdictLabel as LabelValue>::NAMES.len();
 /// Cumulative counts of a histogram, by upper bound, ascending.
 type Buckets = Vec<(f64, f64)>;
 
-/// What the metrics said at one moment.
+/// Values of the metrics at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Reading {
     /// By verdict, in the order of their names.
@@ -19,7 +19,7 @@ pub(super) struct Reading {
     pub(super) end_to_end: Buckets,
     pub(super) verdict_wait: Buckets,
     pub(super) lag: f64,
-    /// Originals that left for want of memory.
+    /// Originals evicted for lack of memory.
     pub(super) evicted_for_capacity: f64,
     /// Share of the memory limit that the index holds.
     pub(super) index_fill: Option<f64>,
@@ -56,8 +56,8 @@ fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// Estimates a quantile of what was counted between two readings, as Prometheus does: evenly spread within a bucket.
-/// What lies above the last bound counts as that bound.
+/// Estimates a quantile of the values counted between two readings, as Prometheus does: evenly spread within a bucket.
+/// Values above the last bound count as that bound.
 pub(super) fn quantile(rank: f64, before: &[(f64, f64)], now: &[(f64, f64)]) -> Option<f64> {
     let counted = now.iter().enumerate().map(|(place, (bound, total))| {
         let earlier = before.get(place).map_or(0.0, |(_, total)| *total);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_says_what_the_metrics_say() {
+    fn a_reading_has_the_values_of_the_metrics() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         assert_eq!(
             Reading::of(&ParsedMetrics::parse(&metrics.render())).window_reached,

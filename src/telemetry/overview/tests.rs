@@ -28,7 +28,7 @@ fn overview() -> (Overview, Metrics, Health) {
 }
 
 #[test]
-fn the_answer_says_how_the_instance_does_and_what_happened_since() {
+fn the_answer_shows_the_state_of_the_instance_and_its_history() {
     let (overview, metrics, health) = overview();
     let judge = health.check(&judge_check(LogPartition(0)), "restoring the index, 40 %");
     let worker = health.check("worker", "starting");
@@ -93,7 +93,7 @@ fn the_answer_says_how_the_instance_does_and_what_happened_since() {
 }
 
 #[test]
-fn a_judge_that_is_gone_is_seen_with_the_next_answer() {
+fn a_lost_judge_is_shown_in_the_next_answer() {
     let (overview, _, health) = overview();
     let verdicts = health.check(VERDICTS_CHECK, "starting");
     verdicts.pass();
@@ -106,7 +106,7 @@ fn a_judge_that_is_gone_is_seen_with_the_next_answer() {
 }
 
 #[test]
-fn lags_by_topic_are_listed_where_partitions_are_not_labelled() {
+fn lags_are_listed_by_topic_without_partition_labels() {
     let metrics = Metrics::new(&settings::Metrics { partition_labels: false, labels: Vec::new() }).unwrap();
     metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 0), 5), (PartitionId::new("t", 1), 7)]));
     let metrics = ParsedMetrics::parse(&metrics.render());

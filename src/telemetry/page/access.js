@@ -1,6 +1,6 @@
 'use strict';
 
-// What both pages need: elements made of text nodes, the token, and questions to the instance.
+// Shared code of both pages: elements made of text nodes, the token, and requests to the instance.
 
 const $ = (id) => document.getElementById(id);
 let token = sessionStorage.getItem('token') || '';
@@ -26,14 +26,14 @@ let silentSince = null;
 
 function silent() {
   silentSince ??= new Date();
-  return new Error(`The instance has not answered since ${clock(silentSince)}. The page asks again by itself.`);
+  return new Error(`The instance has not answered since ${clock(silentSince)}. The page retries by itself.`);
 }
 
 async function ask(path, options = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const answer = await fetch(`/api/v1/${path}`, { ...options, headers }).catch(() => { throw silent(); });
   const body = await answer.json().catch(() => null);
-  // An answer without an end is none.
+  // An incomplete answer counts as none.
   if (answer.ok && body === null) throw silent();
   silentSince = null;
   if (answer.status === 401) throw new Refused(body?.error);
@@ -41,7 +41,7 @@ async function ask(path, options = {}) {
   return body;
 }
 
-// A token behind `#token=` is taken over and taken out of the address.
+// A token after `#token=` is stored and removed from the address.
 const handed = new URLSearchParams(location.hash.slice(1)).get('token');
 if (handed) {
   keepToken(handed);

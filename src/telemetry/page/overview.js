@@ -1,7 +1,7 @@
 'use strict';
 
-// Asks the instance every two seconds for its state and for the samples since the last answer. What is shown is made of
-// text nodes only; charts are drawn by uPlot, and each has its newest values as text below it.
+// Requests the state and the samples since the last answer every two seconds. What is shown is made of text nodes only;
+// charts are drawn by uPlot, and each has its newest values as text below it.
 
 const EVERY_MS = 2000;
 const PATIENCE_MS = 5000;
@@ -53,7 +53,7 @@ function bytes(value) {
   return `${value >= 100 || place === 0 ? value.toFixed(0) : value.toFixed(1)} ${units[place]}`;
 }
 
-// The samples. Numbers begin again when the instance is started again: then all that was known is dropped.
+// The samples. Numbers restart with the instance: then all known samples are dropped.
 
 function take(answer) {
   if (answer.started_ms !== known.started) {
@@ -183,7 +183,7 @@ class Chart {
       axes: [
         {
           ...axis, grid: { show: false }, size: 26, space: 62,
-          // One that would be cut by the edge is left out.
+          // Labels that the edge would cut are left out.
           values: (plot, splits) => splits.map((at) => (
             plot.valToPos(at, 'x') > plot.over.clientWidth - 20 ? '' : clock(new Date(at * 1000)).slice(0, at % 60 ? 8 : 5))),
         },
@@ -204,7 +204,7 @@ class Chart {
     return { width: Math.max(120, Math.floor(this.box.clientWidth)), height: Math.max(80, this.box.clientHeight) };
   }
 
-  // Of a stack the largest sum is drawn first: the others are drawn over it.
+  // The largest sum of a stack is drawn first, and the others over it.
   order(list) {
     return this.kind.stacked ? [...list].reverse() : list;
   }
@@ -231,7 +231,7 @@ class Chart {
     this.tell();
   }
 
-  // Where the cursor is: the place of a sample, or none.
+  // The sample under the cursor, if any.
   place() {
     const { idx, left } = this.plot.cursor;
     return left >= 0 && Number.isInteger(idx) && idx < this.values.length ? idx : null;
@@ -257,7 +257,7 @@ class Chart {
     }
   }
 
-  // Arrow keys go from sample to sample, as the mouse does.
+  // Arrow keys move from sample to sample, as the mouse does.
   key(event) {
     const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
     if (event.key === 'Escape') this.leave();
@@ -279,7 +279,7 @@ function draw() {
   const times = column('at_ms').map((at) => at / 1000);
   const end = last(times) ?? (now.at_ms / 1000);
   const begin = times.length ? times[0] : end - 60;
-  // A minute at least is shown, also of an instance that is younger.
+  // At least a minute is shown, even for a younger instance.
   const from = Math.min(Math.max(begin, end - minutes * 60), end - 60);
   for (const chart of charts) chart.draw(times, from);
   moment();
@@ -312,12 +312,12 @@ const JUDGES = {
 };
 
 const PAUSES = {
-  manual: ['Paused', 'An operator has paused the input (POST /api/v1/resume goes on).', false],
+  manual: ['Paused', 'An operator has paused the input (POST /api/v1/resume resumes it).', false],
   breaker: ['Paused', 'Too many records became dead letters: the input is paused.', true],
   restore: ['Catching up', 'Verdicts are read back before more of the input is read.', false],
 };
 
-// What somebody should look at, the worst first.
+// Problems, the worst first.
 function troubles(state) {
   const found = [];
   if (state.no_judge) {
@@ -330,7 +330,7 @@ function troubles(state) {
   }
   const blocked = Object.values(state.blocked).reduce((sum, partitions) => sum + partitions, 0);
   const partitions = blocked === 1 ? '1 partition' : `${count(blocked)} partitions`;
-  if (blocked) found.push({ head: 'Blocked', text: `${partitions} cannot be read on, the others go on; Readiness names them.`, bad: true });
+  if (blocked) found.push({ head: 'Blocked', text: `${partitions} are blocked, the others continue; Readiness names them.`, bad: true });
   for (const check of state.checks.filter((check) => !check.ok && !(state.no_judge && isSilence(check)))) {
     found.push({ head: 'Not ready', text: `${check.name}: ${check.why}`, bad: false });
   }
@@ -343,8 +343,8 @@ function troubles(state) {
   return found;
 }
 
-// Checks that fail for no other reason than that nobody judges.
-const isSilence = (check) => check.name === 'verdicts' || check.name === 'worker' || check.why.includes('nobody judges');
+// Checks that fail only because no instance judges.
+const isSilence = (check) => check.name === 'verdicts' || check.name === 'worker' || check.why.includes('no instance judges');
 
 function headline(state) {
   if (state.no_judge) return ['No judge', 'bad'];
@@ -464,11 +464,11 @@ function say(text, kind, aloud = text) {
   if ($('announced').textContent !== aloud) $('announced').textContent = aloud;
 }
 
-// Questions.
+// Requests.
 
 let asking = false;
 
-// Returns the answer with all samples that are not known; nothing when there is none.
+// Returns the answer with all unknown samples; nothing without an answer.
 async function question() {
   const answer = () => ask(`overview?since=${known.last}`, { signal: AbortSignal.timeout(PATIENCE_MS) });
   try {
@@ -511,7 +511,7 @@ function refused(error) {
   if (was) $('token').focus();
 }
 
-// Says for how long there was no answer. Charts stay as they are until there is one.
+// Shows for how long there was no answer. Charts are unchanged until there is one.
 function wait() {
   if (!lost) return;
   document.body.classList.add('stale');

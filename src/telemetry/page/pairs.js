@@ -1,13 +1,13 @@
 'use strict';
 
-// The list is asked for again and again; what it shows is made of text nodes only.
+// The list is refreshed periodically; it is made of text nodes only.
 
 const EVERY_MS = 1500;
 const PATIENCE_MS = 5000;
 const PAGE = 50;
 const HIGHEST_THRESHOLD = 8;
 const NARROW = matchMedia('(max-width: 60rem)');
-// Whether it was a mouse that pointed last: after a touch nothing is pointed at any more.
+// Whether the last pointer was a mouse: after a touch nothing is pointed at.
 let hasMouse = false;
 let paused = false;
 let asking = false;
@@ -38,17 +38,17 @@ function named(pair, id, source) {
   return pair[id] ? `${pair[id]}  (${pair[source]})` : pair[source];
 }
 
-// A page's id: a link where it is a URL of the web. It comes from a crawl and is not to be trusted.
+// A page's id: a link where it is a URL of the web. It comes from a crawl and is untrusted.
 function link(id) {
   return /^https?:\/\//i.test(id) ? element('a', id, { href: id, target: '_blank', rel: 'noopener noreferrer' }) : id;
 }
 
-// Where the page came from: its id as a link, and its position.
+// The origin of the page: its id as a link, and its position.
 function placed(id, source) {
   return id ? [link(id), ` (${source})`] : [source];
 }
 
-// Whether somebody points at this part or has the focus in it: then nothing in it may move.
+// Whether the pointer or the focus is in this part: then nothing in it may move.
 function isHeld(part) {
   return part.contains(document.activeElement) || (hasMouse && part.matches(':hover'));
 }
@@ -73,7 +73,7 @@ function fill(row, pair) {
   row.replaceChildren(verdict, bits, element('td', age(pair.age_ms)), pages);
 }
 
-// Rows of the list by key, newest first. A row that stays is not made again: focus, selection and place are kept.
+// Rows of the list by key, newest first. A row that stays is reused, which keeps focus, selection and place.
 const rows = new Map();
 
 function update(pairs) {
@@ -84,20 +84,20 @@ function update(pairs) {
     row.remove();
     rows.delete(key);
   }
-  // What is left has the order of what is wanted: rows are only put between them.
+  // The remaining rows are in the wanted order: new rows are only inserted between them.
   let next = body.firstElementChild;
   for (const [key, pair] of wanted) {
-    const told = JSON.stringify(pair);
+    const content = JSON.stringify(pair);
     const known = rows.get(key) || { row: element('tr') };
     if (rows.has(key)) next = known.row.nextElementSibling;
     else body.insertBefore(known.row, next);
     rows.set(key, known);
-    if (known.told !== told) fill(known.row, pair);
-    known.told = told;
+    if (known.content !== content) fill(known.row, pair);
+    known.content = content;
   }
 }
 
-// Does something to the list and keeps what is read at its place in the window.
+// Changes the list and keeps the row being read in place in the window.
 function inPlace(change) {
   const isAbove = $('list').getBoundingClientRect().top < 0;
   const anchor = isAbove && [...$('pairs').tBodies[0].rows].find((row) => row.getBoundingClientRect().bottom > 0);
@@ -106,7 +106,7 @@ function inPlace(change) {
   if (anchor && anchor.isConnected) window.scrollBy(0, anchor.getBoundingClientRect().top - top);
 }
 
-// Shows a page of the list. Where it is held, it only says how many newer pairs there are.
+// Shows a page of the list. While it is held, it only shows the number of newer pairs.
 function list(page, isWanted) {
   const newest = Math.max(...[...listed.values()].map((pair) => pair.number));
   if (!isWanted && isHeld($('pairs').tBodies[0])) {
@@ -128,7 +128,7 @@ function list(page, isWanted) {
   allow('older', last < page.matching && page.pairs.length > 0);
 }
 
-// A button that cannot be used keeps the focus.
+// A disabled button keeps the focus.
 function allow(id, isAllowed) {
   $(id).setAttribute('aria-disabled', !isAllowed);
 }
@@ -196,7 +196,7 @@ function confirmForget(cluster, id) {
   $('forget').showModal();
 }
 
-// The answer itself, not the closing of the question: that is told later, when it may have been asked again.
+// The answer itself, not the close event of the dialog, which may arrive after the next opening.
 $('forget').querySelector('form').addEventListener('submit', async (event) => {
   if (event.submitter?.value !== 'yes') return;
   try {
@@ -218,7 +218,8 @@ function query() {
   return wanted.toString();
 }
 
-// Asks for the list and the clusters. Where somebody has asked for it (`isWanted`), the list is shown even where it is held.
+// Requests the list and the clusters. If the user has requested it (`isWanted`), the list is shown even while it is
+// held.
 async function refresh(isWanted = false) {
   turn += 1;
   const own = turn;
@@ -226,7 +227,7 @@ async function refresh(isWanted = false) {
   const signal = AbortSignal.timeout(PATIENCE_MS);
   try {
     const [page, top] = await Promise.all([ask(`pairs?${query()}`, { signal }), ask('index/top?n=10', { signal })]);
-    // What was asked for meanwhile is shown instead.
+    // A newer request is shown instead.
     if (own !== turn) return;
     $('door').hidden = true;
     document.querySelector('main').hidden = false;
@@ -261,7 +262,7 @@ async function turnTo(pages) {
   $('list').scrollIntoView();
 }
 
-// What is known of a pair, by the list or by the answer about it.
+// The facts about a pair, from the list or from the answer about it.
 function tell(pair) {
   $('pair-head').textContent = `${pair.verdict}: ${named(pair, 'id', 'source')}`;
   const facts = [`found by ${pair.stage}`];
@@ -311,9 +312,9 @@ async function look(source) {
 function thresholds(pair) {
   if (!Number.isInteger(pair.bits)) return;
   for (let limit = 0; limit <= HIGHEST_THRESHOLD; limit += 1) {
-    const says = pair.bits <= limit ? 'match' : 'no match';
+    const verdict = pair.bits <= limit ? 'match' : 'no match';
     $('thresholds').tHead.rows[0].append(element('th', limit, { scope: 'col' }));
-    $('thresholds').tBodies[0].rows[0].append(element('td', says, limit === configured ? { class: 'now' } : {}));
+    $('thresholds').tBodies[0].rows[0].append(element('td', verdict, limit === configured ? { class: 'now' } : {}));
   }
 }
 
@@ -353,7 +354,7 @@ for (const [id, pages] of Object.entries(TURNS)) {
     if ($(id).getAttribute('aria-disabled') !== 'true') turnTo(pages());
   });
 }
-// In a narrow window the side part is folded, and opened by whoever goes to it.
+// In a narrow window the side part is folded, and opened when the user goes to it.
 const fold = () => { $('side').open = !NARROW.matches; };
 fold();
 NARROW.addEventListener('change', fold);
