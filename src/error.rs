@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why the process ends before its work is done. The numbers are those of `sysexits.h` where it has one.
+/// Why the process ends before its work is done. The numbers follow `sysexits.h` where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
@@ -13,13 +13,13 @@ pub enum Reason {
     Usage = 2,
     /// An input file cannot be read.
     Input = 66,
-    /// Brokers, or the instance that was asked, cannot be reached.
+    /// Brokers, or the requested instance, cannot be reached.
     Unavailable = 69,
     /// A bug: a thread panicked.
     Bug = 70,
     /// The operating system refuses: an address is in use.
     System = 71,
-    /// State cannot be read or written, or facts are gone and `index.cold_start` forbids starting with an empty index.
+    /// State cannot be read or written, or state is lost and `index.cold_start` forbids starting with an empty index.
     State = 74,
     /// Stopped before the end; the same command continues.
     Unfinished = 75,
@@ -50,14 +50,14 @@ impl Reason {
         self as u8
     }
 
-    /// Returns what the exit code means, as `dupgate --help` and docs/TROUBLESHOOTING.md say it.
+    /// Returns what the exit code means, as in `dupgate --help` and docs/TROUBLESHOOTING.md.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Failure => "a check found something wrong (status --ready, test, ...), or another failure",
             Self::Usage => "wrong usage of the command line",
             Self::Input => "an input file is missing or cannot be used",
-            Self::Unavailable => "brokers, or the instance that is asked, cannot be reached; a check failed",
+            Self::Unavailable => "brokers, or the requested instance, cannot be reached; a check failed",
             Self::Bug => "a bug: a thread panicked",
             Self::System => "an address to listen on is in use or not available",
             Self::State => "state cannot be read or written, or is lost and index.cold_start is stop",
@@ -74,20 +74,20 @@ impl Reason {
     }
 }
 
-/// What exit code 0 means.
+/// Meaning of exit code 0.
 pub const DONE: &str = "done, or stopped by SIGTERM or SIGINT with everything committed";
 
-/// Ends the process: what happened, and with which exit code. Shown once, by `main`.
+/// An error that ends the process, with its exit code. Shown once, by `main`.
 #[derive(Debug)]
 pub struct Fatal {
     /// Decides the exit code.
     pub reason: Reason,
-    /// What happened, with its causes.
+    /// The error with its causes.
     pub cause: anyhow::Error,
 }
 
 impl Fatal {
-    /// Says in which part of the program it happened.
+    /// Adds the part of the program where it happened.
     #[must_use]
     pub fn in_part(self, name: &str) -> Self {
         Self { cause: self.cause.context(name.to_owned()), ..self }
@@ -117,12 +117,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes_are_those_that_are_documented() {
+    fn exit_codes_are_documented() {
         assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 66, 69, 70, 71, 74, 75, 77, 78]);
     }
 
     #[test]
-    fn the_causes_are_told_with_the_error() {
+    fn the_causes_are_shown_with_the_error() {
         let cause = anyhow::anyhow!("no such file").context("cannot read the manifest");
         let fatal = Reason::State.because(cause);
         assert_eq!(fatal.to_string(), "cannot read the manifest: no such file");

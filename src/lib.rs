@@ -1,6 +1,6 @@
 //! Routes the near-duplicate pages of Kafka topics to a topic of their own.
 //!
-//! How one record passes through the modules. `runtime` drives every step; it is left out of the drawing:
+//! How one record passes through the modules. `runtime` drives every step; the drawing leaves it out:
 //!
 //! ```text
 //! kafka/group_consumer -> record -> text -> fingerprint -> kafka/fingerprint_log
@@ -8,8 +8,8 @@
 //!                                                                                -> worker -> kafka/output -> commit
 //! ```
 //!
-//! What is pure comes from other crates: [`dupgate_core`] (all that decides), [`dupgate_index`] (the windowed index
-//! below it) and [`dupgate_lab`] (generated crawls). The modules of this crate do I/O.
+//! The pure code is in other crates: [`dupgate_core`] (all decisions), [`dupgate_index`] (the windowed index below it)
+//! and [`dupgate_lab`] (generated crawls). The modules of this crate do I/O.
 
 pub use dupgate_core::{
     compare, deduplicator, fingerprint, index, judge, protocol, record, replay, text, transaction, worker,

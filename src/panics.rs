@@ -17,8 +17,8 @@ pub fn shielded<T>(work: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-/// Does work that ends the process with [`Reason::Bug`] when it panics, before logging works or a hook was set. What
-/// may panic on a hostile page is [`shielded`] itself, further in.
+/// Does work that ends the process with [`Reason::Bug`] when it panics, before logging works or a hook is set. Work
+/// that may panic on a hostile page is [`shielded`] further in.
 pub fn exit_on_panic<T>(work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| end_the_process())
 }
@@ -27,14 +27,14 @@ fn end_the_process() -> ! {
     std::process::exit(i32::from(Reason::Bug.code()))
 }
 
-/// From here on every panic is a log line, with its place and thread. To be called once logging works.
+/// Makes every panic a log line, with its place and thread. Call it once logging works.
 ///
 /// The payload of a panic in [`shielded`] work may hold text of a page and is never logged.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(log_panic));
 }
 
-/// From here on a panic outside of [`shielded`] work is logged, too, and ends the process with [`Reason::Bug`].
+/// Makes a panic outside of [`shielded`] work also end the process with [`Reason::Bug`].
 pub fn end_the_process_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
         log_panic(panic);
@@ -109,7 +109,7 @@ mod tests {
         assert!(text.contains("text work panicked on a page") && !text.contains("secret"), "{text}");
     }
 
-    /// Does the work of this test in a process of its own, which starts the test again.
+    /// Runs the work of this test in a separate process, which starts the test again.
     fn in_a_process(test: &str, work: impl FnOnce()) -> std::process::Output {
         const CHILD: &str = "DUPGATE_TEST_PANICS";
         if std::env::var_os(CHILD).is_some() {
@@ -126,7 +126,7 @@ mod tests {
             tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
             end_the_process_on_panic();
             assert_eq!(shielded(|| -> i32 { panic!("a secret page") }), None);
-            // The process ends on the thread that panics, whoever waits for it.
+            // The process ends on the thread that panics, whichever thread waits for it.
             let judge = std::thread::Builder::new().name("judge-0".to_owned()).spawn(|| panic!("out of cheese"));
             drop(judge.unwrap().join());
         });

@@ -12,7 +12,7 @@ use clap::Args;
 use self::rows::{Report, Row, State};
 use super::output::Format;
 use super::report::count;
-use super::topics::{WHERE_TO_LOOK, brokers, input_names, inspector, no_answer, plan};
+use super::topics::{CONNECTION_HINT, brokers, input_names, inspector, no_answer, plan};
 use super::{Global, human};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -37,7 +37,7 @@ pub struct CheckArgs {
 ///
 /// # Errors
 ///
-/// With the code of "unavailable" when a check failed, of "not authorized" when only permissions are missing.
+/// "Unavailable" if a check failed, "not authorized" if only permissions are missing.
 pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let mut report = Report::new(Format::or_usual(global.output), &subjects(&settings), global.given_files());
@@ -62,7 +62,7 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
     Err(reason.because(anyhow::anyhow!("{sum}")))
 }
 
-/// Names what will be looked at, as far as that is known: the column is as wide from the first line on.
+/// Collects the names of what will be checked, as far as they are known, so that the first line has the final width.
 fn subjects(settings: &Settings) -> Vec<String> {
     let output = &settings.output;
     let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().cloned();
@@ -82,7 +82,7 @@ fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Re
                     "check kafka.security.sasl: mechanism, username and password".to_owned(),
                 ),
                 ClusterError::Denied(denied) => (cluster_error.to_string(), denied.remedy()),
-                ClusterError::Unavailable(_) => (no_answer(settings, &cluster_error), WHERE_TO_LOOK.to_owned()),
+                ClusterError::Unavailable(_) => (no_answer(settings, &cluster_error), CONNECTION_HINT.to_owned()),
             };
             let is_denied = !matches!(cluster_error, ClusterError::Unavailable(_));
             return report.add([Row { is_denied, ..Row::fail("brokers", text, Some(fix)) }]);

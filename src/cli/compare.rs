@@ -1,4 +1,4 @@
-//! `compare`: how far two pages lie apart, what the judge says of them, and what differs.
+//! `compare`: the distances of two pages, the judge's verdict on them, and what differs.
 
 pub(super) mod diff;
 
@@ -53,7 +53,7 @@ struct Pair {
     hint: Option<String>,
 }
 
-/// How near two pages are, by every measure.
+/// Distances of two pages, by every measure.
 pub(super) struct Nearness {
     /// Whether the normalised texts are equal.
     pub(super) exact: bool,
@@ -61,22 +61,22 @@ pub(super) struct Nearness {
     pub(super) bits: Option<u32>,
     /// Jaccard index of the shingles.
     pub(super) jaccard: Option<f64>,
-    /// The same as the sketches tell it.
+    /// The same, as estimated by the sketches.
     pub(super) estimate: Option<PerMille>,
     /// Share of the smaller page in the other one, by shingles.
     pub(super) contains: Option<f64>,
-    /// The same as the sketches tell it, where they have counts and it is not for chance to say.
+    /// The same, as estimated by the sketches; if they have counts and the estimate is not left to chance.
     pub(super) contained: Option<PerMille>,
     /// Keys that both sketches have.
     pub(super) keys: Option<usize>,
-    /// How much of the numbers of one page is in the other.
+    /// Share of the numbers of one page that are in the other.
     pub(super) number_overlap: Option<PerMille>,
-    /// How many numbers are kept of each.
+    /// Number of kept numbers of each page.
     pub(super) numbers: [usize; 2],
 }
 
 impl Nearness {
-    /// Measures.
+    /// Measures the distances.
     pub(super) fn of(one: &Inspection, other: &Inspection, settings: &Settings) -> Self {
         let (a, b) = (&one.reading.fingerprints, &other.reading.fingerprints);
         let sets = [one, other].map(|page| set_of(&page.shingles));
@@ -101,7 +101,7 @@ impl Nearness {
     }
 }
 
-/// Reads both pages, has the judge decide, and prints what differs.
+/// Reads both pages, judges them, and prints what differs.
 ///
 /// # Errors
 ///
@@ -125,7 +125,7 @@ pub fn compare(args: &CompareArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// Returns what masking digits would do, when digits are most of what differs and count.
+/// Returns the effect of masking digits, if most of what differs are digits and they count.
 fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, Fatal> {
     let text = &page_reader.settings().text;
     let changed = || pair.diff.changes.iter().flat_map(|change| change.gone.chars().chain(change.come.chars()));
@@ -145,7 +145,7 @@ fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, 
     };
     // What the number guard keeps apart may be two prices.
     let guard = pair.near.number_overlap.zip(page_reader.settings().rules.number_guard);
-    let beware = if guard.is_some_and(|(shared, least)| shared < least) {
+    let beware = if guard.is_some_and(|(shared, min)| shared < min) {
         ", and so it would pages that differ by a price or a result"
     } else {
         ""
@@ -154,7 +154,7 @@ fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, 
 }
 
 impl Pair {
-    fn table(&self, settings: &Settings, most: usize) -> String {
+    fn table(&self, settings: &Settings, max: usize) -> String {
         let mut rows: Vec<Vec<String>> = Stage::ALL.map(|stage| self.row(stage, settings)).to_vec();
         rows.extend(self.containment_row(settings));
         rows.extend(self.numbers_row(settings));
@@ -173,7 +173,7 @@ impl Pair {
         let equal = format!("{:.1} % of the {which}", self.diff.equal * 100.0);
         rows.push(vec!["equal".to_owned(), equal]);
         let mut lines = vec![columns(&rows)];
-        let shown = if most == 0 { usize::MAX } else { most };
+        let shown = if max == 0 { usize::MAX } else { max };
         for change in self.diff.changes.iter().take(shown) {
             let line = |mark: char, text: &str| format!("{mark} {}[{}]{}", change.before, short(text), change.after);
             lines.push(format!("\n{}\n{}", line('-', &change.gone), line('+', &change.come)));
@@ -186,7 +186,7 @@ impl Pair {
         lines.join("\n")
     }
 
-    /// One stage: what was measured, and what the judge makes of it.
+    /// One stage: what was measured, and what follows from it.
     fn row(&self, stage: Stage, settings: &Settings) -> Vec<String> {
         let near = &self.near;
         let measured = match stage {
@@ -204,15 +204,15 @@ impl Pair {
             }),
         };
         let measured = measured.unwrap_or_else(|| "too little text".to_owned());
-        vec![stage.name().to_owned(), measured, self.said(stage, settings)]
+        vec![stage.name().to_owned(), measured, self.stage_outcome(stage, settings)]
     }
 
-    /// What the number guard says, or that it has no say: one number on each page, or none on one of them.
+    /// The outcome of the number guard, which needs two numbers on a page and one on the other to decide.
     fn numbers_row(&self, settings: &Settings) -> Option<Vec<String>> {
-        let (near, least) = (&self.near, settings.rules.number_guard?);
-        let (measured, said) = match near.number_overlap {
+        let (near, min) = (&self.near, settings.rules.number_guard?);
+        let (measured, stage_outcome) = match near.number_overlap {
             Some(shared) => {
-                let verb = if shared < least { "others" } else { "the same" };
+                let verb = if shared < min { "others" } else { "the same" };
                 (format!("{shared} of the smaller page's are in the other"), verb)
             }
             None if near.exact || near.numbers == [0, 0] => return None,
@@ -224,33 +224,33 @@ impl Pair {
                 (format!("{one} and {other}"), "no say, too few")
             }
         };
-        let limit = format!("{said} (match.number_overlap is {least})");
+        let limit = format!("{stage_outcome} (match.number_overlap is {min})");
         Some(vec!["numbers".to_owned(), measured, limit])
     }
 
-    /// How much of the smaller page is in the other, when the rules ask for it.
+    /// Share of the smaller page that is in the other, if the rules use containment.
     fn containment_row(&self, settings: &Settings) -> Option<Vec<String>> {
         let (minhash, near) = (settings.rules.minhash?, &self.near);
-        let (least, exactly) = (minhash.containment?, near.contains?);
+        let (min, exactly) = (minhash.containment?, near.contains?);
         let measured = near.contained.map_or("too little to tell".to_owned(), |share| share.to_string());
-        let matches = near.contained.is_some_and(|share| share >= least) && near.keys.is_some_and(|keys| keys > 0);
+        let matches = near.contained.is_some_and(|share| share >= min) && near.keys.is_some_and(|keys| keys > 0);
         let verb = if matches { "match" } else { "no match" };
         Some(vec![
             "containment".to_owned(),
             format!("{measured} of the smaller page, exactly {exactly:.3}"),
-            format!("{verb} (match.minhash.containment is {least})"),
+            format!("{verb} (match.minhash.containment is {min})"),
         ])
     }
 
-    fn said(&self, stage: Stage, settings: &Settings) -> String {
-        let Some(says) = self.versus.stage(stage) else { return String::new() };
+    fn stage_outcome(&self, stage: Stage, settings: &Settings) -> String {
+        let Some(result) = self.versus.stage(stage) else { return String::new() };
         let rules = &settings.rules;
-        let verb = if says.matches { "match" } else { "no match" };
+        let verb = if result.matches { "match" } else { "no match" };
         let limit = match (stage, rules.minhash) {
             (Stage::Exact, _) => String::new(),
             (Stage::SimHash, _) => {
-                let from = match says.from {
-                    Some(Threshold::MaxDistance(bits)) if !says.matches => format!(", {bits} would match"),
+                let from = match result.from {
+                    Some(Threshold::MaxDistance(bits)) if !result.matches => format!(", {bits} would match"),
                     None if self.near.bits.is_some() => ", none would match".to_owned(),
                     Some(_) | None => String::new(),
                 };
@@ -258,7 +258,7 @@ impl Pair {
             }
             (Stage::MinHash, Some(minhash)) => {
                 let LowConfidence { below, containment, max_distance, .. } = minhash.low_confidence;
-                let from = match says.from {
+                let from = match result.from {
                     Some(Threshold::MinSimilarity(similarity)) => {
                         format!(", up to {similarity} matches")
                     }
@@ -282,7 +282,7 @@ impl Pair {
             }
             (Stage::MinHash, None) => " (there are no sketches: match.minhash.permutations is 0)".to_owned(),
         };
-        let unused = if says.in_use { "" } else { ", but not in match.stages" };
+        let unused = if result.in_use { "" } else { ", but not in match.stages" };
         format!("{verb}{limit}{unused}")
     }
 
@@ -303,9 +303,9 @@ impl Pair {
             })
         };
         let stage = |stage: Stage| {
-            let says = self.versus.stage(stage);
-            let matches = says.is_some_and(|says| says.matches);
-            (matches, says.is_some_and(|says| says.in_use), says.and_then(|says| says.from).map(threshold))
+            let result = self.versus.stage(stage);
+            let matches = result.is_some_and(|result| result.matches);
+            (matches, result.is_some_and(|result| result.in_use), result.and_then(|result| result.from).map(threshold))
         };
         let ([exact, simhash, sketch], near) = (Stage::ALL.map(stage), &self.near);
         let changes = self.diff.changes.iter();

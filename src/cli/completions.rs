@@ -31,7 +31,7 @@ pub struct ManArgs {
 ///
 /// # Errors
 ///
-/// When nobody reads them.
+/// Standard output is closed.
 pub fn completions(args: &CompletionsArgs) -> Result<(), Fatal> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut grammar(), "dupgate", &mut script);
@@ -42,7 +42,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), Fatal> {
 ///
 /// # Errors
 ///
-/// When the folder cannot be written.
+/// The folder cannot be written.
 pub fn man(args: &ManArgs) -> Result<(), Fatal> {
     let failed = |error: std::io::Error| Reason::Failure.because(error);
     if let Some(folder) = &args.directory {

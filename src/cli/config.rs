@@ -1,4 +1,4 @@
-//! `config`: the settings in effect, files to begin with, the schema, and what a change will cost.
+//! `config`: the settings in effect, files to begin with, the schema, and the cost of a change.
 
 mod diff;
 
@@ -12,7 +12,7 @@ use super::output::{Format, print, print_json, table};
 use crate::config::{Layers, Purpose, Refused, SAMPLE, Settings, Shown, gather, schema};
 use crate::error::{Fatal, Reason};
 
-/// The least that a service needs.
+/// The minimal configuration of a service.
 pub const MINIMAL: &str = include_str!("../../config/minimal.yaml");
 
 /// Arguments of `config`.
@@ -59,7 +59,7 @@ pub struct InitArgs {
     pub full: bool,
 }
 
-/// Does what the command says.
+/// Runs the command.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub fn config(args: &ConfigArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// A configuration that was read: what it says and what it comes to.
+/// A configuration that was read: its values and the resolved settings.
 pub(super) struct Read {
     pub(super) shown: Vec<Shown>,
     pub(super) tree: Value,
@@ -94,7 +94,7 @@ pub(super) fn read(global: &Global, files: &[PathBuf], set: bool) -> Result<Read
     let refuse = |problem| Fatal::from(Refused { problems: vec![problem], warnings: Vec::new() });
     let shown = layers.show().map_err(refuse)?;
     let tree = layers.raw().map_err(refuse)?.shown();
-    // A file that lacks brokers or topics can still be looked at.
+    // A file without brokers or topics can be shown all the same.
     let (settings, _) = layers.resolve(&given, Purpose::Sieve)?;
     Ok(Read { shown, tree, settings })
 }

@@ -1,7 +1,7 @@
 //! `demo`: a generated crawl with known duplicates, judged in this process or fed to a cluster and scored.
 //!
-//! Without a subcommand the whole service runs over an in-process broker (or over `--brokers`), with topics of its
-//! own; one thread feeds it, one reads its outputs back and compares them with the truth.
+//! Without a subcommand the whole service runs over an in-process broker (or over `--brokers`), with separate topics;
+//! one thread feeds it, one reads its outputs back and compares them with the truth.
 
 mod feeder;
 mod produce;
@@ -56,7 +56,7 @@ pub struct CrawlArgs {
     pub zh: f64,
 }
 
-/// What to do with a cluster.
+/// Subcommands that use a cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub enum DemoCommand {
     /// Produce the generated crawl to a cluster, with the expected verdict in a header
@@ -97,11 +97,11 @@ pub struct ScoreArgs {
     pub brokers: Vec<String>,
 }
 
-/// Does what the arguments say.
+/// Runs the demo, or the subcommand.
 ///
 /// # Errors
 ///
-/// What keeps the service or the cluster from working.
+/// Any failure of the service or of the cluster.
 pub fn demo(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
         None => deployment::play(args, global),
@@ -111,7 +111,7 @@ pub fn demo(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 impl CrawlArgs {
-    /// Begins the crawl, spread over this many topics.
+    /// Starts the crawl, spread over this many topics.
     fn crawl(&self, topics: usize) -> Result<Crawl, Fatal> {
         let Self { seed, zh, exact, near, broken } = *self;
         let settings = CrawlSettings { seed, zh, exact, near, broken, topics, ..CrawlSettings::default() };
@@ -136,7 +136,7 @@ fn share(text: &str) -> Result<f64, String> {
 fn rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
     let rate = number.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate >= 0.0);
-    rate.ok_or_else(|| format!("`{text}` is no rate: expected pages a second, such as 200/s"))
+    rate.ok_or_else(|| format!("`{text}` is not a rate: expected pages a second, such as 200/s"))
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ pub enum HalfArg {
 pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
     let format = OutputFormat::or_usual(global.output);
-    // Texts stand alone: no ids that could make an update, no scope, no times.
+    // Texts are judged alone: without ids (which could make an update), scope and times.
     let input = InputSettings {
         format: Format::Text,
         fields: Fields::nowhere(),
@@ -174,7 +174,7 @@ fn planted(texts: &[String], args: &EvalArgs) -> Vec<Planted> {
     plant(texts, PlantSettings { seed: args.seed, copies: args.copies })
 }
 
-/// Pages of two texts of which one was seen before.
+/// Pages that join two texts, one of them seen before.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct OneKnown {
     /// Pages, and those that were called duplicates of the text they hold.
@@ -185,7 +185,7 @@ struct OneKnown {
 }
 
 impl OneKnown {
-    /// Takes them from the results of their stream.
+    /// Counts them in the results of their stream.
     fn of(report: &Report) -> Option<Self> {
         let pages = report.apart.iter().find(|(edit, _)| *edit == Edit::Joined)?.1;
         Some(Self { pages, share: pages.share() })
@@ -222,7 +222,7 @@ impl HalfArg {
     }
 }
 
-/// A page that nothing was done to.
+/// A page without edits.
 fn original(family: usize, text: String) -> Planted {
     Planted { family, role: Role::Original, also: None, text }
 }

@@ -1,4 +1,4 @@
-//! `explain`: what is read in one page, and what near it is remembered.
+//! `explain`: what is read from one page, and the originals near it.
 
 mod candidates;
 
@@ -39,30 +39,31 @@ pub struct ExplainArgs {
     pub nearest: usize,
 }
 
-/// Prints what was read, what was made of it, and the nearest originals of the newest snapshot, if there is one.
+/// Prints the extracted text, the fingerprints, and the nearest originals of the newest snapshot, if there is one.
 ///
 /// # Errors
 ///
-/// A configuration that is refused, a page that cannot be read, a snapshot that cannot be.
+/// A configuration that is refused, a page or a snapshot that cannot be read.
 pub fn explain(args: &ExplainArgs, global: &Global) -> Result<(), Fatal> {
     let mut page_reader = PageReader::new(global.start(Purpose::Sieve)?.settings);
     let page = page_reader.open(&args.page, args.format)?;
     let found = candidates::find(&page, page_reader.settings(), args.nearest)?;
-    let told = Told { place: &args.page, page: &page, found: found.as_ref(), settings: page_reader.settings() };
+    let explanation =
+        Explanation { place: &args.page, page: &page, found: found.as_ref(), settings: page_reader.settings() };
     match Format::or_usual(global.output) {
-        Format::Table => print(&told.table()),
-        format @ (Format::Json | Format::Jsonl) => print_json(&told.json(), format),
+        Format::Table => print(&explanation.table()),
+        format @ (Format::Json | Format::Jsonl) => print_json(&explanation.json(), format),
     }
 }
 
-struct Told<'a> {
+struct Explanation<'a> {
     place: &'a Place,
     page: &'a Inspection,
     found: Option<&'a Found>,
     settings: &'a Settings,
 }
 
-impl Told<'_> {
+impl Explanation<'_> {
     fn table(&self) -> String {
         let Inspection { reading, text, words, shingles, stopped, numbers, .. } = self.page;
         let mut rows = Vec::new();
@@ -127,7 +128,7 @@ impl Told<'_> {
         let name = self.page.reading.extraction.name();
         match self.page.reading.extraction {
             Extraction::Main | Extraction::Text => format!("{name}, {percent} % of the visible text kept"),
-            Extraction::All => format!("{name}, as text.html says"),
+            Extraction::All => format!("{name}, as text.html sets"),
             Extraction::AllFallback => format!("{name}: no article found, or too small a part of the page"),
             Extraction::Stripped => format!("{name}: too many tags for a tree"),
         }

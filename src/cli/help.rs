@@ -1,4 +1,4 @@
-//! The top of `dupgate help`: commands by what they are for.
+//! The top of `dupgate help`: commands by purpose.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use clap::{Command, CommandFactory};
 use super::Cli;
 use crate::error::{DONE, Reason};
 
-/// What commands are for, in the order of the help text, and the commands.
+/// Purposes in the order of the help text, and the commands of each.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run and look", &["run", "status", "tap", "verdicts", "index"]),
     ("Try and tune", &["sieve", "explain", "compare", "tune", "test", "eval"]),
@@ -29,8 +29,7 @@ pub(super) fn grammar() -> Command {
 /// How alike the names of commands must be, from 0 (nothing in common) to 1 (equal).
 const LIKENESS: f64 = 0.6;
 
-/// Adds to an error about an unknown command the one that was meant, where clap finds none: it does not take swapped
-/// letters for a slip.
+/// Adds the command that was probably meant to an error about an unknown one. clap does not recognise swapped letters.
 pub(super) fn with_meant_command(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     if error.get(ContextKind::SuggestedSubcommand).is_some() {
@@ -98,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn a_command_with_swapped_letters_is_understood() {
-        let said = |line: &str| {
+    fn a_command_with_swapped_letters_is_recognised() {
+        let error_of = |line: &str| {
             let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let error = grammar().try_get_matches_from(&arguments).unwrap_err();
             with_meant_command(error, &arguments).to_string()
@@ -107,9 +106,9 @@ mod tests {
         for (line, meant) in
             [("dupgate rnu", "'run'"), ("dupgate index tpo", "'top'"), ("dupgate -q staus", "'status'")]
         {
-            assert!(said(line).contains(meant), "{}", said(line));
+            assert!(error_of(line).contains(meant), "{}", error_of(line));
         }
-        assert!(!said("dupgate frobnicate").contains("similar"), "{}", said("dupgate frobnicate"));
+        assert!(!error_of("dupgate frobnicate").contains("similar"), "{}", error_of("dupgate frobnicate"));
     }
 
     #[test]

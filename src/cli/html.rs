@@ -1,4 +1,4 @@
-//! Pages of texts that are compared: one HTML file that loads nothing and needs nothing else.
+//! Pages of texts that are compared: one self-contained HTML file.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;mar
     @media(prefers-color-scheme:dark){:root{color-scheme:dark}body{background:#16181c;color:#e4e4e4}\
     small{color:#aaa}del{background:#6b2525}ins{background:#1f5227}}";
 
-/// A script that a page holds, and the hash by which the page's policy lets it run.
+/// A script that a page holds, and the hash with which the page's policy allows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Script {
     /// The script.
@@ -31,7 +31,7 @@ pub(super) struct Script {
     pub(super) sha256: &'static str,
 }
 
-/// Begins a page. Its policy forbids all that is not in the page: other scripts, images, fonts, requests, forms.
+/// Begins a page. Its policy forbids everything outside the page: other scripts, images, fonts, requests, forms.
 pub(super) fn begin(title: &str, script: Option<Script>) -> String {
     let scripts = script.map(|script| format!(" script-src 'sha256-{}';", script.sha256)).unwrap_or_default();
     format!(
@@ -61,7 +61,7 @@ pub(super) struct Named<'t> {
     pub(super) text: &'t str,
 }
 
-/// Writes two texts beside each other, and what differs between them.
+/// Writes two texts side by side, and their differences.
 pub(super) fn pair(out: &mut String, analyzer: &Analyzer, one: Named<'_>, other: Named<'_>) {
     side_by_side(out, &[one, other]);
     out.push_str("<ul>");
@@ -84,7 +84,7 @@ pub(super) fn pair(out: &mut String, analyzer: &Analyzer, one: Named<'_>, other:
     out.push_str("</ul>");
 }
 
-/// Writes the beginnings of texts beside each other.
+/// Writes the beginnings of texts side by side.
 pub(super) fn side_by_side(out: &mut String, texts: &[Named<'_>]) {
     out.push_str("<div class=\"two\">");
     for Named { name, text } in texts {
@@ -98,7 +98,7 @@ fn head(text: &str) -> String {
     if head.len() < text.len() { head + "…" } else { head }
 }
 
-/// Returns the text as HTML that says the same, between tags and in a quoted attribute.
+/// Escapes the text for HTML, between tags and in a quoted attribute.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }

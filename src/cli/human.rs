@@ -7,7 +7,7 @@ use crate::record::Timestamp;
 /// Units of time from the largest, in milliseconds.
 const UNITS: [(&str, u64); 4] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)];
 
-/// Writes a count with its thousands apart: `1,234,567`.
+/// Writes a count with thousands separators: `1,234,567`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -20,7 +20,7 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// Writes a time as `2026-09-01T00:00:00Z`; nothing for one that is in no calendar.
+/// Writes a time as `2026-09-01T00:00:00Z`; `None` if it is outside the calendar.
 pub(super) fn time(time: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).unwrap_or_default()
 }
@@ -34,7 +34,7 @@ pub(super) fn span(span: Duration) -> String {
     let mut left = millis;
     let mut parts = Vec::new();
     for (name, unit) in UNITS {
-        // The second unit is the next one, or there is none: a day and seven seconds are a day.
+        // The second unit is the next smaller one or none: a day and seven seconds are a day.
         if parts.len() == 2 || (parts.len() == 1 && left < unit) {
             break;
         }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_two_units_at_the_most() {
+    fn durations_have_at_most_two_units() {
         let of = |millis| span(Duration::from_millis(millis));
         assert_eq!(
             [0, 999, 1939, 13_000, 60_000, 1_477_000, 3_600_000, 280_800_000, 86_407_000].map(of),

@@ -1,4 +1,4 @@
-//! `index`: what the judge remembers: by its snapshot, and by the verdict log; and filling the one of a new scheme.
+//! `index`: what the judge remembers, from its snapshot and the verdict log; filling the index of a new scheme.
 
 mod plan;
 mod top;
@@ -61,7 +61,7 @@ pub enum IndexCommand {
     Plan(plan::PlanArgs),
     /// Fill the index of a new scheme from the input, beside the running service; without --execute, only show it
     #[command(
-        after_help = "Examples:\n  dupgate index warm -c new.yaml --running old.yaml\n  dupgate index warm -c new.yaml --running old.yaml --rate 5000/s --execute\n\nIt follows the running service until it is stopped, and says when to stop the old instances and start the new ones."
+        after_help = "Examples:\n  dupgate index warm -c new.yaml --running old.yaml\n  dupgate index warm -c new.yaml --running old.yaml --rate 5000/s --execute\n\nIt follows the running service until it is stopped, and prints when to stop the old instances and start the new ones."
     )]
     Warm(warm::WarmArgs),
     /// Forget an original (a takedown, a block page): no later page matches it
@@ -69,7 +69,7 @@ pub enum IndexCommand {
     Forget(ForgetArgs),
 }
 
-/// Arguments of `index lookup`. At least one of the three.
+/// Arguments of `index lookup`. At least one is required.
 #[derive(Clone, Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["source", "id", "fp"])))]
 pub struct LookupArgs {
@@ -85,12 +85,12 @@ pub struct LookupArgs {
     /// Largest number of differing bits [default: as configured]
     #[arg(long, value_name = "BITS", requires = "fp", value_parser = clap::value_parser!(u32).range(0..=128))]
     pub distance: Option<u32>,
-    /// Whom to ask.
+    /// The running instance to ask.
     #[command(flatten)]
     pub instance: Instance,
 }
 
-/// Arguments of `index forget`. At least one of both.
+/// Arguments of `index forget`. At least one is required.
 #[derive(Clone, Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["source", "id"])))]
 pub struct ForgetArgs {
@@ -105,11 +105,11 @@ pub struct ForgetArgs {
     pub execute: bool,
 }
 
-/// Does what the command says.
+/// Runs the command.
 ///
 /// # Errors
 ///
-/// Why it could not be done.
+/// Any failure of the command.
 pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
         IndexCommand::Stats(instance) => stats(instance, global),
@@ -197,7 +197,7 @@ fn array(value: Value) -> Vec<Value> {
     if let Value::Array(found) = value { found } else { Vec::new() }
 }
 
-/// Asks a running instance, once for each thing that is looked for.
+/// Asks a running instance, once for each search term.
 fn running_lookup(args: &LookupArgs, running: &Operators) -> Result<Vec<Value>, Fatal> {
     let distance = args.distance.map(|bits| format!("&distance={bits}")).unwrap_or_default();
     let codes = args.fp.iter().map(|code| format!("fp={code}{distance}"));

@@ -19,16 +19,16 @@ use crate::telemetry::http_client::{Answer, HttpClient};
 const DEFAULT_PORT: u16 = 9464;
 const DEFAULT_ADMIN_PORT: u16 = 9465;
 
-/// How long the other side may be silent.
+/// Time-out for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an answer of the listener for operators may take: the judges are asked, too.
+/// Time-out for an answer of the admin listener, which may query the judges.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Most bytes of an answer.
-const MOST: u64 = 64 << 20;
+/// Maximum size of an answer.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
-/// Where an instance listens: a host or an address, and a port unless it is the usual one.
+/// Where an instance listens: a host or an address, and a port unless it is the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     host: String,
@@ -51,13 +51,14 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let refused = || format!("`{text}` is no address: expected host:port, such as localhost:9464 or 10.0.0.7:9464");
+        let refused =
+            || format!("`{text}` is not an address: expected host:port, such as localhost:9464 or 10.0.0.7:9464");
         let rest = text.strip_prefix("http://").unwrap_or(text);
         let rest = rest.split('/').next().unwrap_or_default();
         let (host, port) = match rest.strip_prefix('[').map(|inside| inside.split_once(']')) {
             Some(Some((host, port))) => (host, port.strip_prefix(':')),
             Some(None) => return Err(refused()),
-            // An address of IP 6 without a port.
+            // An IPv6 address without a port.
             None if rest.parse::<Ipv6Addr>().is_ok() => (rest, None),
             None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
         };
@@ -67,7 +68,7 @@ impl FromStr for Address {
     }
 }
 
-/// Where a running instance is asked.
+/// Where to reach a running instance.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Instance {
     /// Ask a running instance at this address of its admin listener [default address: http.admin.listen]
@@ -75,22 +76,22 @@ pub struct Instance {
     pub running: Option<Option<Address>>,
 }
 
-/// The listener for operators of one instance.
+/// The admin listener of one instance.
 pub(super) struct Operators {
     host: String,
     port: u16,
     token: Option<SecretString>,
 }
 
-/// Asks the listener for everybody; returns status code and body.
+/// Sends a request to the public listener; returns status code and body.
 pub(super) fn get(address: &Address, path: &str) -> Result<(u16, String), Fatal> {
     let (host, port) = address.or_port(DEFAULT_PORT);
-    let answer =
-        ask((&host, port), path, None, REQUEST_TIMEOUT).and_then(|answer| Ok((answer.status, answer.text(MOST)?)));
-    answer.map_err(|error| nobody((&host, port), path, "http.listen", &error))
+    let answer = ask((&host, port), path, None, REQUEST_TIMEOUT)
+        .and_then(|answer| Ok((answer.status, answer.text(MAX_ANSWER_BYTES)?)));
+    answer.map_err(|error| unreachable((&host, port), path, "http.listen", &error))
 }
 
-fn nobody((host, port): (&str, u16), path: &str, key: &str, error: &io::Error) -> Fatal {
+fn unreachable((host, port): (&str, u16), path: &str, key: &str, error: &io::Error) -> Fatal {
     Reason::Unavailable.because(anyhow::anyhow!("cannot reach {} ({key}): {error}", url((host, port), path)))
 }
 
@@ -99,14 +100,14 @@ fn url((host, port): (&str, u16), path: &str) -> String {
 }
 
 impl Instance {
-    /// Returns whom to ask; `None` when nobody running is meant.
+    /// Returns the instance to ask; `None` without `--running`.
     pub(super) fn of(&self, settings: &Settings) -> Result<Option<Operators>, Fatal> {
         let Some(named) = &self.running else { return Ok(None) };
         let configured = settings.http.admin.as_ref();
         let address = named.clone().or_else(|| configured.map(|admin| reachable(admin.listen).into()));
         let address = address.ok_or_else(|| {
             Reason::Config.because(anyhow::anyhow!(
-                "the listener for operators is off (http.admin.listen): name an address, --running=127.0.0.1:9465"
+                "the admin listener is off (http.admin.listen): name an address, --running=127.0.0.1:9465"
             ))
         })?;
         let (host, port) = address.or_port(DEFAULT_ADMIN_PORT);
@@ -115,12 +116,12 @@ impl Instance {
 }
 
 impl Operators {
-    /// Asks for a path below `/api/v1/`.
+    /// Requests a path below `/api/v1/`.
     pub(super) fn get(&self, path: &str) -> Result<Value, Fatal> {
         let path = format!("/api/v1/{path}");
         let answer = self.ask(&path)?;
         let status = answer.status;
-        let body = answer.text(MOST).map_err(|error| self.nobody(&path, &error))?;
+        let body = answer.text(MAX_ANSWER_BYTES).map_err(|error| self.unreachable(&path, &error))?;
         let value: Value = serde_json::from_str(&body).unwrap_or_default();
         if status == 200 { Ok(value) } else { Err(self.refused(status, &value)) }
     }
@@ -131,12 +132,12 @@ impl Operators {
         let answer = self.ask(&path)?;
         let status = answer.status;
         if status != 200 {
-            let body = answer.text(MOST).unwrap_or_default();
+            let body = answer.text(MAX_ANSWER_BYTES).unwrap_or_default();
             return Err(self.refused(status, &serde_json::from_str(&body).unwrap_or_default()));
         }
         let mut is_pair = false;
         for line in BufReader::new(answer).lines() {
-            let line = line.map_err(|error| self.nobody(&path, &error))?;
+            let line = line.map_err(|error| self.unreachable(&path, &error))?;
             if let Some(event) = line.strip_prefix("event: ") {
                 is_pair = event.trim() == "pair";
             } else if let Some(pair) = line.strip_prefix("data: ").filter(|_| is_pair)
@@ -150,15 +151,15 @@ impl Operators {
 
     fn ask(&self, path: &str) -> Result<Answer, Fatal> {
         ask((&self.host, self.port), path, self.token.as_ref(), ADMIN_TIMEOUT)
-            .map_err(|error| self.nobody(path, &error))
+            .map_err(|error| self.unreachable(path, &error))
     }
 
-    fn nobody(&self, path: &str, error: &io::Error) -> Fatal {
-        nobody((&self.host, self.port), path, "http.admin.listen", error)
+    fn unreachable(&self, path: &str, error: &io::Error) -> Fatal {
+        unreachable((&self.host, self.port), path, "http.admin.listen", error)
     }
 
     fn refused(&self, status: u16, body: &Value) -> Fatal {
-        let why = body["error"].as_str().unwrap_or("no answer that is understood");
+        let why = body["error"].as_str().unwrap_or("the answer is not understood");
         let reason = match status {
             401 | 403 => Reason::Denied,
             503 => Reason::Unavailable,
@@ -168,7 +169,7 @@ impl Operators {
     }
 }
 
-/// Returns an address that can be connected to: an unspecified address becomes loopback.
+/// Returns an address to connect to: loopback for an unspecified one.
 pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
     let host = match listen {
         SocketAddr::V4(at) if at.ip().is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_calls_oneself_where_everybody_may_call() {
+    fn an_unspecified_address_is_called_at_loopback() {
         let reach = |listen: &str| reachable(listen.parse().unwrap()).to_string();
         assert_eq!(
             [reach("0.0.0.0:9464"), reach("[::]:1"), reach("10.0.0.7:2")],
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_survive_the_way_through_a_query() {
+    fn ids_survive_a_query() {
         assert_eq!(in_query("http://a.b/ü?x=1&y"), "http%3A%2F%2Fa.b%2F%C3%BC%3Fx%3D1%26y");
     }
 }

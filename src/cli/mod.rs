@@ -1,7 +1,7 @@
 //! Edge: the command line. One file per command, with its arguments and its code.
 //!
-//! Rules for all of them: data on standard output, messages and progress on standard error; nothing that writes to
-//! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
+//! Rules for all of them: data on standard output, messages and progress on standard error; a command that writes to a
+//! cluster needs `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
 pub mod instance;
 pub mod check;
@@ -48,10 +48,10 @@ use crate::error::Fatal;
 use crate::panics::{exit_on_panic, log_panics};
 use crate::runtime::clock::wall_clock;
 
-/// Read when no file is named.
+/// The default configuration file.
 const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
 
-/// The variable that configurations take the name of an instance from, and what stands for it where it is not set.
+/// The variable that configurations take the instance name from, and the substitute if it is not set.
 const HOSTNAME: &str = "HOSTNAME";
 const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
 
@@ -64,15 +64,15 @@ const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
     arg_required_else_help = true
 )]
 pub struct Cli {
-    /// What every command takes.
+    /// The command line.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// Returns the version, with that of the client library and what that was built with.
+/// Returns the version, and that of the client library with its features.
 fn version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| {
@@ -81,7 +81,7 @@ fn version() -> &'static str {
     })
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
@@ -148,7 +148,7 @@ pub enum Color {
     Never,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the service: read pages, judge them, route them
@@ -191,14 +191,14 @@ pub enum Command {
     Man(completions::ManArgs),
 }
 
-/// Does what the command line says, and returns the exit code.
+/// Runs the command line and returns the exit code.
 #[must_use]
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let parsed = help::grammar().try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        // Help and version are no mistakes: clap knows which stream and code each deserves.
+        // Help and version are not errors: clap chooses the stream and the code.
         Err(error) => help::with_meant_command(error, &arguments).exit(),
     };
     exit_on_panic(|| match dispatch(&cli) {
@@ -213,13 +213,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// Shows why the process ends. Standard error may be closed: the exit code still tells.
+/// Prints the error. Standard error may be closed: the exit code still reports it.
 fn complain(fatal: &Fatal, color: Color) {
     let mut out = std::io::stderr().lock();
     if let Some(refused) = fatal.cause.downcast_ref::<Refused>() {
         let _ = report::tell(&mut out, &color.of_excerpts(), &refused.problems, &refused.warnings);
         let sum = report::sum(&refused.problems, &refused.warnings);
-        // Where two are read, the context names the one that is meant.
+        // If two configurations are read, the context names the one at fault.
         let which = fatal.cause.to_string();
         let which = if which == refused.to_string() { String::new() } else { format!(" {which}") };
         let _ = writeln!(out, "error: the configuration{which} is refused ({sum})");
@@ -228,9 +228,9 @@ fn complain(fatal: &Fatal, color: Color) {
     }
 }
 
-/// Tells something that is no data.
+/// Prints a message that is not data.
 fn note(text: &str) {
-    // Standard error may be closed: what was done is done.
+    // Standard error may be closed: the work is done all the same.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
@@ -259,8 +259,8 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
 }
 
 impl Color {
-    /// Reports whether log lines are coloured; `None` when that is up to where they go. This and [`Global::sources`]
-    /// are the only places that read the environment.
+    /// Returns whether log lines are coloured; `None` if their destination decides. This and [`Global::sources`] are
+    /// the only places that read the environment.
     fn of_log(self) -> Option<bool> {
         match self {
             Self::Auto => std::env::var_os("NO_COLOR").filter(|set| !set.is_empty()).map(|_| false),
@@ -269,7 +269,7 @@ impl Color {
         }
     }
 
-    /// Returns what draws excerpts of files on standard error.
+    /// Returns the renderer of file excerpts on standard error.
     fn of_excerpts(self) -> Renderer {
         let is_colored = self.of_log().unwrap_or_else(|| std::io::stderr().is_terminal());
         if is_colored { Renderer::styled() } else { Renderer::plain() }
@@ -277,13 +277,13 @@ impl Color {
 }
 
 impl Global {
-    /// Says where the configuration is.
+    /// Returns the sources of the configuration.
     #[must_use]
     pub fn sources(&self) -> Sources {
         let texts =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let mut variables: BTreeMap<String, String> = texts.collect();
-        // Shells know the machine's name and do not hand it on; containers do.
+        // Containers export the host name; shells know it but do not.
         if let (false, Ok(name)) = (variables.contains_key(HOSTNAME), std::fs::read_to_string(HOSTNAME_FILE)) {
             variables.insert(HOSTNAME.to_owned(), name.trim().to_owned());
         }
@@ -301,7 +301,7 @@ impl Global {
         files.concat()
     }
 
-    /// Loads the configuration, begins to log as it says, and logs its warnings.
+    /// Loads the configuration, starts logging as it sets, and logs its warnings.
     ///
     /// # Errors
     ///
@@ -315,18 +315,18 @@ impl Global {
         Ok(loaded)
     }
 
-    /// Begins to log, panics included. What `-v`, `-q` and `--log-format` say goes before the configuration.
+    /// Starts logging, panics included. `-v`, `-q` and `--log-format` take precedence over the configuration.
     pub fn start_logging(&self, configured: &Logging) {
         let level = Levels { base: self.level(configured.level.base), ..configured.level.clone() };
         let logging = Logging { level, format: self.format(configured.format) };
-        // A second start in one process keeps the first one's way to log.
+        // A second start in one process keeps the first logger.
         let _ = crate::telemetry::logging::start(&logging, self.color.of_log(), wall_clock);
         log_panics();
     }
 
-    /// Logs why the service ended, where log lines are JSON: whoever collects those drops other lines.
+    /// Logs why the service ended if log lines are JSON: their collectors drop other lines.
     fn log_end(&self, fatal: &Fatal) {
-        // A configuration that was refused says nothing of logging: the defaults and the command line do.
+        // A refused configuration sets no logging: use the defaults and the command line.
         self.start_logging(&Logging { level: Level::Info.into(), format: LogFormat::Auto });
         if crate::telemetry::logging::is_json() {
             let exit_code = fatal.reason.code();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn every_help_has_an_example_that_is_understood() {
+    fn every_help_has_an_example_that_parses() {
         let commands = commands(&Cli::command(), "dupgate");
         assert!(commands.len() > 20, "{}", commands.len());
         for (words, command) in commands {

@@ -19,14 +19,15 @@ const SHOWN_ORIGINALS: usize = 5;
 /// How long to wait for the judges.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Asks the judges and prints what they answer and what they found; without `execute` only says what they would find.
+/// Sends the requests to the judges and prints their answers and what they found; without `execute`, only what they
+/// would find.
 ///
 /// # Errors
 ///
-/// When there is nothing to do, or no answer.
+/// There is nothing to do, or no answer.
 pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute: bool) -> Result<(), Fatal> {
     let loaded = global.start(Purpose::Run)?;
-    let said: Vec<(String, Value, bool)> = if execute {
+    let answers_shown: Vec<(String, Value, bool)> = if execute {
         let mut answers = send_and_wait(&loaded.settings, bodies, REQUEST_TIMEOUT)?;
         super::note("done; reading the verdict log for what was there");
         if let Err(error) = count_found(&loaded.settings, bodies, &mut answers, None) {
@@ -45,12 +46,12 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
         };
         bodies.iter().zip(&found).map(would).collect()
     };
-    let is_nothing = said.iter().all(|(.., is_empty)| *is_empty);
+    let is_nothing = answers_shown.iter().all(|(.., is_empty)| *is_empty);
     let format = Format::or_usual(global.output);
     match format {
-        Format::Table => said.iter().try_for_each(|(words, ..)| print(words))?,
-        Format::Json => print_json(&said.into_iter().map(|(_, value, _)| value).collect(), format)?,
-        Format::Jsonl => said.iter().try_for_each(|(_, value, _)| print_json(value, format))?,
+        Format::Table => answers_shown.iter().try_for_each(|(words, ..)| print(words))?,
+        Format::Json => print_json(&answers_shown.into_iter().map(|(_, value, _)| value).collect(), format)?,
+        Format::Jsonl => answers_shown.iter().try_for_each(|(_, value, _)| print_json(value, format))?,
     }
     if is_nothing {
         return Err(Reason::Failure.because(anyhow::anyhow!(NOTHING)));
@@ -61,7 +62,7 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
     Ok(())
 }
 
-/// Said where a request finds nothing.
+/// Error of requests that find nothing.
 const NOTHING: &str = "nothing to do: no original and no judged position matches";
 
 /// What was found, in words: `1 original (crawl.pages:3:7, with 12 duplicates)`.
@@ -137,7 +138,7 @@ fn forget(target: &ForgetTarget) -> Value {
     }
 }
 
-/// What is asked, by the words of its members.
+/// A request in words, from its JSON members.
 fn in_words(value: &Value) -> String {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     if let Some(source) = text("forget") {
@@ -167,7 +168,7 @@ mod tests {
     use crate::record::PartitionId;
 
     #[test]
-    fn what_is_asked_and_answered_is_told_in_words_and_as_json() {
+    fn requests_and_answers_are_shown_in_words_and_as_json() {
         let place = PartitionId::new("pages", 3);
         let reopen = RequestBody::Reopen { partition: place.clone(), from: 5, to: 9 };
         assert_eq!(question(&reopen), json!({"reopen": "pages:3:5-9"}));

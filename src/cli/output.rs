@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What is meant when nothing is said: columns on a terminal, lines of JSON elsewhere.
+    /// The default: columns on a terminal, lines of JSON elsewhere.
     pub(super) fn or_usual(given: Option<Self>) -> Self {
         given.unwrap_or(if std::io::stdout().is_terminal() { Self::Table } else { Self::Jsonl })
     }
@@ -35,7 +35,7 @@ pub(super) fn print(text: &str) -> Result<(), Fatal> {
     }
 }
 
-/// Shows a count that is expected, however small it is.
+/// Formats an expected count, however small.
 pub(super) fn expected(count: f64) -> String {
     if count == 0.0 || count >= 0.01 { format!("{count:.2}") } else { format!("{count:.0e}") }
 }
@@ -68,7 +68,7 @@ pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     columns(&std::iter::once(heads).chain(rows.iter().cloned()).collect::<Vec<_>>())
 }
 
-/// Lays rows out in columns, two blanks apart; the last column is not filled up.
+/// Lays rows out in columns, two blanks apart; the last column is not padded.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -87,19 +87,18 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Fills a cell up with blanks to this many columns of a terminal: a Chinese character takes two, a combining mark
-/// none.
+/// Pads a cell with blanks to this many columns of a terminal: a Chinese character takes two, a combining mark none.
 pub(super) fn filled(cell: &str, columns: usize) -> String {
     format!("{cell}{:blanks$}", "", blanks = columns.saturating_sub(cell.width()))
 }
 
-/// A table whose rows come one after the other: a column grows with its widest cell so far.
+/// A table that is printed row by row: a column grows with its widest cell so far.
 pub(super) struct StreamedTable {
     widths: Vec<usize>,
 }
 
 impl StreamedTable {
-    /// Begins with headings, which are printed, and the least width of each column.
+    /// Prints the headings; takes the minimum width of each column.
     pub(super) fn begin(columns: &[(&str, usize)]) -> Result<Self, Fatal> {
         let mut growing = Self { widths: columns.iter().map(|(_, width)| *width).collect() };
         let heads: Vec<String> = columns.iter().map(|(head, _)| (*head).to_owned()).collect();

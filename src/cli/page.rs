@@ -19,7 +19,7 @@ use crate::panics::shielded;
 use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Reject, Rejection};
 use crate::text::{self, Analyzer};
 
-/// Reads a page. A panic in the text work refuses the page, and tells nothing of its text.
+/// Reads a page. A panic in the text work rejects the page without revealing its text.
 pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Rejection>) -> Result<T, Rejection> {
     let panicked = || Err(Rejection::new(Reject::TextPanic, "the text work panicked on this page"));
     shielded(read).unwrap_or_else(panicked)
@@ -56,7 +56,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FormatArg {
     /// A record as the service reads it from Kafka, by `input.fields`.
@@ -77,7 +77,7 @@ impl FormatArg {
     }
 }
 
-/// Reads pages by the settings in effect, of whatever format they are.
+/// Reads pages of any format by the settings in effect.
 #[derive(Debug)]
 pub struct PageReader {
     settings: Settings,
@@ -85,7 +85,7 @@ pub struct PageReader {
 }
 
 impl PageReader {
-    /// Begins with no dictionary loaded.
+    /// Creates it without loading a dictionary.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self { settings, readers: HashMap::new() }
@@ -102,7 +102,7 @@ impl PageReader {
     ///
     /// # Errors
     ///
-    /// What cannot be opened, has no such line, or holds no page.
+    /// The file cannot be opened, has no such line, or holds no page.
     pub fn open(&mut self, place: &Place, format: Option<FormatArg>) -> Result<Inspection, Fatal> {
         let (bytes, format) = self.fetch(place, format)?;
         self.read(&bytes, format)?.map_err(|rejection| {
@@ -116,11 +116,11 @@ impl PageReader {
         })
     }
 
-    /// Takes the bytes at a place, and says what they are.
+    /// Reads the bytes at a place, and returns their format.
     ///
     /// # Errors
     ///
-    /// What cannot be opened or has no such line.
+    /// The file cannot be opened or has no such line.
     pub fn fetch(&self, place: &Place, format: Option<FormatArg>) -> Result<(Vec<u8>, Format), Fatal> {
         let unreadable = |error: std::io::Error| {
             Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
@@ -134,18 +134,18 @@ impl PageReader {
     ///
     /// # Errors
     ///
-    /// Settings that cannot be used. That the page is refused is no error.
+    /// The settings cannot be used. A refused page is not an error.
     pub fn read(&mut self, bytes: &[u8], format: Format) -> Result<Result<Inspection, Rejection>, Fatal> {
         let record = RawRecord { key: None, value: Some(bytes), headers: &() };
         let reader = self.reader(format)?;
         Ok(guarded(|| reader.inspect(&record)))
     }
 
-    /// Returns what turns texts into words.
+    /// Returns the segmenter.
     ///
     /// # Errors
     ///
-    /// Settings that cannot be used.
+    /// The settings cannot be used.
     pub fn analyzer(&mut self) -> Result<&Analyzer, Fatal> {
         Ok(self.reader(self.settings.record.format)?.analyzer())
     }
@@ -154,7 +154,7 @@ impl PageReader {
     ///
     /// # Errors
     ///
-    /// Settings that cannot be used, or that leave no text.
+    /// The settings cannot be used, or leave no text.
     pub fn reread(&self, normal: &str, text: &text::Settings) -> Result<Inspection, Fatal> {
         let record = RawRecord { key: None, value: Some(normal.as_bytes()), headers: &() };
         let reader = reader(&self.settings, Format::Text, text)?;
@@ -182,7 +182,7 @@ fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<
     let input = if format == configured.format {
         configured.clone()
     } else {
-        // The fields of one format do not apply to another one.
+        // The fields of one format do not apply to another.
         let nowhere = Fields::nowhere();
         let fields = if format == Format::Json { Fields::default() } else { nowhere };
         InputSettings { format, fields, event_time: EventTime::Record, ..configured.clone() }
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_in_the_text_work_refuses_the_page_and_tells_nothing_of_it() {
+    fn a_panic_in_the_text_work_rejects_the_page_and_reveals_nothing_of_it() {
         let read = guarded(|| -> Result<(), Rejection> { panic!("the text of a page") });
         let rejection = read.unwrap_err();
         assert_eq!(

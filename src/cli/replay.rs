@@ -25,12 +25,12 @@ pub(super) use when::When;
 /// Arguments of `replay`.
 #[derive(Clone, Debug, Args)]
 pub struct ReplayArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: ReplayCommand,
 }
 
-/// What to do with replays.
+/// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ReplayCommand {
     /// Make a plan: which records, in which order, how long it takes; nothing is written to the cluster
@@ -62,7 +62,7 @@ pub enum ReplayCommand {
     Clean(CleanArgs),
 }
 
-/// What is to be replayed.
+/// What to replay.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RangeArgs {
     /// First record: start, a time (2026-09-01, 2026-09-01T00:00:00Z, milliseconds), an age (-48h) or offset:1200
@@ -109,7 +109,7 @@ pub struct RangeArgs {
 /// Arguments of `replay plan`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlanArgs {
-    /// What.
+    /// What to replay.
     #[command(flatten)]
     pub range: RangeArgs,
     /// Write the plan to this file [default: replay-ID.json]
@@ -126,7 +126,7 @@ pub struct RunArgs {
     /// Plan file of `replay plan`
     #[arg(value_name = "PLAN", conflicts_with_all = ["from", "to", "offsets_file", "from_files"])]
     pub plan: Option<PathBuf>,
-    /// What, where there is no plan.
+    /// What to replay, without a plan.
     #[command(flatten)]
     pub range: RangeArgs,
     /// Apply the plan; without it, only print it
@@ -135,7 +135,7 @@ pub struct RunArgs {
     /// Confirm a replay into the live outputs: the name of the unique topic
     #[arg(long, value_name = "TOPIC")]
     pub confirm_live: Option<String>,
-    /// How it is run.
+    /// How to run it.
     #[command(flatten)]
     pub pace: PaceArgs,
 }
@@ -146,15 +146,15 @@ pub struct ResumeArgs {
     /// The replay
     #[arg(value_name = "ID")]
     pub id: String,
-    /// How it is run.
+    /// How to run it.
     #[command(flatten)]
     pub pace: PaceArgs,
 }
 
-/// How a replay is run.
+/// How to run a replay.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PaceArgs {
-    /// Most pages or bytes each second: 5000/s, 20MiB/s
+    /// Maximum pages or bytes each second: 5000/s, 20MiB/s
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
     /// Wait while the service lags by more records than this
@@ -211,7 +211,7 @@ impl std::str::FromStr for Warm {
 /// Names of orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OrderArg {
-    /// As in the live verdict log: with the live settings exactly the live verdicts.
+    /// As in the live verdict log: with the live settings, the verdicts are exactly the live ones.
     Log,
     /// Partitions merged by event time.
     Time,
@@ -251,7 +251,7 @@ impl From<TargetArg> for Target {
     }
 }
 
-/// Reads `0.1%` or `0.001`.
+/// Parses `0.1%` or `0.001`.
 fn share(text: &str) -> Result<f64, String> {
     let (number, factor) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 0.01));
     let share = number.trim().parse::<f64>().ok().map(|number| number * factor);
@@ -259,11 +259,11 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("`{text}` is no share: expected 0 to 1, or 0% to 100%"))
 }
 
-/// Does what is asked of replays.
+/// Runs the subcommand.
 ///
 /// # Errors
 ///
-/// Why it could not be done.
+/// Any failure of the subcommand.
 pub fn replay(args: &ReplayArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
         ReplayCommand::Plan(args) => plan::plan(args, global),

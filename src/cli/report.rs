@@ -1,4 +1,4 @@
-//! How what is wrong with a configuration is shown: every problem with the lines around it, then the warnings.
+//! Shows the problems of a configuration, each with the lines around it, and then the warnings.
 
 use std::io::{self, Write};
 
@@ -47,7 +47,7 @@ fn one(problem: &Problem) -> Value {
     value
 }
 
-/// Counts things in words: `1 error`, `2 errors`.
+/// Writes a count with its noun: `1 error`, `2 errors`.
 pub(super) fn count(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")

@@ -1,4 +1,4 @@
-//! `run`: the service. Worker, judge, or both, as `roles` says.
+//! `run`: the service. Worker, judge, or both, as `roles` sets.
 
 use clap::Args;
 
@@ -20,7 +20,7 @@ pub struct RunArgs {
 ///
 /// # Errors
 ///
-/// Why it could not begin or continue.
+/// Why it could not start or continue.
 pub fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     let loaded = global.start(Purpose::Run)?;
     if args.strict && !loaded.warnings.is_empty() {

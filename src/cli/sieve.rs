@@ -1,7 +1,7 @@
-//! `sieve`: judges JSON lines from files or standard input, with no broker at all.
+//! `sieve`: judges JSON lines from files or standard input, without a broker.
 //!
-//! Lines are read on one thread, their text on all cores, and judged here, in the order of the input: the number of
-//! threads changes nothing but the time it takes.
+//! Lines are read on one thread, their text on all cores, and judged here, in input order: the number of threads
+//! changes only the time.
 
 mod pool;
 mod progress;
@@ -54,7 +54,7 @@ impl SieveArgs {
     }
 }
 
-/// Judges all lines. Lines that cannot be judged are dead letters and not the end.
+/// Judges all lines. Lines that cannot be judged become dead letters and do not end the run.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     outcome
 }
 
-/// Ends the work when nobody reads what it yields; that is no failure.
+/// Ends the run when the reader of the output is gone; that is not a failure.
 fn go_on(readers: Readers) -> Result<(), Fatal> {
     match readers {
         Readers::Listen => Ok(()),

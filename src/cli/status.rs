@@ -1,5 +1,5 @@
-//! `status`: one screen about a running instance, from its own listener. No library and no shell is needed where it
-//! runs, so it serves as the health check of a container.
+//! `status`: one screen about a running instance, from its own listener. It needs no shell and no library, so it serves
+//! as the health check of a container.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct StatusArgs {
 ///
 /// # Errors
 ///
-/// When nobody listens; with `--ready` also when the instance is not ready.
+/// The instance cannot be reached; with `--ready` also if it is not ready.
 pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let address = match &args.address {
         Some(address) => address.clone(),
@@ -63,12 +63,12 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     loop {
         let (status, body) = match get(&address, "/status") {
             Ok(answer) => answer,
-            // The moment that one watches for.
+            // This is what a watcher waits for.
             Err(fatal) if args.watch => {
                 let since = *gone_since.get_or_insert_with(|| clock.now());
                 let text = format!("unreachable for {}: {fatal}", span(clock.now().saturating_sub(since)));
                 match format {
-                    // What was seen last stays on the screen, with one line below.
+                    // Keep the last state on the screen, with one line below.
                     Format::Table if is_screen => {
                         let mut out = std::io::stdout();
                         let _ = write!(out, "\r\x1b[K{text}").and_then(|()| out.flush());
@@ -92,7 +92,7 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
         match format {
             Format::Table => {
                 if args.watch && is_screen {
-                    // From the top of an empty screen.
+                    // Start at the top of an empty screen.
                     let _ = write!(std::io::stdout(), "\x1b[H\x1b[2J");
                 }
                 print(&columns(&rows(&page, before.as_ref())))?;
@@ -109,7 +109,7 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// A count of the page; 0 when it is not there.
+/// A count of the page; 0 if it is missing.
 fn count_of(page: &Value, name: &str) -> u64 {
     page[name].as_u64().unwrap_or(0)
 }
@@ -129,7 +129,7 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Pages a second between two looks, or since the start.
+/// Pages a second between two updates, or since the start.
 fn rate(page: &Value, before: Option<&Value>) -> Option<String> {
     let a_second = |pages: u64, millis: u64| count(pages.saturating_mul(1000) / millis.max(1));
     let pages = sum(page, "documents");
@@ -141,7 +141,7 @@ fn rate(page: &Value, before: Option<&Value>) -> Option<String> {
     Some(format!("{}/s since the start", a_second(pages, uptime)))
 }
 
-/// Logs whose judges have a line of their own.
+/// Maximum number of logs whose judges get a separate line.
 const MAX_JUDGES: usize = 8;
 
 fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_screen_says_what_it_waits_for_and_how_it_does() {
+    fn one_screen_shows_what_is_not_ready_and_the_state() {
         let page = json!({
             "version": "1.2.3", "mode": "route", "scheme": "sh64-1", "config_hash": "abc", "at_ms": 10_000,
             "ready": false, "waits_for": ["restored: restoring, 40 %"],

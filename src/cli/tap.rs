@@ -24,7 +24,7 @@ use crate::runtime::service_context;
 use crate::runtime::verdicts::{Extent, read};
 use crate::worker::verdict_name;
 
-/// How long the pages of one verdict may take.
+/// Time-out for fetching the pages of one verdict.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Arguments of `tap`.
@@ -46,7 +46,7 @@ pub struct TapArgs {
     /// Print positions only, without fetching the pages: faster
     #[arg(long)]
     pub no_ids: bool,
-    /// Whom to ask, instead of the cluster: it tells of duplicates only, and of a sample when there are many.
+    /// The instance to ask instead of the cluster: it reports duplicates only, and a sample if there are many.
     #[command(flatten)]
     pub instance: Instance,
 }
@@ -81,11 +81,11 @@ impl Wanted {
     }
 }
 
-/// Prints verdicts until there are enough of them or somebody stops it.
+/// Prints verdicts until the limit is reached or the command is stopped.
 ///
 /// # Errors
 ///
-/// When the verdict log cannot be read.
+/// The verdict log cannot be read.
 pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     if args.instance.running.is_some() {
         return tap_running(args, global);
@@ -136,7 +136,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     outcome
 }
 
-/// Prints the duplicates that a running instance tells of.
+/// Prints the duplicates that a running instance reports.
 fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     if let Some(verdict) = args.verdict.iter().find(|verdict| !matches!(verdict, Wanted::Exact | Wanted::Near)) {
         let why = anyhow::anyhow!(
@@ -165,7 +165,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     })
 }
 
-/// The same row as of a verdict ([`cells`]).
+/// The same row as for a verdict ([`cells`]).
 fn pair_cells(pair: &Value) -> [String; 7] {
     let text = |key: &str| pair[key].as_str().unwrap_or("-").to_owned();
     let number = |key: &str| pair[key].as_f64();
@@ -179,7 +179,7 @@ fn pair_cells(pair: &Value) -> [String; 7] {
     [text("verdict"), measure, age, text("source"), text("match"), text("id"), text("match_id")]
 }
 
-/// The same object as of a verdict ([`object`]), with what differs: one reader is enough for both.
+/// The same object as for a verdict ([`object`]) and the differences, so that one reader handles both.
 fn pair_object(pair: &Value) -> Value {
     const SAME: [&str; 11] = [
         "source",
@@ -217,7 +217,7 @@ fn time_of_day() -> String {
 
 /// Prints verdicts: rows below headings for people, objects for programs.
 struct Lines {
-    /// Absent when programs read.
+    /// Absent for output to programs.
     table: Option<StreamedTable>,
 }
 
@@ -226,7 +226,7 @@ impl Lines {
         if format != Format::Table {
             return Ok(Self { table: None });
         }
-        // Ids may be of any length: only the last column is as long as it likes.
+        // Ids may be of any length: so only the last column may grow.
         let [verdict, nearness, age, page, original, id, original_id] = HEADS;
         let mut columns =
             vec![("TIME", 8), (verdict, 8), (nearness, 8), (age, 12), (page, page.len()), (original, original.len())];
@@ -281,7 +281,7 @@ impl Names {
     }
 }
 
-/// Returns what a page calls itself, in one line.
+/// Returns the id of a page, in one line.
 pub(super) fn id(decoder: &Decoder, page: &PageBytes) -> Option<String> {
     let id = decoder.decode(&page.record()).ok()?.id?;
     Some(id.chars().filter(|c| !c.is_control()).take(256).collect())

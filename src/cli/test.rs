@@ -1,5 +1,4 @@
-//! `test`: pairs of pages with the verdict that is expected, for those who change settings under continuous
-//! integration.
+//! `test`: pairs of pages with the verdict that is expected, for changes of settings under continuous integration.
 
 mod cases;
 
@@ -47,11 +46,11 @@ struct Outcome {
     case: Case,
     got: &'static str,
     stage: Option<Stage>,
-    /// Absent when a page was refused.
+    /// Absent if a page was refused.
     near: Option<Nearness>,
     /// The rule that kept the pages from being duplicates.
     refusal: Option<Refusal>,
-    /// Why they are none, the page was refused, or the case could not be run.
+    /// Why they are not duplicates, the page was refused, or the case could not be run.
     why: Option<String>,
     /// Why the case could not be run decides the exit code.
     unread: Option<Reason>,
@@ -72,11 +71,11 @@ impl Outcome {
     }
 }
 
-/// Judges the second page of each case right after the first, and prints what is not as expected.
+/// Judges the second page of each case right after the first, and prints unexpected results.
 ///
 /// # Errors
 ///
-/// A case that is not as expected or cannot be run, once all others were; a configuration or a file of cases that
+/// A case that is not as expected or cannot be run, after all others have run; a configuration or a file of cases that
 /// cannot be read.
 pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     let mut page_reader = PageReader::new(global.start(Purpose::Sieve)?.settings);
@@ -115,7 +114,7 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     if !unread.is_empty() {
         sum = format!("{sum}, {} of them could not be run", unread.len());
     }
-    // What nobody can run says nothing about settings.
+    // A case that cannot be run does not count against the settings.
     let reason = if unread.len() == failed { unread.first().copied() } else { None };
     Err(reason.unwrap_or(Reason::Failure).because(anyhow::anyhow!(sum)))
 }
@@ -147,7 +146,7 @@ fn read(page: &Page, folder: &Path, page_reader: &mut PageReader) -> Result<Resu
     match page {
         Page::File(path) => {
             let path = folder.join(path).display().to_string();
-            // Every text is a place.
+            // Every text parses as a place.
             let Ok(place) = Place::from_str(&path);
             let (bytes, format) = page_reader.fetch(&place, None)?;
             page_reader.read(&bytes, format)
@@ -161,7 +160,7 @@ fn read(page: &Page, folder: &Path, page_reader: &mut PageReader) -> Result<Resu
     }
 }
 
-/// One row for each case that is not as expected.
+/// One row for each unexpected case.
 fn rows(outcomes: &[Outcome], settings: &Settings) -> Vec<Vec<String>> {
     let row = |outcome: &Outcome| {
         let mut expected = outcome.case.expect.name().to_owned();
@@ -192,8 +191,8 @@ fn measured(near: &Nearness, settings: &Settings) -> String {
     if let Some((estimate, minhash)) = near.estimate.zip(minhash) {
         parts.push(format!("similarity {estimate} (limit {})", minhash.min_similarity));
         let low_confidence = (estimate < minhash.low_confidence.below).then_some(minhash.low_confidence.containment);
-        if let Some((contained, least)) = near.contained.zip(minhash.containment.or(low_confidence)) {
-            parts.push(format!("containment {contained} (limit {least})"));
+        if let Some((contained, min)) = near.contained.zip(minhash.containment.or(low_confidence)) {
+            parts.push(format!("containment {contained} (limit {min})"));
         }
     }
     if parts.is_empty() { "too little text".to_owned() } else { parts.join(", ") }

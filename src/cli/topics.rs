@@ -18,18 +18,18 @@ use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::runtime::topics::connect_error;
 use crate::runtime::{fatal, service_context};
 
-/// How long one question to the cluster may take.
+/// Time-out for one request to the cluster.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Arguments of `topics`.
 #[derive(Clone, Debug, Args)]
 pub struct TopicsArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: TopicsCommand,
 }
 
-/// What to do with topics.
+/// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TopicsCommand {
     /// Create missing topics: outputs with the settings of the input, and both logs; without --execute, only print them
@@ -56,11 +56,11 @@ pub struct CreateArgs {
     pub replication_factor: Option<u32>,
 }
 
-/// Creates what is missing, or says what it would create.
+/// Creates what is missing, or prints what it would create.
 ///
 /// # Errors
 ///
-/// Why it could not be done.
+/// Any failure of the command.
 pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let TopicsCommand::Create(args) = &args.command;
     let settings = global.start(Purpose::Run)?.settings;
@@ -68,7 +68,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let brokers = brokers(&settings, &inspector).map_err(|cluster_error| match cluster_error {
         ClusterError::Unavailable(_) => {
             let why = no_answer(&settings, &cluster_error);
-            Reason::Unavailable.because(anyhow::anyhow!("{why} ({WHERE_TO_LOOK})"))
+            Reason::Unavailable.because(anyhow::anyhow!("{why} ({CONNECTION_HINT})"))
         }
         ClusterError::Identity(_) | ClusterError::Denied(_) => fatal::cluster_error(cluster_error),
     })?;
@@ -112,7 +112,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
             "settings": plan.settings
         }));
     }
-    // Whoever starts the service next is to find them.
+    // Wait until they exist: the service may be started next.
     for row in rows.iter().filter(|row| row.first().is_some_and(|state| state == "created")) {
         if let Some(name) = row.get(1) {
             inspector.await_topic(name).map_err(|cluster_error| about(name, cluster_error))?;
@@ -125,8 +125,8 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     outcome
 }
 
-/// What to do where no broker answers.
-pub(super) const WHERE_TO_LOOK: &str = "check kafka.brokers, kafka.security.protocol and the network";
+/// Advice if no broker answers.
+pub(super) const CONNECTION_HINT: &str = "check kafka.brokers, kafka.security.protocol and the network";
 
 /// Returns which brokers do not answer, and why.
 pub(super) fn no_answer(settings: &Settings, cluster_error: &ClusterError) -> String {
@@ -138,7 +138,7 @@ pub(super) fn no_answer(settings: &Settings, cluster_error: &ClusterError) -> St
     }
 }
 
-/// Returns the addresses of the brokers, by id. A refused connection is known at once: the client would keep trying.
+/// Returns the addresses of the brokers, by id. Tests the connection first: the client would retry a refused one.
 pub(super) fn brokers(
     settings: &Settings,
     inspector: &ClusterInspector,
@@ -153,7 +153,7 @@ pub(super) fn inspector(settings: &Settings) -> Result<ClusterInspector, Fatal> 
         .map_err(fatal::cluster_error)
 }
 
-/// Looks at the input topics, those that are named and are not there included.
+/// Describes the input topics, including named topics that do not exist.
 fn input(inspector: &ClusterInspector, settings: &Settings) -> Result<BTreeMap<String, Option<TopicView>>, Fatal> {
     let names = inspector.named(&input_names(settings)).map_err(fatal::cluster_error)?;
     names.into_iter().map(|name| Ok((name.clone(), inspector.topic(&name).map_err(fatal::cluster_error)?))).collect()

@@ -1,4 +1,4 @@
-//! `tune`: thresholds tried out on a sample of pages, and pairs to look at.
+//! `tune`: thresholds tried out on a sample of pages, and pairs to review.
 
 mod page;
 mod sample;
@@ -48,7 +48,7 @@ const WITHOUT_SKETCHES: PerMille = PerMille(500);
                   dupgate tune stop-shingles pages.jsonl --write stop-shingles.txt"
 )]
 pub struct TuneArgs {
-    /// What else is tuned.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Option<TuneCommand>,
     /// Files of JSON lines (by `input.fields`); standard input if none is given, or for -
@@ -68,7 +68,7 @@ pub struct TuneArgs {
     pub look: usize,
 }
 
-/// What else is tuned.
+/// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TuneCommand {
     /// Find shingles that many pages share, and write them as a list for `match.minhash.stop_shingles`
@@ -83,7 +83,7 @@ struct Sampled {
     sample: Sample,
 }
 
-/// Compares all pairs of a sample, tries the thresholds, and writes the pairs that are in doubt as one HTML page.
+/// Compares all pairs of a sample, tries the thresholds, and writes the doubtful pairs as one HTML page.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     let samples: Vec<Sample> = pages.iter().map(|page| page.sample.clone()).collect();
     let sweep = Sweep::of(&samples, settings.rules.minhash);
     if sweep.alike.is_empty() {
-        let why = format!("of {} pages no two are alike: nothing can be said of thresholds", pages.len());
+        let why = format!("no two of {} pages are similar: thresholds cannot be tried", pages.len());
         return Err(Reason::Failure.because(anyhow::anyhow!(why)));
     }
     let tuned = Tuned::of(&sweep, args.truth, pages.len(), &settings);
@@ -142,7 +142,7 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
 }
 
 /// Takes at most this many lines, evenly from all.
-fn sample(files: &[PathBuf], most: usize) -> Result<Vec<Line>, Fatal> {
+fn sample(files: &[PathBuf], max: usize) -> Result<Vec<Line>, Fatal> {
     let (inputs, _) = lines::open(files).map_err(|error| Reason::Input.because(error))?;
     let mut all = Vec::new();
     for mut input in inputs {
@@ -154,7 +154,7 @@ fn sample(files: &[PathBuf], most: usize) -> Result<Vec<Line>, Fatal> {
             all.extend(lines);
         }
     }
-    let step = all.len().div_ceil(most.max(1)).max(1);
+    let step = all.len().div_ceil(max.max(1)).max(1);
     Ok(all.into_iter().step_by(step).collect())
 }
 
@@ -169,7 +169,7 @@ enum From {
     Configured,
 }
 
-/// What was found out.
+/// The results.
 struct Tuned {
     pages: usize,
     pairs: usize,
@@ -201,7 +201,7 @@ impl Tuned {
             truth,
             from,
             by_bits: (0..=MAX_DISTANCE).map(|bits| (bits, sweep.bits(bits, truth))).collect(),
-            by_similarity: similarities.iter().map(|&least| (least, sweep.similarity(least, truth))).collect(),
+            by_similarity: similarities.iter().map(|&min| (min, sweep.similarity(min, truth))).collect(),
             bits: sweep.recommended_bits(truth).unwrap_or(settings.rules.max_distance),
             similarity,
         }
@@ -210,11 +210,11 @@ impl Tuned {
     fn table(&self, settings: &Settings, looked: usize, html: &str) -> String {
         let how = match self.from {
             From::Given => "",
-            From::Valley => ", where strangers end",
-            From::Configured => ", as configured: the sample does not show where strangers end",
+            From::Valley => ", above unrelated pages",
+            From::Configured => ", as configured: the sample does not show where unrelated pages end",
         };
         let mut parts = vec![format!(
-            "{} pages, {} pairs alike; precision and recall take pairs for duplicates from a Jaccard index of {} on{how}\n",
+            "{} pages, {} similar pairs; precision and recall count pairs with a Jaccard index of {} or more as duplicates{how}\n",
             self.pages, self.pairs, self.truth
         )];
         let rules = &settings.rules;
@@ -226,15 +226,16 @@ impl Tuned {
         let mut recommended = format!("recommended: match.simhash.max_distance: {}", self.bits);
         if !self.by_similarity.is_empty() {
             let now = rules.minhash.map(|minhash| minhash.min_similarity);
-            let rows = self.by_similarity.iter().map(|(least, tried)| {
-                self.row(least.to_string(), tried, now == Some(*least), *least == self.similarity)
-            });
+            let rows = self
+                .by_similarity
+                .iter()
+                .map(|(min, tried)| self.row(min.to_string(), tried, now == Some(*min), *min == self.similarity));
             parts.push(columns(&std::iter::once(head("SIMILARITY")).chain(rows).collect::<Vec<_>>()) + "\n");
             recommended = format!("{recommended}, match.minhash.min_similarity: {}", self.similarity);
         }
         parts.push(recommended);
         parts.extend(Caution::of(self, settings).line());
-        parts.push(format!("{looked} pairs to look at were written to {html}"));
+        parts.push(format!("{looked} pairs to review were written to {html}"));
         parts.join("\n")
     }
 
@@ -267,7 +268,7 @@ impl Tuned {
         };
         let sketches = !self.by_similarity.is_empty();
         let bits = self.by_bits.iter().map(|(bits, of)| tried((*bits).into(), of));
-        let similarity = self.by_similarity.iter().map(|(least, of)| tried(least.share().into(), of));
+        let similarity = self.by_similarity.iter().map(|(min, of)| tried(min.share().into(), of));
         json!({
             "pages": self.pages, "pairs": self.pairs, "truth": self.truth,
             "max_distance": bits.collect::<Vec<_>>(),

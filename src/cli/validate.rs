@@ -1,4 +1,4 @@
-//! `validate`: what is wrong with a configuration, all at once.
+//! `validate`: prints all problems of a configuration.
 
 mod curve;
 mod chance_matches;
@@ -35,9 +35,9 @@ pub struct ValidateArgs {
     pub matching: bool,
 }
 
-/// Prints every problem and every warning: to standard error for people, to standard output as JSON. Of a valid
-/// configuration, what each stage asks for; with `--matching` also what `simhash` and `minhash` find by chance, what
-/// the bands find and what they cost.
+/// Prints every problem and every warning: to standard error for people, to standard output as JSON. For a valid
+/// configuration, prints the requirements of each stage; with `--matching` also matches by chance, and recall and cost
+/// of the bands.
 ///
 /// # Errors
 ///
@@ -54,23 +54,23 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     let (strangers, curve) = (shown.and_then(Strangers::of), shown.and_then(Curve::of));
     match global.output {
         Some(format @ (Format::Json | Format::Jsonl)) => {
-            let mut told = report::as_json(&problems, &warnings);
-            if let Some(told) = told.as_object_mut() {
-                told.extend(strangers.map(|strangers| ("simhash".to_owned(), strangers.json())));
-                told.extend(curve.map(|curve| ("minhash".to_owned(), curve.json())));
+            let mut report_json = report::as_json(&problems, &warnings);
+            if let Some(report_json) = report_json.as_object_mut() {
+                report_json.extend(strangers.map(|strangers| ("simhash".to_owned(), strangers.json())));
+                report_json.extend(curve.map(|curve| ("minhash".to_owned(), curve.json())));
             }
-            print_json(&told, format)?;
+            print_json(&report_json, format)?;
         }
         Some(Format::Table) | None => {
-            // Standard error may be closed: the exit code still tells.
+            // Standard error may be closed: the exit code still reports it.
             let _ = report::tell(&mut std::io::stderr().lock(), &global.color.of_excerpts(), &problems, &warnings);
-            let told: Vec<String> = strangers
+            let report_json: Vec<String> = strangers
                 .map(|strangers| strangers.line())
                 .into_iter()
                 .chain(curve.map(|curve| curve.table()))
                 .collect();
-            if args.matching && !told.is_empty() {
-                print(&told.join("\n\n"))?;
+            if args.matching && !report_json.is_empty() {
+                print(&report_json.join("\n\n"))?;
             } else if !stages.is_empty() {
                 print(&columns(&stages))?;
             }
@@ -84,7 +84,7 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     Err(Reason::Config.because(anyhow::anyhow!("the configuration is refused ({sum})")))
 }
 
-/// Says in one line for each stage in use what two texts must have in common, and how long it is remembered.
+/// Returns one line for each stage in use: what two texts must have in common, and the window.
 fn stages(settings: &Settings) -> Vec<Vec<String>> {
     let rules = &settings.rules;
     let asks = |stage: Stage| match stage {
@@ -93,8 +93,8 @@ fn stages(settings: &Settings) -> Vec<Vec<String>> {
             format!("at most {} of {} bits differ", rules.max_distance, settings.fingerprint.simhash.bits.bits())
         }
         Stage::MinHash => rules.minhash.map_or_else(String::new, |minhash| {
-            let (bands, least) = (minhash.banding.bands(), minhash.min_similarity);
-            format!("{} of {bands} bands shared, estimated similarity {least} or more", minhash.min_shared_bands)
+            let (bands, min) = (minhash.banding.bands(), minhash.min_similarity);
+            format!("{} of {bands} bands shared, estimated similarity {min} or more", minhash.min_shared_bands)
         }),
     };
     let window = |stage: Stage| match stage {

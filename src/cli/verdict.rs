@@ -10,10 +10,10 @@ use crate::protocol::{Answer, Match, MatchedBy, PageVerdict};
 use crate::record::Source;
 use crate::worker::verdict_name;
 
-/// The form of the scheme's sketches, as far as there is one: with it a distance of theirs is a similarity.
+/// The form of the scheme's sketches, if any: it converts a distance to a similarity.
 pub(super) type Form = Option<SketchForm>;
 
-/// How near a page is to its match, in the measure of the stage.
+/// Distance of a page to its match, in the measure of the stage.
 pub(super) enum Measure {
     /// Differing bits.
     Bits(u8),
@@ -22,7 +22,7 @@ pub(super) enum Measure {
     /// Share of the smaller page in the other, which is why both match; and the estimated Jaccard index, if it is
     /// known.
     Containment(f64, Option<f64>),
-    /// In sketches that are not known here.
+    /// The form of the sketches is not known here.
     Unknown,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Measure {
     }
 }
 
-/// Returns the verdict as a JSON object; ids are added by whoever knows them.
+/// Returns the verdict as a JSON object; the caller adds ids.
 pub(super) fn object(page: &PageVerdict, form: Form) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
@@ -85,7 +85,7 @@ pub(super) fn object(page: &PageVerdict, form: Form) -> Map<String, Value> {
     object
 }
 
-/// Returns what a page was matched with, and how near both are, as a JSON object.
+/// Returns the match of a page and their distance as a JSON object.
 pub(super) fn matched(of: &Match, form: Form) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));

@@ -27,12 +27,12 @@ use crate::runtime::verdicts::{Extent, Read, read};
 /// Arguments of `verdicts`.
 #[derive(Clone, Debug, Args)]
 pub struct VerdictsArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: VerdictsCommand,
 }
 
-/// What to do with verdicts.
+/// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum VerdictsCommand {
     /// Print the verdict of a page and why, from the verdict log
@@ -48,7 +48,7 @@ pub enum VerdictsCommand {
     Reopen(ReopenArgs),
 }
 
-/// Arguments of `verdicts show`. At least one of both.
+/// Arguments of `verdicts show`. At least one is required.
 #[derive(Clone, Debug, Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["source", "id"])))]
 pub struct ShowArgs {
@@ -59,7 +59,7 @@ pub struct ShowArgs {
     /// the topic of duplicates (or in the input, where duplicates are not written as they came)
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// Search that many of the newest records of the topic for the ids [default: 1000000 for ids that are not found
+    /// Search this many of the newest records of the topic for the ids [default: 1000000 for ids that are not found
     /// otherwise]
     #[arg(long, value_name = "RECORDS", requires = "id")]
     pub scan: Option<u64>,
@@ -82,11 +82,11 @@ pub struct ReopenArgs {
     pub execute: bool,
 }
 
-/// Does what the command says.
+/// Runs the command.
 ///
 /// # Errors
 ///
-/// Why it could not be done.
+/// Any failure of the command.
 pub fn verdicts(args: &VerdictsArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
         VerdictsCommand::Show(args) => show(args, global),
@@ -114,8 +114,7 @@ fn collect(settings: &Settings, mut is_wanted: impl FnMut(&Answer) -> bool) -> R
     Ok(found)
 }
 
-/// Returns the answers about the pages at these positions and with these ids, and the ids of which an original was
-/// found.
+/// Returns the answers about the pages at these positions and with these ids, and the ids that have an original.
 fn answers_about(
     settings: &Settings,
     mut sources: BTreeSet<Source>,
@@ -168,7 +167,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
                 searched = Some((missing, done));
             }
             Err(fatal) if found.is_empty() => return Err(fatal),
-            // Nobody asked for it: what was found otherwise is shown.
+            // The search was not requested: show what was found otherwise.
             Err(fatal) => super::note(&format!("warning: cannot search duplicates: {fatal}")),
         }
     }
@@ -299,7 +298,7 @@ impl FromStr for OffsetRange {
             (from >= 0 && from < to).then(|| Self { partition: PartitionId::new(topic, number), from, to })
         };
         parse().ok_or_else(|| {
-            format!("`{text}` is no range: expected topic:partition:from-to, such as crawl.pages:3:0-1200")
+            format!("`{text}` is not a range: expected topic:partition:from-to, such as crawl.pages:3:0-1200")
         })
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::program::{Said, dupgate, said};
+use super::program::{CliOutput, dupgate, output_of};
 
 const NEWS: &str = "The committee met on Tuesday in the old town hall to discuss the new bridge over the river, which \
     engineers had called unsafe after heavy floods damaged three of its eleven pillars during the spring; a replacement \
@@ -22,21 +22,21 @@ fn folder(one: &str, other: &str) -> TempDir {
     folder
 }
 
-fn compare(folder: &TempDir, arguments: &[&str]) -> Said {
-    said(dupgate().arg("compare").args(arguments).current_dir(folder.path()))
+fn compare(folder: &TempDir, arguments: &[&str]) -> CliOutput {
+    output_of(dupgate().arg("compare").args(arguments).current_dir(folder.path()))
 }
 
 fn json(folder: &TempDir, arguments: &[&str]) -> Value {
-    let said = compare(folder, &[arguments, &["-o", "json"]].concat());
-    assert_eq!(said.code, 0, "{}", said.err);
-    serde_json::from_str(&said.out).unwrap()
+    let output = compare(folder, &[arguments, &["-o", "json"]].concat());
+    assert_eq!(output.code, 0, "{}", output.err);
+    serde_json::from_str(&output.out).unwrap()
 }
 
 #[test]
 fn people_see_distances_thresholds_and_the_differing_words() {
     let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
-    let said = compare(&folder, &["pages.jsonl:1", "pages.jsonl:3", "-o", "table"]);
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let output = compare(&folder, &["pages.jsonl:1", "pages.jsonl:3", "-o", "table"]);
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
     let expected = "\
 exact    other texts                                           no match
 simhash  7 of 64 bits differ                                   no match (match.simhash.max_distance is 3, 7 would match)
@@ -50,7 +50,7 @@ equal    96.3 % of the normalised texts
 - would cost [forty] million and take
 + would cost [sixty] million and take
 ";
-    assert_eq!(said.out, expected);
+    assert_eq!(output.out, expected);
 }
 
 #[test]
@@ -64,37 +64,37 @@ fn files_and_lines_of_a_file_are_the_same_pages() {
     assert_eq!(lines["pages"][1]["id"], "https://b.example/1");
 }
 
-/// The threshold that is named is the one at which `sieve` changes its mind.
+/// The reported threshold is the one at which the verdict of `sieve` changes.
 #[test]
-fn sieve_says_at_the_threshold_what_was_foretold() {
+fn sieve_agrees_at_the_reported_threshold() {
     let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
-    let told = json(&folder, &["pages.jsonl:1", "pages.jsonl:3"]);
+    let report = json(&folder, &["pages.jsonl:1", "pages.jsonl:3"]);
     let sieved = |stage: &str, threshold: &str| {
         let settings = ["-s", &format!("match.stages={stage}"), "-s", threshold];
-        let said = said(dupgate().args(["sieve", "pages.jsonl"]).args(settings).current_dir(folder.path()));
-        let last: Value = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
+        let output = output_of(dupgate().args(["sieve", "pages.jsonl"]).args(settings).current_dir(folder.path()));
+        let last: Value = serde_json::from_str(output.out.lines().last().unwrap()).unwrap();
         last["verdict"].as_str().unwrap().to_owned()
     };
-    let bits = told["simhash"]["matches_from"].as_u64().unwrap();
-    assert_eq!(told["simhash"]["distance"], bits);
+    let bits = report["simhash"]["matches_from"].as_u64().unwrap();
+    assert_eq!(report["simhash"]["distance"], bits);
     let distance = |bits: u64| sieved("simhash", &format!("match.simhash.max_distance={bits}"));
     assert_eq!((distance(bits).as_str(), distance(bits - 1).as_str()), ("near", "unique"));
-    let similarity = told["minhash"]["matches_up_to"].as_f64().unwrap();
-    assert_eq!(told["minhash"]["similarity"], similarity);
-    let least = |similarity: f64| sieved("minhash", &format!("match.minhash.min_similarity={similarity}"));
-    assert_eq!((least(similarity).as_str(), least(similarity + 0.001).as_str()), ("near", "unique"));
-    let exactly = told["minhash"]["jaccard"].as_f64().unwrap();
+    let similarity = report["minhash"]["matches_up_to"].as_f64().unwrap();
+    assert_eq!(report["minhash"]["similarity"], similarity);
+    let min = |similarity: f64| sieved("minhash", &format!("match.minhash.min_similarity={similarity}"));
+    assert_eq!((min(similarity).as_str(), min(similarity + 0.001).as_str()), ("near", "unique"));
+    let exactly = report["minhash"]["jaccard"].as_f64().unwrap();
     assert!((exactly - similarity).abs() < 4.0 * (0.25_f64 / 128.0).sqrt(), "{exactly} {similarity}");
 }
 
 #[test]
-fn a_low_estimate_asks_how_much_of_the_smaller_page_is_in_the_other() {
+fn a_low_estimate_requires_containment() {
     let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
     let low_confidence = |containment: &str| {
         let limits = "below: 0.95, below_short: 0.95, max_distance: 0";
         let low_confidence = format!("match.minhash.low_confidence={{{limits}, containment: {containment}}}");
-        let said = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", &low_confidence]);
-        let row = said.out.lines().find_map(|line| line.strip_prefix("minhash  ")).unwrap().to_owned();
+        let output = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", &low_confidence]);
+        let row = output.out.lines().find_map(|line| line.strip_prefix("minhash  ")).unwrap().to_owned();
         row.split("  ").last().unwrap().to_owned()
     };
     assert_eq!(low_confidence("0.9"), "match (match.minhash.min_similarity is 0.3, up to 0.89 matches)");
@@ -107,42 +107,42 @@ fn a_low_estimate_asks_how_much_of_the_smaller_page_is_in_the_other() {
 #[test]
 fn numbers_that_differ_are_named_as_the_cause() {
     let folder = folder(&format!("{NEWS} 2026-09-17 08:12 1024"), &format!("{NEWS} 2026-10-28 21:40 3377"));
-    let told = json(&folder, &["a.txt", "b.txt"]);
+    let report = json(&folder, &["a.txt", "b.txt"]);
     let hint = "most of what differs are digits; text.normalize.digits: mask makes the texts equal";
-    assert_eq!(told["hint"], hint);
+    assert_eq!(report["hint"], hint);
     let masked = json(&folder, &["a.txt", "b.txt", "-s", "text.normalize.digits=mask"]);
     assert_eq!((&masked["verdict"], &masked["hint"]), (&"exact".into(), &Value::Null));
 
-    // What the number guard keeps apart may be prices: masking would lose one of both pages.
+    // Pages that the number guard keeps apart may differ in prices: masking would lose one of them.
     let folder = self::folder(&format!("{NEWS} 1024 2048 4096"), &format!("{NEWS} 3377 5566 7788"));
-    let told = json(&folder, &["a.txt", "b.txt"]);
+    let report = json(&folder, &["a.txt", "b.txt"]);
     let beware = format!("{hint}, and so it would pages that differ by a price or a result");
-    assert_eq!((&told["verdict"], &told["hint"]), (&"template".into(), &beware.into()));
+    assert_eq!((&report["verdict"], &report["hint"]), (&"template".into(), &beware.into()));
 }
 
 #[test]
-fn equal_texts_strangers_and_short_ones_are_told_apart() {
+fn equal_unrelated_and_short_texts_are_distinguished() {
     let folder = folder(NEWS, &NEWS.to_uppercase());
-    let told = json(&folder, &["a.txt", "b.txt"]);
+    let report = json(&folder, &["a.txt", "b.txt"]);
     assert_eq!(
-        (&told["verdict"], &told["stage"], &told["equal_share"]),
+        (&report["verdict"], &report["stage"], &report["equal_share"]),
         (&"exact".into(), &"exact".into(), &1.0.into())
     );
-    assert_eq!((&told["simhash"]["matches"], &told["changes"]), (&true.into(), &Value::Array(Vec::new())));
+    assert_eq!((&report["simhash"]["matches"], &report["changes"]), (&true.into(), &Value::Array(Vec::new())));
     fs::write(folder.path().join("c.txt"), "今天天气不错").unwrap();
-    let told = json(&folder, &["a.txt", "c.txt"]);
-    assert_eq!((&told["verdict"], &told["simhash"]["distance"]), (&"unique".into(), &Value::Null));
-    let said = compare(&folder, &["a.txt", "c.txt", "-o", "table"]);
-    assert!(said.out.contains("simhash  too little text"), "{}", said.out);
+    let report = json(&folder, &["a.txt", "c.txt"]);
+    assert_eq!((&report["verdict"], &report["simhash"]["distance"]), (&"unique".into(), &Value::Null));
+    let output = compare(&folder, &["a.txt", "c.txt", "-o", "table"]);
+    assert!(output.out.contains("simhash  too little text"), "{}", output.out);
 }
 
 #[test]
-fn pages_that_cannot_be_read_are_named_with_a_way_out() {
+fn unreadable_pages_are_named_with_a_remedy() {
     let folder = folder(NEWS, NEWS);
     let refused = |one: &str| {
-        let said = compare(&folder, &[one, "a.txt"]);
-        assert_eq!(said.out, "");
-        (said.code, said.err)
+        let output = compare(&folder, &[one, "a.txt"]);
+        assert_eq!(output.out, "");
+        (output.code, output.err)
     };
     let (code, why) = refused("pages.jsonl");
     let begin = "error: pages.jsonl: undecodable: malformed JSON at line 3 column 1; one line of a file is FILE:LINE, ";
@@ -163,11 +163,11 @@ fn other_numbers_make_a_template() {
             .replace("six years", &format!("{years} years"))
     };
     let folder = folder(&report([11, 40, 6]), &report([12, 55, 6]));
-    let said = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
-    let line = |name: &str| said.out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let output = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
+    let line = |name: &str| output.out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
     let numbers = "numbers  0.333 of the smaller page's are in the other  ";
-    assert!(line("numbers").starts_with(numbers), "{}", said.out);
-    assert!(line("numbers").ends_with("others (match.number_overlap is 0.5)"), "{}", said.out);
+    assert!(line("numbers").starts_with(numbers), "{}", output.out);
+    assert!(line("numbers").ends_with("others (match.number_overlap is 0.5)"), "{}", output.out);
     assert_eq!(line("verdict"), "verdict  template, by stage minhash");
     let json = json(&folder, &["a.txt", "b.txt"]);
     assert_eq!((&json["numbers"]["overlap"], &json["verdict"]), (&0.333.into(), &"template".into()));
@@ -176,11 +176,11 @@ fn other_numbers_make_a_template() {
 }
 
 #[test]
-fn too_few_numbers_have_no_say_and_that_is_told() {
+fn too_few_numbers_are_reported_as_such() {
     let row = |one: &str, other: &str| {
         let folder = folder(&format!("{NEWS} {one}"), &format!("{NEWS} {other}"));
-        let said = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
-        let row = said.out.lines().find_map(|line| line.strip_prefix("numbers "));
+        let output = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
+        let row = output.out.lines().find_map(|line| line.strip_prefix("numbers "));
         let words = row.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "));
         (words, json(&folder, &["a.txt", "b.txt"])["numbers"]["kept"].clone())
     };
@@ -189,7 +189,7 @@ fn too_few_numbers_have_no_say_and_that_is_told() {
     assert_eq!(row("for nothing", "for 15 or 20 dollars"), (no_say("0 and 2"), serde_json::json!([0, 2])));
     let many = "for 11 12 13 14 15 16 17 18 19 20 dollars";
     assert_eq!(row("for nothing", many), (no_say("0 and 8 or more"), serde_json::json!([0, 8])));
-    // One and several others do say something.
+    // One number and several others are compared.
     assert!(row("for 12 dollars", "for 15 or 20 dollars").0.is_some_and(|row| !row.contains("no say")));
     assert_eq!(row("for nothing", "for nothing at all").0, None);
 }
@@ -200,8 +200,8 @@ fn refused(one: &Value, other: &Value, settings: &[&str]) -> (String, String, St
     fs::write(folder.path().join("pages.jsonl"), format!("{one}\n{other}\n")).unwrap();
     let settings: Vec<&str> = settings.iter().flat_map(|set| ["-s", set]).collect();
     let pages = [&["pages.jsonl:1", "pages.jsonl:2"][..], &settings].concat();
-    let told = json(&folder, &pages);
-    let text = |of: &str| told.get(of).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let report = json(&folder, &pages);
+    let text = |of: &str| report.get(of).and_then(Value::as_str).unwrap_or_default().to_owned();
     let table = compare(&folder, &[&pages[..], &["-o", "table"]].concat()).out;
     let why = table.lines().find_map(|line| line.strip_prefix("why ")).unwrap_or_default().trim();
     assert_eq!(why, text("reason"), "{table}");
@@ -329,16 +329,16 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
         ),
     ];
     for (one, other, settings, [verdict, by, why]) in cases {
-        let told = refused(one, other, settings);
-        assert_eq!((told.0.as_str(), told.1.as_str()), (*verdict, *by), "{settings:?}: {told:?}");
-        // An estimate stands for itself.
+        let report = refused(one, other, settings);
+        assert_eq!((report.0.as_str(), report.1.as_str()), (*verdict, *by), "{settings:?}: {report:?}");
+        // An estimate is compared without its digits.
         let (begin, end) = why.split_once('…').unwrap_or((why, ""));
-        assert!(told.2.starts_with(begin) && told.2.ends_with(end), "{settings:?}: {told:?}");
-        assert!(why.contains('…') || told.2 == *why, "{settings:?}: {told:?}");
+        assert!(report.2.starts_with(begin) && report.2.ends_with(end), "{settings:?}: {report:?}");
+        assert!(why.contains('…') || report.2 == *why, "{settings:?}: {report:?}");
     }
 }
 
-/// A page in which the story is among three times as much of others.
+/// A page that contains the story among three times as much other text.
 const DIGEST: &str = "Snow fell in the mountains overnight, and most of the roads to the valley were closed until noon, \
     the police said. Trains ran late, and two schools sent their pupils home early because the heating had failed in both \
     of them. A bakery in the harbour quarter gave away whatever it could not sell, mostly rye loaves and plum cakes with \
@@ -349,38 +349,39 @@ const DIGEST: &str = "Snow fell in the mountains overnight, and most of the road
     right time.";
 
 #[test]
-fn a_page_that_holds_a_known_one_matches_when_containment_is_asked_for() {
+fn a_page_that_contains_a_known_one_matches_if_containment_is_configured() {
     let folder = folder(NEWS, &format!("{DIGEST} {NEWS}"));
     // Shingles under which the pair shares one key, whatever the defaults are.
     let off = ["-s", "match.minhash.shingle.other=7"];
     let on = [&off[..], &["-s", "match.minhash.containment=0.75"]].concat();
-    let line =
-        |said: &Said, name: &str| said.out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let line = |output: &CliOutput, name: &str| {
+        output.out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned()
+    };
     let plain = compare(&folder, &[&["a.txt", "b.txt", "-o", "table"][..], &off].concat());
     assert_eq!((line(&plain, "verdict"), line(&plain, "containment")), ("verdict  unique".to_owned(), String::new()));
-    let said = compare(&folder, &[&["a.txt", "b.txt", "-o", "table"][..], &on].concat());
-    let containment = line(&said, "containment");
-    assert!(containment.contains(" of the smaller page, exactly 1.000 "), "{}", said.out);
-    assert!(containment.ends_with("  match (match.minhash.containment is 0.75)"), "{}", said.out);
-    assert!(line(&said, "minhash").contains("no match (match.minhash.min_similarity is 0.3"), "{}", said.out);
-    assert!(line(&said, "verdict").ends_with("near, by stage minhash (containment)"), "{}", said.out);
-    // Whichever comes first; and sieve says what was foretold.
+    let output = compare(&folder, &[&["a.txt", "b.txt", "-o", "table"][..], &on].concat());
+    let containment = line(&output, "containment");
+    assert!(containment.contains(" of the smaller page, exactly 1.000 "), "{}", output.out);
+    assert!(containment.ends_with("  match (match.minhash.containment is 0.75)"), "{}", output.out);
+    assert!(line(&output, "minhash").contains("no match (match.minhash.min_similarity is 0.3"), "{}", output.out);
+    assert!(line(&output, "verdict").ends_with("near, by stage minhash (containment)"), "{}", output.out);
+    // In either order; and `sieve` agrees.
     for (pages, lines) in [(["a.txt", "b.txt"], ["1", "3"]), (["b.txt", "a.txt"], ["3", "1"])] {
-        let told = json(&folder, &[&pages[..], &on].concat());
-        let estimate = &told["containment"]["estimate"];
-        assert!(estimate.as_f64().unwrap() >= 0.75 && told["containment"]["exact"] == 1.0, "{told}");
-        assert_eq!((&told["containment"]["matched"], &told["minhash"]["matches"]), (&true.into(), &false.into()));
+        let report = json(&folder, &[&pages[..], &on].concat());
+        let estimate = &report["containment"]["estimate"];
+        assert!(estimate.as_f64().unwrap() >= 0.75 && report["containment"]["exact"] == 1.0, "{report}");
+        assert_eq!((&report["containment"]["matched"], &report["minhash"]["matches"]), (&true.into(), &false.into()));
         let all = fs::read_to_string(folder.path().join("pages.jsonl")).unwrap();
         let in_order: String =
             lines.map(|line| all.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap()).join("\n");
         fs::write(folder.path().join("ordered.jsonl"), in_order).unwrap();
         let sieved = |more: &[&str]| {
-            let said = said_of(dupgate().args(["sieve", "ordered.jsonl"]).args(more).current_dir(folder.path()));
-            serde_json::from_str::<Value>(said.lines().last().unwrap()).unwrap()
+            let output = stdout_of(dupgate().args(["sieve", "ordered.jsonl"]).args(more).current_dir(folder.path()));
+            serde_json::from_str::<Value>(output.lines().last().unwrap()).unwrap()
         };
         let last = sieved(&on);
         assert_eq!((&last["verdict"], &last["stage"]), (&"near".into(), &"minhash".into()), "{last}");
-        assert_eq!((&last["containment"], &last["similarity"]), (estimate, &told["minhash"]["similarity"]), "{last}");
+        assert_eq!((&last["containment"], &last["similarity"]), (estimate, &report["minhash"]["similarity"]), "{last}");
         assert_eq!(sieved(&off)["verdict"], "unique");
         let more = format!("match.minhash.containment={}", estimate.as_f64().unwrap() + 0.001);
         assert_eq!(sieved(&[&off[..], &["-s", &more]].concat())["verdict"], "unique");
@@ -392,17 +393,18 @@ fn by_the_smallest_shingles_a_short_pair_is_measured_exactly_and_sieve_agrees() 
     let short = &NEWS[..200];
     let folder = folder(short, &short.replace("Tuesday", "Monday").replace("engineers", "architects"));
     let on = ["-s", "match.minhash.bottom_k=255"];
-    let told = json(&folder, &[&["pages.jsonl:1", "pages.jsonl:3"][..], &on].concat());
-    let similarity = told["minhash"]["similarity"].as_f64().unwrap();
-    let exactly = told["minhash"]["jaccard"].as_f64().unwrap();
+    let report = json(&folder, &[&["pages.jsonl:1", "pages.jsonl:3"][..], &on].concat());
+    let similarity = report["minhash"]["similarity"].as_f64().unwrap();
+    let exactly = report["minhash"]["jaccard"].as_f64().unwrap();
     // All shingles of both are kept: nothing is estimated, a step is one of 255.
     assert!(similarity <= exactly && exactly < similarity + 1.0 / 255.0 + 0.001, "{exactly} {similarity}");
     let plain = json(&folder, &["pages.jsonl:1", "pages.jsonl:3"]);
-    assert_eq!(plain["minhash"]["keys_shared"], told["minhash"]["keys_shared"], "bands are cut from slots");
-    assert_ne!((&plain["scheme"], &plain["minhash"]["similarity"]), (&told["scheme"], &similarity.into()));
-    let sieved = |least: f64| {
-        let settings = ["-s", "match.stages=minhash", "-s", &format!("match.minhash.min_similarity={least}")];
-        let out = said_of(dupgate().args(["sieve", "pages.jsonl"]).args(on).args(settings).current_dir(folder.path()));
+    assert_eq!(plain["minhash"]["keys_shared"], report["minhash"]["keys_shared"], "bands are cut from slots");
+    assert_ne!((&plain["scheme"], &plain["minhash"]["similarity"]), (&report["scheme"], &similarity.into()));
+    let sieved = |min: f64| {
+        let settings = ["-s", "match.stages=minhash", "-s", &format!("match.minhash.min_similarity={min}")];
+        let out =
+            stdout_of(dupgate().args(["sieve", "pages.jsonl"]).args(on).args(settings).current_dir(folder.path()));
         serde_json::from_str::<Value>(out.lines().last().unwrap()).unwrap()
     };
     let near = sieved(similarity);
@@ -410,8 +412,8 @@ fn by_the_smallest_shingles_a_short_pair_is_measured_exactly_and_sieve_agrees() 
     assert_eq!(sieved(similarity + 0.001)["verdict"], "unique");
 }
 
-fn said_of(command: &mut std::process::Command) -> String {
-    let said = said(command);
-    assert_eq!(said.code, 0, "{}", said.err);
-    said.out
+fn stdout_of(command: &mut std::process::Command) -> String {
+    let output = output_of(command);
+    assert_eq!(output.code, 0, "{}", output.err);
+    output.out
 }

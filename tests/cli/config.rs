@@ -1,18 +1,18 @@
-//! `validate` and `config`: what is wrong, what is in effect, what a change costs.
+//! `validate` and `config`: problems, effective settings, the cost of a change.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::program::{Said, dupgate, said};
+use super::program::{CliOutput, dupgate, output_of};
 
 /// Runs a command in a folder that holds these files.
-fn run(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]) -> Said {
+fn run(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]) -> CliOutput {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
-    said(dupgate().envs(variables.iter().copied()).args(arguments).current_dir(folder.path()))
+    output_of(dupgate().envs(variables.iter().copied()).args(arguments).current_dir(folder.path()))
 }
 
 fn minimal() -> String {
@@ -37,8 +37,9 @@ match:
 ";
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_with_line_excerpt_and_the_key_that_was_meant() {
-    let said = run(&[("dupgate.yaml", BROKEN)], &[("DUPGATE_MATCH__MAX_DISTANC", "4")], &["validate", "dupgate.yaml"]);
+fn all_problems_are_reported_at_once_with_excerpts_and_suggestions() {
+    let output =
+        run(&[("dupgate.yaml", BROKEN)], &[("DUPGATE_MATCH__MAX_DISTANC", "4")], &["validate", "dupgate.yaml"]);
     let expected =
         "error: dupgate.yaml:15:5: match.simhash.max_distanse: unknown field `max_distanse`, expected one of \
                     `bits`, `max_distance`, `min_similarity`, `weights`, `top_k`, `hash`; did you mean `max_distance`?
@@ -54,15 +55,15 @@ warning: match.simhash.min_similarity: has no effect without the stage minhash, 
      a page written against a known text can suppress it (add minhash to match.stages, or set null)
 error: the configuration is refused (1 error, 3 warnings)
 ";
-    assert_eq!(said.err, expected);
-    assert_eq!((said.code, said.out.as_str()), (78, ""));
+    assert_eq!(output.err, expected);
+    assert_eq!((output.code, output.out.as_str()), (78, ""));
 }
 
 #[test]
 fn programs_read_the_same_as_json() {
-    let said = run(&[("dupgate.yaml", BROKEN)], &[], &["validate", "dupgate.yaml", "-o", "json"]);
-    let value: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((said.code, &value["valid"]), (78, &Value::Bool(false)));
+    let output = run(&[("dupgate.yaml", BROKEN)], &[], &["validate", "dupgate.yaml", "-o", "json"]);
+    let value: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, &value["valid"]), (78, &Value::Bool(false)));
     let problem = &value["problems"][0];
     assert_eq!(
         (&problem["line"], &problem["column"], &problem["meant"]),
@@ -75,9 +76,9 @@ fn programs_read_the_same_as_json() {
 fn run_shows_a_broken_configuration_as_validate_does() {
     let validated = run(&[("dupgate.yaml", BROKEN)], &[], &["validate", "dupgate.yaml"]);
     let ran = run(&[("dupgate.yaml", BROKEN)], &[], &["run", "-c", "dupgate.yaml"]);
-    // The log off a terminal is JSON: who collects it finds the reason there, too.
-    let (told, logged) = ran.err.trim_end().rsplit_once('\n').unwrap();
-    assert_eq!((ran.code, told), (78, validated.err.trim_end()));
+    // The log off a terminal is JSON: its collectors find the reason there, too.
+    let (report, logged) = ran.err.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!((ran.code, report), (78, validated.err.trim_end()));
     let logged: Value = serde_json::from_str(logged).unwrap();
     assert_eq!((&logged["level"], &logged["exit_code"]), (&"error".into(), &78.into()), "{logged}");
     assert!(logged["error"].as_str().unwrap().contains("max_distanse"), "{logged}");
@@ -86,7 +87,7 @@ fn run_shows_a_broken_configuration_as_validate_does() {
 }
 
 #[test]
-fn warnings_refuse_only_when_told_so() {
+fn warnings_are_errors_only_with_strict() {
     let text = minimal();
     let files = [("dupgate.yaml", text.as_str())];
     let validate = |more: &[&str]| run(&files, &[("HOSTNAME", "")], &[&["validate", "dupgate.yaml"], more].concat());
@@ -96,12 +97,12 @@ fn warnings_refuse_only_when_told_so() {
 }
 
 #[test]
-fn what_init_prints_is_valid() {
+fn the_output_of_init_is_valid() {
     for arguments in [&["config", "init"][..], &["config", "init", "--full"]] {
         let text = run(&[], &[], arguments).out;
-        let said = run(&[("f.yaml", &text)], &[("HOSTNAME", "h"), ("POD_NAME", "p")], &["validate", "f.yaml"]);
+        let output = run(&[("f.yaml", &text)], &[("HOSTNAME", "h"), ("POD_NAME", "p")], &["validate", "f.yaml"]);
         assert_eq!(
-            (said.code, said.err.as_str()),
+            (output.code, output.err.as_str()),
             (0, "the configuration is valid (0 errors, 0 warnings)\n"),
             "{text}"
         );
@@ -112,16 +113,16 @@ fn what_init_prints_is_valid() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn the_name_of_the_machine_stands_for_a_variable_that_shells_keep_to_themselves() {
+fn the_host_name_replaces_a_variable_that_shells_do_not_export() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("f.yaml"), minimal()).unwrap();
-    let told =
-        said(dupgate().env_remove("HOSTNAME").args(["validate", "f.yaml", "--strict"]).current_dir(folder.path()));
-    assert_eq!(told.code, 0, "{}", told.err);
+    let report =
+        output_of(dupgate().env_remove("HOSTNAME").args(["validate", "f.yaml", "--strict"]).current_dir(folder.path()));
+    assert_eq!(report.code, 0, "{}", report.err);
 }
 
 #[test]
-fn show_prints_what_is_in_effect_and_where_it_came_from() {
+fn show_prints_the_effective_settings_and_their_origins() {
     let (text, over) = (minimal(), "window: {size: 24h}\nkafka: {security: {sasl: {password: hunter2}}}\n");
     let files = [("a.yaml", text.as_str()), ("b.yaml", over)];
     let variables = [("DUPGATE_TEXT__HTML", "all_text"), ("HOSTNAME", "gate-0")];
@@ -129,7 +130,7 @@ fn show_prints_what_is_in_effect_and_where_it_came_from() {
     let yaml = run(&files, &variables, &arguments);
     assert!(yaml.out.starts_with("# hash ") && yaml.out.contains("\n  size: 1d\n"), "{}", yaml.out);
     let again = run(&[("f.yaml", &yaml.out)], &[], &["config", "show", "-c", "f.yaml"]);
-    assert_eq!(again.out, yaml.out, "what is shown can be read");
+    assert_eq!(again.out, yaml.out, "the output can be loaded");
     let listed = run(&files, &variables, &[&arguments[..], &["--origin", "-o", "json"]].concat());
     let list: Vec<Value> = serde_json::from_str(&listed.out).unwrap();
     let of = |key: &str| {
@@ -141,13 +142,13 @@ fn show_prints_what_is_in_effect_and_where_it_came_from() {
     assert_eq!(of("match.simhash.max_distance"), ("--set", "rules"));
     assert_eq!(of("input.group"), ("default", "state"));
     assert_eq!(of("input.instance_id"), ("a.yaml:9:16", "work"));
-    for said in [&yaml, &listed] {
-        assert!(!said.out.contains("hunter2") && !said.err.contains("hunter2"), "{}{}", said.out, said.err);
+    for output in [&yaml, &listed] {
+        assert!(!output.out.contains("hunter2") && !output.err.contains("hunter2"), "{}{}", output.out, output.err);
     }
 }
 
 #[test]
-fn diff_says_what_a_change_costs() {
+fn diff_shows_the_cost_of_a_change() {
     let text = minimal();
     let files = [("a.yaml", text.as_str())];
     let diff = |set: &[&str]| {
@@ -163,7 +164,7 @@ fn diff_says_what_a_change_costs() {
     let rules = diff(&["match.simhash.max_distance=4", "window.size=96h"]).out;
     assert!(rules.contains("rules    match.simhash.max_distance  3 -> 4\n"), "{rules}");
     assert!(
-        rules.contains("what was judged stays judged, the index stays") && !rules.contains("new scheme"),
+        rules.contains("earlier verdicts are unchanged, the index stays") && !rules.contains("new scheme"),
         "{rules}"
     );
     assert!(rules.contains("the full span is reached in 1 d"), "{rules}");
@@ -176,63 +177,70 @@ fn diff_says_what_a_change_costs() {
     assert!(!scheme.contains("other rules"), "{scheme}");
     let first = "dupgate index warm -c a.yaml --running a.yaml -s text.html=all_text --execute";
     assert!(
-        scheme.contains(&format!("\n1. {first}\n2. when it says that it has caught up: stop every old")),
+        scheme.contains(&format!("\n1. {first}\n2. when it reports that it has caught up: stop every old")),
         "{scheme}"
     );
     for other in [&work, &rules] {
         assert!(!other.contains("index warm"), "{other}");
     }
     let arguments = ["config", "diff", "a.yaml", "-s", "match.seed=it's a secret", "-o", "json"];
-    let told: Value = serde_json::from_str(&run(&files, &[], &arguments).out).unwrap();
+    let report: Value = serde_json::from_str(&run(&files, &[], &arguments).out).unwrap();
     let first = "dupgate index warm -c a.yaml --running a.yaml -s 'match.seed=it'\\''s a secret' --execute";
-    assert_eq!((&told["warm_up"][0], told["warm_up"].as_array().map(Vec::len)), (&first.into(), Some(3)), "{told}");
+    assert_eq!(
+        (&report["warm_up"][0], report["warm_up"].as_array().map(Vec::len)),
+        (&first.into(), Some(3)),
+        "{report}"
+    );
     let group = diff(&["input.group=other"]).out;
-    assert!(group.contains("another group: other begins where input.start says (earliest)"), "{group}");
+    assert!(group.contains("another group: other begins at input.start (earliest)"), "{group}");
     assert!(group.contains("pages that dupgate has delivered are delivered again"), "{group}");
     assert!(group.contains("starts a new index in other.fingerprints.sh64-"), "{group}");
     assert!(!group.contains("index warm"), "another group judges other pages: {group}");
 }
 
 #[test]
-fn diff_says_what_another_mode_means_for_pages_that_were_seen() {
+fn diff_shows_the_effect_of_another_mode_on_earlier_pages() {
     let text = minimal();
     let files = [("a.yaml", text.as_str()), ("o.yaml", &text.replace("version: 1", "version: 1\nmode: observe"))];
     let diff = |file: &str, mode: &str| run(&files, &[], &["config", "diff", file, "-s", &format!("mode={mode}")]).out;
-    let told = diff("o.yaml", "route");
+    let report = diff("o.yaml", "route");
     for expected in [
         "state    mode  \"observe\" -> \"route\"\n",
-        "another group: dupgate begins where input.start says (earliest) unless it has an offset, and judges for itself: \
-         what dupgate.observe saw was delivered nowhere",
+        "another group: dupgate begins at input.start (earliest) unless it has an offset, and starts without originals: \
+         what dupgate.observe saw was not delivered",
         "starts a new index in dupgate.fingerprints.sh64-",
     ] {
-        assert!(told.contains(expected), "{expected}\n{told}");
+        assert!(report.contains(expected), "{expected}\n{report}");
     }
-    let told = diff("a.yaml", "observe");
-    assert!(told.contains("another group: dupgate.observe begins") && told.contains("nothing is delivered"), "{told}");
-    let told = diff("a.yaml", "tag");
+    let report = diff("a.yaml", "observe");
     assert!(
-        told.contains("the same group and index: duplicates go to unique") && !told.contains("new index"),
-        "{told}"
+        report.contains("another group: dupgate.observe begins") && report.contains("nothing is delivered"),
+        "{report}"
+    );
+    let report = diff("a.yaml", "tag");
+    assert!(
+        report.contains("the same group and index: duplicates go to unique") && !report.contains("new index"),
+        "{report}"
     );
 }
 
 #[test]
-fn the_schema_takes_what_the_program_takes() {
-    let said = run(&[], &[], &["config", "schema"]);
-    let schema: Value = serde_json::from_str(&said.out).unwrap();
+fn the_schema_accepts_what_the_program_accepts() {
+    let output = run(&[], &[], &["config", "schema"]);
+    let schema: Value = serde_json::from_str(&output.out).unwrap();
     let distance = &schema["properties"]["match"]["properties"]["simhash"]["properties"]["max_distance"];
     assert_eq!((&distance["default"], &distance["type"]), (&3.into(), &"integer".into()));
 }
 
 #[test]
-fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
+fn a_valid_configuration_is_shown_with_the_recall_and_cost_of_its_bands() {
     let text = minimal();
     let files = [("f.yaml", text.as_str())];
     let validate = |more: &[&str]| run(&files, &[], &[&["validate", "f.yaml", "--matching"], more].concat());
     let settings =
         ["-s", "match.minhash.bands=14", "-s", "match.minhash.rows=8", "-s", "match.minhash.min_shared_bands=1"];
-    let told: Value = serde_json::from_str(&validate(&[&settings[..], &["-o", "json"]].concat()).out).unwrap();
-    let curve = told["minhash"]["curve"].as_array().unwrap();
+    let report: Value = serde_json::from_str(&validate(&[&settings[..], &["-o", "json"]].concat()).out).unwrap();
+    let curve = report["minhash"]["curve"].as_array().unwrap();
     assert_eq!(curve.len(), 9);
     for point in curve {
         let (jaccard, recall) = (point["jaccard"].as_f64().unwrap(), point["compared"].as_f64().unwrap());
@@ -263,7 +271,7 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
         "exact  equal text  within 3 d\n",
         "nothing is left to chance"
     );
-    // Without being asked it says one line for each stage.
+    // By default it prints one line for each stage.
     let brief = run(&files, &[], &["validate", "f.yaml", "-s", "window.stages={exact: 30d}"]).out;
     assert_eq!(
         brief,
@@ -273,18 +281,18 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
     );
     assert!(!run(&files, &[], &["validate", "f.yaml", "-o", "json"]).out.contains("curve"));
     let narrow = validate(&["-s", "match.simhash.bits=32", "-s", "index.max_entries=1000000", "-o", "json"]).out;
-    let told: Value = serde_json::from_str(&narrow).unwrap();
-    let simhash = &told["simhash"];
+    let report: Value = serde_json::from_str(&narrow).unwrap();
+    let simhash = &report["simhash"];
     assert_eq!(
         (&simhash["bits"], &simhash["max_distance"], &simhash["max_entries"]),
         (&32.into(), &3.into(), &1_000_000.into())
     );
     assert!(
         (simhash["by_chance"].as_f64().unwrap() - 5_489.0 * 1e6 / f64::from(1 << 16).powi(2)).abs() < 1e-9,
-        "{told}"
+        "{report}"
     );
-    assert!(told["warnings"].to_string().contains("within 3 of 32 bits of any page by chance"), "{told}");
-    // Containment compares what shares one key; nobody counted words.
+    assert!(report["warnings"].to_string().contains("within 3 of 32 bits of any page by chance"), "{report}");
+    // Containment compares texts that share one key; chances of word shingles are unknown.
     let contained = validate(&["-s", "match.minhash.containment=0.75", "-s", "index.max_entries=10000000"]).out;
     assert!(
         contained.contains("share one band and 0.75 of the smaller\nis estimated to be in the other"),
@@ -299,7 +307,7 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
     assert!(counts[0] == counts[1] && counts[0] != "0", "{strangers}");
     let words = ["-s", "match.minhash.shingle={unit: words, han: 3, other: 5}"];
     let table = validate(&words).out;
-    assert!(table.contains("not known of shingles of words") && !table.contains("us a page"), "{table}");
-    let told: Value = serde_json::from_str(&validate(&[&words[..], &["-o", "json"]].concat()).out).unwrap();
-    assert_eq!(told["minhash"]["by_chance"], Value::Null);
+    assert!(table.contains("not known for word shingles") && !table.contains("us a page"), "{table}");
+    let report: Value = serde_json::from_str(&validate(&[&words[..], &["-o", "json"]].concat()).out).unwrap();
+    assert_eq!(report["minhash"]["by_chance"], Value::Null);
 }

@@ -5,31 +5,31 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::program::{Said, dupgate, said};
+use super::program::{CliOutput, dupgate, output_of};
 
-fn eval(arguments: &[&str]) -> Said {
-    said(dupgate().arg("eval").args(arguments))
+fn eval(arguments: &[&str]) -> CliOutput {
+    output_of(dupgate().arg("eval").args(arguments))
 }
 
 /// The JSON object that ends the output.
-fn report_of(said: &Said) -> Value {
-    assert_eq!(said.code, 0, "{}", said.err);
-    serde_json::from_str(said.out.lines().last().unwrap()).unwrap()
+fn report_of(output: &CliOutput) -> Value {
+    assert_eq!(output.code, 0, "{}", output.err);
+    serde_json::from_str(output.out.lines().last().unwrap()).unwrap()
 }
 
 #[test]
-fn the_table_and_the_json_say_the_same() {
+fn the_table_and_the_json_agree() {
     let report = report_of(&eval(&["--texts", "300", "--seed", "5"]));
-    let said = eval(&["--texts", "300", "--seed", "5", "-o", "table"]);
-    assert!(!said.out.contains('{'), "no JSON below the table: {}", said.out);
+    let output = eval(&["--texts", "300", "--seed", "5", "-o", "table"]);
+    assert!(!output.out.contains('{'), "no JSON below the table: {}", output.out);
     let number = |name: &str| {
-        let line = said.out.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+        let line = output.out.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
         let words = line.trim_start().strip_prefix(name).unwrap_or_default().split_whitespace();
         words.filter_map(|word| word.parse::<f64>().ok()).collect::<Vec<f64>>()
     };
     let close = |shown: f64, of: &Value, digits: f64| {
         let exact = of.as_f64().unwrap();
-        assert!((shown - exact).abs() <= digits, "{shown} {exact}: {}", said.out);
+        assert!((shown - exact).abs() <= digits, "{shown} {exact}: {}", output.out);
     };
     close(number("pages")[0], &report["pages"], 0.0);
     for (row, of) in [("duplicates removed", "removed"), ("uniques lost", "lost")] {
@@ -51,17 +51,17 @@ fn the_table_and_the_json_say_the_same() {
     let copies: u64 = edits.values().map(|count| count["planted"].as_u64().unwrap()).sum();
     assert_eq!(report["removed"]["planted"], copies);
     assert_eq!(report["pages"], copies + report["lost"]["planted"].as_u64().unwrap());
-    assert!(report["removed_share"].as_f64().unwrap() >= 0.97, "the floor: {}", said.out);
+    assert!(report["removed_share"].as_f64().unwrap() >= 0.97, "the floor: {}", output.out);
 }
 
 #[test]
-fn pages_of_two_texts_are_found_by_containment_when_one_is_known() {
+fn pages_of_two_texts_are_found_by_containment_if_one_is_known() {
     let shares = |more: &[&str]| {
         let report = report_of(&eval(&[&["--texts", "300"][..], more].concat()));
-        let said = eval(&[&["--texts", "300", "-o", "table"][..], more].concat());
+        let output = eval(&[&["--texts", "300", "-o", "table"][..], more].concat());
         let one = &report["joined_one_known"];
         let shown = format!("{} of {}", one["found"], one["planted"]);
-        let row = said.out.lines().find(|line| line.trim_start().starts_with("joined_one_known")).unwrap();
+        let row = output.out.lines().find(|line| line.trim_start().starts_with("joined_one_known")).unwrap();
         assert!(row.contains(&shown), "{row}: {shown}");
         (report["apart"]["joined"]["found"].as_u64(), one["share"].as_f64().unwrap(), report["lost"]["found"].clone())
     };
@@ -93,7 +93,7 @@ fn stricter_rules_remove_less() {
 #[test]
 fn other_methods_judge_the_same_stream() {
     let report = report_of(&eval(&["--texts", "120", "--baselines"]));
-    let said = eval(&["--texts", "120", "--baselines", "-o", "table"]);
+    let output = eval(&["--texts", "120", "--baselines", "-o", "table"]);
     let judges = report["judges"].as_array().unwrap();
     let names: Vec<&str> = judges.iter().map(|judge| judge["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["dupgate", "simhash", "word_bands", "jaccard", "tf_idf"]);
@@ -101,7 +101,7 @@ fn other_methods_judge_the_same_stream() {
         assert_eq!(judge["pairs"]["planted"], report["pairs"]["planted"], "another stream");
         assert_eq!(judge["edits"].as_object().unwrap().len(), 11, "{judge}");
         let name = judge["name"].as_str().unwrap();
-        let row = said.out.lines().find(|line| line.starts_with(&format!("{name}  "))).unwrap();
+        let row = output.out.lines().find(|line| line.starts_with(&format!("{name}  "))).unwrap();
         let f1 = format!("{:.4}", judge["f1"].as_f64().unwrap());
         assert!(row.split_whitespace().any(|cell| cell == f1), "{row}: {f1}");
     }
@@ -109,13 +109,13 @@ fn other_methods_judge_the_same_stream() {
         assert_eq!(judges[0][measure], report[measure], "ours twice");
     }
     let removed = |judge: usize| judges[judge]["removed_share"].as_f64().unwrap();
-    assert!(removed(3) >= 0.97 && removed(1) < 0.9 && removed(2) < 0.97, "{}", said.out);
+    assert!(removed(3) >= 0.97 && removed(1) < 0.9 && removed(2) < 0.97, "{}", output.out);
     let refused = eval(&["--texts", "400", "--copies", "60", "--baselines"]);
     assert!(refused.code == 78 && refused.err.contains("at most 10000"), "{}", refused.err);
 }
 
 #[test]
-fn verdicts_of_others_are_scored_as_ours_are() {
+fn external_verdicts_are_scored_like_ours() {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (stream, ours, none) = (path("stream.jsonl"), path("ours.jsonl"), path("nothing.jsonl"));
@@ -127,7 +127,7 @@ fn verdicts_of_others_are_scored_as_ours_are() {
     assert!(pages.iter().all(|page| page["edit"].is_null() == (page["role"] == "original")));
     // The same judge from outside, on the stream as it was written.
     let sieve = ["sieve", &stream, "-s", "input.fields.id=/id"];
-    let sieved = said(dupgate().args(sieve));
+    let sieved = output_of(dupgate().args(sieve));
     assert_eq!(sieved.code, 0, "{}", sieved.err);
     fs::write(&ours, format!("{}{}\n", sieved.out, r#"{"seconds": 2.5, "setting": "as given"}"#)).unwrap();
     let unique: Vec<String> = pages.iter().map(|page| format!("{{\"id\":{}}}\n", page["id"])).collect();
@@ -142,21 +142,21 @@ fn verdicts_of_others_are_scored_as_ours_are() {
         [Value::from("ours"), Value::from("as given"), Value::from(2.5)]
     );
     assert_eq!((judge(2, "pairs")["said"].as_u64(), judge(2, "largest_cluster").as_u64()), (Some(0), Some(1)));
-    // Verdicts that cannot be meant are refused, not scored.
+    // Impossible verdicts are refused, not scored.
     let refused = |verdicts: &str, texts: &str| {
         fs::write(&none, verdicts).unwrap();
-        let said = eval(&["--texts", texts, "--verdicts", &none]);
-        assert_eq!(said.code, 66, "{}", said.err);
-        said.err
+        let output = eval(&["--texts", texts, "--verdicts", &none]);
+        assert_eq!(output.code, 66, "{}", output.err);
+        output.err
     };
-    assert!(refused(&unique[1..].concat(), "120").contains("says nothing of page 0-"));
+    assert!(refused(&unique[1..].concat(), "120").contains("has no verdict on page 0-"));
     assert!(refused(&unique.concat(), "140").contains("no page has the id"), "another stream");
     let later = format!("{{\"id\":{},\"match_id\":{}}}", pages[3]["id"], pages[4]["id"]);
-    assert!(refused(&later, "120").contains("does not stand before"));
+    assert!(refused(&later, "120").contains("does not come before"));
 }
 
 #[test]
-fn labelled_pairs_are_scored_as_they_stand() {
+fn labelled_pairs_are_scored_unedited() {
     let folder = TempDir::new().unwrap();
     let story = |what: &str| {
         format!(
@@ -175,7 +175,7 @@ fn labelled_pairs_are_scored_as_they_stand() {
         texts.iter().map(|(id, text)| serde_json::json!({"id": id, "text": text}).to_string()).collect();
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::write(path("texts.jsonl"), lines.join("\n")).unwrap();
-    // What nobody can find: the labels say that the snow is the bridge.
+    // A label that no method can find: the snow and the bridge.
     fs::write(path("pairs.txt"), "a b\nc a\n").unwrap();
     let report = report_of(&eval(&[&path("texts.jsonl"), "--pairs", &path("pairs.txt")]));
     assert_eq!((&report["pages"], &report["pairs"]["planted"]), (&4.into(), &3.into()));
@@ -186,42 +186,42 @@ fn labelled_pairs_are_scored_as_they_stand() {
     assert!(refused.code == 66 && refused.err.contains("line 1: no text has the id nobody"), "{}", refused.err);
 }
 
-/// What the rules of today do not reach: copies in the text of other sites, where no address tells those apart.
+/// Known misses: copies in the text of other sites, without addresses that distinguish the sites.
 const KNOWN_TO_MISS: [(&str, &str, bool); 1] = [("published", "text", false)];
 
 #[test]
-fn the_goals_of_streams_of_sites_are_met_but_for_known_rows() {
-    let said = eval(&["--sites", "--pages", "400", "--texts", "200", "--check"]);
-    let report: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+fn the_goals_of_streams_of_sites_are_met_except_in_known_rows() {
+    let output = eval(&["--sites", "--pages", "400", "--texts", "200", "--check"]);
+    let report: serde_json::Value = serde_json::from_str(&output.out).unwrap();
     let rows = report["sites"].as_array().unwrap();
     let missed: Vec<_> = rows
         .iter()
         .filter(|row| row["met"] == false)
         .map(|row| (row["kind"].as_str().unwrap(), row["form"].as_str().unwrap(), row["addressed"] == true))
         .collect();
-    assert_eq!(missed, KNOWN_TO_MISS, "{}", said.out);
-    assert_eq!(said.code, 1, "{}", said.err);
-    assert!(said.err.contains(&format!("1 of {} rows miss their goal", rows.len())), "{}", said.err);
+    assert_eq!(missed, KNOWN_TO_MISS, "{}", output.out);
+    assert_eq!(output.code, 1, "{}", output.err);
+    assert!(output.err.contains(&format!("1 of {} rows miss their goal", rows.len())), "{}", output.err);
     let of_one_site = rows.iter().find(|row| row["kind"] == "one_site").unwrap();
-    // Copies of a page on its own site are found where nearly all of it is left.
+    // Copies of a page on its own site are found if nearly all of it is left.
     let found = of_one_site["found_share"].as_f64().unwrap();
     assert!((0.8..0.9).contains(&found), "{found}");
     assert_eq!(eval(&["--check"]).code, 2, "only streams of sites have goals");
 }
 
 #[test]
-fn streams_of_sites_are_judged_and_what_misses_its_goal_is_marked() {
+fn streams_of_sites_are_judged_and_missed_goals_are_marked() {
     let report = report_of(&eval(&["--sites", "--pages", "80", "--texts", "40"]));
-    let said = eval(&["--sites", "--pages", "80", "--texts", "40", "-o", "table"]);
+    let output = eval(&["--sites", "--pages", "80", "--texts", "40", "-o", "table"]);
     let rows = report["sites"].as_array().unwrap();
     let missed = rows.iter().filter(|row| row["met"] == false).count();
     assert_eq!(report["missed"], missed);
-    assert!(said.out.contains(&format!("\n{missed} of {} rows miss their goal", rows.len())), "{}", said.out);
-    assert_eq!(said.out.matches(" !\n").count() + said.out.matches(" !  ").count(), missed, "{}", said.out);
+    assert!(output.out.contains(&format!("\n{missed} of {} rows miss their goal", rows.len())), "{}", output.out);
+    assert_eq!(output.out.matches(" !\n").count() + output.out.matches(" !  ").count(), missed, "{}", output.out);
     let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).collect::<Vec<_>>();
     // Five shares, two forms, with and without address.
     assert_eq!(of("unlike").len() % 20, 0);
-    for (kind, least) in [
+    for (kind, min) in [
         ("ordinary", 2),
         ("one_site", 1),
         ("published", 4),
@@ -230,7 +230,7 @@ fn streams_of_sites_are_judged_and_what_misses_its_goal_is_marked() {
         ("amp", 1),
         ("short_posts", 2),
     ] {
-        assert_eq!(of(kind).len(), least, "{kind}");
+        assert_eq!(of(kind).len(), min, "{kind}");
     }
     for row in rows {
         let lost = &row["lost"];

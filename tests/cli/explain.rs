@@ -1,4 +1,4 @@
-//! `explain`: what is read in a page, and what near it a snapshot holds.
+//! `explain`: what is read from a page, and the originals near it in a snapshot.
 
 use std::fs;
 use std::io::Write;
@@ -15,25 +15,25 @@ use dupgate::snapshot::Folder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::program::{Said, dupgate, said};
+use super::program::{CliOutput, dupgate, output_of};
 
 const ZH: &str = "据了解，研究人员近日在南海发现了一种此前从未记录的深海珊瑚，样本采集自水下两千米的海山。专家认为，这一计划为认识海洋生态系统提供了新的证据，也提醒人们注意保护脆弱的海底环境。";
 const EN: &str = "The harbour authority announced on Tuesday that dredging of the northern channel will begin next spring, \
     after engineers found that sediment had reduced its depth by nearly two metres. Ferry companies welcomed the decision \
     but asked for guarantees about summer timetables.";
 
-fn explain(folder: &Path, arguments: &[&str]) -> Said {
+fn explain(folder: &Path, arguments: &[&str]) -> CliOutput {
     let path = format!("index.path={}", folder.join("state").display());
-    said(dupgate().arg("explain").args(arguments).args(["-s", &path]).current_dir(folder))
+    output_of(dupgate().arg("explain").args(arguments).args(["-s", &path]).current_dir(folder))
 }
 
-fn told(folder: &Path, arguments: &[&str]) -> Value {
-    let said = explain(folder, &[arguments, &["-o", "json"]].concat());
-    assert_eq!(said.code, 0, "{}", said.err);
-    serde_json::from_str(&said.out).unwrap()
+fn explain_json(folder: &Path, arguments: &[&str]) -> Value {
+    let output = explain(folder, &[arguments, &["-o", "json"]].concat());
+    assert_eq!(output.code, 0, "{}", output.err);
+    serde_json::from_str(&output.out).unwrap()
 }
 
-/// Writes a snapshot whose originals are these texts, all of the same minute.
+/// Writes a snapshot whose originals are these texts, all with the same time.
 fn remember(folder: &Path, texts: &[&str]) {
     let (settings, _) = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
     let reader =
@@ -68,21 +68,21 @@ fn people_see_text_words_shingles_and_fingerprints() {
     let folder = TempDir::new().unwrap();
     let page = json!({"url": "https://a.example/1", "text": ZH}).to_string();
     fs::write(folder.path().join("page.json"), page).unwrap();
-    let said = explain(folder.path(), &["page.json", "-o", "table"]);
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let output = explain(folder.path(), &["page.json", "-o", "table"]);
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
     let row = |name: &str| {
-        let found = said.out.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        let found = output.out.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         found.trim().to_owned()
     };
     assert_eq!(row("id "), "https://a.example/1");
     assert_eq!(row("text "), "87 characters from text");
     assert_eq!(row("segmenter "), "jieba (Han 100 % of the letters, 12 runs)");
-    assert!(row("tokens ").contains("heaviest: "), "{}", said.out);
-    assert!(row("shingles ").contains("first: 据了解研, 了解研究, "), "{}", said.out);
+    assert!(row("tokens ").contains("heaviest: "), "{}", output.out);
+    assert!(row("shingles ").contains("first: 据了解研, 了解研究, "), "{}", output.out);
     assert_eq!(row("numbers "), "0 different");
-    assert_eq!(row("simhash "), "41aba784b07e92e3", "as the library has it");
+    assert_eq!(row("simhash "), "41aba784b07e92e3", "as in the library");
     assert_eq!(row("scheme "), "sh64-32db25");
-    assert!(row("lookup ").starts_with("no snapshot of this scheme in "), "{}", said.out);
+    assert!(row("lookup ").starts_with("no snapshot of this scheme in "), "{}", output.out);
 }
 
 #[test]
@@ -90,36 +90,36 @@ fn programs_read_all_of_it() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("page.txt"), "Snow, snow and RAIN 在 北京！ 北京!").unwrap();
     fs::write(folder.path().join("prices.txt"), "Up 3.5% to 1,234; 1,234 sold at 12:30.").unwrap();
-    assert_eq!(told(folder.path(), &["prices.txt"])["numbers"], json!(["3.5", "1,234"]));
-    let told = told(folder.path(), &["page.txt", "-s", "text.min_features=1", "-s", "match.simhash.top_k=2"]);
-    assert_eq!(told["text"], "snow, snow and rain 在 北京! 北京!");
-    assert_eq!((&told["from"], &told["tokens"], &told["fp"].is_null()), (&"text".into(), &5.into(), &false));
-    assert_eq!(told["fp_missing"], Value::Null);
-    let words = told["words"].as_array().unwrap();
+    assert_eq!(explain_json(folder.path(), &["prices.txt"])["numbers"], json!(["3.5", "1,234"]));
+    let report = explain_json(folder.path(), &["page.txt", "-s", "text.min_features=1", "-s", "match.simhash.top_k=2"]);
+    assert_eq!(report["text"], "snow, snow and rain 在 北京! 北京!");
+    assert_eq!((&report["from"], &report["tokens"], &report["fp"].is_null()), (&"text".into(), &5.into(), &false));
+    assert_eq!(report["fp_missing"], Value::Null);
+    let words = report["words"].as_array().unwrap();
     let word = |text: &str| words.iter().find(|word| word["text"] == text).unwrap();
     assert_eq!((&word("snow")["count"], &word("snow")["weight"]), (&2.into(), &12.0.into()));
     assert_eq!((&word("rain")["count"], &word("rain")["weight"]), (&1.into(), &6.0.into()));
     assert_eq!(words.iter().filter(|word| word["counts"] == true).count(), 2);
     assert_eq!(words[0]["counts"], true, "the heaviest first");
-    let runs: Vec<&str> = told["runs"].as_array().unwrap().iter().map(|run| run["text"].as_str().unwrap()).collect();
+    let runs: Vec<&str> = report["runs"].as_array().unwrap().iter().map(|run| run["text"].as_str().unwrap()).collect();
     assert_eq!(runs, ["snow, snow and rain ", "在", " ", "北京", "! ", "北京", "!"]);
-    assert_eq!((&told["han_letters"], &told["letters"]), (&5.into(), &20.into()));
-    let shingles: Vec<&str> = told["shingles"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    assert_eq!((&report["han_letters"], &report["letters"]), (&5.into(), &20.into()));
+    let shingles: Vec<&str> = report["shingles"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
     assert_eq!(shingles[..2], ["snowsn", "nowsno"]);
     assert_eq!(shingles.last().unwrap(), &"北京北京", "across punctuation, and none is shorter");
 }
 
 #[test]
-fn of_html_is_said_how_much_of_it_is_kept() {
+fn the_kept_share_of_html_is_shown() {
     let folder = TempDir::new().unwrap();
     let body = (0..6).map(|n| format!("<p>Paragraph {n}. {EN}</p>")).collect::<Vec<_>>().concat();
     let links = (0..60).map(|n| format!("<li><a href=/{n}>Section number {n}</a></li>"));
     let navigation = links.collect::<Vec<_>>().concat();
     let html = format!("<html><body><nav><ul>{navigation}</ul></nav><article><h1>Harbour</h1>{body}</article></body>");
     fs::write(folder.path().join("page.html"), html).unwrap();
-    let main = told(folder.path(), &["page.html"]);
-    let all = told(folder.path(), &["page.html", "-s", "text.html=all_text"]);
-    let length = |told: &Value, of: &str| told[of].as_u64().unwrap();
+    let main = explain_json(folder.path(), &["page.html"]);
+    let all = explain_json(folder.path(), &["page.html", "-s", "text.html=all_text"]);
+    let length = |report: &Value, of: &str| report[of].as_u64().unwrap();
     assert_eq!((&main["from"], &main["visible_characters"]), (&"html".into(), &all["characters"]));
     assert_eq!(all["characters"], all["visible_characters"]);
     assert!(length(&main, "characters") < length(&main, "visible_characters"), "{main}");
@@ -134,7 +134,7 @@ fn the_nearest_originals_of_a_snapshot_are_named_with_the_verdict() {
     fs::write(folder.path().join("same.txt"), ZH).unwrap();
     fs::write(folder.path().join("other.txt"), "Quarterly profits of the brewery fell by a third, its owners said.")
         .unwrap();
-    let lookup = |file: &str| told(folder.path(), &[file])["lookup"].clone();
+    let lookup = |file: &str| explain_json(folder.path(), &[file])["lookup"].clone();
     let found = lookup("near.txt");
     assert_eq!((&found["originals"], &found["verdict_log_offset"]), (&3.into(), &17.into()));
     assert_eq!((&found["verdict"], &found["match"]), (&"near".into(), &"pages:3:2".into()));
@@ -157,8 +157,8 @@ fn the_nearest_originals_of_a_snapshot_are_named_with_the_verdict() {
 fn a_page_without_a_simhash_has_the_reason_wherever_it_is_explained() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("short.txt"), "今天天气不错").unwrap();
-    let told = told(folder.path(), &["short.txt"]);
-    assert_eq!((&told["fp"], &told["fp_missing"]), (&Value::Null, &"fewer than 20 different words".into()));
+    let report = explain_json(folder.path(), &["short.txt"]);
+    assert_eq!((&report["fp"], &report["fp_missing"]), (&Value::Null, &"fewer than 20 different words".into()));
     let table = explain(folder.path(), &["short.txt", "-o", "table"]).out;
     assert!(table.contains("simhash    none: fewer than 20 different words\n"), "{table}");
 }
@@ -170,7 +170,7 @@ fn an_original_that_is_near_and_not_matched_has_its_reason() {
     remember(folder.path(), &[&results("17, 42, 99, 310")]);
     fs::write(folder.path().join("same.txt"), results("17, 42, 99, 310")).unwrap();
     fs::write(folder.path().join("other.txt"), results("18, 43, 98, 311")).unwrap();
-    let nearest = |file: &str| told(folder.path(), &[file])["lookup"]["nearest"][0].clone();
+    let nearest = |file: &str| explain_json(folder.path(), &[file])["lookup"]["nearest"][0].clone();
     let same = nearest("same.txt");
     assert_eq!((&same["refused_by"], &same["reason"]), (&Value::Null, &Value::Null), "{same}");
     let why = "0 of the smaller page's numbers are in the other (match.number_overlap is 0.5)";
@@ -185,17 +185,18 @@ fn runs_of_words_are_shown_as_such() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("page.txt"), EN).unwrap();
     let words = ["page.txt", "-s", "match.minhash.shingle={unit: words, han: 2, other: 3}"];
-    let found = told(folder.path(), &words);
+    let found = explain_json(folder.path(), &words);
     assert_eq!(found["shingle_unit"], "words");
     let shingles: Vec<&str> = found["shingles"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert!(shingles.len() > 5 && shingles.iter().all(|run| run.split(' ').count() == 3), "{shingles:?}");
     let table = explain(folder.path(), &[&words[..], &["-o", "table"]].concat()).out;
     let row = format!("{} different of 2 (Han) or 3 words; first: {}, {}", shingles.len(), shingles[0], shingles[1]);
     assert!(table.contains(&row), "{row}: {table}");
-    // The rows of sketches say what they hold.
+    // The rows of sketches show their contents.
     let options =
         ["page.txt", "-o", "table", "-s", "match.minhash.containment=0.75", "-s", "match.minhash.bottom_k=64"];
-    let (all, table) = (told(folder.path(), &["page.txt"])["shingles"].clone(), explain(folder.path(), &options).out);
+    let (all, table) =
+        (explain_json(folder.path(), &["page.txt"])["shingles"].clone(), explain(folder.path(), &options).out);
     let about = table.split_once("(128 slots of 8 bits, of about ").and_then(|(_, row)| row.split_once(" shingles, "));
     let (about, rest) = about.unwrap_or_else(|| panic!("{table}"));
     assert!(rest.starts_with("the 64 smallest)"), "{table}");
@@ -211,8 +212,8 @@ fn a_page_comes_from_standard_input_as_well() {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(ZH.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&told["page"], &told["fp"]), (&"stdin".into(), &"41aba784b07e92e3".into()));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["page"], &report["fp"]), (&"stdin".into(), &"41aba784b07e92e3".into()));
 }
 
 #[test]
@@ -223,23 +224,23 @@ fn pages_in_other_encodings_are_read() {
     let (gbk, _, _) = encoding_rs::GBK.encode(&page);
     fs::write(folder.path().join("gbk.html"), &gbk).unwrap();
     fs::write(folder.path().join("utf8.html"), &page).unwrap();
-    let one = told(folder.path(), &["gbk.html"]);
-    let other = told(folder.path(), &["utf8.html"]);
+    let one = explain_json(folder.path(), &["gbk.html"]);
+    let other = explain_json(folder.path(), &["utf8.html"]);
     assert_eq!((&one["encoding"], &other["encoding"]), (&"gb18030".into(), &"utf-8".into()));
     assert_eq!((&one["text"], &one["exact"]), (&other["text"], &other["exact"]));
-    let said = explain(folder.path(), &["gbk.html", "-o", "table"]);
-    assert!(said.out.contains("from HTML (main, 100 % of the visible text kept) in gb18030"), "{}", said.out);
+    let output = explain(folder.path(), &["gbk.html", "-o", "table"]);
+    assert!(output.out.contains("from HTML (main, 100 % of the visible text kept) in gb18030"), "{}", output.out);
 }
 
 #[test]
-fn site_and_canonical_address_are_told() {
+fn site_and_canonical_address_are_shown() {
     let folder = TempDir::new().unwrap();
     let html = format!("<head><link rel=canonical href=/story></head><p>{EN}</p>");
     let page = json!({"url": "https://amp.news.example.co.uk/story?amp=1", "html": html}).to_string();
     fs::write(folder.path().join("page.json"), page).unwrap();
-    let said = explain(folder.path(), &["page.json", "-o", "table"]);
-    assert!(said.out.contains("example.co.uk\n"), "{}", said.out);
-    assert!(said.out.contains("https://amp.news.example.co.uk/story (counts as the id)"), "{}", said.out);
-    let told = told(folder.path(), &["page.json"]);
-    assert_eq!((&told["site"], &told["extraction"]), (&"example.co.uk".into(), &"main".into()));
+    let output = explain(folder.path(), &["page.json", "-o", "table"]);
+    assert!(output.out.contains("example.co.uk\n"), "{}", output.out);
+    assert!(output.out.contains("https://amp.news.example.co.uk/story (counts as the id)"), "{}", output.out);
+    let report = explain_json(folder.path(), &["page.json"]);
+    assert_eq!((&report["site"], &report["extraction"]), (&"example.co.uk".into(), &"main".into()));
 }

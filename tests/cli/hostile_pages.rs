@@ -1,5 +1,5 @@
-//! Pages that no crawler should send, through `sieve`: each comes out once, with the verdict or the reason that is
-//! expected, within two seconds of work, and the pages around them are judged as if they were not there.
+//! Pages that no crawler should send, through `sieve`: each comes out once, with the expected verdict or reason, within
+//! two seconds of work, and the other pages are judged as without them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 
 use super::program::dupgate;
 
-/// Most work that a page may cost.
-const MOST: Duration = Duration::from_secs(2);
+/// Maximum work for a page.
+const MAX_TIME: Duration = Duration::from_secs(2);
 
-/// Most time until a verdict comes, on a machine that has other things to do.
+/// Maximum time until a verdict, on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 const STORY: &str = "Ferry companies welcomed the decision of the harbour authority to dredge the northern channel next spring, \
     but asked for guarantees about summer timetables, because sediment had reduced its depth by nearly two metres.";
 
-/// A text that is like no other.
+/// A text without similarity to any other.
 fn words(seed: u64) -> String {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut letter = || {
@@ -41,7 +41,7 @@ fn html(html: &str) -> Vec<u8> {
     json!({"html": html}).to_string().into_bytes()
 }
 
-/// A JSON text in which a text stands beside something else.
+/// A JSON text with a text beside another member.
 fn beside(other: &str, seed: u64) -> Vec<u8> {
     format!(r#"{{"text":"{}",{other}}}"#, words(seed)).into_bytes()
 }
@@ -50,7 +50,7 @@ fn nested(open: &str, close: &str, levels: usize, seed: u64) -> Vec<u8> {
     html(&[&open.repeat(levels), "<p>", &words(seed), "</p>", &close.repeat(levels)].concat())
 }
 
-/// What is wrong with the bytes or the JSON of a page.
+/// Faults of the bytes or the JSON of a page.
 fn records() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let lists = |levels: usize| format!(r#""links":{}{}"#, "[".repeat(levels), "]".repeat(levels));
     let objects = |levels: usize| format!(r#""links":{}0{}"#, r#"{"a":"#.repeat(levels), "}".repeat(levels));
@@ -90,7 +90,7 @@ fn records() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
-/// What is wrong with the text.
+/// Faults of the text.
 fn texts() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let base64 = "aGVsbG8gd29ybGQhIGJhc2U2NA".repeat(160_000);
     vec![
@@ -123,7 +123,7 @@ fn texts() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
-/// What is wrong with the HTML.
+/// Faults of the HTML.
 fn pages() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let attribute = "x".repeat(10_000_000);
     let attributes = (0..100_000).map(|n| format!(" a{n}=1")).collect::<Vec<_>>().concat();
@@ -226,7 +226,7 @@ fn pages() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     ]
 }
 
-/// A running `sieve` that is given page after page.
+/// A running `sieve` that receives page after page.
 struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -235,7 +235,7 @@ struct Running {
 impl Running {
     fn start() -> Self {
         let mut command = dupgate();
-        // Larger than a page may be by default: the work itself is what is looked at.
+        // Allow pages above the default limit, since the work itself is measured.
         command.args(["sieve", "-s", "input.max_document=32MiB"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -246,7 +246,7 @@ impl Running {
         Self { child, lines }
     }
 
-    /// Hands a page over and returns its verdict line and the work that it took.
+    /// Submits a page and returns its verdict line and its work.
     fn judge(&mut self, name: &str, page: &[u8]) -> (Value, Duration) {
         assert!(!page.contains(&b'\n'), "{name}: a page is a line");
         let before = self.work();
@@ -257,7 +257,8 @@ impl Running {
         (serde_json::from_str(&line).unwrap(), took)
     }
 
-    /// Returns the processor time so far, so that other processes do not count; nothing where the system does not tell.
+    /// Returns the processor time so far, so that other processes do not count; `None` if the system does not report
+    /// it.
     fn work(&self) -> Duration {
         let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.child.id())) else { return Duration::ZERO };
         // After the name: state is the third field, user and system time the 14th and 15th, in hundredths of a second.
@@ -281,7 +282,7 @@ fn hostile_pages_come_out_once_each_with_their_reason() {
         if found != expected || line["source"] != format!("stdin:{}", number + 2) {
             wrong.push(format!("{name}: {line}, not {expected}"));
         }
-        if took > MOST {
+        if took > MAX_TIME {
             wrong.push(format!("{name}: {took:?}"));
         }
     }

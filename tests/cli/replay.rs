@@ -1,9 +1,9 @@
-//! `dupgate replay`, as far as it comes without a broker.
+//! `dupgate replay`, without a broker.
 
-use super::program::{dupgate, said};
+use super::program::{dupgate, output_of};
 
 #[test]
-fn files_and_what_belongs_to_topics_exclude_each_other() {
+fn options_of_files_and_of_topics_exclude_each_other() {
     for more in [
         ["--from", "start"],
         ["--to", "end"],
@@ -14,30 +14,31 @@ fn files_and_what_belongs_to_topics_exclude_each_other() {
         ["--max-records", "5"],
     ] {
         for command in ["plan", "run"] {
-            let told = said(dupgate().args(["replay", command]).args(more).args(["--from-files", "pages.jsonl"]));
-            assert_eq!(told.code, 2, "{more:?}: {}", told.err);
-            let named = told.err.contains("cannot be used with") && told.err.contains("--from-files");
-            assert!(named && told.err.contains(more[0]), "{}", told.err);
+            let report =
+                output_of(dupgate().args(["replay", command]).args(more).args(["--from-files", "pages.jsonl"]));
+            assert_eq!(report.code, 2, "{more:?}: {}", report.err);
+            let named = report.err.contains("cannot be used with") && report.err.contains("--from-files");
+            assert!(named && report.err.contains(more[0]), "{}", report.err);
         }
     }
-    let told = said(dupgate().args(["replay", "run", "plan.json", "--from-files", "pages.jsonl"]));
-    assert_eq!(told.code, 2, "{}", told.err);
-    assert_eq!(said(dupgate().args(["replay", "plan", "--from-files"])).code, 2, "at least one file");
+    let report = output_of(dupgate().args(["replay", "run", "plan.json", "--from-files", "pages.jsonl"]));
+    assert_eq!(report.code, 2, "{}", report.err);
+    assert_eq!(output_of(dupgate().args(["replay", "plan", "--from-files"])).code, 2, "at least one file");
 }
 
 #[test]
-fn the_text_of_a_secret_is_refused_and_repeated_nowhere() {
+fn the_text_of_a_secret_is_refused_and_never_repeated() {
     const SECRET: &str = "hunter2,hunter3";
     let folder = tempfile::tempdir().unwrap();
     for command in ["plan", "run"] {
         for set in [format!("match.seed={SECRET}"), format!("match={{seed: \"{SECRET}\"}}")] {
-            let mut asked = dupgate();
-            asked.current_dir(folder.path()).args(["replay", command, "--from", "start", "-s", &set]);
-            asked.args(["-s", "kafka.brokers=127.0.0.1:1", "-s", "input.topics=pages"]);
-            let told = said(&mut asked);
-            assert_eq!(told.code, 2, "{}", told.err);
-            assert!(told.err.contains("--set 'match.seed={file: PATH}'"), "{}", told.err);
-            assert!(!told.err.contains("hunter") && !told.out.contains("hunter"), "{}{}", told.err, told.out);
+            let mut requested = dupgate();
+            requested.current_dir(folder.path()).args(["replay", command, "--from", "start", "-s", &set]);
+            requested.args(["-s", "kafka.brokers=127.0.0.1:1", "-s", "input.topics=pages"]);
+            let report = output_of(&mut requested);
+            assert_eq!(report.code, 2, "{}", report.err);
+            assert!(report.err.contains("--set 'match.seed={file: PATH}'"), "{}", report.err);
+            assert!(!report.err.contains("hunter") && !report.out.contains("hunter"), "{}{}", report.err, report.out);
         }
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no plan was written");

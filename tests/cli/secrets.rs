@@ -1,4 +1,4 @@
-//! A password put where a password can be is told to nobody.
+//! A password is never shown, wherever it is configured.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,11 +12,11 @@ use super::process::Process;
 
 const PASSWORD: &str = "hunter2hunter2hunter2";
 
-/// Every place that takes a secret, and every property whose name says that it is one.
+/// Every place that takes a secret, and every property whose name marks one.
 fn configuration(listen: SocketAddr, operators: SocketAddr, mechanism: &str) -> String {
     let oauth = format!("{{token_url: 'http://127.0.0.1:1/', client_id: c, client_secret: {PASSWORD}}}");
     let properties = format!("{{sasl.password: {PASSWORD}, ssl.keystore.password: {PASSWORD}, debug: all}}");
-    // Nobody listens at the brokers' address: the program continues asking, and says so.
+    // Nothing listens at the brokers' address: the program keeps trying, and logs it.
     format!(
         "version: 1
 kafka:
@@ -64,8 +64,8 @@ fn a_password_is_in_no_log_line_no_error_and_no_metric() {
         fs::write(&file, configuration(listen, operators, mechanism)).unwrap();
 
         let checked = dupgate().args(["validate", "-vv", "-c"]).arg(&file).output().unwrap();
-        let mut told = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
-        assert!(checked.status.success(), "{told}");
+        let mut report = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
+        assert!(checked.status.success(), "{report}");
 
         let out = File::create(&log).unwrap();
         let mut run = dupgate();
@@ -77,25 +77,24 @@ fn a_password_is_in_no_log_line_no_error_and_no_metric() {
             let pages: Option<Vec<String>> =
                 ["/metrics", "/config", "/status", "/readyz?verbose"].iter().map(|path| get(listen, path)).collect();
             scraped = pages.map_or(scraped, |pages| pages.concat());
-            let said = fs::read_to_string(&log).unwrap();
-            if child.try_wait().unwrap().is_some() || (said.contains("librdkafka") && scraped.contains("dupgate_")) {
+            let output = fs::read_to_string(&log).unwrap();
+            if child.try_wait().unwrap().is_some() || (output.contains("librdkafka") && scraped.contains("dupgate_")) {
                 break;
             }
         }
         drop(child);
-        told += &scraped;
-        told += &fs::read_to_string(&log).unwrap();
-        assert!(scraped.contains("dupgate_build_info") && scraped.contains("\"token\": \"[redacted]\""), "{told}");
-        assert!(told.contains("librdkafka"), "the client library is heard: {told}");
-        assert!(!told.contains(PASSWORD), "{mechanism}: {told}");
+        report += &scraped;
+        report += &fs::read_to_string(&log).unwrap();
+        assert!(scraped.contains("dupgate_build_info") && scraped.contains("\"token\": \"[redacted]\""), "{report}");
+        assert!(report.contains("librdkafka"), "the client library has logged: {report}");
+        assert!(!report.contains(PASSWORD), "{mechanism}: {report}");
     }
 }
 
 #[test]
-fn no_text_of_a_page_is_logged_however_much_is_logged() {
+fn no_text_of_a_page_is_logged_at_any_level() {
     let folder = TempDir::new().unwrap();
-    let html =
-        "<p>The zzmarkerzz of this page stands among other words, and nobody may read it in a log.</p>".repeat(20);
+    let html = "<p>The zzmarkerzz of this page is among other words, and no log may show it.</p>".repeat(20);
     let line = serde_json::json!({"url": "https://a.example/1", "html": html}).to_string();
     fs::write(folder.path().join("pages.jsonl"), &line).unwrap();
     fs::write(folder.path().join("page.html"), &html).unwrap();
@@ -107,10 +106,10 @@ fn no_text_of_a_page_is_logged_however_much_is_logged() {
             &["-vvv"],
             &["-s", "logging.level=trace,dupgate=trace,dupgate::cli=trace,dupgate::worker=trace"],
         ] {
-            let said = dupgate().args(arguments).args(more).current_dir(folder.path()).output().unwrap();
-            let told = String::from_utf8_lossy(&said.stderr);
-            assert!(said.status.success(), "{arguments:?} {more:?}: {told}");
-            assert!(!told.contains("zzmarkerzz"), "{arguments:?} {more:?}: {told}");
+            let output = dupgate().args(arguments).args(more).current_dir(folder.path()).output().unwrap();
+            let report = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{arguments:?} {more:?}: {report}");
+            assert!(!report.contains("zzmarkerzz"), "{arguments:?} {more:?}: {report}");
         }
     }
 }

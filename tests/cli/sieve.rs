@@ -59,7 +59,7 @@ fn verdicts(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn a_sample_gets_the_verdict_lines_that_are_documented() {
+fn a_sample_gets_the_documented_verdict_lines() {
     let folder = TempDir::new().unwrap();
     let other = "Snow fell in the mountains overnight.";
     let near = FIRST.replace("Tuesday", "tuesday,").replace("six years", "six long years");
@@ -73,9 +73,9 @@ fn a_sample_gets_the_verdict_lines_that_are_documented() {
     ];
     fs::write(folder.path().join("pages.jsonl"), lines.join("\n") + "\n").unwrap();
     let output = succeeds(dupgate(folder.path()).args(["sieve", "pages.jsonl", "-s", "match.simhash.max_distance=8"]));
-    let told = String::from_utf8(output.stdout.clone()).unwrap();
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 6, "{told}");
+    let report = String::from_utf8(output.stdout.clone()).unwrap();
+    let lines: Vec<&str> = report.lines().collect();
+    assert_eq!(lines.len(), 6, "{report}");
     assert_eq!(lines[0], r#"{"source":"pages.jsonl:1","id":"https://a.example/1","verdict":"unique"}"#);
     assert_eq!(
         lines[1],
@@ -85,12 +85,12 @@ fn a_sample_gets_the_verdict_lines_that_are_documented() {
     let verdicts = verdicts(&output);
     assert_eq!((&verdicts[3]["source"], &verdicts[3]["verdict"]), (&"pages.jsonl:4".into(), &"dead".into()));
     assert_eq!(verdicts[3]["reason"], "undecodable");
-    assert!(verdicts[3]["message"].as_str().unwrap().contains("truncated JSON"), "{told}");
+    assert!(verdicts[3]["message"].as_str().unwrap().contains("truncated JSON"), "{report}");
     for (line, verdict) in [(4, "near"), (5, "update")] {
         let found = &verdicts[line];
-        assert_eq!((&found["verdict"], &found["stage"]), (&verdict.into(), &"simhash".into()), "{told}");
+        assert_eq!((&found["verdict"], &found["stage"]), (&verdict.into(), &"simhash".into()), "{report}");
         assert_eq!((&found["match"], &found["match_id"]), (&"pages.jsonl:1".into(), &"https://a.example/1".into()));
-        assert!((1..=8).contains(&found["distance"].as_u64().unwrap()), "{told}");
+        assert!((1..=8).contains(&found["distance"].as_u64().unwrap()), "{report}");
     }
 }
 
@@ -117,7 +117,7 @@ fn routed_files_hold_every_line_once_byte_for_byte() {
         assert!(!expected.is_empty());
         assert!(fs::read(folder.path().join(name)).unwrap() == expected, "{name} holds other lines");
     }
-    // Exact copies and broken records leave no choice, whatever the rules.
+    // Exact copies and broken records have only one verdict, whatever the rules.
     for ((_, truth), verdict) in planted.iter().zip(&verdicts) {
         match truth {
             Truth::Exact { original } => assert_eq!(verdict["match_id"], original.as_str(), "{verdict}"),
@@ -147,7 +147,7 @@ fn the_number_of_threads_changes_nothing() {
 }
 
 #[test]
-fn one_bad_line_is_a_dead_letter_and_not_the_end() {
+fn one_bad_line_is_a_dead_letter_and_does_not_end_the_run() {
     let folder = TempDir::new().unwrap();
     let good = |number: usize| page(&format!("https://a.example/{number}"), &format!("page {number}"));
     let mut bytes = Vec::new();
@@ -174,8 +174,8 @@ fn one_bad_line_is_a_dead_letter_and_not_the_end() {
     assert_eq!(fs::read(folder.path().join("x")).unwrap(), b"{\"text\": \"\xff\xfe\"}\n");
     let expected: String = (1..=9).map(|number| good(number) + if number == 9 { "\n" } else { "\r\n" }).collect();
     assert_eq!(String::from_utf8(fs::read(folder.path().join("u")).unwrap()).unwrap(), expected);
-    let told = String::from_utf8_lossy(&routed.stderr).into_owned();
-    assert!(told.contains("pages.jsonl:5") && told.contains("undecodable"), "{told}");
+    let report = String::from_utf8_lossy(&routed.stderr).into_owned();
+    assert!(report.contains("pages.jsonl:5") && report.contains("undecodable"), "{report}");
 
     let stopped =
         dupgate(folder.path()).args(["sieve", "pages.jsonl", "-s", "processing.on_bad_record=stop"]).output().unwrap();
@@ -200,15 +200,15 @@ fn standard_input_and_several_files_are_one_input_in_their_order() {
     let alone = piped(&["sieve"], &(page("https://c.example/1", FIRST) + "\n"));
     assert_eq!((alone.len(), &alone[0]["source"], &alone[0]["verdict"]), (1, &"stdin:1".into(), &"unique".into()));
     let between = piped(&["sieve", "b.jsonl", "-", "a.jsonl"], &page("https://c.example/1", FIRST));
-    let told: Vec<_> = between.iter().map(|it| (it["source"].as_str().unwrap(), it["match"].as_str())).collect();
-    assert_eq!(told, [("b.jsonl:1", None), ("stdin:1", Some("b.jsonl:1")), ("a.jsonl:1", Some("b.jsonl:1"))]);
+    let report: Vec<_> = between.iter().map(|it| (it["source"].as_str().unwrap(), it["match"].as_str())).collect();
+    assert_eq!(report, [("b.jsonl:1", None), ("stdin:1", Some("b.jsonl:1")), ("a.jsonl:1", Some("b.jsonl:1"))]);
     // The same file twice is two inputs: its pages are duplicates of themselves.
     let twice = verdicts(&succeeds(dupgate(folder.path()).args(["sieve", "a.jsonl", "a.jsonl"])));
     assert_eq!((twice.len(), &twice[1]["verdict"], &twice[1]["match"]), (2, &"exact".into(), &"a.jsonl:1".into()));
 }
 
 #[test]
-fn verdicts_come_while_the_input_is_still_open() {
+fn verdicts_arrive_while_the_input_is_still_open() {
     use std::io::{BufRead, BufReader};
     let folder = TempDir::new().unwrap();
     let mut command = dupgate(folder.path());
@@ -245,14 +245,14 @@ fn event_time_comes_from_the_configured_field() {
 }
 
 #[test]
-fn what_cannot_be_done_has_its_exit_code_and_empties_no_file() {
+fn errors_have_their_exit_codes_and_truncate_no_file() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("pages.jsonl"), page("https://a.example/1", FIRST)).unwrap();
     let fails = |arguments: &[&str], code: i32, message: &str| {
         let output = dupgate(folder.path()).args(arguments).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-        assert!(told.contains(message), "{arguments:?}: {told}");
+        let report = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {report}");
+        assert!(report.contains(message), "{arguments:?}: {report}");
     };
     fails(&["sieve", "missing.jsonl"], 66, "cannot read missing.jsonl");
     fails(&["sieve", "."], 66, "cannot read .");
@@ -264,7 +264,7 @@ fn what_cannot_be_done_has_its_exit_code_and_empties_no_file() {
 }
 
 #[test]
-fn verdicts_are_printed_in_the_format_that_is_asked_for() {
+fn verdicts_are_printed_in_the_requested_format() {
     let folder = TempDir::new().unwrap();
     let lines = [page("https://a.example/1", FIRST), page("https://b.example/1", FIRST), "{}".to_owned()];
     fs::write(folder.path().join("pages.jsonl"), lines.join("\n")).unwrap();
@@ -283,10 +283,10 @@ fn verdicts_are_printed_in_the_format_that_is_asked_for() {
 }
 
 #[test]
-fn packed_files_are_read_as_what_is_in_them() {
+fn compressed_files_are_read_by_their_content() {
     let folder = TempDir::new().unwrap();
     let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
-    let lines = [FIRST, "Something else entirely, of which nothing stands in the other page."]
+    let lines = [FIRST, "Something else entirely, with nothing of the other page."]
         .map(|text| serde_json::json!({"text": text}).to_string() + "\n");
     let gzip = |text: &str| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -295,7 +295,7 @@ fn packed_files_are_read_as_what_is_in_them() {
     };
     let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
     write("pages.jsonl", lines.concat().as_bytes());
-    // Two archives, one after the other.
+    // Two concatenated archives.
     write("pages.jsonl.gz", &lines.each_ref().map(|line| gzip(line)).concat());
     write("pages.jsonl.zst", &lines.each_ref().map(|line| zstd(line)).concat());
     let verdicts = |name: &str| {
@@ -313,9 +313,9 @@ fn packed_files_are_read_as_what_is_in_them() {
     {
         bytes.into_iter().for_each(|bytes| write(name, bytes));
         let output = dupgate(folder.path()).args(["sieve", name]).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(66), "{told}");
-        assert!(told.contains(why), "{told}");
+        let report = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(66), "{report}");
+        assert!(report.contains(why), "{report}");
     }
 }
 

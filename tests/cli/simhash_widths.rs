@@ -14,12 +14,12 @@ use dupgate::text;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::program::{Said, dupgate, said};
+use super::program::{CliOutput, dupgate, output_of};
 
 const DISTANCE: u32 = 6;
 
-fn run(folder: &Path, arguments: &[&str]) -> Said {
-    said(dupgate().current_dir(folder).args(arguments))
+fn run(folder: &Path, arguments: &[&str]) -> CliOutput {
+    output_of(dupgate().current_dir(folder).args(arguments))
 }
 
 /// Pages of a generated crawl: new ones, exact copies and near ones.
@@ -41,7 +41,7 @@ fn fingerprints(width: Width, page: &Value) -> Fingerprints {
     reader.read(&record, &mut Scratch::default()).unwrap().fingerprints
 }
 
-/// What each page is a duplicate of, with the distance: two loops.
+/// The original of each page and the distance, by two loops.
 fn expected(pages: &[Fingerprints]) -> Vec<Option<(usize, u32)>> {
     let mut verdicts: Vec<Option<(usize, u32)>> = Vec::new();
     for (number, page) in pages.iter().enumerate() {
@@ -57,7 +57,7 @@ fn expected(pages: &[Fingerprints]) -> Vec<Option<(usize, u32)>> {
 }
 
 #[test]
-fn every_width_sieves_as_two_loops_over_its_codes_do() {
+fn every_width_agrees_with_two_loops_over_its_codes() {
     let (folder, pages) = (TempDir::new().unwrap(), pages());
     let mut lines = String::new();
     pages.iter().for_each(|page| writeln!(lines, "{page}").unwrap());
@@ -71,9 +71,9 @@ fn every_width_sieves_as_two_loops_over_its_codes_do() {
         let distance = format!("match.simhash.max_distance={DISTANCE}");
         let others = ["-s", "match.stages=[exact,simhash]", "-s", "match.number_guard=false"];
         let arguments = [&["sieve", "pages.jsonl", "-s", &bits, "-s", &distance][..], &others].concat();
-        let told = run(folder.path(), &arguments);
-        assert_eq!(told.code, 0, "{}", told.err);
-        let found: Vec<Option<(usize, u32)>> = told
+        let report = run(folder.path(), &arguments);
+        assert_eq!(report.code, 0, "{}", report.err);
+        let found: Vec<Option<(usize, u32)>> = report
             .out
             .lines()
             .map(|line| {
@@ -85,7 +85,7 @@ fn every_width_sieves_as_two_loops_over_its_codes_do() {
         assert_eq!(found, expected, "{width:?}");
         near.push(found.iter().flatten().filter(|(_, bits)| *bits > 0).count());
     }
-    // The same distance is nearer in a wider code.
+    // The same distance is rarer by chance in a wider code.
     assert!(near.is_sorted_by(|narrow, wide| narrow > wide) && near[2] > 5, "{near:?}");
 }
 
@@ -107,7 +107,7 @@ fn codes_are_shown_by_their_width() {
 }
 
 #[test]
-fn a_code_of_another_width_than_the_schemes_is_not_looked_for() {
+fn a_code_of_another_width_than_the_schemes_is_refused() {
     let folder = TempDir::new().unwrap();
     let lookup = |code: &str| run(folder.path(), &["index", "lookup", "--fp", code, "-s", "match.simhash.bits=128"]);
     let narrow = lookup("00ff00ff00ff00ff");
@@ -119,29 +119,29 @@ fn a_code_of_another_width_than_the_schemes_is_not_looked_for() {
 }
 
 #[test]
-fn plans_are_made_and_proved_for_every_width() {
+fn plans_are_made_and_checked_for_every_width() {
     let folder = TempDir::new().unwrap();
     let plan = |arguments: &[&str]| run(folder.path(), &[&["index", "plan"], arguments].concat());
     for (width, distance) in [(Width::B32, "3"), (Width::B128, "3"), (Width::B128, "8")] {
         let bits = width.bits().to_string();
-        let told = plan(&["--bits", &bits, "--max-distance", distance, "--entries", "1000000", "-o", "json"]).out;
-        let told: Value = serde_json::from_str(&told).unwrap();
-        assert_eq!((told["bits"].as_u64(), told["entries"].as_u64()), (Some(width.bits().into()), Some(1_000_000)));
-        let plans = told["plans"].as_array().unwrap();
+        let report = plan(&["--bits", &bits, "--max-distance", distance, "--entries", "1000000", "-o", "json"]).out;
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!((report["bits"].as_u64(), report["entries"].as_u64()), (Some(width.bits().into()), Some(1_000_000)));
+        let plans = report["plans"].as_array().unwrap();
         let differences = width.differences(distance.parse().unwrap());
-        assert!(plans.len() > 5 && plans.iter().all(|plan| plan["proved_differences"] == differences), "{told}");
+        assert!(plans.len() > 5 && plans.iter().all(|plan| plan["proved_differences"] == differences), "{report}");
         assert_eq!(plans.iter().filter(|plan| plan["chosen"] == true).count(), 1);
     }
-    // What is not said comes from the configuration.
-    let told = plan(&["--entries", "1000000", "-s", "match.simhash.bits=128"]).out;
-    assert!(told.starts_with("1000000 originals, distance 3 of 128 bits, "), "{told}");
-    let told = plan(&["--entries", "1000000", "--bits", "32"]).out;
-    assert!(told.ends_with("a page is within that distance of 1.28 originals by chance\n"), "{told}");
+    // Defaults come from the configuration.
+    let report = plan(&["--entries", "1000000", "-s", "match.simhash.bits=128"]).out;
+    assert!(report.starts_with("1000000 originals, distance 3 of 128 bits, "), "{report}");
+    let report = plan(&["--entries", "1000000", "--bits", "32"]).out;
+    assert!(report.ends_with("a page is within that distance of 1.28 originals by chance\n"), "{report}");
     let bad = plan(&["--bits", "48"]);
     assert!(bad.code == 2 && bad.err.contains("expected 32, 64 or 128"), "{}", bad.err);
     let long = "0123456789abcdef0123456789abcdef";
     fs::write(folder.path().join("codes"), format!("{long}\n")).unwrap();
     let sampled = |bits: &str| plan(&["--bits", bits, "--entries", "10", "--sample", "codes"]);
     assert!(sampled("128").out.contains("keys as in 1 codes"), "{}", sampled("128").err);
-    assert!(sampled("64").err.contains(&format!("line 1: `{long}` is no code of 64 bits")), "{}", sampled("64").err);
+    assert!(sampled("64").err.contains(&format!("line 1: `{long}` is not a code of 64 bits")), "{}", sampled("64").err);
 }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::program::{Said, dupgate, said};
+use super::program::{CliOutput, dupgate, output_of};
 
 const NEWS: &str = "The committee met on Tuesday in the old town hall to discuss the new bridge over the river, which \
     engineers had called unsafe after heavy floods damaged three of its eleven pillars during the spring; a replacement \
@@ -36,7 +36,7 @@ fn cases() -> String {
   one: {{text: '{NEWS}'}}
   other: {{text: ' '}}
   expect: dead
-- name: capitals, whichever stage says so
+- name: capitals, by any stage
   one: {{text: '{NEWS}'}}
   other: {{text: '{}'}}
   expect: duplicate
@@ -45,25 +45,25 @@ fn cases() -> String {
     )
 }
 
-fn run(cases: &str, arguments: &[&str]) -> Said {
+fn run(cases: &str, arguments: &[&str]) -> CliOutput {
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("ci")).unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join("ci").join(name), text).unwrap();
     write("cases.yaml", cases);
     write("pages.jsonl", &format!("{{}}\n{}\n", serde_json::json!({"text": NEWS})));
     write("page.txt", NEWS);
-    said(dupgate().args(["test", "ci/cases.yaml"]).args(arguments).current_dir(folder.path()))
+    output_of(dupgate().args(["test", "ci/cases.yaml"]).args(arguments).current_dir(folder.path()))
 }
 
 #[test]
 fn cases_that_are_as_expected_pass() {
-    let said = run(&cases(), &[]);
-    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (0, "6 cases: all passed\n", ""));
+    let output = run(&cases(), &[]);
+    assert_eq!((output.code, output.out.as_str(), output.err.as_str()), (0, "6 cases: all passed\n", ""));
 }
 
 #[test]
-fn what_is_not_as_expected_is_told_with_its_distances_and_fails() {
-    let said = run(&cases(), &["-s", "match.minhash.min_similarity=0.95"]);
+fn unexpected_verdicts_fail_and_are_shown_with_their_distances() {
+    let output = run(&cases(), &["-s", "match.minhash.min_similarity=0.95"]);
     let why = "the SimHashes differ in 7 bits (match.simhash.max_distance is 3) and the estimated similarity is 0.89 \
                (match.minhash.min_similarity is 0.95)";
     let expected = format!(
@@ -73,55 +73,55 @@ FAIL    \"two words changed\"                 near by minhash  unique  {why}
 FAIL    \"the same address with a new text\"  update           unique  {why}
 "
     );
-    assert_eq!((said.code, said.out), (1, expected));
-    assert_eq!(said.err, "error: 2 of 6 cases not as expected\n");
+    assert_eq!((output.code, output.out), (1, expected));
+    assert_eq!(output.err, "error: 2 of 6 cases not as expected\n");
 }
 
 #[test]
-fn a_case_that_is_uncertain_is_reported_with_its_share() {
-    let said = run(
+fn a_low_confidence_case_is_shown_with_its_share() {
+    let output = run(
         &cases(),
         &["-s", "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 0}"],
     );
-    let why = said.out.lines().nth(1).unwrap();
+    let why = output.out.lines().nth(1).unwrap();
     let begin = "the estimated similarity 0.89 is below 0.95 (match.minhash.low_confidence.below is 0.95), 0.9";
-    assert!(why.contains(begin), "{}", said.out);
+    assert!(why.contains(begin), "{}", output.out);
     let end = " of the smaller page is in the other (containment is 0.99) and the SimHashes differ in 7 bits (max_distance is 0)";
-    assert!(why.ends_with(end), "{}", said.out);
+    assert!(why.ends_with(end), "{}", output.out);
 }
 
 #[test]
-fn a_case_of_containment_is_told_with_its_share() {
+fn a_case_of_containment_is_shown_with_its_share() {
     let story = "Snow fell in the mountains overnight, and most of the roads to the valley were closed until noon.";
     let case = format!("- {{name: whole, one: {{text: '{NEWS}'}}, other: {{text: '{NEWS} {story}'}}, expect: unique}}");
-    let said = run(&case, &["-s", "match.minhash.containment=0.75"]);
-    let (_, measured) = said.out.split_once("similarity ").unwrap();
-    assert!(measured.contains(", containment ") && measured.contains(" (limit 0.75)"), "{}", said.out);
+    let output = run(&case, &["-s", "match.minhash.containment=0.75"]);
+    let (_, measured) = output.out.split_once("similarity ").unwrap();
+    assert!(measured.contains(", containment ") && measured.contains(" (limit 0.75)"), "{}", output.out);
     let json: Value =
         serde_json::from_str(&run(&case, &["-o", "json", "-s", "match.minhash.containment=0.75"]).out).unwrap();
     assert!(json["cases"][0]["containment"].as_f64().unwrap() > 0.75, "{json}");
-    assert!(!run(&case, &[]).out.contains("containment"), "nothing is said of what is not asked for");
+    assert!(!run(&case, &[]).out.contains("containment"), "unused options are not shown");
 }
 
 #[test]
-fn the_stage_that_is_expected_must_be_the_one_that_matches() {
+fn the_expected_stage_must_match() {
     let settings = ["-s", "match.simhash.max_distance=7"];
-    let said = run(&cases(), &settings);
-    assert_eq!(said.code, 1);
-    assert!(said.out.contains("\"two words changed\"  near by minhash  near by simhash"), "{}", said.out);
-    assert_eq!(said.err, "error: 1 of 6 cases not as expected\n");
+    let output = run(&cases(), &settings);
+    assert_eq!(output.code, 1);
+    assert!(output.out.contains("\"two words changed\"  near by minhash  near by simhash"), "{}", output.out);
+    assert_eq!(output.err, "error: 1 of 6 cases not as expected\n");
 }
 
 #[test]
 fn programs_read_every_case() {
-    let said = run(&cases(), &["-o", "json", "-s", "match.minhash.min_similarity=0.95"]);
-    let told: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((said.code, &told["passed"], &told["failed"]), (1, &4.into(), &2.into()));
-    let first = &told["cases"][0];
+    let output = run(&cases(), &["-o", "json", "-s", "match.minhash.min_similarity=0.95"]);
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, &report["passed"], &report["failed"]), (1, &4.into(), &2.into()));
+    let first = &report["cases"][0];
     assert_eq!((&first["passed"], &first["got"], &first["distance"]), (&false.into(), &"unique".into(), &7.into()));
     assert_eq!(first["refused_by"], "distance");
     assert!(first["reason"].as_str().unwrap().contains("match.minhash.min_similarity is 0.95"), "{first}");
-    let dead = &told["cases"][4];
+    let dead = &report["cases"][4];
     assert_eq!((&dead["got"], &dead["passed"]), (&"dead".into(), &true.into()));
     assert!(dead["reason"].as_str().unwrap().starts_with("no_text: "), "{dead}");
     let lines = run(&cases(), &["-o", "jsonl"]).out;
@@ -129,11 +129,11 @@ fn programs_read_every_case() {
 }
 
 #[test]
-fn files_of_cases_that_make_no_sense_are_refused_with_the_place() {
+fn invalid_files_of_cases_are_refused_with_the_place() {
     let refused = |cases: &str| {
-        let said = run(cases, &[]);
-        assert_eq!(said.out, "");
-        (said.code, said.err)
+        let output = run(cases, &[]);
+        assert_eq!(output.out, "");
+        (output.code, output.err)
     };
     let (code, why) = refused("- name: a\n  one: {text: x}\n  other: {text: y}\n  expect: nearly\n");
     assert!(
@@ -146,25 +146,25 @@ fn files_of_cases_that_make_no_sense_are_refused_with_the_place() {
 }
 
 #[test]
-fn a_case_that_cannot_be_run_does_not_keep_the_others_from_it() {
+fn a_case_that_cannot_be_run_does_not_stop_the_others() {
     let gone = "- {name: gone, one: {file: no.txt}, other: {text: y}, expect: near}\n";
-    let said = run(gone, &[]);
+    let output = run(gone, &[]);
     assert_eq!(
-        (said.code, said.err.as_str()),
+        (output.code, output.err.as_str()),
         (66, "error: 1 of 1 case not as expected, 1 of them could not be run\n")
     );
     assert!(
-        said.out.contains("ERROR   \"gone\"  near      nothing  cannot read ci/no.txt: No such file"),
+        output.out.contains("ERROR   \"gone\"  near      nothing  cannot read ci/no.txt: No such file"),
         "{}",
-        said.out
+        output.out
     );
     let blank = "- {name: blank, one: {text: ' '}, other: {text: y}, expect: near}\n";
-    let said = run(&format!("{gone}{blank}{}", cases()), &["-s", "match.minhash.min_similarity=0.95"]);
+    let output = run(&format!("{gone}{blank}{}", cases()), &["-s", "match.minhash.min_similarity=0.95"]);
     assert_eq!(
-        (said.code, said.err.as_str()),
+        (output.code, output.err.as_str()),
         (1, "error: 4 of 8 cases not as expected, 2 of them could not be run\n"),
         "{}",
-        said.out
+        output.out
     );
-    assert!(said.out.contains("\"blank\"") && said.out.contains("the first page is refused"), "{}", said.out);
+    assert!(output.out.contains("\"blank\"") && output.out.contains("the first page is refused"), "{}", output.out);
 }

@@ -1,4 +1,4 @@
-//! What `check` says of this machine: the disk for snapshots, and memory against what the index may take.
+//! Checks of this machine: the disk for snapshots, and the memory for the index.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use crate::config::settings::{Index, Settings};
 use crate::kafka::inspector::Ends;
 use crate::record::Format;
 
-/// What the process needs besides index and pages in flight: dictionaries, client buffers, code.
+/// Memory of the process besides index and pages in flight: dictionaries, client buffers, code.
 const BESIDE: u64 = 512 << 20;
 
-/// What work on the text of pages takes, in times of `processing.max_in_flight_bytes`; with the trees of HTML.
+/// Memory of the text work, HTML trees included, as a multiple of `processing.max_in_flight_bytes`.
 const TEXT_TIMES: u64 = 2;
 const HTML_TIMES: u64 = 6;
 
-/// What an index takes beside the bytes that it counts, in percent of them: the allocator, a snapshot that is written.
+/// Overhead of an index in percent of the bytes that it counts: the allocator, a snapshot that is being written.
 const BESIDE_INDEX_PERCENT: u64 = 20;
 
-/// Fewer records than this, or a shorter time, say nothing about the rate.
+/// Minimum number of records and minimum time to estimate a rate.
 const ENOUGH_RECORDS: u64 = 1000;
 const ENOUGH_MILLIS: i64 = 60_000;
 
-/// Snapshots that are on disk at once while a new one is written, besides those that are kept.
+/// Number of snapshots on disk while a new one is written, besides the kept ones.
 const BEING_WRITTEN: u64 = 1;
 
-/// Whether the folder of the snapshots can be written, and has room.
+/// Checks that the folder of the snapshots is writable, and has room.
 pub(super) fn disk(index: &Index) -> Vec<Row> {
     let path = index.path.as_path();
     let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
@@ -46,7 +46,7 @@ pub(super) fn disk(index: &Index) -> Vec<Row> {
     vec![room(&shown.to_string(), space.f_bavail.saturating_mul(space.f_frsize), need(index))]
 }
 
-/// What the snapshots take when the index is full.
+/// Compares the free space with the snapshots of a full index.
 fn need(index: &Index) -> u64 {
     let kept = u64::try_from(index.snapshots_kept.get()).unwrap_or(u64::MAX);
     index.max_memory.saturating_mul(kept.saturating_add(BEING_WRITTEN))
@@ -62,7 +62,7 @@ fn room(path: &str, free: u64, need: u64) -> Row {
     }
 }
 
-/// Whether index and pages in flight fit into the memory of the container or machine.
+/// Checks that index and pages in flight fit into the memory of the container or machine.
 pub(super) fn memory(settings: &Settings) -> Vec<Row> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let limit = limit(&read("/sys/fs/cgroup/memory.max"), &read("/proc/meminfo"));
@@ -84,10 +84,10 @@ fn fits(limit: u64, index: u64, pages: u64) -> Row {
     if index > limit {
         Row::fail("memory", text, Some(format!("set index.max_memory below {}", gib(limit))))
     } else if need > limit {
-        let most = limit.saturating_sub(beside).saturating_mul(100) / whole;
-        let fix = match most >> 20 {
+        let max = limit.saturating_sub(beside).saturating_mul(100) / whole;
+        let fix = match max >> 20 {
             0 => format!("a limit of at least {}, or a smaller processing.max_in_flight_bytes", gib(need)),
-            most => format!("set index.max_memory to at most {most}MiB"),
+            max => format!("set index.max_memory to at most {max}MiB"),
         };
         Row::warn("memory", text, Some(fix))
     } else {
@@ -95,7 +95,7 @@ fn fits(limit: u64, index: u64, pages: u64) -> Row {
     }
 }
 
-/// Pages a second that a topic got while it was filled with what it holds; 0 where that is too little to tell.
+/// Average pages a second of a topic's records; 0 if there are too few to tell.
 pub(super) fn rate(ends: &Ends) -> f64 {
     let span =
         ends.oldest.zip(ends.newest).map_or(0, |(oldest, newest)| newest.millis().saturating_sub(oldest.millis()));
@@ -110,7 +110,7 @@ pub(super) fn rate(ends: &Ends) -> f64 {
     }
 }
 
-/// Whether the index holds the window at this rate, if every page is an original.
+/// Checks that the index holds the window at this rate if every page is an original.
 pub(super) fn window(pages_a_second: f64, settings: &Settings) -> Option<Row> {
     let rules = &settings.rules;
     let mine = pages_a_second / f64::from(settings.judge.partitions.max(1));
@@ -123,7 +123,7 @@ pub(super) fn window(pages_a_second: f64, settings: &Settings) -> Option<Row> {
     let memory = gib(settings.index.max_memory);
     let hours = |span: Duration| format!("{:.1} h", span.as_secs_f64() / 3600.0);
     let text = format!(
-        "at {pages_a_second:.0} pages/s {memory} hold {} of the {} that window and lateness span, if no page is a duplicate",
+        "at {pages_a_second:.0} pages/s {memory} hold {} of the {} of window and lateness, if no page is a duplicate",
         hours(held.min(wanted)),
         hours(wanted)
     );
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_does_not_fit_is_told_with_one_that_does() {
+    fn an_index_that_does_not_fit_is_reported_with_one_that_does() {
         assert_eq!(fits(8 * GIB, 4 * GIB, 128 << 20).state, State::Ok);
         let fix = |limit, index, pages| fits(limit, index, pages).fix;
         assert_eq!(fix(4 * GIB, 4 * GIB, 128 << 20).as_deref(), Some("set index.max_memory to at most 2880MiB"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_still_to_be_made_is_looked_at_where_it_will_stand() {
+    fn a_missing_folder_is_checked_at_its_parent() {
         let folder = tempfile::tempdir().unwrap();
         let index = |path: std::path::PathBuf| Index {
             path,
@@ -200,7 +200,7 @@ mod tests {
         };
         let rows = disk(&index(folder.path().join("a/b")));
         assert_eq!(rows.first().map(|row| row.state), Some(State::Ok), "{rows:?}");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left over");
         let rows = disk(&index("/proc/dupgate".into()));
         assert_eq!(rows.first().map(|row| row.state), Some(State::Fail), "{rows:?}");
         std::fs::write(folder.path().join("file"), "").unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_the_memory_does_not_hold_is_told_with_what_would_hold_it() {
+    fn a_window_too_large_for_the_memory_is_reported_with_a_remedy() {
         let (settings, _) = crate::config::Layers::default()
             .resolve(&crate::config::ExternalInputs::default(), crate::config::Purpose::Sieve)
             .unwrap();

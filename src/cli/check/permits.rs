@@ -1,4 +1,4 @@
-//! What `check` says of permissions that only trying tells: to write, to trim, to create, to be a member.
+//! Checks of permissions that only a probe shows: to write, to trim, to create, to join a group.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::kafka::errors::Denied;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, TopicView};
 use crate::runtime::service_context;
 
-/// Puts what is not permitted beside what else was seen. A row that says all is well is left out then.
+/// Adds a missing permission to the other findings, replacing a row without findings.
 pub(super) fn with(rows: Vec<Row>, denied: Vec<Row>) -> Vec<Row> {
     let keep = |row: &Row| denied.is_empty() || (row.state != State::Ok && !denied.contains(row));
     let mut rows: Vec<Row> = rows.into_iter().filter(keep).collect();
@@ -17,12 +17,12 @@ pub(super) fn with(rows: Vec<Row>, denied: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// Whether records may be written to this topic.
+/// Checks the permission to write to this topic.
 pub(super) fn write(inspector: &ClusterInspector, topic: &str) -> Vec<Row> {
     inspector.may_write(topic).err().iter().map(|cluster_error| Row::cluster_error(topic, cluster_error)).collect()
 }
 
-/// Whether a log that is not there may be created; `create` is the command for somebody else to do it.
+/// Checks the permission to create a missing log; `create` is the command for another user.
 pub(super) fn new_log(inspector: &ClusterInspector, plan: &TopicPlan, create: &str) -> Vec<Row> {
     let refused = inspector.may_create(plan).err();
     let row = |cluster_error: &ClusterError| {
@@ -33,27 +33,27 @@ pub(super) fn new_log(inspector: &ClusterInspector, plan: &TopicPlan, create: &s
     refused.iter().map(row).collect()
 }
 
-/// Whether a log may be read, written and trimmed, as the roles of this instance need it.
+/// Checks the permissions to read, write and trim a log that the roles of this instance need.
 pub(super) fn log(settings: &Settings, inspector: &ClusterInspector, kind: LogKind, view: &TopicView) -> Vec<Row> {
     let name = view.name.as_str();
-    let (roles, is_asked) = (settings.roles, kind == LogKind::Fingerprints);
+    let (roles, is_fingerprints) = (settings.roles, kind == LogKind::Fingerprints);
     let mut rows = Vec::new();
-    // Judges read what is asked; both roles follow what was answered.
-    if roles.judge || !is_asked {
+    // Judges read the fingerprint log; both roles follow the verdict log.
+    if roles.judge || !is_fingerprints {
         let unread = inspector.ends(name, view.partitions).err();
         rows.extend(unread.iter().map(|cluster_error| Row::cluster_error(name, cluster_error)));
     }
-    if if is_asked { roles.worker } else { roles.judge } {
+    if if is_fingerprints { roles.worker } else { roles.judge } {
         rows.extend(write(inspector, name));
     }
     if let (true, Err(ClusterError::Denied(denied))) = (roles.judge, inspector.may_delete_records(name)) {
-        let text = format!("not authorized: {denied}: the log is never trimmed and grows for ever");
+        let text = format!("not authorized: {denied}: the log is never trimmed and grows without limit");
         rows.push(Row::warn(name, text, Some(denied.remedy())));
     }
     rows
 }
 
-/// Whether this instance may be a member of the groups of its roles. Without a topic to name nobody can be asked.
+/// Checks the permission to join the groups of the instance's roles. The probe needs an existing topic.
 pub(super) fn groups(settings: &Settings, inspector: &ClusterInspector, input: &[TopicView]) -> Vec<Row> {
     let Some(topic) = input.first().map(|view| view.name.as_str()) else { return Vec::new() };
     let mut rows = Vec::new();
@@ -75,7 +75,7 @@ pub(super) fn groups(settings: &Settings, inspector: &ClusterInspector, input: &
             inspector.may_join(&judges, topic).err()
         });
         rows.extend(refused.iter().map(|cluster_error| match cluster_error {
-            // One ACL for those of every scheme to come.
+            // One ACL for the groups of all schemes.
             ClusterError::Denied(denied) => {
                 let of_all = Denied { name: format!("{group}.judge."), ..denied.clone() };
                 let text = format!("not authorized: {} on group {}*", of_all.operation, of_all.name);

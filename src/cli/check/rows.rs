@@ -9,27 +9,27 @@ use crate::cli::output::{Format, filled, print, print_json};
 use crate::error::Fatal;
 use crate::kafka::inspector::ClusterError;
 
-/// The findings so far. Each is printed when it is known, but as one JSON document.
+/// The findings so far. Each is printed when it is known, or all as one JSON document.
 pub(super) struct Report {
     rows: Vec<Row>,
     format: Format,
     /// Width of the column of subjects on a terminal.
     width: usize,
-    /// ` -c FILE` for each file that was named: what is to be typed has them, too.
+    /// ` -c FILE` for each file that was named: suggested commands have them, too.
     files: String,
-    /// Whether somebody looks on while it waits.
+    /// Whether to show what is awaited, on a terminal.
     is_watched: bool,
 }
 
 impl Report {
-    /// Begins with nothing; `subjects` are what will be looked at, as far as that is known.
+    /// Starts without findings; `subjects` are the known subjects of the checks.
     pub(super) fn new(format: Format, subjects: &[String], files: String) -> Self {
         let width = subjects.iter().map(|name| name.width()).max().unwrap_or(0);
         let is_watched = std::io::stderr().is_terminal() && format == Format::Table;
         Self { rows: Vec::new(), format, width, files, is_watched }
     }
 
-    /// Says on a terminal what is waited for, until the next finding.
+    /// Shows on a terminal what is awaited, until the next finding.
     pub(super) fn asks(&self, what: &str) {
         if self.is_watched {
             // Standard error may be closed.
@@ -61,7 +61,7 @@ impl Report {
         Ok(())
     }
 
-    /// Prints what is to be printed at the end; returns all findings.
+    /// Prints the rest at the end; returns all findings.
     pub(super) fn finish(self) -> Result<Vec<Row>, Fatal> {
         self.wipe();
         if self.format == Format::Json {
@@ -80,9 +80,9 @@ impl Report {
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Works, but something will be amiss.
+    /// Works, but with a problem.
     Warn,
     /// Will not work.
     Fail,
@@ -102,35 +102,35 @@ impl State {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
-    /// What was looked at.
+    /// The subject.
     pub(super) subject: String,
     /// Its severity.
     pub(super) state: State,
-    /// What was seen.
+    /// The finding.
     pub(super) text: String,
-    /// What mends it.
+    /// The remedy.
     pub(super) fix: Option<String>,
     /// Whether a permission is missing.
     pub(super) is_denied: bool,
 }
 
 impl Row {
-    /// All is well.
+    /// Creates a finding without a problem.
     pub(super) fn ok(subject: &str, text: String) -> Self {
         Self { subject: subject.to_owned(), state: State::Ok, text, fix: None, is_denied: false }
     }
 
-    /// Something will be amiss.
+    /// Creates a warning.
     pub(super) fn warn(subject: &str, text: String, fix: Option<String>) -> Self {
         Self { state: State::Warn, fix, ..Self::ok(subject, text) }
     }
 
-    /// It will not work.
+    /// Creates a failure.
     pub(super) fn fail(subject: &str, text: String, fix: Option<String>) -> Self {
         Self { state: State::Fail, fix, ..Self::ok(subject, text) }
     }
 
-    /// The cluster did not let us look.
+    /// Creates the finding for a failed request to the cluster.
     pub(super) fn cluster_error(subject: &str, cluster_error: &ClusterError) -> Self {
         let fix = match cluster_error {
             ClusterError::Denied(denied) => Some(denied.remedy()),
@@ -140,7 +140,7 @@ impl Row {
         Self { is_denied, ..Self::fail(subject, cluster_error.to_string(), fix) }
     }
 
-    /// Lays it out for a table: one line, and one more for the remedy.
+    /// Formats it for a table: one line, and one more for the remedy.
     fn lines(&self, width: usize) -> String {
         let line = format!("{}  {:<5}  {}", filled(&self.subject, width), self.state.name(), self.text);
         match &self.fix {

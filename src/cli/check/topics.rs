@@ -1,4 +1,4 @@
-//! What `check` says of a topic that it has seen.
+//! Checks of topics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::kafka::admin::{DEFAULT_BATCH_BYTES, LogNames};
 use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
 use crate::record::Timestamp;
 
-/// A topic that is not there, and the command that creates it.
+/// A missing topic, and the command that creates it.
 pub(super) fn missing(name: &str, create: String) -> Row {
     Row::fail(name, "topic does not exist".to_owned(), Some(create))
 }
 
-/// The logs of other schemes of the service, a finding for each scheme: a change of the scheme leaves them behind, and
-/// they are kept for ever. `names` are all topics of the cluster.
+/// The logs of other schemes of the service, a finding for each scheme: a change of the scheme leaves them, and they
+/// are never deleted. `names` are all topics of the cluster.
 pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Vec<Row> {
     let (prefix, current) = (&settings.logs.prefix, settings.scheme().to_string());
     let mut logs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -32,7 +32,7 @@ pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Ve
         // The command takes regular expressions.
         let pattern = names.iter().map(|name| name.replace('.', "\\.")).collect::<Vec<_>>().join("|");
         let text = format!(
-            "{kept}: of scheme {scheme}, while {current} is in use; kept for ever, and of use only for a change back or index warm"
+            "{kept}: of scheme {scheme}, while {current} is in use; never deleted, and useful only for a change back or index warm"
         );
         let remove = format!("kafka-topics.sh --bootstrap-server BROKER --delete --topic '{pattern}'");
         Row::warn("schemes", text, Some(remove))
@@ -40,7 +40,7 @@ pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Ve
     logs.into_iter().map(row).collect()
 }
 
-/// An input topic: whether it can be read, what it holds, and whether its clocks are believable.
+/// Checks an input topic: whether it is readable, its records, and whether its timestamps are plausible.
 pub(super) fn input(
     view: &TopicView,
     ends: &Result<Ends, ClusterError>,
@@ -84,7 +84,7 @@ pub(super) fn input(
     rows
 }
 
-/// An output topic, against what the input needs.
+/// Checks an output topic against the input.
 pub(super) fn output(
     view: &TopicView,
     input: Option<Inherited>,
@@ -104,7 +104,7 @@ pub(super) fn output(
     if let (Some(limit), Some(input)) = (view.number("max.message.bytes"), input) {
         if limit < input.max_bytes {
             let text = format!(
-                "max.message.bytes {} is below the input's {}: pages that are larger will be dead letters",
+                "max.message.bytes {} is below the input's {}: larger pages will become dead letters",
                 size(limit),
                 size(input.max_bytes)
             );
@@ -154,7 +154,7 @@ pub(super) fn output(
             view.replicas,
             view.number("min.insync.replicas").unwrap_or(1)
         );
-        rows.push(Row::fail(name, text, Some("bring the brokers back that hold its replicas".to_owned())));
+        rows.push(Row::fail(name, text, Some("restart the brokers that hold its replicas".to_owned())));
     }
     if rows.is_empty() {
         let same = if input.is_some_and(|input| input.partitions == view.partitions) { " (same as input)" } else { "" };
@@ -163,7 +163,7 @@ pub(super) fn output(
     rows
 }
 
-/// A log, against what the protocol rests on.
+/// Checks a log against the needs of the protocol.
 pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, settings: &Settings) -> Vec<Row> {
     let name = plan.name.as_str();
     let Some(view) = view else {
@@ -184,20 +184,20 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
         let Some(found) = view.setting(key).filter(|found| found != wanted) else { continue };
         let fix = Some(alter(name, &format!("{key}={wanted}")));
         let (is_deadly, why) = match key.as_str() {
-            "retention.ms" | "retention.bytes" => (true, "facts would be deleted that nothing else holds"),
+            "retention.ms" | "retention.bytes" => (true, "records would be deleted that nothing else holds"),
             "cleanup.policy" => (true, "a log has no keys to be compacted by"),
             "message.timestamp.type" => (true, "event time is bounded by the brokers' clock"),
             "unclean.leader.election.enable" => (false, "a broker that lags may take over and lose verdicts"),
             "min.insync.replicas" => (false, "verdicts on one broker alone are lost with it"),
             "max.message.bytes" => {
-                (false, "records of the log have to be cut smaller, and a very small limit refuses them")
+                (false, "records of the log have to be smaller, and a very small limit refuses them")
             }
-            _ => (false, "not as it was planned"),
+            _ => (false, "not as planned"),
         };
         let is_enough = match key.as_str() {
-            // More replicas in sync than planned is no fault.
+            // More replicas in sync than planned is not a problem.
             "min.insync.replicas" => found.parse::<u32>().ok() > wanted.parse::<u32>().ok(),
-            // Nor is what brokers take by default: logs of older releases have no limit of their own.
+            // Nor is the brokers' default limit: logs of older releases set none.
             "max.message.bytes" => found.parse::<usize>().is_ok_and(|found| found >= DEFAULT_BATCH_BYTES),
             _ => false,
         };
@@ -252,9 +252,9 @@ fn size(bytes: i64) -> String {
     )
 }
 
-/// A number of milliseconds; below zero is for ever.
+/// A number of milliseconds; a negative one is unlimited.
 fn span(millis: i64) -> String {
-    u64::try_from(millis).map_or_else(|_| "for ever".to_owned(), |millis| human::span(Duration::from_millis(millis)))
+    u64::try_from(millis).map_or_else(|_| "unlimited".to_owned(), |millis| human::span(Duration::from_millis(millis)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What differs between two normalised texts, in words people can read.
+//! Readable differences of two normalised texts.
 
 use crate::compare::{Comparison, Run, Side};
 use crate::text::Analyzer;
@@ -8,14 +8,14 @@ const NEAR: usize = 6;
 /// Characters shown before and after a change.
 const AROUND: usize = 20;
 
-/// What differs.
+/// The differences.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::cli) struct Diff {
     /// The changes, in the order of the texts.
     pub(in crate::cli) changes: Vec<Change>,
     /// Share of the characters of both texts that are equal, 0 to 1.
     pub(in crate::cli) equal: f64,
-    /// Whether only the beginning was compared, because a text is long.
+    /// Whether only the beginning was compared, because a text is too long.
     pub(in crate::cli) is_cut: bool,
 }
 
@@ -52,7 +52,7 @@ pub(in crate::cli) fn diff(analyzer: &Analyzer, one: &str, other: &str) -> Diff 
     Diff { changes: changes(&stretches), equal, is_cut }
 }
 
-/// Puts what went and what came at one place together.
+/// Joins the removed and the added text at one place.
 fn stretches(runs: Vec<Run>) -> Vec<Stretch> {
     let mut stretches: Vec<Stretch> = Vec::new();
     for Run { side, text } in runs {
@@ -73,7 +73,7 @@ fn stretches(runs: Vec<Run>) -> Vec<Stretch> {
     stretches
 }
 
-/// Joins changes that are close together, and gives each its surroundings.
+/// Joins changes that are close together, and adds the context of each.
 fn changes(stretches: &[Stretch]) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     // Equal text after the last change, and whether there was a change at all.
@@ -107,7 +107,7 @@ fn changes(stretches: &[Stretch]) -> Vec<Change> {
     changes
 }
 
-/// Returns the beginning of a text, up to a whole word where there are blanks.
+/// Returns the beginning of a text, up to a whole word if there are blanks.
 fn first(text: &str, characters: usize) -> String {
     let head: String = text.chars().take(characters).collect();
     match head.rsplit_once(' ') {
@@ -116,7 +116,7 @@ fn first(text: &str, characters: usize) -> String {
     }
 }
 
-/// Returns the end of a text, from a whole word on where there are blanks.
+/// Returns the end of a text, from a whole word on if there are blanks.
 fn last(text: &str, characters: usize) -> String {
     let skipped = text.chars().count().saturating_sub(characters);
     let tail: String = text.chars().skip(skipped).collect();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_words_stand_between_what_surrounds_them() {
+    fn changed_words_are_between_their_context() {
         let found = diff("the old hall burned. nobody was hurt.", "the new hall burned. nobody was hurt, they said.");
         let expected =
             [change("the ", "old", "new", " hall burned."), change("nobody was hurt", "", ", they said", ".")];
@@ -165,16 +165,16 @@ mod tests {
     }
 
     #[test]
-    fn equal_texts_have_no_change_and_strangers_one() {
+    fn equal_texts_have_no_change_and_unrelated_ones_one() {
         assert_eq!(diff("a b", "a b"), Diff { changes: Vec::new(), equal: 1.0, is_cut: false });
         assert_eq!(diff("", ""), Diff { changes: Vec::new(), equal: 1.0, is_cut: false });
         assert_eq!(diff("甲", "乙"), Diff { changes: vec![change("", "甲", "乙", "")], equal: 0.0, is_cut: false });
     }
 
     proptest! {
-        /// Texts so short that nothing is cut from what is around a change.
+        /// Texts so short that the context of a change is not cut.
         #[test]
-        fn what_is_gone_and_come_makes_up_the_difference(one in "[ab甲乙. ]{0,18}", other in "[ab甲乙. ]{0,18}") {
+        fn removed_and_added_text_make_up_the_difference(one in "[ab甲乙. ]{0,18}", other in "[ab甲乙. ]{0,18}") {
             let found = diff(&one, &other);
             let (mut rest, mut made) = (one.as_str(), String::new());
             for change in &found.changes {

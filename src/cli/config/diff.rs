@@ -1,4 +1,4 @@
-//! `config diff`: what a change of the configuration touches, and what it will cost.
+//! `config diff`: the effects and the cost of a change of the configuration.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct DiffArgs {
     pub new: Option<PathBuf>,
 }
 
-/// Reads both and prints how they differ. Variables of the environment count for both, `--set` for the new one.
+/// Reads both and prints the differences. Environment variables count for both, `--set` for the new one.
 pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let running = std::slice::from_ref(&args.running);
     let of = |file: &std::path::Path| file.display().to_string();
@@ -51,12 +51,12 @@ fn warm_steps(running: &str, new: &str, set: &[String]) -> Vec<String> {
     let (running, new, set) = (in_shell(running), in_shell(new), set.concat());
     vec![
         format!("dupgate index warm -c {new} --running {running}{set} --execute"),
-        "when it says that it has caught up: stop every old instance cleanly".to_owned(),
-        "when it says that nothing new is judged: start the new instances, then stop it (SIGTERM)".to_owned(),
+        "when it reports that it has caught up: stop every old instance cleanly".to_owned(),
+        "when it reports that nothing new is judged: start the new instances, then stop it (SIGTERM)".to_owned(),
     ]
 }
 
-/// Writes a word as a shell reads it.
+/// Quotes a word for a shell.
 fn in_shell(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -89,7 +89,7 @@ fn changes(old: &Read, new: &Read) -> Vec<Change> {
     paths.into_iter().filter_map(change).collect()
 }
 
-/// What the change costs, and in which order to do it.
+/// The cost of the change, and the order of its steps.
 fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, String)> {
     let (was, will) = (&old.settings, &new.settings);
     let mut costs = Vec::new();
@@ -102,12 +102,10 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
         let meaning = match (was.mode, will.mode) {
             (Mode::Observe, Mode::Observe) => String::new(),
             (Mode::Observe, Mode::Route | Mode::Tag) => {
-                format!(
-                    ", and judges for itself: what {old_group} saw was delivered nowhere, and is the original of nothing"
-                )
+                format!(", and starts without originals: what {old_group} saw was not delivered")
             }
             (Mode::Route | Mode::Tag, Mode::Observe) => {
-                format!(", and nothing is delivered any more: {old_group} keeps its place for the day it comes back")
+                format!(", and nothing is delivered any more: {old_group} keeps its offsets for a change back")
             }
             (Mode::Route | Mode::Tag, Mode::Route | Mode::Tag) => {
                 format!(", and pages that {old_group} has delivered are delivered again")
@@ -115,7 +113,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
         };
         costs.push((
             ChangeImpact::State,
-            format!("another group: {group} begins where input.start says ({start}) unless it has an offset{meaning}"),
+            format!("another group: {group} begins at input.start ({start}) unless it has an offset{meaning}"),
         ));
     }
     match (was.mode, will.mode) {
@@ -127,7 +125,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
         )),
         (Mode::Route, Mode::Tag) => costs.push((
             ChangeImpact::State,
-            "the same group and index: duplicates go to unique from now on, those of before stay in the duplicate topic"
+            "the same group and index: duplicates go to unique from now on, earlier ones stay in the duplicate topic"
                 .to_owned(),
         )),
         (Mode::Route | Mode::Tag | Mode::Observe, Mode::Route | Mode::Tag | Mode::Observe) => {}
@@ -160,7 +158,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
     if was.rules != will.rules {
         costs.push((
             ChangeImpact::Rules,
-            "other rules: they count from the first verdict of a judge that has them; what was judged stays judged, the index \
+            "other rules: they apply from the first verdict of a judge that has them; earlier verdicts are unchanged, the index \
              stays"
                 .to_owned(),
         ));
@@ -170,7 +168,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
             costs.push((
                 ChangeImpact::Rules,
                 format!(
-                    "remembers longer ({} instead of {}): what was forgotten does not come back, so the full span is reached \
+                    "remembers longer ({} instead of {}): forgotten originals do not come back, so the full span is reached \
                      in {}",
                     span(after),
                     span(before),

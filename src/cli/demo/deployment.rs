@@ -25,18 +25,16 @@ use crate::runtime::{service, service_context};
 /// Names of the input topics, after the run's own name.
 const INPUTS: [&str; 3] = ["news", "blogs", "forums"];
 const PARTITIONS: u8 = 2;
-/// Bytes fed and not delivered at most. An in-process broker keeps no more than 5 MB of a partition.
+/// Maximum bytes fed and not delivered. An in-process broker keeps no more than 5 MB of a partition.
 const AHEAD_IN_PROCESS: u64 = 2_000_000;
-/// So many that a slow machine still judges them while the demo waits for its last verdicts.
+/// Few enough for a slow machine to judge them while the demo waits for its last verdicts.
 const AHEAD: u64 = 8_000_000;
 
-/// Runs the demo until its time is over or Ctrl-C ends it; then says what came out.
+/// Runs the demo until its time is over or Ctrl-C ends it; then prints the results.
 pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     let broker = if args.brokers.is_empty() {
-        say(
-            "This runs over a broker inside this process: it shows how pages are judged. What a crash may do to their \
-             delivery it cannot show.",
-        )?;
+        say("This runs over a broker inside this process: it shows how pages are judged. It cannot show the effect \
+             of crashes on delivery.")?;
         Some(InProcessBroker::start().map_err(|error| Reason::Failure.because(error))?)
     } else {
         None
@@ -57,12 +55,12 @@ pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     for line in summary.screen() {
         say(&line)?;
     }
-    // It ends with the process: clients that are still closing would complain that it is gone.
+    // It ends with the process: clients that are still closing would log errors without it.
     std::mem::forget(broker);
     Ok(())
 }
 
-/// Topics, group and state of this run alone. What the user sets goes over them.
+/// Topics, group and state of this run alone. The user's settings override them.
 fn own_settings(name: &str, topics: &[String], folder: &std::path::Path) -> Vec<String> {
     vec![
         format!("input.topics={}", topics.join(",")),
@@ -79,7 +77,7 @@ fn own_settings(name: &str, topics: &[String], folder: &std::path::Path) -> Vec<
     ]
 }
 
-/// Returns this port of the loopback address, or another one where somebody listens on it.
+/// Returns this port of the loopback address, or another one if it is in use.
 fn free_port(usual: u16) -> u16 {
     let port = |wanted: u16| {
         let bound = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, wanted)).ok()?;
@@ -101,7 +99,7 @@ fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[
             .try_for_each(|topic| admin.ensure_topic(topic, usize::from(PARTITIONS)))
             .map_err(|error| unavailable(error.into()));
     };
-    // It makes topics by this call alone, and none on a client's request: the logs are made here, too.
+    // It creates topics only by this call, and none on a client's request, so the logs are created here, too.
     let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
     let logs = i32::try_from(settings.log_partitions().get()).unwrap_or(i32::MAX);
     let made = data.into_iter().map(|topic| (topic.as_str(), i32::from(PARTITIONS)));
@@ -121,7 +119,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
     let outputs: Vec<&str> =
         [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().map(String::as_str).collect();
     let tail = Tail::open(&cluster.follower("demo-watcher"), &outputs).map_err(|error| failure(error.into()))?;
-    let (told_sender, told) = unbounded();
+    let (fed_sender, fed_receiver) = unbounded();
     let (seen, seen_receiver) = unbounded();
     let (metrics_sender, metrics) = bounded(1);
     let (service_end, service_ended) = bounded(1);
@@ -129,7 +127,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
     let watcher = Watcher {
         tail,
         prefix: output.header_prefix.clone(),
-        told,
+        fed_receiver,
         seen,
         metrics,
         shared: Arc::clone(&shared),
@@ -151,7 +149,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
         let shared = Arc::clone(&shared);
         Builder::new()
             .name("feeder".to_owned())
-            .spawn(move || feeder::feed(crawl, &topics, &config, ahead, &shared, &told_sender, &seen_receiver))
+            .spawn(move || feeder::feed(crawl, &topics, &config, ahead, &shared, &fed_sender, &seen_receiver))
             .map_err(|error| failure(error.into()))?
     };
     let served = service::run_watched(settings, brokers, |its| drop(metrics_sender.send(its.clone())));
@@ -168,12 +166,12 @@ fn say(line: &str) -> Result<(), Fatal> {
     print(line)
 }
 
-/// A folder for snapshots that goes with the demo.
+/// A folder for snapshots that is deleted with the demo.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing may ever have been written to it.
+        // It may not exist, if nothing was written.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -185,14 +183,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_demo_beside_another_listens_on_other_ports_and_on_the_loopback_address_alone() {
+    fn two_demos_listen_on_different_ports_and_only_on_loopback() {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, taken)).unwrap();
         let other = free_port(taken);
         assert_ne!(other, taken);
         TcpListener::bind((Ipv4Addr::LOCALHOST, other)).unwrap();
         drop(held);
-        assert_eq!(free_port(taken), taken, "the usual port, where it is free");
+        assert_eq!(free_port(taken), taken, "the default port, if it is free");
 
         let settings = own_settings("demo", &["demo.news".to_owned()], std::path::Path::new("folder"));
         let listeners: Vec<&String> = settings.iter().filter(|line| line.contains("listen=")).collect();

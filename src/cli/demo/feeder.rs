@@ -1,4 +1,4 @@
-//! Feeds the service of the demo, never far ahead of what came out of it.
+//! Feeds the service of the demo, never far ahead of its outputs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,18 +14,18 @@ use crate::record::Source;
 
 /// A message from the feeder to the watcher.
 pub(super) enum Fed {
-    /// A page is about to be written: its key and what it is.
+    /// A page is about to be written: its key and its truth.
     Planted(String, Truth),
     /// A page was written: its key and its position.
-    Stands(String, Source),
+    Written(String, Source),
     /// A page could not be written.
     Failed(String),
 }
 
-/// What the threads of the demo share.
+/// Shared state of the threads of the demo.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// Nothing more is to be fed.
+    /// Whether feeding should stop.
     pub(super) stop: AtomicBool,
     /// Pages written.
     pub(super) fed: AtomicU64,
@@ -43,26 +43,26 @@ impl Shared {
     }
 }
 
-/// How long the feeder waits for outputs before it looks whether it is to stop.
+/// How long the feeder waits for outputs before it checks whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Writes page after page, at most `ahead` bytes ahead of the outputs seen, until it is told to stop.
+/// Writes page after page, at most `ahead` bytes ahead of the outputs seen, until it is asked to stop.
 pub(super) fn feed(
     crawl: Crawl,
     topics: &[String],
     config: &ClientSettings,
     ahead: u64,
     shared: &Arc<Shared>,
-    told: &Sender<Fed>,
+    fed_sender: &Sender<Fed>,
     seen: &Receiver<u64>,
 ) -> Result<(), Fatal> {
-    let sink = told.clone();
+    let sink = fed_sender.clone();
     let feed = Feed::open(config, move |(key, place)| {
         let fed = match place {
-            Ok(source) => Fed::Stands(key, source),
+            Ok(source) => Fed::Written(key, source),
             Err(error) => Fed::Failed(format!("{key}: {error}")),
         };
-        // The watcher ends last; without it nobody wants to know.
+        // The watcher ends last; without it the message is not needed.
         let _ = sink.send(fed);
     })
     .map_err(|error| Reason::Failure.because(error))?;
@@ -77,7 +77,7 @@ pub(super) fn feed(
         }
         let Some(topic) = topics.get(page.topic) else { continue };
         let truth = page.truth.to_string();
-        let _ = told.send(Fed::Planted(page.key.clone(), page.truth));
+        let _ = fed_sender.send(Fed::Planted(page.key.clone(), page.truth));
         on_their_way += u64::try_from(page.value.len()).unwrap_or(0);
         let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
         feed.write(record).map_err(|error| Reason::Failure.because(error))?;

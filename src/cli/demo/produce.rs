@@ -23,17 +23,17 @@ use crate::runtime::{service, service_context};
 const BURST: Duration = Duration::from_millis(20);
 const BURSTS_A_SECOND: f64 = 50.0;
 
-/// Writes pages until there are enough, at the rate asked for.
+/// Writes the requested number of pages at the requested rate.
 pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Sieve)?.settings;
     if settings.kafka.brokers.is_empty() {
-        return Err(Reason::Usage.because(anyhow::anyhow!("no brokers: name them by --brokers or kafka.brokers")));
+        return Err(Reason::Usage.because(anyhow::anyhow!("no brokers: set --brokers or kafka.brokers")));
     }
     let topics = match &settings.input.topics {
         _ if !args.topic.is_empty() => args.topic.clone(),
         Topics::Names(names) if !names.is_empty() => names.clone(),
         Topics::Names(_) | Topics::Pattern(_) => {
-            return Err(Reason::Usage.because(anyhow::anyhow!("no topic: name one by --topic or input.topics")));
+            return Err(Reason::Usage.because(anyhow::anyhow!("no topic: set --topic or input.topics")));
         }
     };
     let failed = Arc::new(AtomicU64::new(0));
@@ -89,7 +89,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     Ok(())
 }
 
-/// Shows how many pages were written, and how many are left when that is known.
+/// Shows how many pages were written, and how many are left if known.
 fn bar(count: Option<u64>) -> ProgressBar {
     let template = match count {
         Some(_) => "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}",

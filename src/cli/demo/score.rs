@@ -1,4 +1,4 @@
-//! `demo score`: the outputs of a cluster against the truth in their headers.
+//! `demo score`: compares the outputs of a cluster with the truth in their headers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use crate::kafka::tail::{Step, Tail, Written};
 use crate::record::Reject;
 use crate::runtime::service_context;
 
-/// How long one wait for an output may be.
+/// Time-out of one wait for an output.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// What one output says.
+/// A page of the crawl, as one output record shows it.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct JudgedPage {
     /// Key of the page.
     pub(super) key: String,
-    /// What it is.
+    /// The truth about it.
     pub(super) truth: Truth,
-    /// What became of it.
+    /// Its verdict.
     pub(super) found: Found,
-    /// Place of the page that it was called a duplicate of.
+    /// Place of the page that it was judged a duplicate of.
     pub(super) matched: Option<String>,
 }
 
-/// Reads the headers of an output. Nothing for a record that is none of the generated crawl.
-pub(super) fn told(written: &Written, prefix: &str) -> Option<Told> {
+/// Reads the headers of an output record; `None` if it is not of the generated crawl.
+pub(super) fn judged_page(written: &Written, prefix: &str) -> Option<JudgedPage> {
     let ours = |name: &str| written.header(&format!("{prefix}{name}"));
     let found = match ours("verdict") {
         Some("unique" | "template") => Found::Unique,
@@ -42,7 +42,7 @@ pub(super) fn told(written: &Written, prefix: &str) -> Option<Told> {
         None => Found::Dead(Reject::ALL.into_iter().find(|reason| Some(reason.name()) == ours("error.reason"))?),
     };
     let truth = written.header(Truth::HEADER)?.parse().ok()?;
-    Some(Told { key: written.key.clone()?, truth, found, matched: ours("match").map(str::to_owned) })
+    Some(JudgedPage { key: written.key.clone()?, truth, found, matched: ours("match").map(str::to_owned) })
 }
 
 /// Reads all outputs as they are now, and prints precision and recall by kind of edit.
@@ -52,7 +52,7 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
     let prefix = &settings.output.header_prefix;
     let (mut uniques, mut pages, mut keys, mut others) = (Vec::new(), Vec::new(), HashMap::new(), 0_u64);
     let output = &settings.output;
-    // Originals go out before their duplicates do: what is read last holds the originals of what was read before.
+    // Originals are delivered before their duplicates, so the unique topic is read last.
     for topic in [&output.duplicate, &output.dead_letter, &output.unique].into_iter().flatten() {
         let of_topic = if Some(topic) == output.unique.as_ref() { &mut uniques } else { &mut pages };
         let failed =
@@ -60,12 +60,12 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
         let mut tail = Tail::open(&config, &[topic]).map_err(failed)?;
         loop {
             match tail.next(WAIT).map_err(failed)? {
-                Step::Record(written) => match told(&written, prefix) {
-                    Some(told) => {
+                Step::Record(written) => match judged_page(&written, prefix) {
+                    Some(page) => {
                         if let Some(source) = written.header(&format!("{prefix}source")) {
-                            keys.insert(source.to_owned(), told.key.clone());
+                            keys.insert(source.to_owned(), page.key.clone());
                         }
-                        of_topic.push(told);
+                        of_topic.push(page);
                     }
                     None => others += 1,
                 },
@@ -74,7 +74,7 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
             }
         }
     }
-    let pages: Vec<Told> = uniques.into_iter().chain(pages).collect();
+    let pages: Vec<JudgedPage> = uniques.into_iter().chain(pages).collect();
     let mut scorer = Scorer::new(usize::MAX);
     pages.iter().for_each(|page| scorer.plant(&page.key, &page.truth));
     for page in &pages {
@@ -83,7 +83,7 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
     }
     let report = scorer.report();
     if others > 0 {
-        tracing::warn!(target: "dupgate::cli", others, "outputs that are no pages of a generated crawl were left out");
+        tracing::warn!(target: "dupgate::cli", others, "outputs that are not of a generated crawl were left out");
     }
     match Format::or_usual(global.output) {
         Format::Table => print(&format!("{report}\n{LEGEND}")),

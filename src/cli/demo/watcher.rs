@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender, tick};
 use signal_hook::consts::SIGTERM;
 
 use super::feeder::{Fed, Shared};
-use super::score::{Told, told};
+use super::score::{JudgedPage, judged_page};
 use crate::crawl::Summary;
 use crate::crawl::score::{Found, Scorer};
 use crate::error::{Fatal, Reason};
@@ -19,25 +19,25 @@ use crate::kafka::tail::{Step, Tail, Written};
 use crate::runtime::clock::Clock;
 use crate::telemetry::Metrics;
 
-/// Pages whose places and families are remembered: more than the crawl's reach and what is on its way.
+/// Pages whose places and families are remembered: more than the crawl's reach plus the pages in flight.
 const REMEMBERED: usize = 50_000;
-/// Time between two looks at a terminal, and between two lines elsewhere.
+/// Time between two updates of a terminal, and between two log lines elsewhere.
 const LIVE: Duration = Duration::from_secs(1);
 const LOGGED: Duration = Duration::from_secs(10);
-/// How long one wait for an output may be.
+/// Time-out of one wait for an output.
 const WAIT: Duration = Duration::from_millis(50);
-/// How long pages on their way may take once nothing is fed any more.
+/// How long pages in flight may take after feeding has ended.
 const LAST_PAGES: Duration = Duration::from_secs(15);
 
-/// Tells a terminal to cut lines at its edge, and to break them again.
+/// Escape sequences that make a terminal cut lines at its edge, and wrap them again.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
-/// Ends of the channels and what else the watcher is given.
+/// Receivers of the channels, and the watcher's other inputs.
 pub(super) struct Watcher {
     pub(super) tail: Tail,
     pub(super) prefix: String,
-    pub(super) told: Receiver<Fed>,
+    pub(super) fed_receiver: Receiver<Fed>,
     pub(super) seen: Sender<u64>,
     pub(super) metrics: Receiver<Metrics>,
     pub(super) shared: Arc<Shared>,
@@ -47,7 +47,7 @@ pub(super) struct Watcher {
     pub(super) service_ended: Receiver<()>,
 }
 
-/// What is known so far.
+/// The state so far.
 struct Known {
     scorer: Scorer,
     keys: HashMap<String, String>,
@@ -59,13 +59,13 @@ struct Known {
 }
 
 impl Watcher {
-    /// Watches until everything fed has come out, or the service has ended. Returns the final results.
+    /// Watches until everything fed was delivered, or the service has ended. Returns the final results.
     pub(super) fn watch(mut self) -> Result<Summary, Fatal> {
         // The service listens to signals before it hands out its metrics; one that never came up ends by itself.
         let Ok(metrics) = self.metrics.recv() else { return Ok(Summary::default()) };
         let summary = self.follow(&metrics);
         self.shared.stop();
-        // What ends the service by Ctrl-C ends it here, too: what is complete is committed first.
+        // Stop the service as Ctrl-C does: it commits complete pages first.
         let raised = signal_hook::low_level::raise(SIGTERM).map_err(|error| Reason::Failure.because(error));
         summary.and_then(|summary| raised.map(|()| summary))
     }
@@ -79,10 +79,10 @@ impl Watcher {
         let (mut before, mut stop_by) = ((0, Duration::ZERO), None);
         loop {
             let step = self.tail.next(WAIT).map_err(|error| Reason::Failure.because(error))?;
-            self.told.try_iter().for_each(|fed| known.hear(fed));
+            self.fed_receiver.try_iter().for_each(|fed| known.hear(fed));
             if let Step::Record(written) = step {
                 known.note(&written, &self.prefix);
-                // The feeder may have ended.
+                // The feeder may have exited.
                 let _ = self.seen.send(u64::try_from(written.value_bytes).unwrap_or(0));
             }
             if shows.try_recv().is_ok() {
@@ -124,7 +124,7 @@ impl Known {
     fn hear(&mut self, fed: Fed) {
         match fed {
             Fed::Planted(key, truth) => self.scorer.plant(&key, &truth),
-            Fed::Stands(key, source) => {
+            Fed::Written(key, source) => {
                 let source = source.to_string();
                 self.keys.insert(source.clone(), key);
                 self.order.push_back(source);
@@ -144,7 +144,7 @@ impl Known {
     fn note(&mut self, written: &Written, prefix: &str) {
         self.judged += 1;
         self.bytes += u64::try_from(written.value_bytes).unwrap_or(0);
-        let Some(Told { key, truth, found, matched }) = told(written, prefix) else {
+        let Some(JudgedPage { key, truth, found, matched }) = judged_page(written, prefix) else {
             tracing::warn!(
                 target: "dupgate::cli",
                 place = %written.partition, "skipping an output without key, truth or verdict"
@@ -152,7 +152,7 @@ impl Known {
             return;
         };
         *self.verdicts.entry(found).or_default() += 1;
-        // An original that nobody remembers is no page of the family, whatever it is.
+        // An original that is not remembered cannot be a page of the family.
         let matched = matched.map(|source| self.keys.get(&source).cloned().unwrap_or(source));
         self.scorer.note(&key, &truth, found, matched.as_deref());
     }
@@ -203,16 +203,16 @@ struct Screen {
 impl Screen {
     fn show(&mut self, summary: &Summary) {
         let text = if self.is_terminal { self.redrawn(&summary.live()) } else { summary.line() + "\n" };
-        // Standard error may be closed: the outputs tell all the same.
+        // Standard error may be closed: the outputs are written all the same.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 
-    /// Takes the lines shown last off the terminal.
+    /// Removes the previous lines from the terminal.
     fn clear(&mut self) {
         let _ = std::io::stderr().write_all(self.cleared().as_bytes());
     }
 
-    /// Returns what puts these lines in the place of those shown last.
+    /// Returns the text that replaces the previous lines by these.
     fn redrawn(&mut self, lines: &[String]) -> String {
         let mut text = self.cleared();
         self.lines = lines.len();
@@ -238,7 +238,7 @@ impl Screen {
 mod tests {
     use super::*;
 
-    /// Returns the rows that a terminal of so many columns shows after this.
+    /// Returns the rows that a terminal of this many columns shows after this.
     fn rows(columns: usize, text: &str) -> Vec<String> {
         let (mut rows, mut row, mut wraps) = (vec![String::new()], 0, true);
         let mut rest = text;

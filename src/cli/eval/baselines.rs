@@ -17,7 +17,7 @@ use crate::runtime::clock::Clock;
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) name: String,
-    /// What it asks for, as people write it.
+    /// Its threshold, as people write it.
     pub(super) setting: String,
     pub(super) report: Report,
     /// From texts to verdicts.
@@ -44,8 +44,8 @@ pub(super) fn baselines(
     reader: &Fingerprinter,
     settings: &Settings,
 ) -> Result<Vec<Judged>, Fatal> {
-    // Where to choose thresholds: never on what is reported, unless that is what was asked for. Labelled pairs have no
-    // such half.
+    // Where to choose thresholds: never on the reported half, unless that was requested. Labelled pairs have no such
+    // half.
     let to_tune_on = if args.pairs.is_some() {
         None
     } else {
@@ -60,15 +60,15 @@ pub(super) fn baselines(
     let looker = PairwiseReader::new(reader, &settings.fingerprint).map_err(|error| Reason::Config.because(error))?;
     let judge = |baseline: Baseline| {
         let tuned = to_tune_on.as_ref().filter(|_| baseline.is_tuned());
-        let least = tuned.map_or(baseline.usual(), |stream| baseline.choose(&looker.likes(baseline, stream), stream));
+        let min = tuned.map_or(baseline.usual(), |stream| baseline.choose(&looker.likes(baseline, stream), stream));
         let clock = Clock::start();
-        let verdicts = baseline.verdicts(&looker.likes(baseline, stream), least, stream);
+        let verdicts = baseline.verdicts(&looker.likes(baseline, stream), min, stream);
         let seconds = Some(clock.now().as_secs_f64());
         let chosen = if tuned.is_some() { "tuned" } else { "fixed" };
         let setting = match baseline {
             Baseline::SimHash => format!("3 of {} bits", settings.fingerprint.simhash.bits.bits()),
             Baseline::WordBands => "14 x 8, 5 words".to_owned(),
-            Baseline::Jaccard | Baseline::Cosine => format!(">= {:.2} ({chosen})", PerMille(least).share()),
+            Baseline::Jaccard | Baseline::Cosine => format!(">= {:.2} ({chosen})", PerMille(min).share()),
         };
         Judged { name: baseline.name().to_owned(), setting, report: scored(stream, &verdicts), seconds }
     };
@@ -108,7 +108,7 @@ pub(super) fn table(judged: &[Judged]) -> String {
             row.push(count.map_or(String::new(), |(_, count)| format!("{:.3}", count.share())));
         }
     }
-    // What nobody was asked about says nothing.
+    // No row for edits that no method has judged.
     edits.retain(|row| row.iter().skip(1).any(|cell| !cell.is_empty()));
     format!("\n{}\n\n{}\n\n", columns(&rows), columns(&edits))
 }

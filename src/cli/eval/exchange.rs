@@ -24,18 +24,19 @@ struct Line<'a> {
     edit: Option<&'static str>,
 }
 
-/// What somebody says of one page, as `sieve` does; or, without an id, of themselves.
+/// A verdict of another program on one page, as `sieve` writes it; or, without an id, facts about that program.
 #[derive(Debug, Deserialize)]
-struct Said {
+struct ExternalVerdict {
     id: Option<String>,
     match_id: Option<String>,
-    /// An `update` and a `template` name what they are like, and are delivered all the same.
+    /// An `update` and a `template` name a page they resemble, but are delivered.
     verdict: Option<String>,
     seconds: Option<f64>,
     setting: Option<String>,
 }
 
-/// Names the pages of a stream: by number, and by text, so that verdicts on another stream are not taken for theirs.
+/// Names the pages of a stream: by number, and by text, so that verdicts on another stream are not mistaken for
+/// verdicts on this one.
 fn ids(stream: &[Planted]) -> Vec<String> {
     let id = |(number, page): (usize, &Planted)| {
         let digest = digest_of(&RawRecord { key: None, value: Some(page.text.as_bytes()), headers: &() });
@@ -60,7 +61,7 @@ pub(super) fn write_stream(path: &Path, stream: &[Planted]) -> anyhow::Result<()
     file.flush().with_context(cannot)
 }
 
-/// Reads and scores verdicts on all pages of a stream; the file's name is that of the judge.
+/// Reads and scores verdicts on all pages of a stream; the name of the file is shown as that of the program.
 pub(super) fn scored_verdicts(path: &Path, stream: &[Planted]) -> anyhow::Result<Judged> {
     let ids = ids(stream);
     let numbers: HashMap<&str, usize> = (0..).zip(&ids).map(|(number, id)| (id.as_str(), number)).collect();
@@ -69,16 +70,16 @@ pub(super) fn scored_verdicts(path: &Path, stream: &[Planted]) -> anyhow::Result
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     for (number, line) in (1..).zip(BufReader::new(file).lines()) {
         let place = || format!("{}:{number}", path.display());
-        let said: Said = serde_json::from_str(&line.with_context(place)?).with_context(place)?;
-        seconds = said.seconds.or(seconds);
-        setting = said.setting.unwrap_or(setting);
-        let Some(id) = said.id else { continue };
+        let answer: ExternalVerdict = serde_json::from_str(&line.with_context(place)?).with_context(place)?;
+        seconds = answer.seconds.or(seconds);
+        setting = answer.setting.unwrap_or(setting);
+        let Some(id) = answer.id else { continue };
         let find = |id: &str| numbers.get(id).copied().with_context(|| format!("{}: no page has the id {id}", place()));
         let page = find(&id)?;
-        let match_id = said.match_id.filter(|_| !matches!(said.verdict.as_deref(), Some("update" | "template")));
+        let match_id = answer.match_id.filter(|_| !matches!(answer.verdict.as_deref(), Some("update" | "template")));
         let matched = match_id.as_deref().map(find).transpose()?;
         if let (Some(matched), Some(match_id)) = (matched.filter(|matched| *matched >= page), &match_id) {
-            bail!("{}: {match_id} ({matched}) does not stand before {id} ({page})", place());
+            bail!("{}: {match_id} ({matched}) does not come before {id} ({page})", place());
         }
         if let Some(verdict) = verdicts.get_mut(page) {
             *verdict = Some(matched);
@@ -86,7 +87,7 @@ pub(super) fn scored_verdicts(path: &Path, stream: &[Planted]) -> anyhow::Result
     }
     let missing = verdicts.iter().zip(&ids).find(|(verdict, _)| verdict.is_none());
     if let Some((_, id)) = missing {
-        bail!("{}: says nothing of page {id}", path.display());
+        bail!("{}: has no verdict on page {id}", path.display());
     }
     let verdicts: Vec<Option<usize>> = verdicts.into_iter().map(Option::flatten).collect();
     let name = path.file_stem().map_or(String::new(), |name| name.to_string_lossy().into_owned());

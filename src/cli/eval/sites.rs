@@ -20,17 +20,17 @@ use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRe
 /// A row and the counts of its pages.
 type Counted = (Row, SiteCounts);
 
-/// Reads a percentage of repeated text for which there are streams.
+/// Parses a percentage of repeated text that has streams.
 pub(super) fn share(given: &str) -> Result<usize, String> {
     let known = given.parse().ok().filter(|share| SHARES.contains(share));
     known.ok_or_else(|| format!("expected one of {}", SHARES.map(|share| share.to_string()).join(", ")))
 }
 
-/// Judges all streams, each by a judge of its own; prints tables that mark what misses its goal, or JSON.
+/// Judges all streams, each by a separate judge; prints tables that mark rows that miss their goal, or JSON.
 ///
 /// # Errors
 ///
-/// [`Reason::Failure`] where a goal is missed and that is asked for.
+/// [`Reason::Failure`] if a goal is missed and `--check` is given.
 pub(super) fn sites(
     args: &EvalArgs,
     found: Vec<texts::Named>,
@@ -66,7 +66,7 @@ pub(super) fn sites(
     Ok(())
 }
 
-/// Judges as many streams at the same time as there are cores. What comes of them does not depend on it.
+/// Judges as many streams at the same time as there are cores. The results do not depend on the number.
 fn judged(streams: &[SiteStream<'_>], reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(streams.len());
     let next = AtomicUsize::new(0);
@@ -91,7 +91,7 @@ fn judged(streams: &[SiteStream<'_>], reader: &Fingerprinter, settings: &Setting
 }
 
 fn counts_of(stream: &SiteStream<'_>, reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
-    // Tables as large as they become: those for millions would be made for every stream.
+    // Size the tables for this stream, not for millions of originals.
     let originals = u64::try_from(stream.pages()).unwrap_or(u64::MAX).max(16);
     let mut rules = settings.rules.clone();
     rules.max_entries = rules.max_entries.min(originals);
@@ -129,7 +129,7 @@ fn json_of((row, counts): &Counted) -> Value {
     })
 }
 
-/// Writes one table of the pages that are unlike, and one of all others. What misses its goal is marked.
+/// Writes one table of the pages that are unlike, and one of all others. Rows that miss their goal are marked.
 fn tables(counted: &[Counted]) -> String {
     let unlike = unlike(counted);
     let mut others =
@@ -201,7 +201,7 @@ fn yes(addressed: bool) -> &'static str {
 
 fn goal(row: &Row) -> String {
     let percent = |share: f64| format!("{} %", (share * 100_000.0).round() / 1000.0);
-    let found = row.goal.found.map(|least| format!(">= {}", percent(least)));
-    let lost = row.goal.lost.map(|most| format!("<= {}", percent(most)));
+    let found = row.goal.found.map(|min| format!(">= {}", percent(min)));
+    let lost = row.goal.lost.map(|max| format!("<= {}", percent(max)));
     found.into_iter().chain(lost).collect::<Vec<_>>().join(", ")
 }

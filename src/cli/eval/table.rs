@@ -8,7 +8,7 @@ use super::OneKnown;
 use crate::quality::{Count, Edit, Report};
 
 /// Writes the table. `crowd`: texts of ten million that share a key with a probe by chance, and enough of them.
-/// `one_known`: pages of two texts of which one was seen before.
+/// `one_known`: pages that join two texts, one of them seen before.
 pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<&OneKnown>) -> String {
     let Report { pages, removed, lost, strayed, pairs, rand_index, largest, edits, apart } = report;
     let mut out = String::new();
@@ -46,7 +46,7 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<
     out
 }
 
-/// Returns the same results as one JSON object, and how alike the texts are (`BackgroundSimilarity::histogram`).
+/// Returns the same results as one JSON object, and the similarities of the texts (`BackgroundSimilarity::histogram`).
 pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>, likeness: Option<&[u32]>) -> Value {
     let by_edit = |counts: &[(Edit, Count)]| {
         let members = counts.iter().map(|(edit, count)| (edit.name().to_owned(), json!(count)));

@@ -59,12 +59,12 @@ pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Fingerprinter) -> any
     Ok(used)
 }
 
-/// Returns nothing but the texts.
+/// Returns only the texts.
 pub(super) fn without_names(texts: Vec<Named>) -> Vec<String> {
     texts.into_iter().map(|text| text.text).collect()
 }
 
-/// Returns the shingles of each text that count, each once.
+/// Returns the counting shingles of each text, without repetitions.
 pub(super) fn sets(
     texts: &[Named],
     reader: &Fingerprinter,
@@ -81,8 +81,8 @@ pub(super) fn sets(
     texts.iter().map(set).collect()
 }
 
-/// Makes families of the pairs in a file: two ids a line. The first text of a family is its original, however the
-/// others came about.
+/// Makes families of the pairs in a file: two ids a line. The first text of a family is its original, whichever copy
+/// came first.
 pub(super) fn labelled(texts: &[Named], pairs: &Path) -> anyhow::Result<Vec<Planted>> {
     let numbers: HashMap<&str, usize> = (0..).zip(texts).map(|(number, text)| (text.id.as_str(), number)).collect();
     let mut families: Vec<usize> = (0..texts.len()).collect();

@@ -1,4 +1,4 @@
-//! What near a page the newest snapshot holds, and what its judge would say.
+//! The originals near a page in the newest snapshot, and the verdict that follows.
 
 use std::cmp::Reverse;
 
@@ -11,24 +11,24 @@ use crate::judge::{Snapshot, State, decide, refusal};
 use crate::protocol::{Answer, LogPartition, PageRequest, PageVerdict, Request, RequestBody, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Timestamp};
 
-/// Originals less alike than this are not near by any rules worth having.
+/// Originals less similar than this match by no useful rules.
 const MIN_SIMILARITY: PerMille = PerMille(100);
 
-/// What the snapshot of one log partition says of a page.
+/// The result for one page from the snapshot of one log partition.
 pub(super) struct Found {
     /// The partition of the log.
     pub(super) log: LogPartition,
-    /// Offset of the verdict log for which the snapshot is true.
+    /// Verdict log offset of the snapshot.
     pub(super) at: VerdictOffset,
-    /// How many originals it holds.
+    /// Number of originals in it.
     pub(super) originals: usize,
     /// The nearest ones, nearest first.
     pub(super) nearest: Vec<Near>,
-    /// What its judge would decide, were the page to come now; the page's position is none of the input's.
+    /// The verdict if the page arrived now; its position is not one of the input.
     pub(super) verdict: Option<PageVerdict>,
 }
 
-/// One original that is near.
+/// One nearby original.
 #[derive(Clone)]
 pub(super) struct Near {
     pub(super) original: Original,
@@ -49,22 +49,22 @@ pub(super) struct Near {
 pub(super) struct Refused {
     /// Its name.
     pub(super) by: &'static str,
-    /// What was measured, and the setting.
+    /// The measured value, and the setting.
     pub(super) why: String,
 }
 
-/// Looks through the newest snapshot of the page's log partition; `None` when there is none at hand.
-pub(super) fn find(page: &Inspection, settings: &Settings, most: usize) -> Result<Option<Found>, Fatal> {
+/// Looks through the newest snapshot of the page's log partition; `None` if there is none.
+pub(super) fn find(page: &Inspection, settings: &Settings, max: usize) -> Result<Option<Found>, Fatal> {
     let wanted = partition_of(page.reading.scope, settings.log_partitions());
     let snapshots = snapshots_at_hand(settings)?;
     let found = snapshots.into_iter().find(|(log, _)| log.index() == wanted);
-    Ok(found.map(|(log, snapshot)| look(page, log, &snapshot, most)))
+    Ok(found.map(|(log, snapshot)| look(page, log, &snapshot, max)))
 }
 
-fn look(page: &Inspection, log: LogPartition, snapshot: &Snapshot, most: usize) -> Found {
+fn look(page: &Inspection, log: LogPartition, snapshot: &Snapshot, max: usize) -> Found {
     let minhash = snapshot.state.rules.minhash;
     let form = minhash.map(|minhash| minhash.form);
-    let least = minhash.map_or(MIN_SIMILARITY, |minhash| minhash.min_similarity);
+    let min = minhash.map_or(MIN_SIMILARITY, |minhash| minhash.min_similarity);
     let ours = &page.reading.fingerprints;
     let measure = |original: &Original| {
         let theirs = &original.fingerprints;
@@ -77,20 +77,20 @@ fn look(page: &Inspection, log: LogPartition, snapshot: &Snapshot, most: usize) 
         let holds = contained.zip(minhash.and_then(|minhash| minhash.containment));
         let is_near = exact
             || bits.is_some_and(|bits| bits <= u32::from(MAX_DISTANCE))
-            || similarity.is_some_and(|similarity| similarity >= least.min(MIN_SIMILARITY))
-            || holds.is_some_and(|(share, least)| share >= least);
+            || similarity.is_some_and(|similarity| similarity >= min.min(MIN_SIMILARITY))
+            || holds.is_some_and(|(share, min)| share >= min);
         is_near.then(|| Near { original: original.clone(), exact, bits, similarity, contained, refusal: None })
     };
     let mut nearest: Vec<Near> = snapshot.originals.iter().filter_map(measure).collect();
-    // Whatever can match is among them: the judge's answer is that from all originals.
+    // All that can match is among them, so the verdict is that from all originals.
     let few: Vec<Original> = nearest.iter().map(|near| near.original.clone()).collect();
     let state = state_of(snapshot, &few);
-    let asked = asked(page, snapshot);
-    let verdict = judge(&state, asked.clone(), snapshot.state.stream_time);
+    let request = request(page, snapshot);
+    let verdict = judge(&state, request.clone(), snapshot.state.stream_time);
     nearest.sort_by_key(|near| (!near.exact, Reverse(near.similarity), near.bits, near.original.sequence));
-    nearest.truncate(most);
+    nearest.truncate(max);
     for near in &mut nearest {
-        let refusal = refusal(&state, &asked, snapshot.state.stream_time, near.original.sequence);
+        let refusal = refusal(&state, &request, snapshot.state.stream_time, near.original.sequence);
         let rules = &snapshot.state.rules;
         near.refusal = refusal.map(|refusal| Refused { by: refusal.name(), why: refusal.sentence(rules) });
     }
@@ -100,12 +100,12 @@ fn look(page: &Inspection, log: LogPartition, snapshot: &Snapshot, most: usize) 
 /// Returns the state of the snapshot with a few of its originals.
 fn state_of(snapshot: &Snapshot, originals: &[Original]) -> State {
     let mut checkpoint = snapshot.state.clone();
-    // Tables for millions would be made for a handful.
+    // Size the tables for a handful of originals, not for millions.
     checkpoint.rules.max_entries = checkpoint.rules.max_entries.min(originals.len() as u64 + 1);
     State::load(&checkpoint, originals, run_sequential)
 }
 
-fn asked(page: &Inspection, snapshot: &Snapshot) -> PageRequest {
+fn request(page: &Inspection, snapshot: &Snapshot) -> PageRequest {
     PageRequest {
         source: PartitionId::new("", 0).at(0),
         event_time: page.reading.event_time.unwrap_or(snapshot.state.stream_time),
@@ -119,8 +119,8 @@ fn asked(page: &Inspection, snapshot: &Snapshot) -> PageRequest {
     }
 }
 
-fn judge(state: &State, asked: PageRequest, now: Timestamp) -> Option<PageVerdict> {
-    let entry = Request { id: RequestId(0), body: RequestBody::Page(asked) };
+fn judge(state: &State, request: PageRequest, now: Timestamp) -> Option<PageVerdict> {
+    let entry = Request { id: RequestId(0), body: RequestBody::Page(request) };
     match decide(state, &entry, now)?.answer {
         Answer::Page(page) => Some(page),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,

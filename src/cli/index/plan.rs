@@ -1,4 +1,4 @@
-//! `index plan`: which tables the index can keep, and which it would.
+//! `index plan`: the table layouts that the index can use, and the one it would choose.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::Width;
 use crate::index::CODE_TABLES_BYTES;
 
-/// Arguments of `index plan`. What is not given comes from the configuration.
+/// Arguments of `index plan`. Defaults come from the configuration.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlanArgs {
     /// Width of the fingerprints: 32, 64 or 128 bits
@@ -34,7 +34,7 @@ pub struct PlanArgs {
     pub sample: Option<std::path::PathBuf>,
 }
 
-/// Prints every plan that covers the distance, what it costs, and the one that would be used.
+/// Prints every plan that covers the distance, its cost, and the one that would be used.
 pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
     let (width, max_distance, entries) = match (args.bits, args.max_distance, args.entries) {
         (Some(width), Some(max_distance), Some(entries)) => (width, max_distance, entries),
@@ -54,7 +54,7 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
 
 fn width(text: &str) -> Result<Width, String> {
     let width = text.parse().ok().and_then(Width::of_bits);
-    width.ok_or_else(|| format!("`{text}` is no width of a SimHash: expected 32, 64 or 128"))
+    width.ok_or_else(|| format!("`{text}` is not a width of a SimHash: expected 32, 64 or 128"))
 }
 
 fn read_codes(path: &std::path::Path, width: Width) -> Result<Vec<u128>, Fatal> {
@@ -63,12 +63,12 @@ fn read_codes(path: &std::path::Path, width: Width) -> Result<Vec<u128>, Fatal> 
     let code = |(at, line): (usize, &str)| {
         let code = u128::from_str_radix(line.trim(), 16).ok();
         let code = code.filter(|code| u128::BITS - code.leading_zeros() <= width.bits());
-        code.ok_or_else(|| refuse(format!("line {}: `{line}` is no code of {} bits", at + 1, width.bits())))
+        code.ok_or_else(|| refuse(format!("line {}: `{line}` is not a code of {} bits", at + 1, width.bits())))
     };
     text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(code).collect()
 }
 
-/// Says in how many differences the plan was tried; a plan with a gap is never offered.
+/// Returns the number of difference patterns that the plan was checked with; a plan with a gap is never offered.
 fn proved(offer: &PlanCandidate) -> u64 {
     offer.plan.prove().map_or(0, |proof| proof.differences)
 }
@@ -82,7 +82,7 @@ fn table(needs: &PlanRequirements<'_>) -> String {
         needs.width.bits(),
         needs.bytes_per_entry,
         if needs.sample.is_empty() {
-            "taken to be uniform".to_owned()
+            "assumed uniform".to_owned()
         } else {
             format!("as in {} codes", needs.sample.len())
         }

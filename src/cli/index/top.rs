@@ -57,14 +57,14 @@ pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// What the kept log says about clusters and families.
+/// Clusters and families in the kept log.
 #[derive(Debug, Default)]
 struct Seen {
     /// Duplicates by the original of their cluster.
     duplicates: BTreeMap<Source, u64>,
-    /// Members by log and head of their family.
+    /// Members by log and by the first page of their family.
     members: BTreeMap<(LogIdentity, u64), u64>,
-    /// Originals of no family that are found by fewer keys than they have.
+    /// Originals outside families that are found by fewer keys than they have.
     crowded: u64,
     /// The bound in force; 0: none.
     max_bucket: u16,
@@ -102,11 +102,11 @@ impl Seen {
 
     /// Returns the sizes of the families that have more members than a page is compared with.
     fn large_families(&self) -> Vec<u64> {
-        let most = u64::from(self.max_bucket);
-        self.members.values().copied().filter(|&members| most != 0 && members > most).collect()
+        let max = u64::from(self.max_bucket);
+        self.members.values().copied().filter(|&members| max != 0 && members > max).collect()
     }
 
-    /// Says what the bound cuts, as JSON.
+    /// Returns the effect of the bound as JSON.
     fn bounds(&self) -> Value {
         let large = self.large_families();
         json!({
@@ -118,19 +118,19 @@ impl Seen {
         })
     }
 
-    /// Returns what the bound cuts, in sentences.
+    /// Returns the effect of the bound in sentences.
     fn bounded(&self) -> String {
         let [members, crowded] = [self.members.values().sum(), self.crowded].map(human::count);
         let text = format!(
             "{members} originals belong to a family (pages of one template or site) and are found through its first page;\n\
              {crowded} others are found by fewer keys than they have (match.minhash.max_bucket)"
         );
-        let most = u64::from(self.max_bucket);
+        let max = u64::from(self.max_bucket);
         let large = self.large_families();
         let Some(largest) = large.iter().max() else { return text };
         let (families, largest) = (human::count(large.len() as u64), human::count(*largest));
         format!(
-            "{text};\n{families} families have more than {most} members, the largest {largest}: a page is compared with the {most} \
+            "{text};\n{families} families have more than {max} members, the largest {largest}: a page is compared with the {max} \
              that have most in common with it"
         )
     }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_beyond_the_bound_are_told() {
+    fn families_beyond_the_bound_are_reported() {
         let log = LogIdentity(1);
         let mut seen = Seen { max_bucket: 64, ..Seen::default() };
         seen.members.extend([((log, 1), 64), ((log, 2), 1500), ((LogIdentity(2), 2), 65)]);
@@ -151,11 +151,11 @@ mod tests {
             "{}",
             seen.bounded()
         );
-        let told = json!({
+        let report = json!({
             "family_members": 1629, "found_by_fewer_keys": 0, "max_bucket": 64, "families_above_max_bucket": 2,
             "largest_family_above_max_bucket": 1500,
         });
-        assert_eq!(seen.bounds(), told);
+        assert_eq!(seen.bounds(), report);
         seen.max_bucket = 0;
         assert!(!seen.bounded().contains("more than"), "{}", seen.bounded());
     }

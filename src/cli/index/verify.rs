@@ -1,4 +1,4 @@
-//! `index verify`: do the logs agree with each other, and the snapshot with them?
+//! `index verify`: compares the logs with each other, and the snapshot with them.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,16 @@ use crate::worker::verdict_name;
 /// Differences that are shown; all are counted.
 const MAX_SHOWN: usize = 20;
 
-/// What was found of one partition of the logs.
+/// The result for one partition of the logs.
 #[derive(Default)]
 struct Found {
     differences: Vec<Value>,
-    /// Digest of the state that follows from the log up to the place of the snapshot, and its originals.
+    /// Digest of the state that the log leads to at the offset of the snapshot, and its originals.
     at_snapshot: Option<(u64, usize)>,
 }
 
 /// Judges the kept requests of the fingerprint log again under the rules that the verdict log names, and compares the
-/// verdicts, and the newest snapshot of this instance, with what is written (law L5).
+/// verdicts with the verdict log, and the newest snapshot of this instance with the state (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let form = settings.fingerprint.minhash.form;
@@ -61,10 +61,10 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     }
     let any = |pointer: &str| reports.iter().any(|report| report.pointer(pointer) == Some(&Value::Bool(false)));
     let why = if any("/verdicts/agree") {
-        "verdicts are not what the fingerprint log comes to under its own rules: keep both logs and report it; pages that \
+        "verdicts are not what the fingerprint log leads to under its own rules: keep both logs and report it; pages that \
          were judged wrongly are judged again by `dupgate verdicts reopen`"
     } else if any("/snapshot/agrees") {
-        "the snapshot is not what the verdict log says: stop the judge, delete the snapshot, start it again"
+        "the snapshot does not match the verdict log: stop the judge, delete the snapshot, start it again"
     } else {
         return Ok(());
     };
@@ -114,10 +114,10 @@ fn report(
 fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
     match difference {
         Difference::Verdict { request, written, again } => {
-            let said =
+            let verdict_json =
                 |verdict: &Option<Box<Verdict>>| verdict.as_ref().map(|verdict| verdict::other(&verdict.answer, form));
             json!({
-                "what": "verdict", "offset": offset, "request": request.map(|request| request.0), "written": said(written), "again": said(again),
+                "what": "verdict", "offset": offset, "request": request.map(|request| request.0), "written": verdict_json(written), "again": verdict_json(again),
                 "text": format!("written: {}; judged again: {}", in_words(written.as_deref(), form), in_words(again.as_deref(), form)),
             })
         }
@@ -146,7 +146,7 @@ fn table(report: &Value) -> String {
     let is = |pointer: &str| report.pointer(pointer) == Some(&Value::Bool(true));
     let word = |agrees: bool| if agrees { "ok" } else { "DIFFERS" }.to_owned();
     let log = format!("log {}", number("/log"));
-    let mut told = vec![format!(
+    let mut summary = vec![format!(
         "{} judged again under their own rules, {} differences (requests {} to {})",
         number("/verdicts/judged_again"),
         number("/verdicts/differences"),
@@ -158,13 +158,13 @@ fn table(report: &Value) -> String {
         ("/verdicts/older_than_the_log", "of originals older than the kept log, not compared"),
     ] {
         if report.pointer(pointer).and_then(Value::as_u64) > Some(0) {
-            told.push(format!("{} {what}", number(pointer)));
+            summary.push(format!("{} {what}", number(pointer)));
         }
     }
     if let Some(why) = report.pointer("/verdicts/broken").and_then(Value::as_str) {
-        told.push(format!("cannot be followed further: {why}"));
+        summary.push(format!("cannot be followed further: {why}"));
     }
-    let mut rows = vec![vec![word(is("/verdicts/agree")), log.clone(), "verdicts".to_owned(), told.join("; ")]];
+    let mut rows = vec![vec![word(is("/verdicts/agree")), log.clone(), "verdicts".to_owned(), summary.join("; ")]];
     for difference in report["differences"].as_array().into_iter().flatten() {
         let place = format!("verdict log offset {}", difference["offset"]);
         let text = difference["text"].as_str().unwrap_or_default();
@@ -173,13 +173,13 @@ fn table(report: &Value) -> String {
     if report["snapshot"].is_null() {
         rows.push(vec!["-".to_owned(), log, "snapshot".to_owned(), "none on this machine".to_owned()]);
     } else {
-        let told = format!(
+        let summary = format!(
             "at offset {}: {} originals, {} in the log",
             number("/snapshot/offset"),
             number("/snapshot/originals"),
             number("/snapshot/originals_in_log")
         );
-        rows.push(vec![word(is("/snapshot/agrees")), log, "snapshot".to_owned(), told]);
+        rows.push(vec![word(is("/snapshot/agrees")), log, "snapshot".to_owned(), summary]);
     }
     columns(&rows)
 }

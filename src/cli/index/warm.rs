@@ -50,13 +50,13 @@ pub struct WarmArgs {
     pub execute: bool,
 }
 
-/// Fills the logs of the new configuration, or says what it would do.
+/// Fills the logs of the new configuration, or prints what it would do.
 pub(super) fn warm(args: &WarmArgs, global: &Global) -> Result<(), Fatal> {
     let new = global.start(Purpose::Run)?.settings;
     let mut sources = global.sources();
     sources.files = vec![args.running.clone()];
     sources.default_file = None;
-    // Assignments are those of the new configuration.
+    // `--set` applies to the new configuration.
     sources.set.clear();
     let running = load(&sources, Purpose::Run).map_err(Fatal::from);
     let running = running.map_err(|fatal| fatal.in_part(&args.running.display().to_string()))?.settings;
@@ -95,7 +95,7 @@ fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
         draft.newest.map_or_else(|| "nothing was judged yet".to_owned(), |time| format!("newest page: {}", date(time)));
     rows.push(["from".to_owned(), format!("{} ({newest})", date(draft.from))]);
     for (partition, (from, end)) in &draft.log {
-        rows.push(["log".to_owned(), format!("{partition}, offsets {from} to {end}, and what follows")]);
+        rows.push(["log".to_owned(), format!("{partition}, offsets {from} to {end}, and later ones")]);
     }
     let (partitions, records) = draft.input;
     let records = human::count(records);
@@ -149,7 +149,7 @@ fn tell(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
     let rows = [
         [
             "pages",
-            &format!("{} asked in {}", count(filled.asked), human::span(Duration::from_millis(outcome.elapsed_ms))),
+            &format!("{} requested in {}", count(filled.asked), human::span(Duration::from_millis(outcome.elapsed_ms))),
         ],
         ["changes", &format!("{} withdrawals, takedowns and reopened ranges", count(filled.verdicts.changes))],
         [
@@ -173,14 +173,14 @@ fn tell(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|[head, text]| vec![String::new(), (*head).to_owned(), (*text).to_string()]).collect();
     let state = match (outcome.caught_up, outcome.waiting) {
-        (false, _) => "stopped before it had caught up: the same command goes on".to_owned(),
+        (false, _) => "stopped before it had caught up: the same command continues".to_owned(),
         (true, 0) => "caught up".to_owned(),
         (true, waiting) => format!("caught up once; {} verdicts were left when it was stopped", count(waiting)),
     };
     print(&format!("{state}\n{}", columns(&rows)))
 }
 
-/// Shows how far it is: a bar on a terminal, else log lines; and what to do next, when that changes.
+/// Shows progress (a bar on a terminal, else log lines), and the next step when that changes.
 struct Progress {
     bar: Option<ProgressBar>,
     ticks: Receiver<Instant>,
@@ -200,12 +200,12 @@ impl Progress {
         let was_caught_up = matches!(self.shown, Some(Phase::Following | Phase::Quiet));
         match report.phase {
             Phase::Following if !was_caught_up => self.say(
-                "caught up, and follows the running service. Next: stop the old instances cleanly, and wait until it says that \
-                 nothing new is judged",
+                "caught up, and follows the running service. Next: stop the old instances cleanly, and wait until this \
+                 command reports that nothing new is judged",
             ),
             Phase::Quiet if self.shown != Some(Phase::Quiet) => self.say(
-                "nothing new is judged, and everything is filled in. Where the old instances are stopped: start the new ones, then \
-                 stop this command (SIGTERM or Ctrl-C)",
+                "nothing new is judged, and everything is filled in. Once the old instances are stopped: start the new \
+                 ones, then stop this command (SIGTERM or Ctrl-C)",
             ),
             Phase::Starting | Phase::CatchingUp | Phase::Yielding(_) | Phase::Following | Phase::Quiet => {}
         }
@@ -256,7 +256,7 @@ mod tests {
     use crate::record::PartitionId;
 
     #[test]
-    fn the_plan_names_both_schemes_the_range_and_what_deserves_attention() {
+    fn the_plan_names_both_schemes_the_range_and_the_warnings() {
         let args = WarmArgs {
             running: "old.yaml".into(),
             from: None,

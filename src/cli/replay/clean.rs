@@ -1,4 +1,4 @@
-//! `replay clean`: the topics and the group of a replay are deleted.
+//! `replay clean`: deletes the topics and the group of a replay.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::error::{Fatal, Reason};
 use crate::replay::own_name;
 use crate::runtime::replay::{Lock, Store};
 
-/// Deletes what a replay has left, or names it.
+/// Deletes the topics and the group of a replay, or names them.
 pub(super) fn clean(args: &CleanArgs, global: &Global) -> Result<(), Fatal> {
     let live = settings::read(global)?.live;
     let store = Store::open(&live)?;
@@ -21,7 +21,7 @@ pub(super) fn clean(args: &CleanArgs, global: &Global) -> Result<(), Fatal> {
     }
     let done = if args.execute { "deleted" } else { "would be deleted" };
     if args.execute {
-        // Nobody deletes what is being written.
+        // The lock keeps a running replay's topics from being deleted.
         let _lock = Lock::take(&live, &args.id)?;
         store.remove(&args.id, &topics)?;
     }

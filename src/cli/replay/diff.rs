@@ -27,7 +27,7 @@ use crate::replay::{Changes, Compared, Example, Kind, Plan, Ranges, Side, Sides}
 use crate::runtime::fatal::failure;
 use crate::runtime::replay::{Store, Stored, Texts, compare, fetch_lines};
 
-/// What stands for the service in `--against`.
+/// The name of the service in `--against`.
 const LIVE: &str = "live";
 
 /// Time between two log lines.
@@ -51,7 +51,7 @@ pub struct DiffArgs {
     /// Write no HTML file
     #[arg(long)]
     pub no_page: bool,
-    /// Most examples of each kind of change
+    /// Maximum number of examples of each kind of change
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub examples: usize,
     /// Exit with code 1 when verdicts differ
@@ -59,10 +59,10 @@ pub struct DiffArgs {
     pub exit_code: bool,
 }
 
-/// What was compared, and what it came to.
+/// What was compared, and the result.
 struct Counted<'a> {
     plan: &'a Plan,
-    /// What both runs are called.
+    /// Names of both runs.
     names: Sides<String>,
     compared: Compared,
     /// Offsets of the range.
@@ -111,13 +111,13 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     Ok(())
 }
 
-/// Reads a replay. One that has not come to its end is compared as far as it is.
+/// Reads a replay. An unfinished one is compared as far as it got.
 fn written(store: &Store, id: &str) -> Result<Stored, Fatal> {
     let stored = store.look(id)?;
     let done = stored.total.as_ref().map_or(0, |total| total.counts.pages);
     if stored.total.as_ref().is_none_or(|total| !total.is_done) {
         note(&format!(
-            "warning: replay {id} is not done: it has judged {} of {} pages; `dupgate replay resume {id}` goes on",
+            "warning: replay {id} is not done: it has judged {} of {} pages; `dupgate replay resume {id}` continues",
             human::count(done),
             if stored.plan.is_of_files() { "the".to_owned() } else { human::count(stored.plan.records) }
         ));
@@ -125,15 +125,15 @@ fn written(store: &Store, id: &str) -> Result<Stored, Fatal> {
     Ok(stored)
 }
 
-/// Returns what is compared with: the offsets that both have, the topic of the verdicts, the name of the run, and how
-/// many records there are.
+/// Returns the other side: the offsets that both have, the topic of the verdicts, the name of the run, and how many
+/// records there are.
 fn against(store: &Store, stored: &Stored, other: &str) -> Result<(Ranges, String, String, u64), Fatal> {
     let plan = &stored.plan;
     if other == LIVE {
         if plan.is_of_files() {
             let id = &plan.id;
             let why = anyhow::anyhow!(
-                "replay `{id}` has read files, of whose lines the service has judged none: --against names another replay of them"
+                "replay `{id}` has read files, whose lines the service has not judged: --against names another replay of them"
             );
             return Err(Reason::Usage.because(why));
         }
@@ -246,7 +246,7 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
     let mut texts = Texts::open(&both.live)?;
     let mut out = page::begin(counted);
     let (files, all) = (&counted.plan.files, &counted.compared.examples);
-    // A file is read from its beginning: once for all examples.
+    // A file is read from the start, so read it once for all examples.
     let at_once = if files.is_empty() { AT_ONCE } else { all.len().max(1) };
     for examples in all.chunks(at_once) {
         let matches = examples.iter().filter_map(page::shown_match).map(|(_, of)| of);
@@ -267,7 +267,7 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
     })
 }
 
-/// How many verdicts were read, on standard error: a line on a terminal, else a log line every ten seconds.
+/// Number of verdicts read, on standard error: a line on a terminal, else a log line every ten seconds.
 struct Progress {
     bar: Option<ProgressBar>,
     ticks: crossbeam_channel::Receiver<std::time::Instant>,

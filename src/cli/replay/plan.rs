@@ -1,4 +1,4 @@
-//! `replay plan`: what would be judged, how long it takes, and what deserves attention.
+//! `replay plan`: what would be judged, how long it takes, and warnings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -33,7 +33,7 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
     Ok(())
 }
 
-/// Creates a plan of what the command line asks for.
+/// Creates a plan of what the command line requests.
 pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draft, Fatal> {
     let now = wall_time();
     let ranges = args.offsets_file.as_deref().map(read_ranges).transpose()?.unwrap_or_default();
@@ -88,7 +88,7 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
     make(store, &both.live, &both.tried, wanted)
 }
 
-/// Reads a sample of the range. Fingerprints are judged too fast for it to be worth the while.
+/// Reads a sample of the range. Fingerprints are judged too fast for an estimate to be worth it.
 pub(super) fn sample(plan: &Plan, both: &Both) -> Result<Option<Sample>, Fatal> {
     if plan.reads == Reads::Fingerprints {
         return Ok(None);
@@ -142,7 +142,7 @@ struct Rate {
     pages: f64,
     /// Bytes of one page.
     page_bytes: f64,
-    /// How much of the plan was done each second: records of topics, bytes of files.
+    /// Progress in the plan each second: records of topics, bytes of files.
     done: f64,
 }
 
@@ -190,7 +190,7 @@ fn input(plan: &Plan, rate: Option<Rate>) -> String {
     format!("{}: {} {what}{size}", topics.join(", "), human::count(plan.records))
 }
 
-/// A size in its largest unit: about is enough.
+/// A size in its largest unit: rounded.
 fn rounded(bytes: u64) -> ByteSize {
     let unit = (1_u64 << 40, 1_u64 << 30, 1_u64 << 20, 1_u64 << 10);
     let units = [unit.0, unit.1, unit.2, unit.3];
@@ -198,7 +198,7 @@ fn rounded(bytes: u64) -> ByteSize {
     ByteSize(bytes / unit * unit)
 }
 
-/// What the topics of the replay take on the brokers, before they are compressed.
+/// Disk space of the replay's topics on the brokers, before they are compressed.
 fn disk(plan: &Plan, rate: Option<Rate>) -> Option<String> {
     if plan.copies == 0 {
         return None;
@@ -219,7 +219,7 @@ fn disk(plan: &Plan, rate: Option<Rate>) -> Option<String> {
 
 fn order(plan: &Plan) -> String {
     match (plan.order, plan.is_what_if()) {
-        (Order::Log, false) => "that of the live verdict log: the live verdicts come out".to_owned(),
+        (Order::Log, false) => "that of the live verdict log: the verdicts are the live ones".to_owned(),
         (Order::Log, true) => "that of the live verdict log".to_owned(),
         (Order::Time, _) => "by event time".to_owned(),
         (Order::Files, _) => "that of the files and their lines".to_owned(),
@@ -261,7 +261,7 @@ fn checked(id: &str) -> Result<String, Fatal> {
     Err(Reason::Usage.because(why))
 }
 
-/// Reads `0,3-5`.
+/// Parses `0,3-5`.
 fn numbers(text: &str) -> Result<BTreeSet<i32>, Fatal> {
     let refuse = || Reason::Usage.because(anyhow::anyhow!("`{text}` lists no partitions: expected such as 0,3-5"));
     let mut found = BTreeSet::new();
@@ -277,7 +277,7 @@ fn numbers(text: &str) -> Result<BTreeSet<i32>, Fatal> {
     Ok(found)
 }
 
-/// Reads lines of `topic,partition,from,to`; what begins with # is a comment.
+/// Reads lines of `topic,partition,from,to`; lines that begin with # are comments.
 fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, (i64, i64)>, Fatal> {
     let unreadable = |why: String| Reason::Input.because(anyhow::anyhow!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
@@ -298,7 +298,7 @@ fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, (i64, i64)>, Fatal> 
         };
         let Some((partition, range)) = range else {
             return Err(unreadable(format!(
-                "line {}: `{line}` is no range: expected topic,partition,from,to",
+                "line {}: `{line}` is not a range: expected topic,partition,from,to",
                 number + 1
             )));
         };
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_are_numbers_and_spans() {
+    fn partitions_are_numbers_and_ranges() {
         assert_eq!(numbers("0,3-5").unwrap(), [0, 3, 4, 5].into());
         for text in ["", "a", "5-3", "-1", "1-", "999999999"] {
             assert!(numbers(text).is_err(), "{text}");
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_is_named_by_what_a_topic_may_hold() {
+    fn a_replay_name_has_only_characters_of_topic_names() {
         assert!(checked(&new_id()).is_ok());
         for id in ["", "A", "a.b", "a/b", &"x".repeat(33)] {
             assert!(checked(id).is_err(), "{id}");
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_their_largest_unit() {
+    fn sizes_are_shown_in_their_largest_unit() {
         assert_eq!([900, 5000, 3 << 20].map(|bytes| rounded(bytes).to_string()), ["900B", "4KiB", "3MiB"]);
     }
 }

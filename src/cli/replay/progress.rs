@@ -1,4 +1,4 @@
-//! How far a replay is, on standard error: a bar on a terminal, else a log line every ten seconds.
+//! Progress of a replay on standard error: a bar on a terminal, else a log line every ten seconds.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use crate::runtime::replay::{Phase, Report};
 /// Time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows how far a replay is.
+/// Shows the progress of a replay.
 pub(super) struct Progress {
     plan: Plan,
     bar: Option<ProgressBar>,
     ticks: Receiver<Instant>,
     /// What was done before this run began.
     before: Option<u64>,
-    /// Begins with this run.
+    /// Start of this run.
     clock: Clock,
 }
 
-/// How fast a run is, and how long it takes at that.
+/// Rate of a run, and the remaining time at that rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pace {
     each_second: u64,
@@ -116,7 +116,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -124,13 +124,13 @@ impl Progress {
     }
 }
 
-/// Returns how many of a hundred parts are done. Files of terabytes are not too many.
+/// Returns the progress in per cent, without overflow for terabytes.
 pub(super) fn percent(done: u64, of: u64) -> u64 {
     let percent = u128::from(done) * 100 / u128::from(of.max(1));
     u64::try_from(percent).unwrap_or(100).min(100)
 }
 
-/// Returns how many of a hundred pages are duplicates.
+/// Returns the percentage of duplicates.
 #[expect(clippy::cast_precision_loss, reason = "a share")]
 pub(super) fn share(counts: &Counts) -> f64 {
     let judged = counts.pages.max(1) as f64;
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_takes_as_long_as_what_was_done() {
+    fn the_rest_takes_as_long_as_the_part_done() {
         let pace = Pace::of(2_000, 6_000, Duration::from_secs(10));
         assert_eq!(pace, Pace { each_second: 200, left: Some(Duration::from_secs(30)) });
         assert_eq!(Pace::of(0, 6_000, Duration::from_secs(10)), Pace { each_second: 0, left: None });

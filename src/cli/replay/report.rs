@@ -1,4 +1,4 @@
-//! What a replay came to, as text and as JSON.
+//! The result of a replay, as text and as JSON.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::error::{Fatal, Reason};
 use crate::replay::{Counts, Plan, variants};
 use crate::runtime::replay::Outcome;
 
-/// Columns of a bar of the chart.
+/// Width of a bar of the chart, in columns.
 const BAR: usize = 40;
 
 /// Prints the report, and writes it to a file.
@@ -102,13 +102,13 @@ fn list<'a>(counts: impl Iterator<Item = (&'a String, &'a u64)>) -> String {
 
 /// Draws the duplicates that each variant finds.
 fn chart(names: &[Vec<String>], variants: &[Counts]) -> String {
-    let most = variants.iter().map(Counts::duplicates).max().unwrap_or(0).max(1);
+    let max = variants.iter().map(Counts::duplicates).max().unwrap_or(0).max(1);
     let rows: Vec<Vec<String>> = names
         .iter()
         .zip(variants)
         .map(|(set, counts)| {
             let duplicates = counts.duplicates();
-            let length = usize::try_from(duplicates * BAR as u64 / most).unwrap_or(BAR);
+            let length = usize::try_from(duplicates * BAR as u64 / max).unwrap_or(BAR);
             let keys: Vec<&str> = set.iter().map(String::as_str).collect();
             vec![
                 keys.join(" "),

@@ -14,7 +14,7 @@ use crate::runtime::replay::{self, Lock, Options, ReplayState, Store, Stored};
 use crate::runtime::service;
 use crate::telemetry::Metrics;
 
-/// Runs a plan, or makes one and shows it.
+/// Runs a plan, or creates one and shows it.
 pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     let given = args.plan.as_deref().map(read).transpose()?;
     let both = match &given {
@@ -39,7 +39,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         if store.is_begun(&plan.id)? {
             let id = &plan.id;
             let why = anyhow::anyhow!(
-                "replay `{id}` was begun already: `dupgate replay resume {id}` continues it, `dupgate replay clean {id} --execute` removes it"
+                "replay `{id}` exists already: `dupgate replay resume {id}` continues it, `dupgate replay clean {id} --execute` removes it"
             );
             return Err(Reason::Config.because(why));
         }
@@ -53,7 +53,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     go(&store, stored, lock, &both, &args.pace, global)
 }
 
-/// Continues with a replay.
+/// Continues a replay.
 pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
     let base = settings::read(global)?;
     let store = Store::open(&base.live)?;
@@ -67,12 +67,12 @@ pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
     let lock = Lock::take(&both.live, &args.id)?;
     let stored = store.take_over(seen.plan)?;
     stored.expect_place()?;
-    // A run that ended before it had written everything.
+    // The run ended before it had written everything.
     store.begin_again(&stored, both.tried.first().unwrap_or(&both.live))?;
     go(&store, stored, Some(lock), &both, &args.pace, global)
 }
 
-/// Runs a replay to its end. The lock is held until then; one that writes nothing needs none.
+/// Runs a replay to its end. The lock is held until then; a replay that writes nothing needs none.
 fn go(
     store: &Store,
     stored: Stored,
@@ -99,8 +99,8 @@ fn go(
     report::tell(&plan, &outcome, args.report.as_deref(), global)
 }
 
-/// Shows what is about to be done, before anything is: the plan, or only what deserves attention where the plan was
-/// shown when it was made, or where standard output is for the report.
+/// Shows what is about to be done: the plan, or only its warnings if the plan was shown when it was created or if
+/// standard output is for the report.
 fn announce(plan: &Plan, from_file: Option<&Path>, global: &Global) -> Result<(), Fatal> {
     if from_file.is_none() && Format::or_usual(global.output) == Format::Table {
         return plan::show(plan, None, global);
@@ -115,7 +115,7 @@ fn read(path: &Path) -> Result<Plan, Fatal> {
     Plan::read(&text).map_err(|error| unreadable(error.to_string()))
 }
 
-/// Asks a second time before anything is written to the live outputs.
+/// Asks for confirmation before anything is written to the live outputs.
 fn confirm(plan: &Plan, given: Option<&str>) -> Result<(), Fatal> {
     if plan.into != Target::Live {
         return Ok(());
@@ -125,7 +125,7 @@ fn confirm(plan: &Plan, given: Option<&str>) -> Result<(), Fatal> {
         Some(given) => given.to_owned(),
         None if std::io::stdin().is_terminal() => {
             let mut err = std::io::stderr().lock();
-            // Whoever cannot see the question cannot answer it.
+            // Without a terminal the question cannot be answered.
             let _ = write!(
                 err,
                 "pages go to the live topic {topic}, where consumers get them a second time. Type its name to continue: "

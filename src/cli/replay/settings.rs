@@ -12,14 +12,14 @@ use crate::replay::{Plan, variants};
 pub(super) struct Both {
     /// Of the live service.
     pub(super) live: Settings,
-    /// What is tried, one for each variant; the live ones when nothing is.
+    /// Settings to try, one for each variant; the live ones if none are given.
     pub(super) tried: Vec<Settings>,
-    /// The assignments that make the difference.
+    /// The assignments that differ.
     pub(super) set: Vec<String>,
 }
 
-/// Reads the configuration. Assignments of the command line that decide verdicts are tried by the replay, all others
-/// hold for both.
+/// Reads the configuration. Assignments of the command line that decide verdicts apply to the replay only, all others
+/// to both.
 pub(super) fn read(global: &Global) -> Result<Both, Fatal> {
     let (set, base): (Vec<String>, Vec<String>) = global.set.iter().cloned().partition(|text| is_tried(text));
     set.iter().try_for_each(|assignment| without_secret(assignment))?;
@@ -49,7 +49,7 @@ fn of(global: &Global, base: Vec<String>, set: Vec<String>) -> Result<Both, Fata
     }
     if let Some(other) = tried.iter().find(|one| tried.first().is_some_and(|first| first.scheme() != one.scheme())) {
         let why = anyhow::anyhow!(
-            "the values lead to several schemes (one is {}), and pages are read by one only: replay them one by one",
+            "the values lead to several schemes (one is {}), but a replay reads pages by one: replay them one by one",
             other.scheme()
         );
         return Err(Reason::Usage.because(why));
@@ -62,7 +62,7 @@ fn is_tried(assignment: &str) -> bool {
     matches!(decides(key), ChangeImpact::Scheme | ChangeImpact::Rules)
 }
 
-/// Plans are kept and shown: the text of a secret must not get into one, only where it is kept.
+/// Plans are stored and shown: they may name the source of a secret, not its text.
 fn without_secret(assignment: &str) -> Result<(), Fatal> {
     let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
     let key = key.trim();

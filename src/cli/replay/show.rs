@@ -1,4 +1,4 @@
-//! `replay status` and `replay list`: which replays there are, and how far they are.
+//! `replay status` and `replay list`: existing replays and their progress.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::error::Fatal;
 use crate::replay::Target;
 use crate::runtime::replay::{ReplayState, Store, Stored};
 
-/// From one look to the next.
+/// Refresh interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(2);
 
 const HEADS: [&str; 7] = ["REPLAY", "STATE", "DONE", "PAGES", "DUPLICATES", "INTO", "SETTINGS"];

@@ -16,7 +16,7 @@ pub enum When {
     End,
     /// This time.
     At(Timestamp),
-    /// So long ago.
+    /// This long ago.
     Ago(Duration),
     /// This offset of every partition.
     Offset(i64),
@@ -41,7 +41,7 @@ impl FromStr for When {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || {
             format!(
-                "`{text}` is no place in the input: expected start, end, now, a time such as 2026-09-01 or \
+                "`{text}` is not a place in the input: expected start, end, now, a time such as 2026-09-01 or \
                  2026-09-01T00:00:00Z or milliseconds since 1970, an age such as -48h, or offset:1200"
             )
         };
@@ -55,7 +55,7 @@ impl FromStr for When {
             return offset.map(Self::Offset).ok_or_else(refuse);
         }
         if let Ok(millis) = text.parse::<i64>() {
-            // A year would be a moment in 1970.
+            // A bare year would be a time in 1970.
             return if millis > 9999 { Ok(Self::At(Timestamp::from_millis(millis))) } else { Err(refuse()) };
         }
         match text.parse::<Start>() {

@@ -1,8 +1,8 @@
 //! Text work on all cores, results in the order of the input.
 //!
-//! One thread reads batches of lines, some work on them, the caller's takes them in order. A batch is read only
-//! when a ticket is free, and a ticket is free again only when a batch was taken: memory is bounded by the number
-//! of tickets, however unequal the batches.
+//! One thread reads batches of lines, some work on them, the caller's takes them in order. A batch needs a ticket,
+//! which is free again when the batch is taken, so the number of tickets bounds memory, however unequal the batches
+//! are.
 
 use std::collections::BTreeMap;
 use std::thread::{Builder, Scope};
@@ -15,12 +15,12 @@ use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{RawRecord, Rejection};
 use crate::runtime::lines::{Input, Line, Unreadable};
 
-/// Stack of a thread for text work: parsers of deep documents go deep.
+/// Stack of a thread for text work: parsers of deep documents recurse deeply.
 const STACK_BYTES: usize = 64 << 20;
 /// Batches in flight for each thread.
 const TICKETS: usize = 4;
 
-/// A line and what was read in it.
+/// A line and what was read from it.
 pub(super) type Read = (Line, Result<FingerprintedPage, Rejection>);
 
 struct Job {
@@ -34,7 +34,7 @@ struct Done {
 }
 
 /// Reads all inputs with `threads` threads for text work, and hands the lines to `take` in the order of the input;
-/// `None` when no more are ready, a moment to write out what is held back. Ends early when `take` says so.
+/// `None` when no more are ready, so that buffered output can be flushed. Ends early if `take` fails.
 pub(super) fn in_order(
     inputs: Vec<Input>,
     reader: &Fingerprinter,
@@ -44,13 +44,13 @@ pub(super) fn in_order(
     std::thread::scope(|scope| {
         let (tickets, free) = bounded::<()>(threads * TICKETS);
         for _ in 0..threads * TICKETS {
-            // There is room for all, and both ends are here.
+            // The channel has room for all tickets.
             let _ = tickets.send(());
         }
         let (done, results) = bounded(threads * TICKETS);
         start(scope, inputs, reader, threads, &free, &done).map_err(|error| Reason::Bug.because(error))?;
         drop((free, done));
-        // On an early return tickets and results go, and with them every thread at its next send.
+        // An early return drops tickets and results, which ends every thread at its next send.
         let mut waiting = BTreeMap::new();
         let mut next = 0;
         for Done { number, read } in &results {
@@ -59,7 +59,7 @@ pub(super) fn in_order(
                 next += 1;
                 let read = read.map_err(|error| Reason::Input.because(error))?;
                 read.into_iter().try_for_each(|read| take(Some(read)))?;
-                // Nobody wants it any more once all is read.
+                // The ticket is not needed once all is read.
                 let _ = tickets.send(());
             }
             if results.is_empty() {
@@ -116,12 +116,12 @@ fn start<'scope, 'env>(
     Ok(())
 }
 
-/// Reads one line. A panic in the text work costs this line alone.
+/// Reads one line. A panic in the text work rejects only this line.
 fn read(line: Line, reader: &Fingerprinter, scratch: &mut Scratch) -> Read {
     let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
     let reading = guarded(|| reader.read(&record, scratch));
     if reading.is_err() {
-        // A panic may have left anything in it.
+        // A panic may have left it in any state.
         *scratch = Scratch::default();
     }
     (line, reading)

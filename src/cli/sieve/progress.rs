@@ -1,4 +1,4 @@
-//! How far a run is, on standard error: a bar on a terminal, else a log line every ten seconds.
+//! Progress of a run on standard error: a bar on a terminal, else a log line every ten seconds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,10 +16,10 @@ use crate::runtime::lines::Line;
 
 /// Time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Dead letters that are logged one by one when no verdict line names them.
-const TOLD: u64 = 20;
+/// Maximum number of dead letters to log one by one if no verdict line names them.
+const MAX_LOGGED: u64 = 20;
 
-/// What was counted so far, and how it is shown.
+/// The counts so far, and how to show them.
 pub(super) struct Progress {
     pages: u64,
     bytes: u64,
@@ -28,13 +28,12 @@ pub(super) struct Progress {
     reasons: BTreeMap<&'static str, u64>,
     bar: Option<ProgressBar>,
     ticks: Receiver<Instant>,
-    tells_dead_letters: bool,
+    shows_dead_letters: bool,
 }
 
 impl Progress {
-    /// Begins to count towards `size` bytes, if that is known. Dead letters are logged here when nothing else names
-    /// them.
-    pub(super) fn new(size: Option<u64>, tells_dead_letters: bool) -> Self {
+    /// Starts counting towards `size` bytes, if known. Dead letters are logged here if no verdict line names them.
+    pub(super) fn new(size: Option<u64>, shows_dead_letters: bool) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| bar(size));
         let verdicts = ["unique", "update", "template", "exact", "near", "dead"].map(|name| (name, 0)).into();
         Self {
@@ -45,7 +44,7 @@ impl Progress {
             reasons: BTreeMap::new(),
             bar,
             ticks: tick(LOG_INTERVAL),
-            tells_dead_letters,
+            shows_dead_letters,
         }
     }
 
@@ -71,17 +70,17 @@ impl Progress {
 
     fn note_dead(&mut self, line: &Line, rejection: &Rejection) {
         *self.reasons.entry(rejection.reason().name()).or_default() += 1;
-        if !self.tells_dead_letters {
+        if !self.shows_dead_letters {
             return;
         }
         let dead = self.verdicts.get("dead").copied().unwrap_or(0);
         let show = || tracing::warn!(target: "dupgate::cli", source = place_of(&line.source), "{rejection}");
-        if dead <= TOLD {
+        if dead <= MAX_LOGGED {
             self.bar.as_ref().map_or_else(show, |bar| bar.suspend(show));
         }
     }
 
-    /// Returns what came out.
+    /// Returns the summary.
     pub(super) fn finish(self) {
         let is_terminal = self.bar.is_some();
         if let Some(bar) = &self.bar {

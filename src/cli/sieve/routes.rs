@@ -1,4 +1,4 @@
-//! Where lines go: verdict lines to standard output, or the lines themselves to files.
+//! Outputs: verdict lines to standard output, or the lines themselves to files.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -42,17 +42,17 @@ pub(super) struct Output {
     writer: BufWriter<Box<dyn Write>>,
 }
 
-/// Whether anybody still reads what is written.
+/// Whether the output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readers {
     /// Continue.
     Listen,
-    /// The reader of a pipe has gone: enough was said.
+    /// The reader of the pipe is gone: stop.
     Gone,
 }
 
 impl Routes {
-    /// Writes verdicts to standard output; as lines of JSON when nothing else is asked for.
+    /// Writes verdicts to standard output; as lines of JSON unless another format is requested.
     pub(super) fn verdicts(format: Option<Format>) -> Result<Self, Fatal> {
         let shape = match format {
             None | Some(Format::Jsonl) => Shape::Lines,
@@ -62,8 +62,8 @@ impl Routes {
         Ok(Self::Verdicts(Output::stdout(), shape))
     }
 
-    /// Opens the files that are named, `-` for standard output. None of them may be an input or another output: it
-    /// would be emptied.
+    /// Opens the files that are named, `-` for standard output. A file must not be an input or another output, which
+    /// would be truncated.
     pub(super) fn files(
         inputs: &[PathBuf],
         unique: Option<&Path>,
@@ -75,7 +75,7 @@ impl Routes {
         Ok(Self::Files { unique: open(unique)?, duplicate: open(duplicate)?, dead: open(dead)? })
     }
 
-    /// Writes one line where it belongs.
+    /// Writes one line to its output.
     pub(super) fn write(&mut self, line: &Line, sifted: &PageResult) -> Result<Readers, Fatal> {
         match self {
             Self::Verdicts(output, shape) => match shape {
@@ -103,7 +103,7 @@ impl Routes {
         }
     }
 
-    /// Ends what was begun, and writes out what is still held back.
+    /// Ends documents and flushes all outputs.
     pub(super) fn finish(&mut self) -> Result<Readers, Fatal> {
         if let Self::Verdicts(output, Shape::Document(has_begun)) = self {
             let written = output.write(if *has_begun { b"]" } else { b"[]" });
@@ -114,7 +114,7 @@ impl Routes {
         self.flush()
     }
 
-    /// Writes out what is still held back.
+    /// Flushes all outputs.
     pub(super) fn flush(&mut self) -> Result<Readers, Fatal> {
         let outputs = match self {
             Self::Verdicts(output, _) => [Some(output), None, None],
@@ -130,7 +130,7 @@ impl Routes {
     }
 }
 
-/// Headings and least widths of the table.
+/// Headings and minimum widths of the table.
 const HEADS: [(&str, usize); 5] = [("PAGE", 16), ("VERDICT", 8), ("NEARNESS", 8), ("ORIGINAL", 16), ("ID", 2)];
 
 /// A verdict line as a row.
@@ -166,7 +166,7 @@ impl Output {
         Ok(Self { name, writer: BufWriter::with_capacity(1 << 18, Box::new(file)) })
     }
 
-    /// Writes one line with its line break. The last line of a file may have come without one.
+    /// Writes one line with its line break. The last line of a file may have none.
     fn write(&mut self, line: &[u8]) -> Result<Readers, Fatal> {
         let written = self.writer.write_all(line).and_then(|()| self.writer.write_all(b"\n"));
         self.judge(written)
@@ -184,7 +184,7 @@ impl Output {
     }
 }
 
-/// Returns the one name of a regular file; a device such as `/dev/null` may be written to by many.
+/// Returns the canonical name of a regular file; several outputs may share a device such as `/dev/null`.
 fn regular(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_file())
 }

@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 use crate::error::{Fatal, Reason};
 use crate::protocol::Stage;
 
-/// Two pages, and what is to be said of the second.
+/// Two pages, and the expected verdict on the second.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Case {
-    /// Returns what is tried.
+    /// The name of the case.
     pub(super) name: String,
     /// The page that comes first.
     pub(super) one: Page,
     /// The page that is judged.
     pub(super) other: Page,
-    /// The verdict on it.
+    /// The expected verdict.
     pub(super) expect: Expected,
-    /// The stage that is to match it; any when absent.
+    /// The expected stage; any if absent.
     #[serde(default)]
     pub(super) stage: Option<StageName>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Case {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Page {
-    /// In a file, or in one line of one (`pages.jsonl:17`), seen from the folder of the cases.
+    /// In a file, or in one line of a file (`pages.jsonl:17`), relative to the folder of the cases.
     File(String),
     /// Here, as plain text.
     Text(String),
@@ -43,7 +43,7 @@ pub(super) enum Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Expected {
-    /// Nothing like the first page.
+    /// Not similar to the first page.
     Unique,
     /// Equal text.
     Exact,
@@ -55,7 +55,7 @@ pub(super) enum Expected {
     Duplicate,
     /// A new text of the same page.
     Update,
-    /// None is possible: the page is refused.
+    /// No verdict: the page is refused.
     Dead,
 }
 
@@ -82,7 +82,7 @@ pub(super) enum StageName {
     Exact,
     /// Few differing bits.
     Simhash,
-    /// Alike sketches.
+    /// Similar sketches.
     Minhash,
 }
 
@@ -101,7 +101,7 @@ impl StageName {
 ///
 /// # Errors
 ///
-/// A file that cannot be read, or that is no list of cases; the message names the line.
+/// A file that cannot be read, or that is not a list of cases; the message names the line.
 pub(super) fn read(path: &Path) -> Result<Vec<Case>, Fatal> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {}", path.display())))

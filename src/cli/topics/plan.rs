@@ -1,4 +1,4 @@
-//! Which topics are needed, and how they should be set: derived from the input, without asking anybody.
+//! Which topics are needed, and with which settings: derived from the input, without I/O.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,38 @@ use crate::config::settings::Settings;
 use crate::kafka::admin::{LogKind, LogNames, log_settings};
 use crate::kafka::inspector::{TopicPlan, TopicView};
 
-/// What our headers may add to a record, and the batch around it, generously.
+/// Upper bound of what our headers and the batch add to a record.
 pub(in crate::cli) const HEADROOM: i64 = 64 << 10;
 
-/// What a broker takes and keeps when nobody says anything else.
+/// Defaults of a broker for message size and retention.
 const DEFAULT_BYTES: i64 = 1_048_588;
 const DEFAULT_RETENTION: i64 = 604_800_000;
 
-/// What the plan is made of.
+/// Inputs of the plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     /// The configuration.
     pub(super) settings: &'a Settings,
-    /// The input topics by name; none when it is not there.
+    /// The input topics by name; `None` if it does not exist.
     pub(super) input: &'a BTreeMap<String, Option<TopicView>>,
-    /// Partitions asked for.
+    /// Requested partitions.
     pub(super) partitions: Option<usize>,
-    /// Copies asked for.
+    /// Requested replication factor.
     pub(super) copies: Option<usize>,
-    /// Copies that the cluster gives to new topics.
+    /// Default replication factor of the cluster.
     pub(super) default_copies: usize,
 }
 
-/// What the outputs inherit from the input topics: the largest of each.
+/// Settings that the outputs inherit from the input topics: the largest of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) struct Inherited {
-    /// Most partitions.
+    /// Largest number of partitions.
     pub(in crate::cli) partitions: usize,
-    /// Most copies.
+    /// Largest replication factor.
     pub(in crate::cli) copies: usize,
     /// Largest batch, in bytes.
     pub(in crate::cli) max_bytes: i64,
-    /// Longest retention, in milliseconds; -1 is for ever.
+    /// Longest retention, in milliseconds; -1 is unlimited.
     pub(in crate::cli) retention: i64,
     /// Whether an input topic keeps the last record of each key.
     pub(in crate::cli) is_compacted: bool,
@@ -119,7 +119,7 @@ pub(in crate::cli) fn logs(settings: &Settings, default_copies: usize) -> [Topic
     })
 }
 
-/// Spells a plan out on one line.
+/// Formats a plan on one line.
 pub(super) fn describe(plan: &TopicPlan) -> String {
     let settings = plan.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
     format!("{} partitions, replication factor {} {settings}", plan.partitions, plan.replicas).trim_end().to_owned()
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn for_ever_and_compaction_are_inherited_but_dead_letters_are_never_compacted() {
+    fn unlimited_retention_and_compaction_are_inherited_but_dead_letters_are_never_compacted() {
         let input =
             [view("crawl.pages", 1, &[("retention.ms", "-1"), ("cleanup.policy", "compact")]), view("b", 1, &[])];
         let plans = plans(&settings(""), &input);
@@ -181,10 +181,13 @@ mod tests {
             settings("judge: {partitions: 4}\ninput: {fields: {scope: /site}}\nlogs: {replication_factor: 3}");
         let plans = plans(&settings, &[view("crawl.pages", 24, &[])]);
         let scheme = settings.scheme();
-        let asked = &plans[&format!("dupgate.fingerprints.{scheme}")];
-        assert_eq!((asked.partitions, asked.replicas), (4, 3));
+        let fingerprint_plan = &plans[&format!("dupgate.fingerprints.{scheme}")];
+        assert_eq!((fingerprint_plan.partitions, fingerprint_plan.replicas), (4, 3));
         assert_eq!(
-            (asked.settings["retention.ms"].as_str(), asked.settings["message.timestamp.type"].as_str()),
+            (
+                fingerprint_plan.settings["retention.ms"].as_str(),
+                fingerprint_plan.settings["message.timestamp.type"].as_str()
+            ),
             ("-1", "LogAppendTime")
         );
         assert!(!plans[&format!("dupgate.verdicts.{scheme}")].settings.contains_key("message.timestamp.type"));

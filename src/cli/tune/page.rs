@@ -1,4 +1,4 @@
-//! The pairs to look at: one HTML page that needs nothing else.
+//! The pairs to review: one self-contained HTML page.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ pub(super) fn html(analyzer: &Analyzer, pages: &[Sampled], pairs: &[Alike], tune
     // Writing to a `String` cannot fail.
     let _ = write!(
         out,
-        "<h1>{} pairs to look at</h1>\n<p>Are these duplicates? The reference calls pairs with a Jaccard index of {} or more duplicates. First come \
+        "<h1>{} pairs to review</h1>\n<p>Are these duplicates? The reference calls pairs with a Jaccard index of {} or more duplicates. First come \
          the pairs on which it and the recommended thresholds disagree, then those nearest to its border.</p>\n",
         pairs.len(),
         tuned.truth

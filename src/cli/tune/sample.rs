@@ -1,4 +1,4 @@
-//! How far a recommendation goes: what the sample is too small for, and what it would mean for a full index.
+//! Limits of a recommendation: a small sample, and matches by chance in a full index.
 
 use serde_json::{Value, json};
 
@@ -8,18 +8,18 @@ use crate::config::settings::Settings;
 use crate::fingerprint::MAX_DISTANCE;
 use crate::protocol::Stage;
 
-/// Pages from which on a sample shows how alike unrelated pages are.
+/// Number of pages a sample needs to show the similarity of unrelated pages.
 const ENOUGH_PAGES: usize = 2000;
 
-/// Pairs of duplicates from which on it shows how far copies are from each other.
+/// Number of duplicate pairs it needs to show the distances of copies.
 const ENOUGH_PAIRS: u64 = 50;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 
-/// What is to be said of a recommendation.
+/// Cautions about a recommendation.
 pub(super) struct Caution {
     pages: usize,
-    /// Pairs that the reference takes for duplicates.
+    /// Pairs that are duplicates by the reference.
     duplicates: u64,
     /// Keys whose recommended value is the first or last one of those tried.
     at_limit: Vec<&'static str>,
@@ -27,7 +27,7 @@ pub(super) struct Caution {
     chance: Option<Chance>,
 }
 
-/// What the recommended distance matches by chance in a full index.
+/// Matches by chance in a full index at the recommended distance.
 struct Chance {
     max_entries: u64,
     /// Matches of a page.
@@ -37,7 +37,7 @@ struct Chance {
 }
 
 impl Chance {
-    /// Takes it from settings; `None` when `SimHash`es are not compared.
+    /// Computes it from settings; `None` when `SimHash`es are not compared.
     fn of(bits: u8, settings: &Settings) -> Option<Self> {
         let rules = &settings.rules;
         let max_entries = rules.max_entries;
@@ -56,7 +56,7 @@ impl Caution {
             at_limit.push("match.simhash.max_distance");
         }
         let tried = [tuned.by_similarity.first(), tuned.by_similarity.last()];
-        if tried.into_iter().flatten().any(|(least, _)| *least == tuned.similarity) {
+        if tried.into_iter().flatten().any(|(min, _)| *min == tuned.similarity) {
             at_limit.push("match.minhash.min_similarity");
         }
         let duplicates = tuned.by_bits.first().map_or(0, |(_, tried)| tried.pairs.planted);
@@ -67,7 +67,7 @@ impl Caution {
         self.pages < ENOUGH_PAGES || self.duplicates < ENOUGH_PAIRS
     }
 
-    /// Returns the line for people; `None` where nothing speaks against the recommendation.
+    /// Returns the line for people; `None` without a caution.
     pub(super) fn line(&self) -> Option<String> {
         let limit = (!self.at_limit.is_empty())
             .then(|| format!("the recommended {} is the last value of its range", self.at_limit.join(" and ")));
@@ -83,7 +83,7 @@ impl Caution {
         }
         let chance = self.chance.as_ref().map(|chance| {
             format!(
-                "; unrelated pages in an index of {} come nearer than in {pages} pages: with match.simhash.max_distance {} about {} \
+                "; unrelated pages in an index of {} come closer than in {pages} pages: with match.simhash.max_distance {} about {} \
                  pages a day match by chance, if the index fills within its window and codes are random (those of texts are closer)",
                 human::count(chance.max_entries),
                 self.bits,

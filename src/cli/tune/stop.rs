@@ -1,4 +1,4 @@
-//! `tune stop-shingles`: shingles that are in page after page, as a list for `match.minhash.stop_shingles`.
+//! `tune stop-shingles`: lists shingles that many pages share, for `match.minhash.stop_shingles`.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -44,7 +44,7 @@ pub struct StopArgs {
     pub write: PathBuf,
 }
 
-/// Counts in how many pages of a sample each shingle is, copies of a page left out, and writes the frequent ones.
+/// Counts the pages of a sample that have each shingle, leaving copies out, and writes the frequent shingles.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
     for (name, share) in [("--share", args.share), ("--other", args.other)] {
         if !(share > 0.0 && share <= 1.0) {
             return Err(
-                Reason::Usage.because(anyhow::anyhow!("{name} {share} is no share (expected more than 0, to 1)"))
+                Reason::Usage.because(anyhow::anyhow!("{name} {share} is not a share (expected more than 0, to 1)"))
             );
         }
     }
@@ -80,7 +80,7 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
             let part = dropped as f64 * 100.0 / all.max(1) as f64;
             print(&format!(
                 "{pages} pages, {} of them no copies: {} Chinese, {} others\n\
-                 {} shingles are frequent, {part:.1} % of all that stand in these pages; they were written to {}\n\
+                 {} shingles are frequent, {part:.1} % of all in these pages; they were written to {}\n\
                  match.minhash.stop_shingles: {}",
                 texts.len(),
                 found.han_pages,
@@ -129,7 +129,7 @@ fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
     Ok((texts, pages))
 }
 
-/// Writes the list as [`crate::fingerprint::StopShingles::parse`] reads it, with where it comes from.
+/// Writes the list as [`crate::fingerprint::StopShingles::parse`] reads it, with its origin.
 fn list(found: &Frequent, args: &StopArgs, Shingling { unit, lengths }: Shingling) -> String {
     let mut out = String::new();
     // Writing to a `String` cannot fail.

@@ -1,4 +1,4 @@
-//! What the `simhash` stage finds by chance.
+//! Matches of the `simhash` stage by chance.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::config::settings::Settings;
 use crate::fingerprint::Width;
 use crate::protocol::Stage;
 
-/// The stage in use, with what is expected of it.
+/// The stage in use, with its expected matches.
 pub(super) struct Strangers {
     width: Width,
     max_distance: u8,
@@ -15,7 +15,7 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// Takes it from settings; `None` when the stage is not in use.
+    /// Computes it from settings; `None` when the stage is not in use.
     pub(super) fn of(settings: &Settings) -> Option<Self> {
         let rules = &settings.rules;
         let strangers = Self {

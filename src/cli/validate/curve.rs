@@ -1,4 +1,4 @@
-//! What the bands of the `minhash` stage find, and what they find by chance.
+//! Recall of the bands of the `minhash` stage, and their matches by chance.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::quality::{Chance, chances};
 /// The Jaccard indices of the curve, in hundredths.
 const HUNDREDTHS: [u8; 9] = [10, 20, 30, 40, 50, 60, 70, 80, 90];
 
-/// The bands in use, with what is expected of them.
+/// The bands in use, with their expected matches.
 pub(super) struct Curve {
     minhash: MinHashRules,
     max_entries: u64,
@@ -19,7 +19,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Takes it from settings; `None` when the stage is not in use.
+    /// Computes it from settings; `None` when the stage is not in use.
     pub(super) fn of(settings: &Settings) -> Option<Self> {
         let rules = &settings.rules;
         let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash))?;
@@ -28,8 +28,8 @@ impl Curve {
         Some(Self { minhash, max_entries: rules.max_entries, chances })
     }
 
-    fn recall(&self, hundredths: u8, least: u8) -> f64 {
-        self.minhash.banding.recall(f64::from(hundredths) / 100.0, least)
+    fn recall(&self, hundredths: u8, min: u8) -> f64 {
+        self.minhash.banding.recall(f64::from(hundredths) / 100.0, min)
     }
 
     pub(super) fn table(&self) -> String {
@@ -45,7 +45,7 @@ impl Curve {
         } = self.minhash;
         let (slots, bits) = (form.slots(), form.bits().count());
         let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
-        let sharing = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
+        let sharing = |min: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, min)));
         let mut curve = vec![
             row("jaccard", HUNDREDTHS.map(|hundredths| format!("{:.1}", f64::from(hundredths) / 100.0))),
             row(if containment.is_some() { "share 1, compared" } else { "share a key" }, sharing(1)),
@@ -64,7 +64,7 @@ impl Curve {
         let chances = std::iter::once(head.to_vec()).chain(self.chances.iter().map(chance)).collect::<Vec<_>>();
         let by_chance = if self.chances.is_empty() {
             format!(
-                "by chance among {originals}: not known of shingles of words; `dupgate eval` tells it for texts of one's own"
+                "by chance among {originals}: not known for word shingles; `dupgate eval` measures it on your texts"
             )
         } else {
             columns(&chances)
@@ -90,8 +90,8 @@ impl Curve {
             } else {
                 String::new()
             },
-            containment.map_or_else(String::new, |least| {
-                format!(", or when they share one band and {least} of the smaller\nis estimated to be in the other")
+            containment.map_or_else(String::new, |min| {
+                format!(", or when they share one band and {min} of the smaller\nis estimated to be in the other")
             }),
             columns(&curve),
             by_chance
@@ -100,12 +100,12 @@ impl Curve {
 
     pub(super) fn json(&self) -> Value {
         let MinHashRules { banding, min_shared_bands, one_band_below, .. } = self.minhash;
-        let least = self.minhash.least_keys(None);
+        let min = self.minhash.least_keys(None);
         let point = |hundredths: &u8| {
             json!({
                 "jaccard": f64::from(*hundredths) / 100.0,
                 "share_a_key": self.recall(*hundredths, 1),
-                "compared": self.recall(*hundredths, least),
+                "compared": self.recall(*hundredths, min),
             })
         };
         let chance = |chance: &Chance| {

@@ -1,5 +1,5 @@
-//! Duplicates by their ids: the verdict log has no ids of duplicates, so they are asked of the running instance, and
-//! else searched in the topic that they were written to.
+//! Duplicates by their ids: the verdict log has no ids of duplicates, so the running instance is asked first, then
+//! their output topic is searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
@@ -19,20 +19,20 @@ use crate::runtime::clock::wall_time;
 use crate::runtime::page_search::{Progress, Searched, Wanted, search_pages, searched_topics};
 use crate::runtime::replay::Extent;
 
-/// Records that are searched for an id that is not found otherwise.
+/// Number of records to search for an id that is not found otherwise.
 const DEFAULT_RECORDS: u64 = 1_000_000;
 
-/// How far back is searched.
+/// How far back to search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     records: Option<u64>,
     since: Option<Timestamp>,
-    /// Search for ids that are found otherwise, too.
+    /// Also search for ids that are found otherwise.
     pub(super) is_wanted: bool,
 }
 
 impl Limits {
-    /// Reads them from the command line.
+    /// Parses them from the command line.
     pub(super) fn of(args: &ShowArgs) -> Result<Self, Fatal> {
         let since = match args.since.map(|when| when.extent(wall_time())) {
             None | Some(Extent::Start) => None,
@@ -56,7 +56,7 @@ pub(super) fn ids(args: &ShowArgs) -> Ids<'_> {
     args.id.iter().map(|id| (id_hash(id), id.as_str())).collect()
 }
 
-/// Returns the positions of the recent duplicates with these ids, as far as the running instance tells of them.
+/// Returns the positions of the recent duplicates with these ids, as far as the running instance reports them.
 pub(super) fn recent_duplicates(settings: &Settings, ids: &Ids<'_>) -> BTreeMap<IdHash, BTreeSet<Source>> {
     let mut found: BTreeMap<IdHash, BTreeSet<Source>> = BTreeMap::new();
     if settings.http.admin.is_none() {
@@ -81,18 +81,17 @@ pub(super) fn recent_duplicates(settings: &Settings, ids: &Ids<'_>) -> BTreeMap<
 
 /// Searches the topic for these ids.
 pub(super) fn search(settings: &Settings, limits: Limits, ids: &Ids<'_>) -> Result<Searched, Fatal> {
-    let most = limits
-        .records
-        .map_or_else(String::new, |most| format!(", its last {} records at the most", human::count(most)));
-    note(&format!("searching {} in {}{most}", listed(ids.values().copied()), quoted(&searched_topics(settings))));
+    let max =
+        limits.records.map_or_else(String::new, |max| format!(", at most its last {} records", human::count(max)));
+    note(&format!("searching {} in {}{max}", listed(ids.values().copied()), quoted(&searched_topics(settings))));
     let bar = std::io::stderr().is_terminal().then(|| {
         let template = "search {bar:28} {percent:>3} %  {human_pos} / {human_len} records  {per_sec}  left {eta}";
         progress_bar(Some(0), template)
     });
     let wanted = Wanted { ids: ids.keys().copied().collect(), records: limits.records, since: limits.since };
-    let searched = search_pages(settings, &wanted, |Progress { records, most }| {
+    let searched = search_pages(settings, &wanted, |Progress { records, max }| {
         if let Some(bar) = &bar {
-            bar.set_length(most);
+            bar.set_length(max);
             bar.set_position(records);
         }
     });
@@ -100,7 +99,7 @@ pub(super) fn search(settings: &Settings, limits: Limits, ids: &Ids<'_>) -> Resu
     searched
 }
 
-/// Says which ids were not found, and where they were searched.
+/// Returns which ids were not found, and where they were searched.
 pub(super) fn not_found(ids: &Ids<'_>, searched: &Searched, since: Limits) -> Option<String> {
     let missing: Vec<&str> =
         ids.iter().filter(|(hash, _)| !searched.found.contains_key(hash)).map(|(_, id)| *id).collect();
@@ -109,7 +108,7 @@ pub(super) fn not_found(ids: &Ids<'_>, searched: &Searched, since: Limits) -> Op
     }
     let (missing, topics, records) = (listed(missing), quoted(&searched.topics), human::count(searched.records));
     if searched.records == 0 {
-        return Some(format!("{missing}: no record was searched, {topics} holds none of that time"));
+        return Some(format!("{missing}: no record was searched: {topics} holds none of that time"));
     }
     let times = searched.times.map_or_else(String::new, |(oldest, newest)| {
         format!(", from {} to {}", human::time(oldest), human::time(newest))
@@ -122,14 +121,14 @@ pub(super) fn not_found(ids: &Ids<'_>, searched: &Searched, since: Limits) -> Op
     Some(format!("{missing} is in none of the last {records} records of {topics}{times}{further}"))
 }
 
-/// Says of each page that was found what its record says, for when the verdict log holds no verdict of it.
+/// Returns what the record of each found page shows, for pages without a verdict in the log.
 pub(super) fn without_verdict(ids: &Ids<'_>, searched: &Searched) -> Vec<String> {
     let pages = searched.found.iter().flat_map(|(hash, pages)| pages.iter().map(move |page| (ids.get(hash), page)));
-    let said = pages.filter_map(|(id, page)| {
+    let lines = pages.filter_map(|(id, page)| {
         let verdict = page.verdict.as_ref().map(|verdict| format!(", written as {verdict} to {}", page.record));
         Some(format!("{} is {}{}", id?, page.source, verdict.unwrap_or_default()))
     });
-    said.collect()
+    lines.collect()
 }
 
 fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
@@ -146,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_found_is_told_with_where_it_was_searched() {
+    fn a_missing_id_is_reported_with_where_it_was_searched() {
         let id = "http://a/1";
         let ids = Ids::from([(id_hash(id), id)]);
         let limits = Limits { records: Some(20), since: None, is_wanted: false };
@@ -159,11 +158,14 @@ mod tests {
         };
         let place = "http://a/1 is in none of the last 1,200,000 records of topic `dup`, \
                      from 2026-09-01T00:00:00Z to 2026-09-01T00:01:00Z";
-        let told = |searched: &Searched, limits| not_found(&ids, searched, limits).unwrap();
-        assert_eq!(told(&searched, limits), format!("{place}; --scan RECORDS or --since WHEN searches further back"));
+        let message_of = |searched: &Searched, limits| not_found(&ids, searched, limits).unwrap();
+        assert_eq!(
+            message_of(&searched, limits),
+            format!("{place}; --scan RECORDS or --since WHEN searches further back")
+        );
         searched.is_whole = true;
-        assert_eq!(told(&searched, limits), format!("{place}; it holds no more"));
+        assert_eq!(message_of(&searched, limits), format!("{place}; it holds no more"));
         let since = Limits { since: Some(time(1)), ..limits };
-        assert_eq!(told(&searched, since), format!("{place}; an earlier --since searches further back"));
+        assert_eq!(message_of(&searched, since), format!("{place}; an earlier --since searches further back"));
     }
 }

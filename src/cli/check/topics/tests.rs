@@ -33,17 +33,17 @@ fn an_output_that_fits_is_ok() {
 }
 
 #[test]
-fn a_small_output_is_told_with_the_size_it_needs() {
+fn a_small_output_is_reported_with_the_size_it_needs() {
     let rows = of_output(&view("crawl.pages.duplicate", &[("max.message.bytes", "1048576")]), 5);
     let [(State::Warn, text, Some(fix))] = &rows[..] else { panic!("{rows:?}") };
-    assert_eq!(text, "max.message.bytes 1 MiB is below the input's 4 MiB: pages that are larger will be dead letters");
+    assert_eq!(text, "max.message.bytes 1 MiB is below the input's 4 MiB: larger pages will become dead letters");
     assert!(fix.ends_with("--entity-name crawl.pages.duplicate --add-config max.message.bytes=4259840"), "{fix}");
     let rows = of_output(&view("crawl.pages.duplicate", &[("max.message.bytes", "4194304")]), 5);
     assert!(rows[0].1.contains("leaves no room for our headers"), "{rows:?}");
 }
 
 #[test]
-fn pages_that_would_be_deleted_on_arrival_are_told() {
+fn pages_that_would_be_deleted_on_arrival_are_reported() {
     let rows = of_output(&view("crawl.pages.unique", &[]), 9);
     let [(State::Warn, text, Some(fix))] = &rows[..] else { panic!("{rows:?}") };
     assert_eq!(
@@ -56,19 +56,19 @@ fn pages_that_would_be_deleted_on_arrival_are_told() {
 }
 
 #[test]
-fn partitions_and_replicas_in_sync_are_looked_at() {
+fn partitions_and_in_sync_replicas_are_checked() {
     let few = TopicView { partitions: 6, ..view("crawl.pages.unique", &[]) };
     let rows = of_output(&few, 5);
     assert!(rows[0].1.contains("6 partitions, the input has 24") && rows[0].2.is_some(), "{rows:?}");
     assert_eq!(of_output(&TopicView { partitions: 6, ..view("crawl.pages.dead", &[]) }, 5)[0].0, State::Ok);
-    let behind = TopicView { in_sync: 1, ..view("crawl.pages.unique", &[("min.insync.replicas", "2")]) };
-    assert_eq!(of_output(&behind, 5)[0].0, State::Fail);
+    let lagging = TopicView { in_sync: 1, ..view("crawl.pages.unique", &[("min.insync.replicas", "2")]) };
+    assert_eq!(of_output(&lagging, 5)[0].0, State::Fail);
 }
 
 #[test]
-fn a_log_that_would_lose_facts_fails() {
+fn a_log_that_would_lose_records_fails() {
     let settings = settings();
-    let [asked, answered] = logs(&settings, 3);
+    let [requested, answered] = logs(&settings, 3);
     let good = |plan: &TopicPlan| TopicView {
         name: plan.name.clone(),
         partitions: 1,
@@ -84,29 +84,29 @@ fn a_log_that_would_lose_facts_fails() {
         let rows = log(plan, Some(&view), 3, &settings);
         rows.into_iter().map(|row| (row.state, row.text)).collect::<Vec<_>>()
     };
-    assert_eq!(look(&asked, &[])[0].0, State::Ok);
+    assert_eq!(look(&requested, &[])[0].0, State::Ok);
     assert_eq!(look(&answered, &[("retention.ms", "604800000")])[0].0, State::Fail);
     assert_eq!(look(&answered, &[("cleanup.policy", "compact")])[0].0, State::Fail);
-    assert_eq!(look(&asked, &[("message.timestamp.type", "CreateTime")])[0].0, State::Fail);
-    assert_eq!(look(&asked, &[("unclean.leader.election.enable", "true")])[0].0, State::Warn);
-    assert_eq!(look(&asked, &[("min.insync.replicas", "1")])[0].0, State::Warn);
-    assert_eq!(look(&asked, &[("min.insync.replicas", "3")])[0].0, State::Ok);
-    assert_eq!(look(&answered, &[("max.message.bytes", "1048588")])[0].0, State::Ok, "as brokers have it");
+    assert_eq!(look(&requested, &[("message.timestamp.type", "CreateTime")])[0].0, State::Fail);
+    assert_eq!(look(&requested, &[("unclean.leader.election.enable", "true")])[0].0, State::Warn);
+    assert_eq!(look(&requested, &[("min.insync.replicas", "1")])[0].0, State::Warn);
+    assert_eq!(look(&requested, &[("min.insync.replicas", "3")])[0].0, State::Ok);
+    assert_eq!(look(&answered, &[("max.message.bytes", "1048588")])[0].0, State::Ok, "the brokers' default");
     assert_eq!(look(&answered, &[("max.message.bytes", "8388608")])[0].0, State::Ok);
     assert_eq!(look(&answered, &[("max.message.bytes", "500000")])[0].0, State::Warn);
-    let single = TopicView { replicas: 1, ..good(&asked) };
+    let single = TopicView { replicas: 1, ..good(&requested) };
     assert!(
-        log(&asked, Some(&single), 3, &settings)
+        log(&requested, Some(&single), 3, &settings)
             .iter()
             .any(|row| row.text.contains("replication factor 1 on 3 brokers"))
     );
-    assert_eq!(log(&asked, None, 3, &settings)[0].state, State::Ok);
-    let split = TopicView { partitions: 2, ..good(&asked) };
-    assert_eq!(log(&asked, Some(&split), 3, &settings)[0].state, State::Fail);
+    assert_eq!(log(&requested, None, 3, &settings)[0].state, State::Ok);
+    let split = TopicView { partitions: 2, ..good(&requested) };
+    assert_eq!(log(&requested, Some(&split), 3, &settings)[0].state, State::Fail);
 }
 
 #[test]
-fn an_input_from_the_future_is_told() {
+fn an_input_from_the_future_is_reported() {
     let ends = |newest: i64| {
         Ok(Ends { oldest: None, newest: Some(Timestamp::from_millis(newest)), partitions: 24, records: 0 })
     };
@@ -121,7 +121,7 @@ fn an_input_from_the_future_is_told() {
 #[test]
 fn sizes_and_spans_are_short() {
     assert_eq!([size(4_194_304), size(1_048_588), size(900), size(1_572_864)], ["4 MiB", "1 MiB", "900 B", "1.5 MiB"]);
-    assert_eq!([span(-1), span(604_800_000), span(90_061_001), span(5)], ["for ever", "7 d", "1 d 1 h", "5 ms"]);
+    assert_eq!([span(-1), span(604_800_000), span(90_061_001), span(5)], ["unlimited", "7 d", "1 d 1 h", "5 ms"]);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn logs_of_other_schemes_are_named_with_the_command_that_removes_them() {
         format!("{prefix}.fingerprints.sh64-0dd5ce"),
         format!("{prefix}.verdicts.sh64-0dd5ce"),
         format!("{prefix}.verdicts.sh128-000000"),
-        // Of somebody else, or no log.
+        // Of another service, or not a log.
         format!("other-{prefix}.verdicts.sh64-0dd5ce"),
         format!("{prefix}.more.verdicts.sh64-0dd5ce"),
         format!("{prefix}.verdicts.daily"),

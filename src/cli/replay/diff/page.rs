@@ -1,4 +1,4 @@
-//! Examples of changed verdicts as one HTML page that needs nothing else.
+//! Examples of changed verdicts as one self-contained HTML page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use crate::record::Source;
 use crate::replay::{Example, RecordedVerdict, Side};
 use crate::text::Analyzer;
 
-/// Shows the sections of one kind that hold a text. A link to a section that is not shown brings all back.
+/// Shows the sections of one kind that hold a text. A link to a hidden section shows all again.
 const SCRIPT: Script = Script {
     text: r"
 const by=id=>document.getElementById(id),kind=by('kind'),text=by('text'),shown=by('shown');
@@ -31,10 +31,10 @@ by('filters').hidden=false;filter();
     sha256: "2M+roObovzkF/bDtz2guemnxJKE9oJNO9I6o+hJWutY=",
 };
 
-/// A page as it is shown: what it calls itself, and its normalised text, or why there is none.
+/// A page as shown: its id, and its normalised text or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shown {
-    /// What it calls itself.
+    /// Its id.
     pub(super) id: Option<String>,
     /// The text.
     pub(super) text: Result<String, String>,
@@ -82,7 +82,7 @@ pub(super) fn begin(counted: &Counted<'_>) -> String {
     out
 }
 
-/// Writes one example: the page, what it was matched with, and why the runs do not say the same.
+/// Writes one example: the page, what it was matched with, and why the verdicts of the runs differ.
 pub(super) fn section(
     out: &mut String,
     counted: &Counted<'_>,
@@ -133,7 +133,7 @@ pub(super) fn section(
     out.push_str("</section>\n");
 }
 
-/// Returns the original that is shown beside the page: that of the replay, if it has one.
+/// Returns the original to show beside the page: that of the replay, if any.
 pub(super) fn shown_match(example: &Example) -> Option<(Side, &Source)> {
     let of = |side: Side| {
         let of = example.verdicts.of(side).as_ref().and_then(|recorded: &RecordedVerdict| recorded.of.as_deref())?;

@@ -44,7 +44,7 @@ fn plan() -> Plan {
     .sealed()
 }
 
-/// Says of a page that it is near another one, or unique.
+/// A verdict: near another page, or unique.
 fn verdict(offset: i64, original: Option<i64>) -> Verdict {
     let of = |original| Match {
         by: MatchedBy::SimHash { bits: 4 },

@@ -1,4 +1,4 @@
-//! Why two runs do not say the same of a page, in one sentence.
+//! Why the verdicts of two runs on a page differ, in one sentence.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) fn form(recorded: &RecordedVerdict) -> Form {
     recorded.rules.as_ref()?.minhash.map(|minhash| minhash.form)
 }
 
-/// Returns why both runs do not say the same. `verdict` is what a run says of another page.
+/// Returns why the verdicts of both runs differ. `verdict` returns a run's verdict on another page.
 pub(super) fn why(
     example: &Example,
     names: &Sides<String>,
@@ -39,7 +39,7 @@ pub(super) fn why(
         (Some(one), Some(other)) => of_two(Sides { before: one, after: other }, &verdicts, names, verdict),
         (Some(of), None) => of_one(Side::Before, of, &verdicts, names, verdict),
         (None, Some(of)) => of_one(Side::After, of, &verdicts, names, verdict),
-        (None, None) => "no threshold says why".to_owned(),
+        (None, None) => "no threshold explains it".to_owned(),
     }
 }
 
@@ -72,9 +72,9 @@ fn of_one(
     };
     let remembers = format!("{name} remembers other originals (window, warm-up)");
     if differ.is_empty() {
-        format!("no threshold says why: {remembers}")
+        format!("no threshold explains it: {remembers}")
     } else {
-        format!("no threshold says why: {} differs, or {remembers}", differ.join(", "))
+        format!("no threshold explains it: {} differs, or {remembers}", differ.join(", "))
     }
 }
 
@@ -99,20 +99,17 @@ fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<
         MatchedBy::MinHash { slots, contained } => {
             let minhash = others.minhash?;
             if let Some(contained) = contained {
-                if minhash.containment.is_none_or(|least| contained < least) {
+                if minhash.containment.is_none_or(|min| contained < min) {
                     let needs = |rules: &Rules| {
-                        let least = rules.minhash.and_then(|minhash| minhash.containment);
-                        least.map_or_else(
-                            || "does not match by containment".to_owned(),
-                            |least| format!("needs {least}"),
-                        )
+                        let min = rules.minhash.and_then(|minhash| minhash.containment);
+                        min.map_or_else(|| "does not match by containment".to_owned(), |min| format!("needs {min}"))
                     };
                     return both(&needs);
                 }
             } else if minhash.form.similarity(slots) < minhash.min_similarity {
                 let needs = |rules: &Rules| {
-                    let least = rules.minhash.map_or(PerMille::ZERO, |minhash| minhash.min_similarity);
-                    format!("needs {least}")
+                    let min = rules.minhash.map_or(PerMille::ZERO, |minhash| minhash.min_similarity);
+                    format!("needs {min}")
                 };
                 return both(&needs);
             }
@@ -175,14 +172,14 @@ fn of_two(
         );
     }
     if is(VerdictKind::Template) && before.number_guard != after.number_guard {
-        let least = |rules: &Rules| {
+        let min = |rules: &Rules| {
             rules
                 .number_guard
-                .map_or_else(|| "does not compare them".to_owned(), |least| format!("needs {least} of them in common"))
+                .map_or_else(|| "does not compare them".to_owned(), |min| format!("needs {min} of them in common"))
         };
-        return format!("the numbers differ: {} {}, {} {}", names.before, least(before), names.after, least(after));
+        return format!("the numbers differ: {} {}, {} {}", names.before, min(before), names.after, min(after));
     }
-    "same original, and no threshold says why".to_owned()
+    "same original, and no threshold explains it".to_owned()
 }
 
 /// Lists the settings that decide verdicts and that differ.
@@ -245,18 +242,22 @@ mod tests {
     fn words(
         before: Option<RecordedVerdict>,
         after: Option<RecordedVerdict>,
-        said: &[(Side, i64, VerdictKind)],
+        reason: &[(Side, i64, VerdictKind)],
     ) -> String {
         let names = Sides { before: "live".to_owned(), after: "replay 7c1f".to_owned() };
         why(&Example { source: at(9), verdicts: Sides { before, after } }, &names, |side, source| {
-            let (_, _, verdict) = said.iter().find(|(of, offset, _)| (*of, *offset) == (side, source.offset))?;
+            let (_, _, verdict) = reason.iter().find(|(of, offset, _)| (*of, *offset) == (side, source.offset))?;
             Some(*verdict)
         })
     }
 
-    /// Live says unique, the replay near.
-    fn gained(of: Match, live: &Rules, tried: &Rules, said: &[(Side, i64, VerdictKind)]) -> String {
-        words(Some(recorded(VerdictKind::Unique, None, live)), Some(recorded(VerdictKind::Near, Some(of), tried)), said)
+    /// Live is unique, the replay near.
+    fn gained(of: Match, live: &Rules, tried: &Rules, reason: &[(Side, i64, VerdictKind)]) -> String {
+        words(
+            Some(recorded(VerdictKind::Unique, None, live)),
+            Some(recorded(VerdictKind::Near, Some(of), tried)),
+            reason,
+        )
     }
 
     #[test]
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_threshold_says_why_the_original_does_or_what_is_remembered() {
+    fn without_a_threshold_the_original_or_the_remembered_originals_explain_it() {
         let live = rules(&[]);
         let of = || matched(MatchedBy::MinHash { slots: 0, contained: None }, 3);
         assert_eq!(
@@ -319,18 +320,18 @@ mod tests {
         );
         assert_eq!(
             gained(of(), &live, &live, &[(Side::Before, 3, VerdictKind::Unique), (Side::After, 3, VerdictKind::Near)]),
-            "no threshold says why: live remembers other originals (window, warm-up)"
+            "no threshold explains it: live remembers other originals (window, warm-up)"
         );
         let other = Rules { same_site: None, max_entries: 7, ..live.clone() };
-        let said = gained(of(), &other, &live, &[]);
+        let reason = gained(of(), &other, &live, &[]);
         assert!(
-            said.ends_with("index.max_memory differs, or live remembers other originals (window, warm-up)"),
-            "{said}"
+            reason.ends_with("index.max_memory differs, or live remembers other originals (window, warm-up)"),
+            "{reason}"
         );
     }
 
     #[test]
-    fn two_matches_differ_by_their_original_or_by_what_is_compared_beside_the_text() {
+    fn two_matches_differ_by_their_original_or_by_other_comparisons_than_text() {
         let live = rules(&[]);
         let of =
             |verdict, original| Some(recorded(verdict, Some(matched(MatchedBy::SimHash { bits: 2 }, original)), &live));
@@ -341,7 +342,7 @@ mod tests {
         );
         assert_eq!(
             words(of(VerdictKind::Near, 3), of(VerdictKind::Template, 3), &[]),
-            "same original, and no threshold says why"
+            "same original, and no threshold explains it"
         );
         let guarded = Rules { number_guard: Some(PerMille(250)), ..live.clone() };
         let plain = Rules { number_guard: None, ..live.clone() };
@@ -360,12 +361,12 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_one_run_lacks_or_withdrew_is_said_to_be_so() {
+    fn a_page_that_one_run_lacks_or_withdrew_is_named_as_such() {
         let live = rules(&[]);
         let unique = || Some(recorded(VerdictKind::Unique, None, &live));
         assert_eq!(words(unique(), None, &[]), "replay 7c1f has no verdict on this page");
         let withdrawn = RecordedVerdict { reason: Some(Reject::Gone), ..recorded(VerdictKind::Withdrawn, None, &live) };
-        let said = words(Some(withdrawn), unique(), &[]);
-        assert_eq!(said, format!("live withdrew the page: {}", Reject::Gone.name()));
+        let verdicts = words(Some(withdrawn), unique(), &[]);
+        assert_eq!(verdicts, format!("live withdrew the page: {}", Reject::Gone.name()));
     }
 }
