@@ -1,4 +1,4 @@
-//! ACLs made on the fly. The client library makes them; its Rust wrapper has no function for it.
+//! Creates ACLs. The client library can create them; its Rust wrapper has no function for it.
 #![expect(unsafe_code, reason = "the wrapper of the client library lacks ACLs")]
 
 use std::ffi::CString;
@@ -12,15 +12,15 @@ use rdkafka::client::DefaultClientContext;
 
 use super::broker::Broker;
 
-/// Lets a user do these things to everything whose name begins so.
+/// Permits a user these operations on all resources with this prefix.
 pub(super) fn allow(broker: &Broker, user: &str, resource: Resource, prefix: &str, operations: &[Operation]) {
     let admin: AdminClient<DefaultClientContext> = broker.client().create().expect("a client");
     let client = admin.inner().native_ptr();
     let text = |text: &str| CString::new(text).expect("no zero in it");
     let (name, principal, host) = (text(prefix), text(&format!("User:{user}")), text("*"));
     let mut why = [0; 256];
-    // SAFETY: every pointer is that of a value which lives until the end of this block, what the library hands out is
-    // given back once, and its calls are those of its own example for ACLs.
+    // SAFETY: every pointer is that of a value which lives until the end of this block, what the library allocates is
+    // freed once, and the calls follow its own example for ACLs.
     unsafe {
         let new = |operation: &Operation| {
             native::rd_kafka_AclBinding_new(
@@ -36,7 +36,7 @@ pub(super) fn allow(broker: &Broker, user: &str, resource: Resource, prefix: &st
             )
         };
         let mut bindings: Vec<_> = operations.iter().map(new).collect();
-        assert!(bindings.iter().all(|binding| !binding.is_null()), "an ACL is refused by the library");
+        assert!(bindings.iter().all(|binding| !binding.is_null()), "the library refuses an ACL");
         let queue = native::rd_kafka_queue_new(client);
         native::rd_kafka_CreateAcls(client, bindings.as_mut_ptr(), bindings.len(), null(), queue);
         let event = native::rd_kafka_queue_poll(queue, 30_000);

@@ -1,4 +1,4 @@
-//! What the Kafka edge takes for granted of rdkafka and of the broker, each fact by itself.
+//! Assumptions of the Kafka edge about rdkafka and the broker, each in a separate test.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -41,9 +41,9 @@ fn metadata_of_offsets_in_a_transaction_is_read_back() {
     producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata().unwrap(), wait::LIMIT).unwrap();
     producer.commit_transaction(wait::LIMIT).unwrap();
 
-    let mut asked = TopicPartitionList::new();
-    asked.add_partition_range(&topic, 0, 1);
-    let committed = consumer.committed_offsets(asked, wait::LIMIT).unwrap();
+    let mut requested = TopicPartitionList::new();
+    requested.add_partition_range(&topic, 0, 1);
+    let committed = consumer.committed_offsets(requested, wait::LIMIT).unwrap();
     let with = committed.find_partition(&topic, 0).unwrap();
     assert_eq!((with.offset(), with.metadata()), (Offset::Offset(7), "checkpoint 42"));
     let without = committed.find_partition(&topic, 1).unwrap();
@@ -51,7 +51,7 @@ fn metadata_of_offsets_in_a_transaction_is_read_back() {
 }
 
 #[test]
-fn committed_offsets_wait_for_open_transactions_over_the_partitions_asked_for_and_no_others() {
+fn committed_offsets_wait_only_for_open_transactions_on_the_requested_partitions() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("pending", 2);
     let group = broker.unique("pending-group");
@@ -71,23 +71,23 @@ fn committed_offsets_wait_for_open_transactions_over_the_partitions_asked_for_an
 
     let [first, second] = [0, 1].map(|number| PartitionId::new(topic.as_str(), number));
     let of = |offsets: &Offsets, partition: &PartitionId, is_final: bool| {
-        let asked = BTreeSet::from([partition.clone()]);
-        let answer = if is_final { offsets.committed(&asked) } else { offsets.last_committed(&asked) };
+        let requested = BTreeSet::from([partition.clone()]);
+        let answer = if is_final { offsets.committed(&requested) } else { offsets.last_committed(&requested) };
         answer.map(|known| known[partition].as_ref().map(|committed| committed.offset))
     };
     let config = broker.client().set("group.id", &group).set("isolation.level", "read_committed").clone();
     let brief = Offsets::new(&config, Duration::from_secs(2)).unwrap();
-    assert_eq!(of(&brief, &first, true), Ok(Some(3)), "nobody is about to move it");
+    assert_eq!(of(&brief, &first, true), Ok(Some(3)), "no open transaction moves it");
     assert!(of(&brief, &second, true).is_err(), "its transaction is open");
-    assert_eq!(of(&brief, &second, false), Ok(Some(4)), "as it was committed last");
+    assert_eq!(of(&brief, &second, false), Ok(Some(4)), "the last committed one");
 
     let patient = Offsets::new(&config, wait::LIMIT).unwrap();
-    let told = std::thread::scope(|scope| {
+    let message = std::thread::scope(|scope| {
         let asker = scope.spawn(|| of(&patient, &second, true));
         producer.commit_transaction(wait::LIMIT).unwrap();
         asker.join().unwrap()
     });
-    assert_eq!(told, Ok(Some(9)));
+    assert_eq!(message, Ok(Some(9)));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn watermarks_end_at_the_first_open_transaction_only_for_read_committed() {
 }
 
 #[test]
-fn the_end_is_reported_behind_trailing_markers_and_the_position_is_there() {
+fn the_end_and_the_position_are_after_trailing_markers() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("end", 1);
     let producer = transactional_producer(broker, &broker.unique("end"));
@@ -120,13 +120,13 @@ fn the_end_is_reported_behind_trailing_markers_and_the_position_is_there() {
     wait::until("the marker of the abort", || (marks(broker, &topic, "read_committed") == (0, 5)).then_some(()));
     let consumer = reader(broker, &topic, Offset::Beginning);
     assert_eq!(read_to_end(&consumer), ["a", "b"]);
-    // Two records, a marker, the aborted record, its marker: the position is behind all of them.
+    // Two records, a marker, the aborted record, its marker: the position is after all of them.
     let position = consumer.position().unwrap();
     assert_eq!(position.find_partition(&topic, 0).unwrap().offset(), Offset::Offset(5));
 }
 
 #[test]
-fn deleted_records_are_an_error_to_a_reader_that_stands_below() {
+fn deleted_records_are_an_error_for_a_reader_below_the_start() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("trimmed", 1);
     produce(broker, &topic, &["a", "b", "c", "d"]);

@@ -22,7 +22,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with standard error on a terminal of so many columns; returns what it shows there.
+/// Runs a command with standard error on a terminal of this many columns; returns what it shows there.
 fn on_a_terminal(columns: u16, arguments: &[&str]) -> String {
     let owner = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&owner).and_then(|()| unlockpt(&owner)).expect("it can be opened");
@@ -32,10 +32,10 @@ fn on_a_terminal(columns: u16, arguments: &[&str]) -> String {
     let mut command = command(arguments);
     command.env("TERM", "xterm").stdout(Stdio::null()).stderr(screen);
     let mut child = command.spawn().expect("the binary runs");
-    // The program alone holds the terminal open now.
+    // Now only the program holds the terminal open.
     drop(command);
     let mut shown = Vec::new();
-    // Reading fails once nothing holds it open any more.
+    // Reading fails once nothing holds it open.
     let _ = File::from(owner).read_to_end(&mut shown);
     let status = child.wait().expect("it ends");
     let shown = String::from_utf8_lossy(&shown).into_owned();
@@ -85,7 +85,7 @@ fn score_reads_back_what_the_demo_saw() {
 }
 
 #[test]
-fn produce_writes_the_crawl_that_its_arguments_name() {
+fn produce_writes_the_crawl_of_its_arguments() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("demo.produce", 1);
     let arguments =
@@ -101,10 +101,10 @@ fn produce_writes_the_crawl_that_its_arguments_name() {
 }
 
 #[test]
-fn produce_shows_on_a_terminal_how_far_it_is() {
+fn produce_shows_its_progress_on_a_terminal() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("demo.shown", 1);
-    // A line of the log would be written beside the bar.
+    // A log line would disturb the bar.
     let quiet = ["-s", "logging.level=error", "--brokers", broker.address()];
     let arguments = [["demo", "produce", "--topic", &topic, "--rate", "200/s"].as_slice(), &quiet].concat();
     let shown = on_a_terminal(80, &[arguments.as_slice(), &["--count", "300"]].concat());

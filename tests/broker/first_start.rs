@@ -1,4 +1,4 @@
-//! What operators do before the first start: create topics, check, mend what is reported.
+//! Steps of operators before the first start: create topics, check, fix the reported problems.
 
 use std::process::Command;
 
@@ -12,22 +12,22 @@ pub(super) struct CliRunner {
     folder: tempfile::TempDir,
 }
 
-/// What a command printed and how it ended.
-pub(super) struct Said {
+/// Output and exit code of a command.
+pub(super) struct CliOutput {
     pub(super) out: String,
     pub(super) err: String,
     pub(super) code: Option<i32>,
 }
 
 impl CliRunner {
-    /// Writes a configuration for these brokers; nothing of it exists yet.
+    /// Writes a configuration for these brokers; its topics do not exist yet.
     pub(super) fn new(broker: &Broker) -> Self {
         let outputs = ["unique", "duplicate", "dead"].map(|name| broker.unique(name));
         let (input, group) = (broker.unique("pages"), broker.unique("group"));
         Self { input, outputs, group, folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// Writes the configuration and further lines of it, and returns both files as `-c` takes them.
+    /// Writes the configuration and further settings, and returns both files as `-c` takes them.
     pub(super) fn files(&self, address: &str, more: &str) -> String {
         let [unique, duplicate, dead] = &self.outputs;
         let text = format!(
@@ -41,7 +41,7 @@ impl CliRunner {
         );
         let (first, second) = (self.folder.path().join("dupgate.yaml"), self.folder.path().join("more.yaml"));
         for (path, text) in [(&first, text.as_str()), (&second, more)] {
-            // A service that starts meanwhile must not find half of it.
+            // A service that starts meanwhile must not find a partial file.
             if std::fs::read_to_string(path).ok().as_deref() != Some(text) {
                 std::fs::write(path, text).expect("a file");
             }
@@ -49,18 +49,18 @@ impl CliRunner {
         format!("{},{}", first.display(), second.display())
     }
 
-    /// Returns where a service of this name logs to: standard error goes there.
+    /// Returns the log file of a service with this name, which receives standard error.
     pub(super) fn log_of(&self, name: &str) -> std::fs::File {
         std::fs::File::create(self.folder.path().join(name).with_extension("log")).expect("a file")
     }
 
-    /// What the service of this name has logged.
+    /// The log of the service with this name.
     pub(super) fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(name).with_extension("log")).expect("a log")
     }
 
-    /// Runs a command with this configuration and further lines of it.
-    pub(super) fn ask_with(&self, address: &str, more: &str, arguments: &[&str]) -> Said {
+    /// Runs a command with this configuration and further settings.
+    pub(super) fn ask_with(&self, address: &str, more: &str, arguments: &[&str]) -> CliOutput {
         let output = Command::new(env!("CARGO_BIN_EXE_dupgate"))
             .args(arguments)
             .args(["-q", "-c", &self.files(address, more)])
@@ -68,7 +68,7 @@ impl CliRunner {
             .output()
             .expect("the program");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code() }
+        CliOutput { out: text(output.stdout), err: text(output.stderr), code: output.status.code() }
     }
 
     /// Creates the topics that are missing, the input too, and returns the names of all.
@@ -80,7 +80,7 @@ impl CliRunner {
         rows.map(|row| row.get("topic").and_then(|name| name.as_str()).expect("a name").to_owned()).collect()
     }
 
-    fn ask(&self, broker: &Broker, arguments: &[&str]) -> Said {
+    fn ask(&self, broker: &Broker, arguments: &[&str]) -> CliOutput {
         self.ask_with(broker.address(), "", arguments)
     }
 }
@@ -97,14 +97,14 @@ fn states<'o>(out: &'o str, subject: &str) -> Vec<&'o str> {
 }
 
 #[test]
-fn topics_are_created_like_the_input_and_only_when_told_so() {
+fn topics_are_created_like_the_input_and_only_with_execute() {
     let Some(broker) = Broker::shared() else { return };
     let mut desk = CliRunner::new(broker);
     let create =
         |desk: &CliRunner, more: &[&str]| desk.ask(broker, &[&["topics", "create", "-o", "table"], more].concat());
-    let said = create(&desk, &[]);
-    assert_eq!(said.code, Some(78), "{}", said.err);
-    assert!(said.err.contains("does not exist, so nothing can be derived from it"), "{}", said.err);
+    let output = create(&desk, &[]);
+    assert_eq!(output.code, Some(78), "{}", output.err);
+    assert!(output.err.contains("does not exist, so nothing can be derived from it"), "{}", output.err);
 
     desk.input = broker.topic_with("pages", 3, &[("max.message.bytes", "4194304"), ("retention.ms", "3600000")]);
     let dry = create(&desk, &[]);
@@ -130,15 +130,16 @@ fn topics_are_created_like_the_input_and_only_when_told_so() {
 }
 
 #[test]
-fn the_input_is_created_too_when_told_so() {
+fn the_input_is_created_with_with_input() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
-    let said = desk.ask(broker, &["topics", "create", "--with-input", "--partitions", "2", "--execute", "-o", "jsonl"]);
-    assert_eq!(said.code, Some(0), "{}", said.err);
-    let rows: Vec<serde_json::Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let output =
+        desk.ask(broker, &["topics", "create", "--with-input", "--partitions", "2", "--execute", "-o", "jsonl"]);
+    assert_eq!(output.code, Some(0), "{}", output.err);
+    let rows: Vec<serde_json::Value> = output.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 6);
     assert_eq!((&rows[0]["topic"], &rows[0]["partitions"]), (&desk.input.as_str().into(), &2.into()));
-    assert!(rows.iter().all(|row| row["state"] == "created"), "{}", said.out);
+    assert!(rows.iter().all(|row| row["state"] == "created"), "{}", output.out);
 }
 
 #[test]
@@ -147,10 +148,10 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
     let mut desk = CliRunner::new(broker);
     desk.input = broker.topic_with("pages", 2, &[("max.message.bytes", "4194304")]);
     desk.outputs[0] = broker.topic_with("small", 1, &[("message.timestamp.type", "LogAppendTime")]);
-    let said = desk.ask(broker, &["check", "-o", "table"]);
-    assert_eq!(said.code, Some(69), "{}{}", said.out, said.err);
-    assert!(said.err.contains("3 warnings, 2 failures"), "{}\n{}", said.out, said.err);
-    assert_eq!(states(&said.out, &desk.outputs[0]), ["warn"; 3], "{}", said.out);
+    let output = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(output.code, Some(69), "{}{}", output.out, output.err);
+    assert!(output.err.contains("3 warnings, 2 failures"), "{}\n{}", output.out, output.err);
+    assert_eq!(states(&output.out, &desk.outputs[0]), ["warn"; 3], "{}", output.out);
     for expected in [
         "topic does not exist",
         "fix: dupgate topics create -c ",
@@ -160,20 +161,20 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
         "1 partitions, the input has 2",
         "is new here and begins at input.start",
     ] {
-        assert!(said.out.contains(expected), "{expected}: {}", said.out);
+        assert!(output.out.contains(expected), "{expected}: {}", output.out);
     }
-    // What it tells to do is done: it is content.
+    // After the suggested fixes there are no findings.
     broker.alter(&desk.outputs[0], &[("max.message.bytes", "4259840"), ("message.timestamp.type", "CreateTime")]);
     let made = desk.ask(broker, &["topics", "create", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
-    let said = desk.ask(broker, &["check", "-o", "table"]);
-    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
-    assert!(said.err.contains("1 warning, 0 failures"), "{}\n{}", said.out, said.err);
+    let output = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
+    assert!(output.err.contains("1 warning, 0 failures"), "{}\n{}", output.out, output.err);
     assert_eq!(desk.ask(broker, &["check", "--strict"]).code, Some(69));
 }
 
 #[test]
-fn check_names_the_logs_that_an_older_scheme_has_left() {
+fn check_names_the_logs_of_an_older_scheme() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
     let [_, verdicts] = &logs_of(&desk.create_topics(broker.address(), "", &[]));
@@ -181,33 +182,33 @@ fn check_names_the_logs_that_an_older_scheme_has_left() {
     let (prefix, _) = verdicts.rsplit_once('.').unwrap();
     let old = format!("{prefix}.sh64-0dd5ce");
     broker.create_topic(&old, 1, &[]);
-    let said = desk.ask(broker, &["check", "-o", "table"]);
-    assert_eq!(said.code, Some(0), "{}", said.out);
-    assert_eq!(states(&said.out, "schemes"), ["warn"], "{}", said.out);
+    let output = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(output.code, Some(0), "{}", output.out);
+    assert_eq!(states(&output.out, "schemes"), ["warn"], "{}", output.out);
     let pattern = old.replace('.', "\\.");
     for expected in [format!("{old}: of scheme sh64-0dd5ce"), format!("--delete --topic '{pattern}'")] {
-        assert!(said.out.contains(&expected), "{expected}: {}", said.out);
+        assert!(output.out.contains(&expected), "{expected}: {}", output.out);
     }
 }
 
 #[test]
-fn a_log_that_would_lose_facts_fails_the_check() {
+fn a_log_that_would_lose_records_fails_the_check() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
     let [_, verdicts] = &logs_of(&desk.create_topics(broker.address(), "", &[]));
     broker.alter(verdicts, &[("retention.ms", "1000"), ("unclean.leader.election.enable", "true")]);
-    let said = desk.ask(broker, &["check", "-o", "table"]);
-    assert_eq!(said.code, Some(69), "{}", said.out);
-    assert_eq!(states(&said.out, verdicts), ["FAIL", "warn"], "{}", said.out);
-    assert!(said.out.contains("retention.ms is 1000, expected -1: facts would be deleted"), "{}", said.out);
+    let output = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(output.code, Some(69), "{}", output.out);
+    assert_eq!(states(&output.out, verdicts), ["FAIL", "warn"], "{}", output.out);
+    assert!(output.out.contains("retention.ms is 1000, expected -1: records would be deleted"), "{}", output.out);
 }
 
 #[test]
-fn brokers_that_are_not_there_are_told_with_what_to_look_at() {
+fn unreachable_brokers_are_reported_with_advice() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
-    let said = desk.ask_with("127.0.0.1:1", "", &["check", "-o", "table"]);
-    assert_eq!(said.code, Some(69), "{}{}", said.out, said.err);
-    assert_eq!(states(&said.out, "brokers"), ["FAIL"], "{}", said.out);
-    assert!(said.out.contains("127.0.0.1:1") && said.out.contains("check kafka.brokers"), "{}", said.out);
+    let output = desk.ask_with("127.0.0.1:1", "", &["check", "-o", "table"]);
+    assert_eq!(output.code, Some(69), "{}{}", output.out, output.err);
+    assert_eq!(states(&output.out, "brokers"), ["FAIL"], "{}", output.out);
+    assert!(output.out.contains("127.0.0.1:1") && output.out.contains("check kafka.brokers"), "{}", output.out);
 }

@@ -1,4 +1,4 @@
-//! The reader of the verdict log, beside transactions that are open, aborted and committed.
+//! The reader of the verdict log, with open, aborted and committed transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use rdkafka::producer::{BaseRecord, Producer};
 use super::broker::{Broker, wait};
 use super::messages::{TransactionalProducer, no_transaction_is_open, transactional_producer};
 
-/// A record without verdicts, distinguished from others by its place in the fingerprint log.
+/// A record without verdicts, distinguished from others by its fingerprint log offset.
 fn record(next_request: i64) -> VerdictRecord {
     VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(7),
@@ -29,7 +29,7 @@ fn record(next_request: i64) -> VerdictRecord {
     })
 }
 
-/// Writes the record into the transaction that is open, and waits until the broker has it.
+/// Writes the record into the open transaction, and waits until the broker has it.
 fn write(producer: &TransactionalProducer, topic: &str, record: &VerdictRecord) {
     for part in encode_verdict(record, 1 << 20) {
         write_bytes(producer, topic, Some(&part));
@@ -43,7 +43,7 @@ fn write_bytes(producer: &TransactionalProducer, topic: &str, value: Option<&[u8
     producer.flush(wait::LIMIT).expect("flush");
 }
 
-/// Commits, and waits until the log holds the marker of it.
+/// Commits, and waits until the log holds its marker.
 fn commit(broker: &Broker, producer: &TransactionalProducer, topic: &str) {
     producer.commit_transaction(wait::LIMIT).expect("commit");
     no_transaction_is_open(broker, topic);
@@ -54,7 +54,7 @@ fn follow(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>) {
     (follower, events)
 }
 
-/// A reader, what it tells, and how many records it has skipped.
+/// A reader, its events, and the number of records it has skipped.
 fn follow_counting(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>, Arc<AtomicU64>) {
     let skipped = Arc::new(AtomicU64::new(0));
     let cluster = Cluster { brokers: vec![broker.address().to_owned()], ..Cluster::default() };
@@ -72,11 +72,11 @@ fn follow_counting(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEv
     (follower, events, skipped)
 }
 
-/// The records that come before the end that was asked for.
+/// The records before the requested end.
 fn to_end(events: &Receiver<FollowEvent>) -> Vec<VerdictRecord> {
     let mut records = Vec::new();
     loop {
-        match events.recv_timeout(wait::LIMIT).expect("news of the reader").kind {
+        match events.recv_timeout(wait::LIMIT).expect("an event of the reader").kind {
             FollowEventKind::Record { record, .. } => records.push(record),
             FollowEventKind::End(_) => return records,
             FollowEventKind::Moved(why) => panic!("{why}"),
@@ -84,7 +84,7 @@ fn to_end(events: &Receiver<FollowEvent>) -> Vec<VerdictRecord> {
     }
 }
 
-/// Writes a barrier in a transaction of its own.
+/// Writes a barrier in a separate transaction.
 fn write_barrier(broker: &Broker, topic: &str) {
     let producer = transactional_producer(broker, &broker.unique("next-judge"));
     producer.begin_transaction().expect("begin");
@@ -93,7 +93,7 @@ fn write_barrier(broker: &Broker, topic: &str) {
 }
 
 #[test]
-fn the_barrier_is_read_after_all_that_was_written_before_it() {
+fn the_barrier_is_read_after_everything_written_before_it() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("verdicts", 1);
     let producer = transactional_producer(broker, &broker.unique("judge"));
@@ -103,8 +103,8 @@ fn the_barrier_is_read_after_all_that_was_written_before_it() {
     producer.begin_transaction().expect("begin");
     write(&producer, &topic, &record(2));
 
-    // Who waits for all that was written waits for the decision; who asks for what is committed does not.
-    // After a record, the marker of its commit, and the record that is not decided.
+    // Waiting for the barrier waits for open transactions; waiting for the committed end does not. The barrier follows
+    // a record, the marker of its commit, and the undecided record.
     write_barrier(broker, &topic);
     let (patient, patient_events) = follow(broker, &topic);
     patient.command(FollowCommand::ToBarrier(1, VerdictOffset(3)));
@@ -117,7 +117,7 @@ fn the_barrier_is_read_after_all_that_was_written_before_it() {
     producer.commit_transaction(wait::LIMIT).expect("commit");
     assert_eq!(to_end(&patient_events), [record(1), record(2)]);
 
-    // What is aborted is waited for in the same way, and not handed over.
+    // Aborted transactions are waited for in the same way, and not handed over.
     producer.begin_transaction().expect("begin");
     write(&producer, &topic, &record(3));
     // After the markers of two commits and the record.
@@ -126,13 +126,13 @@ fn the_barrier_is_read_after_all_that_was_written_before_it() {
     patient.command(FollowCommand::ToBarrier(1, at));
     producer.abort_transaction(wait::LIMIT).expect("abort");
     assert_eq!(to_end(&patient_events), []);
-    // It was read already, and nothing has come since.
+    // It was already read, and nothing has arrived since.
     patient.command(FollowCommand::ToBarrier(2, at));
     assert_eq!(to_end(&patient_events), []);
 }
 
 #[test]
-fn a_log_that_does_not_hold_the_barrier_is_another_one() {
+fn a_log_without_the_barrier_is_another_one() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("verdicts", 1);
     let producer = transactional_producer(broker, &broker.unique("judge"));
@@ -142,7 +142,7 @@ fn a_log_that_does_not_hold_the_barrier_is_another_one() {
     let (follower, events) = follow(broker, &topic);
     follower.command(FollowCommand::ToBarrier(1, VerdictOffset(1)));
     loop {
-        match events.recv_timeout(wait::LIMIT).expect("news of the reader").kind {
+        match events.recv_timeout(wait::LIMIT).expect("an event of the reader").kind {
             FollowEventKind::Record { .. } => {}
             FollowEventKind::End(_) => panic!("there is no barrier"),
             FollowEventKind::Moved(why) => return assert!(why.contains("offset 1"), "{why}"),
@@ -151,7 +151,7 @@ fn a_log_that_does_not_hold_the_barrier_is_another_one() {
 }
 
 #[test]
-fn what_dupgate_has_not_written_is_skipped_and_counted() {
+fn foreign_records_are_skipped_and_counted() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("verdicts", 1);
     let producer = transactional_producer(broker, &broker.unique("judge"));
@@ -169,7 +169,7 @@ fn what_dupgate_has_not_written_is_skipped_and_counted() {
     assert_eq!(to_end(&events), [record(1), record(2)]);
     assert_eq!(skipped.load(Ordering::Relaxed), 3);
 
-    // The end is found as well where the last record is skipped.
+    // The end is also found if the last record is skipped.
     producer.begin_transaction().expect("begin");
     write_bytes(&producer, &topic, Some(b"junk"));
     commit(broker, &producer, &topic);
@@ -178,14 +178,14 @@ fn what_dupgate_has_not_written_is_skipped_and_counted() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a pause is what is shown")]
-fn a_record_of_ours_that_cannot_be_read_stops_the_reader_and_is_not_met_again_at_once() {
+#[expect(clippy::disallowed_methods, reason = "the test measures a pause")]
+fn an_unreadable_record_of_ours_stops_the_reader_and_is_retried_after_a_pause() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("verdicts", 1);
     let producer = transactional_producer(broker, &broker.unique("judge"));
     producer.begin_transaction().expect("begin");
     write(&producer, &topic, &record(1));
-    // Of a release to come.
+    // Of a later release.
     let mut newer = encode_verdict(&record(2), 1 << 20).remove(0);
     newer[2] = 99;
     write_bytes(&producer, &topic, Some(&newer));
@@ -196,7 +196,7 @@ fn a_record_of_ours_that_cannot_be_read_stops_the_reader_and_is_not_met_again_at
     let stopped_at = || {
         let mut records = 0;
         loop {
-            match events.recv_timeout(wait::LIMIT).expect("news of the reader").kind {
+            match events.recv_timeout(wait::LIMIT).expect("an event of the reader").kind {
                 FollowEventKind::Record { .. } => records += 1,
                 FollowEventKind::End(_) => panic!("it was skipped"),
                 FollowEventKind::Moved(why) => {

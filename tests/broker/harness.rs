@@ -1,4 +1,4 @@
-//! The harness brings up a broker that keeps what it was given.
+//! The harness starts a broker that keeps its records.
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::Producer;
@@ -7,7 +7,7 @@ use super::broker::{Broker, wait};
 use super::messages::{commit, committed_payloads, produce, send, transactional_producer};
 
 #[test]
-fn what_is_produced_is_consumed_in_order() {
+fn produced_records_are_consumed_in_order() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("round-trip", 1);
     produce(broker, &topic, &["one", "two", "three"]);
@@ -15,7 +15,7 @@ fn what_is_produced_is_consumed_in_order() {
 }
 
 #[test]
-fn topics_of_one_name_are_strangers() {
+fn topics_of_one_name_are_distinct() {
     let Some(broker) = Broker::shared() else { return };
     let (first, second) = (broker.topic("same", 1), broker.topic("same", 3));
     assert_ne!(first, second);
@@ -25,7 +25,7 @@ fn topics_of_one_name_are_strangers() {
 }
 
 #[test]
-fn an_aborted_transaction_is_not_seen_by_read_committed() {
+fn an_aborted_transaction_is_invisible_to_read_committed() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("aborted", 1);
     let producer = transactional_producer(broker, &broker.unique("aborting"));
@@ -39,7 +39,7 @@ fn an_aborted_transaction_is_not_seen_by_read_committed() {
 }
 
 #[test]
-fn a_broker_stopped_or_killed_comes_back_with_its_data_at_its_address() {
+fn a_stopped_or_killed_broker_comes_back_with_its_data_at_its_address() {
     let Some(broker) = Broker::private() else { return };
     let topic = broker.topic("lasting", 1);
     let producer = transactional_producer(&broker, "lasting");

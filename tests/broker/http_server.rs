@@ -1,4 +1,4 @@
-//! Taking single requests over HTTP, as small servers of the tests do.
+//! Serving single HTTP requests, for small servers of the tests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The value of a header, whatever case its name is written in.
+    /// The value of a header, ignoring the case of its name.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.head.iter().filter_map(|line| line.split_once(": "));
         headers.find(|(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value)

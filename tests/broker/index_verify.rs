@@ -1,4 +1,4 @@
-//! `index verify`: what was judged is judged again from the kept log, and a verdict that was tampered with is named.
+//! `index verify`: judges the kept log again, and names a falsified verdict.
 
 use std::process::{Command, Stdio};
 
@@ -45,18 +45,18 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
     produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(2)), page(&text(1)), page(&text(3)), page(&text(2))]);
     committed(broker, &desk.outputs[0], 3);
     committed(broker, &desk.outputs[1], 2);
-    // It may be asked while the service runs.
+    // It may run beside the service.
     let report = |more: &str, code: i32| -> Value {
-        let said = desk.ask_with(broker.address(), more, &["index", "verify", "-o", "json"]);
-        assert_eq!(said.code, Some(code), "{}{}", said.out, said.err);
-        serde_json::from_str::<Value>(&said.out).expect("JSON")[0].clone()
+        let output = desk.ask_with(broker.address(), more, &["index", "verify", "-o", "json"]);
+        assert_eq!(output.code, Some(code), "{}{}", output.out, output.err);
+        serde_json::from_str::<Value>(&output.out).expect("JSON")[0].clone()
     };
     let honest = report("", 0);
     assert_eq!(honest["verdicts"]["judged_again"], 5, "{honest}");
     assert_eq!((&honest["verdicts"]["same"], &honest["verdicts"]["agree"]), (&5.into(), &true.into()), "{honest}");
     drop(service);
 
-    // The same logs under another name: honest, and with one page that is called unique though it is a copy.
+    // The same logs under another name: honest, and with one copy that is called unique.
     let (requests, verdicts) = (values(broker, &requests), values(broker, &verdicts));
     let (honest_prefix, false_prefix) = (broker.unique("honest"), broker.unique("false"));
     let prefix = |prefix: &str| format!("logs: {{prefix: {prefix}}}\n");

@@ -1,4 +1,4 @@
-//! What operators may rely on: numbers that add up, and probes that say what is the matter.
+//! Invariants for operators: counts that add up, and probes that name the problem.
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use super::run::topics::{Given, page, produce};
 /// Limit of `/livez` in these tests, in seconds: the shortest session that a broker grants, too.
 const LIMIT: u16 = 6;
 
-/// Pages of every kind of end: unique, exact, near, broken, without text, tombstones.
+/// Pages of every outcome: unique, exact, near, broken, without text, tombstones.
 fn mixed(number: usize) -> Given {
     let original = text(u32::try_from(number % 40).expect("a number"));
     match number % 8 {
@@ -30,7 +30,7 @@ fn mixed(number: usize) -> Given {
 }
 
 #[test]
-fn documents_and_dead_letters_are_as_many_as_the_positions_committed() {
+fn documents_and_dead_letters_add_up_to_the_committed_positions() {
     let Some(broker) = Broker::shared() else { return };
     let config = json!({"processing": {"pause_above_dead_letter_ratio": 1}, "window": {"max_future_skew": "1000d"}});
     let shape = Shape { topics: 1, partitions: 4, input_settings: &[], output_settings: &[], config };
@@ -51,7 +51,7 @@ fn documents_and_dead_letters_are_as_many_as_the_positions_committed() {
     let mut first = cluster.start("first");
     write(0);
     first.wait_ready();
-    // The second one joins, and both are asked, while pages come.
+    // The second one joins, and both are queried, while pages arrive.
     let mut second = cluster.start("second");
     let mut written = per_wave;
     for wave in 1..waves {
@@ -62,13 +62,13 @@ fn documents_and_dead_letters_are_as_many_as_the_positions_committed() {
     }
     second.wait_ready();
     wait::until("the input to be done", || (cluster.lag() == 0).then_some(()));
-    // A commit is known to the brokers a moment before it is counted.
+    // Brokers know of a commit shortly before it is counted.
     let all = f64::from(u32::try_from(written).expect("a count"));
     wait::until("the last commit to be counted", || (ended(&[&first, &second]) >= all).then_some(()));
     assert_eq!(ended(&[&first, &second]).to_string(), all.to_string());
     let consumed =
         first.metric("dupgate_records_consumed_total", &[]) + second.metric("dupgate_records_consumed_total", &[]);
-    assert!(consumed >= all, "what was read twice was counted once: {consumed} read");
+    assert!(consumed >= all, "records read twice were counted once: {consumed} read");
     // Each near match is measured once, in the measure of the stage that found it.
     let of_both = |name: &str, labels: &[&str]| first.metric(name, labels) + second.metric(name, labels);
     let by = |measure: &str| of_both(&format!("dupgate_match_{measure}_count"), &[]);
@@ -81,7 +81,7 @@ fn documents_and_dead_letters_are_as_many_as_the_positions_committed() {
     second.stop();
 }
 
-/// A service whose configuration is the desk's, asked over HTTP.
+/// A service with the desk's configuration, queried over HTTP.
 struct Service {
     process: Process,
     http: SocketAddr,
@@ -141,7 +141,7 @@ fn topics(desk: &CliRunner, broker: &Broker) {
 }
 
 #[test]
-fn it_is_alive_while_brokers_are_down() {
+fn it_is_alive_while_brokers_are_unreachable() {
     let Some(broker) = Broker::private() else { return };
     let desk = CliRunner::new(&broker);
     topics(&desk, &broker);
@@ -152,8 +152,8 @@ fn it_is_alive_while_brokers_are_down() {
     let polled = || service.number("dupgate_last_poll_timestamp_seconds");
     let since = polled();
     wait::until("the limit to pass", || {
-        let (status, said) = service.get("/livez")?;
-        assert_eq!(status, 200, "{said}");
+        let (status, response) = service.get("/livez")?;
+        assert_eq!(status, 200, "{response}");
         (polled() > since + 2.0 * f64::from(LIMIT)).then_some(())
     });
     broker.start();
@@ -164,36 +164,39 @@ fn it_is_alive_while_brokers_are_down() {
     assert_eq!(service.get("/livez").expect("an answer").0, 200);
 }
 
-/// Reads what the service says, until it ends.
+/// Reads the log of the service until it ends.
 fn drain(mut stderr: ChildStderr) {
     std::thread::spawn(move || {
-        let mut said = [0; 4096];
-        while stderr.read(&mut said).is_ok_and(|read| read > 0) {}
+        let mut response = [0; 4096];
+        while stderr.read(&mut response).is_ok_and(|read| read > 0) {}
     });
 }
 
 #[test]
-fn it_is_not_alive_while_a_loop_stands_still() {
+fn it_is_not_alive_while_a_loop_is_stalled() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
     topics(&desk, broker);
-    // Nobody reads what it says: once the pipe is full, whoever says something waits. (As text: JSON leaves repeats
+    // The log is not read: once the pipe is full, every thread that logs blocks. (As text: JSON leaves repetitions
     // out.)
-    let talkative = "logging: {level: debug}\n";
-    let mut service = Service::start(&desk, broker, Stdio::piped(), talkative);
+    let verbose = "logging: {level: debug}\n";
+    let mut service = Service::start(&desk, broker, Stdio::piped(), verbose);
     let stderr = service.process.stderr.take().expect("a pipe");
-    wait::within(Duration::from_mins(2), "a loop that stands still", || {
-        // Every change is reported, until nobody can be determined any more.
+    wait::within(Duration::from_mins(2), "a stalled loop", || {
+        // Log lines are written until the pipe is full.
         for order in ["pause", "resume"] {
             ask(service.admin, "POST", &format!("/api/v1/{order}"));
         }
-        let (status, said) = service.get("/livez")?;
+        let (status, response) = service.get("/livez")?;
         if status == 200 {
             return None;
         }
         assert_eq!(status, 503);
         let limit = format!("has not moved for {LIMIT} s (limit {LIMIT} s)");
-        assert!(said.lines().all(|line| line.contains(": has not moved for ")) && said.contains(&limit), "{said}");
+        assert!(
+            response.lines().all(|line| line.contains(": has not moved for ")) && response.contains(&limit),
+            "{response}"
+        );
         Some(())
     });
     drain(stderr);

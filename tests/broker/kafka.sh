@@ -19,7 +19,7 @@ set -euo pipefail
 
 # Not 4.3.0 to 4.4.0: their coordinator takes a partition without a leader for a deleted one, and skips the marker of a
 # transaction that it then calls complete (KRaftMetadataCache.getPartitionLeaderEndpoint; 4.2 tries again). Partitions of
-# a node that stands alone have no leader while it stops and starts: readers and groups then hang, or read twice.
+# a single node have no leader while it stops and starts: readers and groups then hang, or read twice.
 version=4.2.2
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../../target}
@@ -58,7 +58,7 @@ wait_until_it_answers() {
     done
 }
 
-# A port below the range the system gives to clients, on which nobody listens now. Somebody may still be quicker:
+# An unused port below the ephemeral range of the system. Another process may still take it first:
 # the callers try again with other ports.
 free_port() {
     local port
@@ -177,7 +177,7 @@ maven_can() {
 run_java() {
     local options=$1
     shift
-    # A session of its own: neither Ctrl-C nor the end of the terminal reaches the broker.
+    # A separate session: neither Ctrl-C nor the end of the terminal reaches the broker.
     # shellcheck disable=SC2086  # several options in one variable
     exec setsid java $options -Ddupgate.kafka.log="$folder/kafka.log" -Dlog4j2.configurationFile="$here/log4j2.properties" \
         -Dlog4j.shutdownHookEnabled=false -cp "$jars/*" "$@" < /dev/null
@@ -208,8 +208,8 @@ certificates() {
     ) >> "$folder/certs.log" 2>&1 || { cat "$folder/certs.log" >&2; return 1; }
 }
 
-# Settings that give the broker secured listeners: `secured PLAIN CONTROLLER` are the ports it has already. Whoever
-# comes by the plain listener may do everything, and so may alice; bob may do nothing that no ACL allows.
+# Settings that give the broker secured listeners: `secured PLAIN CONTROLLER` are its existing ports. Clients of
+# the plain listener and alice may do everything; bob only what ACLs allow.
 secured() {
     local name port listeners="PLAINTEXT://127.0.0.1:$1" map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
     for name in SSL SASL_SSL SASL_PLAINTEXT; do
@@ -224,7 +224,7 @@ listeners=$listeners,CONTROLLER://127.0.0.1:$2
 advertised.listeners=$listeners
 listener.security.protocol.map=$map
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
-# Whoever does not log in again before its token ends is thrown out.
+# Clients that do not log in again before their token expires are disconnected.
 connections.max.reauth.ms=3600000
 ssl.keystore.type=PEM
 ssl.keystore.location=$folder/certs/broker.pem
@@ -236,7 +236,7 @@ super.users=User:ANONYMOUS;User:alice;User:CN=client
 SETTINGS
     for name in sasl_ssl sasl_plaintext; do
         echo "listener.name.$name.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=\"$secret\" user_bob=\"$secret\";"
-        # Tokens without a signature: whoever a token names is believed to be that one.
+        # Unsigned tokens: the broker trusts the name in a token.
         echo "listener.name.$name.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";"
         for port in 256 512; do
             echo "listener.name.$name.scram-sha-$port.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -399,7 +399,7 @@ status() {
     fi
 }
 
-# A line of its own, whatever other programs have left at the end of the last one.
+# Starts a new line, since other programs may have left an unfinished one.
 answer() { printf '\n%s\n' "$1"; }
 
 serve() {

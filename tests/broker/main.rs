@@ -1,5 +1,4 @@
-//! Tests against a real Apache Kafka: the harness itself, and what the Kafka edge takes for granted of client and
-//! broker.
+//! Tests against a real Apache Kafka: the harness itself, and assumptions of the Kafka edge about client and broker.
 #![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
 
 #[path = "../support/broker/mod.rs"]

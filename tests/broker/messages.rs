@@ -1,4 +1,4 @@
-//! Producing and consuming in a few words.
+//! Producing and consuming helpers.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) fn transactional_producer(broker: &Broker, id: &str) -> Transactional
     producer
 }
 
-/// Hands `payloads` to partition 0 of `topic`; whether they have arrived shows in `flush` or `commit_transaction`.
+/// Hands `payloads` to partition 0 of `topic`; `flush` or `commit_transaction` shows whether they have arrived.
 pub(crate) fn send(producer: &TransactionalProducer, topic: &str, payloads: &[&str]) {
     for payload in payloads {
         let record = BaseRecord::<(), str>::to(topic).partition(0).payload(payload);
@@ -82,7 +82,7 @@ pub(crate) fn read_to_end(consumer: &BaseConsumer) -> Vec<String> {
 /// Start and end of partition 0 of `topic` for the isolation level: the last stable offset or the high watermark.
 pub(crate) fn marks(broker: &Broker, topic: &str, isolation: &str) -> (i64, i64) {
     let client: BaseConsumer = broker.client().set("isolation.level", isolation).create().expect("a client");
-    // A broker that was started answers before it leads what it led.
+    // A restarted broker answers before it leads its partitions again.
     wait::until("a leader", || match client.fetch_watermarks(topic, 0, wait::LIMIT) {
         Err(KafkaError::MetadataFetch(RDKafkaErrorCode::NotLeaderForPartition)) => None,
         marks => Some(marks.expect("watermarks")),
@@ -99,7 +99,7 @@ pub(crate) fn no_transaction_is_open(broker: &Broker, topic: &str) {
     });
 }
 
-/// Everything that `read_committed` shows of partition 0 of `topic`, once no transaction is open there.
+/// All records of partition 0 that are visible to `read_committed` of `topic`, once no transaction is open there.
 pub(crate) fn committed_payloads(broker: &Broker, topic: &str) -> Vec<String> {
     no_transaction_is_open(broker, topic);
     read_to_end(&reader(broker, topic, Offset::Beginning))

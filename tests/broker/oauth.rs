@@ -1,4 +1,4 @@
-//! OAUTHBEARER: tokens fetched from an endpoint by client id and secret, believed by the broker, and renewed.
+//! OAUTHBEARER: tokens fetched from an endpoint by client id and secret, accepted by the broker, and renewed.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use super::run::text;
 use super::run::topics::{committed, page, produce};
 use super::secured::desk;
 
-/// What the endpoint knows of the only client.
+/// The only client of the endpoint.
 const CLIENT: &str = "alice";
 const CLIENT_SECRET: &str = "battery-staple";
 
@@ -28,7 +28,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Begins to hand out tokens that live this many seconds.
+    /// Starts handing out tokens that are valid for this many seconds.
     fn start(seconds: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -44,12 +44,12 @@ impl Endpoint {
         Self { port, given }
     }
 
-    /// How many tokens were handed out.
+    /// Number of tokens handed out.
     fn given(&self) -> usize {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// Configuration of whoever logs in over this listener of the broker with this secret.
+    /// Configuration for logging in over this listener of the broker with this secret.
     fn login(&self, broker: &Broker, listener: &str, secret: &str) -> String {
         let ca = format!("{}/ca.pem", broker.way("CERTS"));
         let tls = if listener == "SASL_SSL" { format!("tls: {{ca_file: \"{ca}\"}}, ") } else { String::new() };
@@ -64,7 +64,7 @@ impl Endpoint {
     }
 }
 
-/// Answers one request as RFC 6749 has it (section 4.4); `None` for a client that does not know the secret.
+/// Answers one request as in RFC 6749 (section 4.4); `None` for a client that does not know the secret.
 fn answer(stream: TcpStream, seconds: u64) -> Option<()> {
     let request = http_server::take(&stream)?;
     let known = format!("Basic {}", STANDARD.encode(format!("{CLIENT}:{CLIENT_SECRET}")));
@@ -81,7 +81,7 @@ fn answer(stream: TcpStream, seconds: u64) -> Option<()> {
     }
 }
 
-/// A token that names the client and bears no signature (RFC 7519, section 6).
+/// An unsigned token that names the client (RFC 7519, section 6).
 fn token(seconds: u64) -> String {
     let now = dupgate::runtime::clock::wall_clock().as_secs();
     let claims = json!({"sub": CLIENT, "iat": now, "exp": now + seconds, "scope": "pages"});
@@ -89,28 +89,33 @@ fn token(seconds: u64) -> String {
     format!("{}.{}.", part(&json!({"alg": "none"})), part(&claims))
 }
 
-fn check(desk: &CliRunner, broker: &Broker, listener: &str, login: &str) -> super::first_start::Said {
-    let said = desk.ask_with(broker.way(listener), login, &["check", "-o", "table"]);
-    for told in [&said.out, &said.err] {
-        assert!(!told.contains(CLIENT_SECRET), "the secret is told: {told}");
+fn check(desk: &CliRunner, broker: &Broker, listener: &str, login: &str) -> super::first_start::CliOutput {
+    let output = desk.ask_with(broker.way(listener), login, &["check", "-o", "table"]);
+    for message in [&output.out, &output.err] {
+        assert!(!message.contains(CLIENT_SECRET), "the secret is shown: {message}");
     }
-    said
+    output
 }
 
 #[test]
-fn a_token_from_the_endpoint_leads_in_and_a_wrong_secret_does_not() {
+fn a_token_from_the_endpoint_is_accepted_and_a_wrong_secret_is_refused() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     let endpoint = Endpoint::start(3600);
     for listener in ["SASL_SSL", "SASL_PLAINTEXT"] {
-        let said = check(&desk, broker, listener, &endpoint.login(broker, listener, CLIENT_SECRET));
-        assert_eq!(said.code, Some(0), "{listener}: {}{}", said.out, said.err);
+        let output = check(&desk, broker, listener, &endpoint.login(broker, listener, CLIENT_SECRET));
+        assert_eq!(output.code, Some(0), "{listener}: {}{}", output.out, output.err);
     }
     assert!(endpoint.given() > 0);
-    let said = check(&desk, broker, "SASL_SSL", &endpoint.login(broker, "SASL_SSL", "wrong-staple"));
-    assert_eq!(said.code, Some(77), "{}{}", said.out, said.err);
-    assert!(said.out.contains("refuse the identity") && said.out.contains("kafka.security.sasl"), "{}", said.out);
-    assert!(!said.out.contains("wrong-staple") && !said.err.contains("wrong-staple"), "{}{}", said.out, said.err);
+    let output = check(&desk, broker, "SASL_SSL", &endpoint.login(broker, "SASL_SSL", "wrong-staple"));
+    assert_eq!(output.code, Some(77), "{}{}", output.out, output.err);
+    assert!(output.out.contains("refuse the identity") && output.out.contains("kafka.security.sasl"), "{}", output.out);
+    assert!(
+        !output.out.contains("wrong-staple") && !output.err.contains("wrong-staple"),
+        "{}{}",
+        output.out,
+        output.err
+    );
 }
 
 #[test]
@@ -127,7 +132,7 @@ fn the_service_renews_its_tokens() {
     );
     produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
     assert_eq!((committed(broker, &desk.outputs[0], 1).len(), committed(broker, &desk.outputs[1], 1).len()), (1, 1));
-    // Each client has its own token: three times as many are two rounds of renewals.
+    // Each client has its own token: three times as many means two rounds of renewals.
     let first = endpoint.given();
     wait::until("renewed tokens", || (endpoint.given() >= first * 3).then_some(()));
     produce(broker, &desk.input, 0, &[page(&text(2))]);

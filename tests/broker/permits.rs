@@ -1,5 +1,5 @@
-//! Permissions: with those that the documentation lists everything works, and `check` finds each one that is missing,
-//! though only trying tells, and leaves nothing behind.
+//! Permissions: the documented ones are sufficient, and `check` finds each missing one by probes that leave nothing in
+//! the cluster.
 
 use std::io::{Read, Seek};
 
@@ -15,17 +15,17 @@ use rdkafka::bindings::rd_kafka_ResourceType_t::{
 
 use super::acl::allow;
 use super::broker::{Broker, wait};
-use super::first_start::{CliRunner, Said};
+use super::first_start::{CliOutput, CliRunner};
 use super::messages::marks;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 use super::secured::{SECRET, desk, sasl};
 
-/// What is permitted: to what, under which prefix, and which operations.
+/// A permission: resource, prefix, operations.
 type Permit = (Resource, String, Vec<Operation>);
 
-/// All that a worker and judge needs, as `docs/OPERATIONS.md` lists it.
+/// All permissions of a worker and judge, as `docs/OPERATIONS.md` lists it.
 fn all(desk: &CliRunner) -> Vec<Permit> {
     let group = &desk.group;
     let mut permits = vec![
@@ -40,8 +40,8 @@ fn all(desk: &CliRunner) -> Vec<Permit> {
     permits
 }
 
-/// Lets bob do these things, and has him check.
-fn check(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> Said {
+/// Grants bob these permissions, and runs `check` as bob.
+fn check(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> CliOutput {
     for (resource, prefix, operations) in permits {
         allow(broker, "bob", *resource, prefix, operations);
     }
@@ -49,8 +49,14 @@ fn check(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> Said {
     desk.ask_with(broker.way("SASL_SSL"), &bob, &["check", "-o", "table"])
 }
 
-/// Lets bob do everything but one thing; whoever may not use it may still look at it.
-fn check_without(broker: &Broker, desk: &CliRunner, resource: Resource, prefix: &str, operation: Operation) -> Said {
+/// Grants bob everything except one permission; he may still describe that resource.
+fn check_without(
+    broker: &Broker,
+    desk: &CliRunner,
+    resource: Resource,
+    prefix: &str,
+    operation: Operation,
+) -> CliOutput {
     let mut permits = all(desk);
     for (of, under, operations) in &mut permits {
         if *of == resource && under == prefix {
@@ -62,14 +68,14 @@ fn check_without(broker: &Broker, desk: &CliRunner, resource: Resource, prefix: 
 }
 
 #[test]
-fn the_permissions_that_are_documented_are_enough() {
+fn the_documented_permissions_are_sufficient() {
     let Some(broker) = Broker::secured() else { return };
     let desk = CliRunner::new(broker);
     let topics = desk.create_topics(broker.address(), "", &[]);
-    let said = check(broker, &desk, &all(&desk));
-    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
-    assert!(!said.out.contains("warn"), "{}", said.out);
-    // Nothing is left: no record, no marker, no member.
+    let output = check(broker, &desk, &all(&desk));
+    assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
+    assert!(!output.out.contains("warn"), "{}", output.out);
+    // Nothing is left in the cluster: no record, no marker, no member.
     for topic in topics {
         assert_eq!(marks(broker, &topic, "read_uncommitted"), (0, 0), "{topic}");
     }
@@ -82,37 +88,36 @@ fn the_permissions_that_are_documented_are_enough() {
     );
     produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
     assert_eq!(committed(broker, &desk.outputs[0], 1).len(), 1);
-    // A check beside the service disturbs nobody: no member is added to its groups, which would move its partitions.
+    // A check does not disturb a running service: it adds no group member, which would move its partitions.
     let beside = desk.ask_with(broker.way("SASL_SSL"), &bob, &["check"]);
     assert_eq!(beside.code, Some(0), "{}{}", beside.out, beside.err);
     produce(broker, &desk.input, 0, &[page(&text(2))]);
     assert_eq!(committed(broker, &desk.outputs[0], 2).len(), 2);
-    assert!(service.try_wait().expect("the service").is_none(), "it goes on");
+    assert!(service.try_wait().expect("the service").is_none(), "it still runs");
 }
 
-/// Lets bob run the service with these permissions, and waits until it has ended. Returns its exit code and what it
-/// said.
+/// Runs the service as bob with these permissions, until it ends. Returns its exit code and its log.
 fn run_to_its_end(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> (Option<i32>, String) {
     for (resource, prefix, operations) in permits {
         allow(broker, "bob", *resource, prefix, operations);
     }
     produce(broker, &desk.input, 0, &[page(&text(1))]);
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
-    let mut said = tempfile::tempfile().expect("a file");
+    let mut output = tempfile::tempfile().expect("a file");
     let mut service = Process::start(
         std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
             .args(["run", "-q", "-c", &desk.files(broker.way("SASL_SSL"), &bob)])
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
-            .stderr(said.try_clone().expect("a file")),
+            .stderr(output.try_clone().expect("a file")),
     );
     let ended = wait::until("the service to end", || service.try_wait().expect("the service"));
     let mut text = String::new();
-    said.rewind().and_then(|()| said.read_to_string(&mut text)).expect("what it said");
+    output.rewind().and_then(|()| output.read_to_string(&mut text)).expect("its log");
     (ended.code(), text)
 }
 
-/// All that the documentation lists, but nothing may be written under this prefix.
+/// The documented permissions without Write under this prefix.
 fn all_but_writing(desk: &CliRunner, prefix: &str) -> Vec<Permit> {
     let mut permits = all(desk);
     for (_, under, operations) in &mut permits {
@@ -125,7 +130,7 @@ fn all_but_writing(desk: &CliRunner, prefix: &str) -> Vec<Permit> {
 }
 
 #[test]
-fn a_service_that_may_not_write_to_an_output_ends_and_names_the_acl() {
+fn a_service_without_write_on_an_output_ends_and_names_the_acl() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     let (code, text) = run_to_its_end(broker, &desk, &all_but_writing(&desk, &desk.outputs[0]));
@@ -134,7 +139,7 @@ fn a_service_that_may_not_write_to_an_output_ends_and_names_the_acl() {
 }
 
 #[test]
-fn a_judge_that_may_not_write_to_the_verdict_log_ends_and_names_the_acl() {
+fn a_judge_without_write_on_the_verdict_log_ends_and_names_the_acl() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     let log = format!("{}.verdicts.", desk.group);
@@ -144,7 +149,7 @@ fn a_judge_that_may_not_write_to_the_verdict_log_ends_and_names_the_acl() {
 }
 
 #[test]
-fn a_judge_that_may_not_use_its_transactional_id_ends_and_names_the_acl() {
+fn a_judge_without_write_on_its_transactional_id_ends_and_names_the_acl() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     let (code, text) = run_to_its_end(broker, &desk, &all_but_writing(&desk, &format!("{}.judge.", desk.group)));
@@ -154,26 +159,26 @@ fn a_judge_that_may_not_use_its_transactional_id_ends_and_names_the_acl() {
 }
 
 #[test]
-fn each_permission_that_is_missing_is_found_with_the_acl_to_add() {
+fn each_missing_permission_is_found_with_the_acl_to_add() {
     let Some(broker) = Broker::secured() else { return };
-    let one = |resource: Resource, prefix: &dyn Fn(&CliRunner) -> String, operation: Operation, told: &str| {
+    let one = |resource: Resource, prefix: &dyn Fn(&CliRunner) -> String, operation: Operation, message: &str| {
         let desk = desk(broker);
         let prefix = prefix(&desk);
-        let said = check_without(broker, &desk, resource, &prefix, operation);
-        assert_eq!(said.code, Some(77), "{told}: {}{}", said.out, said.err);
+        let printed = check_without(broker, &desk, resource, &prefix, operation);
+        assert_eq!(printed.code, Some(77), "{message}: {}{}", printed.out, printed.err);
         let fixes: Vec<&str> =
-            said.out.lines().filter_map(|line| line.split_once("fix: ")).map(|(_, fix)| fix).collect();
-        assert_eq!(fixes.len(), 1, "{told}: {}", said.out);
+            printed.out.lines().filter_map(|line| line.split_once("fix: ")).map(|(_, fix)| fix).collect();
+        assert_eq!(fixes.len(), 1, "{message}: {}", printed.out);
         let command =
-            format!("kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:USER {told} '{prefix}");
-        assert!(fixes[0].starts_with(&command), "{command}: {}", said.out);
+            format!("kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:USER {message} '{prefix}");
+        assert!(fixes[0].starts_with(&command), "{command}: {}", printed.out);
     };
     for output in 0..3 {
         one(TOPIC, &|desk| desk.outputs[output].clone(), WRITE, "--operation Write --topic");
     }
-    for (operation, told) in [(WRITE, "--operation Write --topic"), (READ, "--operation Read --topic")] {
+    for (operation, message) in [(WRITE, "--operation Write --topic"), (READ, "--operation Read --topic")] {
         for log in ["fingerprints", "verdicts"] {
-            one(TOPIC, &|desk| format!("{}.{log}.", desk.group), operation, told);
+            one(TOPIC, &|desk| format!("{}.{log}.", desk.group), operation, message);
         }
     }
     one(TOPIC, &|desk| desk.input.clone(), READ, "--operation Read --topic");
@@ -183,34 +188,34 @@ fn each_permission_that_is_missing_is_found_with_the_acl_to_add() {
 }
 
 #[test]
-fn a_group_that_may_be_seen_and_not_joined_is_found() {
+fn a_group_without_read_is_found() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
-    let said = check_without(broker, &desk, GROUP, &desk.group, READ);
-    assert_eq!(said.code, Some(77), "{}{}", said.out, said.err);
+    let output = check_without(broker, &desk, GROUP, &desk.group, READ);
+    assert_eq!(output.code, Some(77), "{}{}", output.out, output.err);
     let of_input = format!("--operation Read --group '{}'\n", desk.group);
     let of_judges = format!("--operation Read --group '{}.judge.' --resource-pattern-type prefixed\n", desk.group);
-    assert!(said.out.contains(&of_input) && said.out.contains(&of_judges), "{}", said.out);
+    assert!(output.out.contains(&of_input) && output.out.contains(&of_judges), "{}", output.out);
 }
 
 #[test]
-fn logs_that_may_not_be_created_or_trimmed_are_told() {
+fn missing_permissions_to_create_or_trim_logs_are_reported() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     let log = format!("{}.verdicts.", desk.group);
-    let said = check_without(broker, &desk, TOPIC, &log, DELETE);
-    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
-    assert!(said.out.contains(&format!("--operation Delete --topic '{log}")), "{}", said.out);
-    assert!(said.out.contains("the log is never trimmed"), "{}", said.out);
+    let output = check_without(broker, &desk, TOPIC, &log, DELETE);
+    assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
+    assert!(output.out.contains(&format!("--operation Delete --topic '{log}")), "{}", output.out);
+    assert!(output.out.contains("the log is never trimmed"), "{}", output.out);
 
     // A service that has never run: its logs are still to be created.
     let mut desk = CliRunner::new(broker);
     desk.input = broker.topic("pages", 1);
     desk.outputs = ["unique", "duplicate", "dead"].map(|name| broker.topic(name, 1));
     let log = format!("{}.fingerprints.", desk.group);
-    let said = check_without(broker, &desk, TOPIC, &log, CREATE);
-    assert_eq!(said.code, Some(77), "{}{}", said.out, said.err);
-    assert!(said.out.contains(&format!("--operation Create --topic '{log}")), "{}", said.out);
-    assert!(said.out.contains("or let an authorized user run `dupgate topics create -c "), "{}", said.out);
-    assert!(said.out.contains(" --execute`"), "{}", said.out);
+    let output = check_without(broker, &desk, TOPIC, &log, CREATE);
+    assert_eq!(output.code, Some(77), "{}{}", output.out, output.err);
+    assert!(output.out.contains(&format!("--operation Create --topic '{log}")), "{}", output.out);
+    assert!(output.out.contains("or let an authorized user run `dupgate topics create -c "), "{}", output.out);
+    assert!(output.out.contains(" --execute`"), "{}", output.out);
 }

@@ -3,11 +3,10 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below the ports that the system hands out for itself: nobody's connection takes one between this look and the start
-/// of the service.
+/// Below the system's ephemeral ports, so that no connection takes one before the service starts.
 const FIRST: u16 = 12_000;
 
-/// Returns the first of two ports in a row that are free, and that no other test of this process is given.
+/// Returns the first of two ports in a row that are free, and that no other test of this process gets.
 pub(super) fn two() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();

@@ -1,4 +1,4 @@
-//! What the Kafka edge takes for granted of consumer groups: leaving, staying, and giving up partitions.
+//! Assumptions of the Kafka edge about consumer groups: leaving, staying, and giving up partitions.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -27,11 +27,11 @@ fn member(broker: &Broker, group: &str) -> ClientConfig {
     config
 }
 
-/// State and number of members of `group`, as the broker tells it to somebody outside.
+/// State and number of members of `group`, as the broker reports to an outside client.
 fn group_state(broker: &Broker, group: &str) -> (String, usize) {
     let outside: BaseConsumer = broker.client().create().expect("a client");
     let list = outside.fetch_group_list(Some(group), wait::LIMIT).expect("a group list");
-    let group = list.groups().first().expect("the group asked for");
+    let group = list.groups().first().expect("the requested group");
     (group.state().to_owned(), group.members().len())
 }
 
@@ -69,7 +69,7 @@ fn a_static_member_that_closes_stays() {
     assert_eq!(group_state(broker, &group), ("Stable".to_owned(), 1));
 }
 
-/// What the rebalance callback saw and did.
+/// Observations and results of the rebalance callback.
 #[derive(Debug)]
 enum Seen {
     Assigned { partitions: usize, thread: ThreadId },
@@ -85,7 +85,7 @@ struct Committing {
 
 impl Committing {
     fn tell(&self, seen: Seen) {
-        self.seen.lock().expect("nobody panicked").send(seen).expect("the test listens");
+        self.seen.lock().expect("not poisoned").send(seen).expect("the test listens");
     }
 
     fn commit(&self, consumer: &BaseConsumer<Self>, revoked: &TopicPartitionList) -> KafkaResult<()> {
@@ -120,7 +120,7 @@ impl ConsumerContext for Committing {
     }
 }
 
-/// Whether one partition was revoked, not lost, on this thread, and what was written for it could be committed.
+/// Whether one partition was revoked, not lost, on this thread, and whether its output could be committed.
 fn saw_one_committed(seen: Option<&Seen>, here: ThreadId) -> bool {
     matches!(seen, Some(Seen::Revoked { partitions: 1, lost: false, thread, committed: Ok(()) }) if *thread == here)
 }
@@ -130,14 +130,14 @@ fn a_transaction_commits_inside_the_revoke_callback_on_the_polling_thread() {
     let Some(broker) = Broker::shared() else { return };
     let (input, output) = (broker.topic("revoked-input", 2), broker.topic("revoked-output", 1));
     let group = broker.unique("revoking");
-    let (seen, told) = channel();
+    let (seen, message) = channel();
     let producer = OnceLock::new();
     producer.set(Arc::new(transactional_producer(broker, &broker.unique("revoking")))).ok().unwrap();
     let context = Committing { producer, output: output.clone(), seen: Mutex::new(seen) };
     let first: BaseConsumer<Committing> = member(broker, &group).create_with_context(context).unwrap();
     join(&first, &input);
     let here = std::thread::current().id();
-    let assigned = told.try_recv().unwrap();
+    let assigned = message.try_recv().unwrap();
     assert!(matches!(assigned, Seen::Assigned { partitions: 2, thread } if thread == here));
 
     let second: BaseConsumer = member(broker, &group).create().unwrap();
@@ -147,12 +147,12 @@ fn a_transaction_commits_inside_the_revoke_callback_on_the_polling_thread() {
         assert!(second.poll(Duration::from_millis(20)).is_none_or(|polled| polled.is_ok()));
         (second.assignment().unwrap().count() == 1).then_some(())
     });
-    let revoked = told.try_iter().find(|seen| matches!(seen, Seen::Revoked { .. }));
+    let revoked = message.try_iter().find(|seen| matches!(seen, Seen::Revoked { .. }));
     assert!(saw_one_committed(revoked.as_ref(), here), "{revoked:?}");
     assert_eq!(committed_payloads(broker, &output), ["from the callback"]);
     // Closing revokes too, inside `drop`, and may still commit.
     drop(first);
-    let closing = told.try_iter().last();
+    let closing = message.try_iter().last();
     assert!(saw_one_committed(closing.as_ref(), here), "{closing:?}");
     assert_eq!(committed_payloads(broker, &output), ["from the callback", "from the callback"]);
 }

@@ -1,4 +1,4 @@
-//! Replays of those who may not do all of it, or whose disk is full.
+//! Replays without all permissions, or with a full disk.
 
 use rdkafka::bindings::rd_kafka_AclOperation_t::{
     self as Operation, RD_KAFKA_ACL_OPERATION_CREATE as CREATE, RD_KAFKA_ACL_OPERATION_DELETE as DELETE,
@@ -12,7 +12,7 @@ use rdkafka::bindings::rd_kafka_ResourceType_t::{
 
 use super::acl::allow;
 use super::broker::{Broker, wait};
-use super::first_start::{CliRunner, Said};
+use super::first_start::{CliOutput, CliRunner};
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 use super::secured::{SECRET, desk, sasl};
@@ -22,7 +22,7 @@ fn pages(broker: &Broker, input: &str) {
     produce(broker, input, 0, &[page(&text(1)), page(&text(1)), page(&text(2))]);
 }
 
-/// All that a replay needs, as `docs/REPLAY.md` lists it.
+/// All permissions of a replay, as `docs/REPLAY.md` lists it.
 fn all(desk: &CliRunner) -> Vec<(Resource, String, Vec<Operation>)> {
     let own = format!("{}.replay.", desk.group);
     let mut permits = vec![
@@ -43,17 +43,17 @@ fn grant(broker: &Broker, permits: &[(Resource, String, Vec<Operation>)]) {
     permits.iter().for_each(|(resource, prefix, operations)| allow(broker, "bob", *resource, prefix, operations));
 }
 
-fn ask(broker: &Broker, desk: &CliRunner, arguments: &[&str]) -> Said {
+fn ask(broker: &Broker, desk: &CliRunner, arguments: &[&str]) -> CliOutput {
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
-    let said = desk.ask_with(broker.way("SASL_SSL"), &bob, arguments);
-    assert!(!said.err.contains(SECRET), "the password is told: {}", said.err);
-    said
+    let output = desk.ask_with(broker.way("SASL_SSL"), &bob, arguments);
+    assert!(!output.err.contains(SECRET), "the password is shown: {}", output.err);
+    output
 }
 
 const RUN: [&str; 9] = ["replay", "run", "--from", "start", "--order", "time", "--id", "x", "--execute"];
 
 #[test]
-fn the_permissions_that_are_documented_for_replays_are_enough() {
+fn the_documented_permissions_of_replays_are_sufficient() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     pages(broker, &desk.input);
@@ -62,40 +62,41 @@ fn the_permissions_that_are_documented_for_replays_are_enough() {
     assert_eq!(done.code, Some(0), "{}", done.err);
     assert_eq!(committed(broker, &format!("{}.replay.x", desk.outputs[0]), 2).len(), 2);
     for command in [&["replay", "status", "x"][..], &["replay", "list"], &["replay", "clean", "x", "--execute"]] {
-        let said = ask(broker, &desk, command);
-        assert_eq!(said.code, Some(0), "{command:?}: {}", said.err);
+        let output = ask(broker, &desk, command);
+        assert_eq!(output.code, Some(0), "{command:?}: {}", output.err);
     }
 }
 
 #[test]
-fn a_permission_that_a_replay_lacks_is_told_and_it_goes_on_once_that_is_given() {
+fn a_replay_names_a_missing_permission_and_continues_once_it_is_granted() {
     let Some(broker) = Broker::secured() else { return };
-    let without = |resource: Resource, prefix: &dyn Fn(&CliRunner) -> String, operation: Operation, told: &[&str]| {
-        let desk = desk(broker);
-        pages(broker, &desk.input);
-        let (permits, prefix) = (all(&desk), prefix(&desk));
-        let mut fewer = permits.clone();
-        for (of, under, operations) in &mut fewer {
-            if *of == resource && *under == prefix {
-                operations.retain(|permitted| *permitted != operation);
-                operations.push(DESCRIBE);
+    let without =
+        |resource: Resource, prefix: &dyn Fn(&CliRunner) -> String, operation: Operation, message: &[&str]| {
+            let desk = desk(broker);
+            pages(broker, &desk.input);
+            let (permits, prefix) = (all(&desk), prefix(&desk));
+            let mut fewer = permits.clone();
+            for (of, under, operations) in &mut fewer {
+                if *of == resource && *under == prefix {
+                    operations.retain(|permitted| *permitted != operation);
+                    operations.push(DESCRIBE);
+                }
             }
-        }
-        grant(broker, &fewer);
-        // A broker learns of permissions some time after they were given.
-        wait::until(&format!("{told:?} to be told"), || {
-            let refused = ask(broker, &desk, &RUN);
-            assert_ne!(refused.code, Some(0), "{told:?}");
-            (refused.code == Some(77) && told.iter().all(|told| refused.err.contains(told))).then_some(())
-        });
-        grant(broker, &permits);
-        wait::until(&format!("the replay to end once {told:?} is given"), || {
-            let run = ask(broker, &desk, &RUN);
-            let done = if run.code == Some(0) { run } else { ask(broker, &desk, &["replay", "resume", "x"]) };
-            (done.code == Some(0)).then_some(())
-        });
-        assert_eq!(committed(broker, &format!("{}.replay.x", desk.outputs[0]), 2).len(), 2, "{told:?}");
-    };
+            grant(broker, &fewer);
+            // A broker learns of permissions some time after they were granted.
+            wait::until(&format!("{message:?} to be reported"), || {
+                let refused = ask(broker, &desk, &RUN);
+                assert_ne!(refused.code, Some(0), "{message:?}");
+                (refused.code == Some(77) && message.iter().all(|message| refused.err.contains(message))).then_some(())
+            });
+            grant(broker, &permits);
+            wait::until(&format!("the replay to end once {message:?} is granted"), || {
+                let run = ask(broker, &desk, &RUN);
+                let done = if run.code == Some(0) { run } else { ask(broker, &desk, &["replay", "resume", "x"]) };
+                (done.code == Some(0)).then_some(())
+            });
+            assert_eq!(committed(broker, &format!("{}.replay.x", desk.outputs[0]), 2).len(), 2, "{message:?}");
+        };
     let own = |desk: &CliRunner| format!("{}.replay.", desk.group);
     without(TOPIC, &|desk| desk.input.clone(), READ, &["--operation Read --topic"]);
     without(TOPIC, &own, CREATE, &["--operation Create --topic"]);
@@ -106,15 +107,15 @@ fn a_permission_that_a_replay_lacks_is_told_and_it_goes_on_once_that_is_given() 
 }
 
 #[test]
-fn a_full_disk_loses_the_file_that_was_asked_for_and_nothing_of_the_replay() {
+fn a_full_disk_loses_the_report_and_nothing_of_the_replay() {
     let Some(broker) = Broker::shared() else { return };
     let desk = desk(broker);
     pages(broker, &desk.input);
     let ask = |arguments: &[&str]| desk.ask_with(broker.address(), "", arguments);
     let full = |arguments: &[&str]| {
-        let said = ask(arguments);
-        assert_eq!(said.code, Some(74), "{arguments:?}: {}", said.err);
-        assert!(said.err.contains("/dev/full") && said.err.contains("No space left on device"), "{}", said.err);
+        let output = ask(arguments);
+        assert_eq!(output.code, Some(74), "{arguments:?}: {}", output.err);
+        assert!(output.err.contains("/dev/full") && output.err.contains("No space left on device"), "{}", output.err);
     };
     full(&["replay", "plan", "--from", "start", "--order", "time", "--id", "x", "--plan-out", "/dev/full"]);
     full(&[&RUN[..], &["--report", "/dev/full"]].concat());

@@ -1,4 +1,4 @@
-//! A long restore: `/readyz` says how far it is, and is ready at its end.
+//! A long restore: `/readyz` shows its progress, and is ready at its end.
 
 use std::process::{Command, Stdio};
 
@@ -13,11 +13,11 @@ use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 
-/// Records that are put after the log.
+/// Number of records appended to the log.
 const LONG: usize = 4_000;
 
 #[test]
-fn readiness_says_how_far_a_long_restore_is() {
+fn readiness_shows_the_progress_of_a_long_restore() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
     let [_, verdict_log] = logs_of(&desk.create_topics(broker.address(), "", &[]));
@@ -34,7 +34,7 @@ fn readiness_says_how_far_a_long_restore_is() {
     committed(broker, &desk.outputs[0], 1);
     drop(first);
 
-    // The log grows by batches that rule nothing, each a fetch of its own.
+    // Append batches without verdicts, each a separate fetch.
     let (mut state, mut reader) = (State::default(), VerdictReader::new());
     for (offset, record) in (0..).zip(committed(broker, &verdict_log, 1)) {
         let read = reader.push(offset, record.value.as_deref().unwrap_or_default()).expect("a record of the log");
@@ -79,7 +79,7 @@ fn readiness_says_how_far_a_long_restore_is() {
     });
     assert!(percents.is_sorted() && percents.iter().any(|percent| (1..100).contains(percent)), "{percents:?}");
     assert!(others.iter().rev().skip(1).all(|status| *status == 503), "{others:?}");
-    // It is the state that was left: the page is known.
+    // It is the previous state: the page is known.
     produce(broker, &desk.input, 0, &[page(&text(1))]);
     assert_eq!(committed(broker, &desk.outputs[1], 1).len(), 1);
 }

@@ -1,11 +1,11 @@
-//! What operators see of a running service: its summary, its verdicts, its verdicts, its index.
+//! Operators' views of a running service: its summary, verdicts and index.
 
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use super::broker::{Broker, wait};
-use super::first_start::{CliRunner, Said};
+use super::first_start::{CliOutput, CliRunner};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, committed, page, produce};
@@ -40,7 +40,7 @@ impl<'b> Running<'b> {
         Self { broker, desk, port, _process: process }
     }
 
-    /// The port of the listener for operators is the next one.
+    /// The port of the admin listener is the next one.
     fn listen(port: u16) -> String {
         format!(
             "http: {{listen: \"127.0.0.1:{port}\", admin: {{listen: \"127.0.0.1:{}\", token: {{env: ADMIN_TOKEN}}, text: full}}}}\n\
@@ -49,19 +49,19 @@ impl<'b> Running<'b> {
         )
     }
 
-    fn ask(&self, arguments: &[&str]) -> Said {
+    fn ask(&self, arguments: &[&str]) -> CliOutput {
         self.desk.ask_with(self.broker.address(), &Self::listen(self.port), arguments)
     }
 
-    /// Asks for JSON lines.
+    /// Runs a command with JSON lines as output.
     fn lines(&self, arguments: &[&str]) -> Vec<Value> {
-        let said = self.ask(&[arguments, &["-o", "jsonl"]].concat());
-        assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
-        said.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+        let output = self.ask(&[arguments, &["-o", "jsonl"]].concat());
+        assert_eq!(output.code, Some(0), "{arguments:?}: {}", output.err);
+        output.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 }
 
-/// What operators must know.
+/// The operators' token.
 pub(super) const TOKEN: &str = "known to operators";
 
 fn with_id(id: &str, text: &str) -> Given {
@@ -69,19 +69,19 @@ fn with_id(id: &str, text: &str) -> Given {
 }
 
 #[test]
-fn a_running_service_shows_what_it_does() {
+fn operators_see_a_running_service() {
     let Some(broker) = Broker::shared() else { return };
     let running = Running::start(broker);
     wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
 
-    // Verdicts as they happen: whoever watches sees what comes from now on.
+    // Verdicts as they happen: a watcher sees only new ones.
     let (first, copy) = (with_id("http://a/1", &text(1)), with_id("http://b/1", &text(1)));
     let input = running.desk.input.clone();
     let tapped = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| running.lines(&["tap", "--verdict", "exact", "--limit", "1"]));
         produce(broker, &input, 0, std::slice::from_ref(&first));
         committed(broker, &running.desk.outputs[0], 1);
-        // The watcher may not be there yet: copies come until it has seen one.
+        // The watcher may not have started: produce copies until it has seen one.
         wait::until("a verdict", || {
             produce(broker, &input, 1, std::slice::from_ref(&copy));
             watcher.is_finished().then_some(())
@@ -103,7 +103,7 @@ fn a_running_service_shows_what_it_does() {
         shown.iter().any(|verdict| verdict["source"] == format!("{input}:1:0") && verdict["verdict"] == "exact"),
         "{shown:?}"
     );
-    // Without an instance to ask, in the topic that it was written to.
+    // Without an instance, in the output topic.
     committed(broker, &running.desk.outputs[1], 1);
     let alone = |id: &str, more: &[&str]| {
         let arguments = [&["verdicts", "show", "--id", id, "-o", "jsonl"], more].concat();
@@ -127,7 +127,7 @@ fn a_running_service_shows_what_it_does() {
     let top = running.lines(&["index", "top", "-n", "1"]);
     assert_eq!(top[0]["cluster"], format!("{input}:0:0"));
 
-    // The summary knows of them.
+    // The summary counts them.
     let status = wait::until("the numbers", || {
         let status = running.lines(&["status"]).remove(0);
         (status["documents"]["exact"].as_f64() >= Some(1.0)).then_some(status)
@@ -140,8 +140,8 @@ fn a_running_service_shows_what_it_does() {
 
     // The snapshot, while the service runs.
     let snapshot = wait::until("a snapshot", || {
-        let said = running.ask(&["index", "stats", "-o", "json"]);
-        (said.code == Some(0)).then(|| serde_json::from_str::<Value>(&said.out).expect("JSON"))
+        let output = running.ask(&["index", "stats", "-o", "json"]);
+        (output.code == Some(0)).then(|| serde_json::from_str::<Value>(&output.out).expect("JSON"))
     });
     assert_eq!(snapshot[0]["originals"], 1, "{snapshot}");
     let found = running.lines(&["index", "lookup", "--id", "http://a/1"]);
@@ -155,7 +155,7 @@ fn a_running_service_shows_what_it_does() {
     assert_eq!((&verified["verdicts"]["agree"], &verified["snapshot"]["agrees"]), (&true.into(), &true.into()));
     assert!(verified["verdicts"]["judged_again"].as_u64() >= Some(2), "{verified}");
 
-    // What is forgotten once is not there to be forgotten again.
+    // A forgotten original cannot be forgotten again.
     let forget = ["index", "forget", "--id", "http://a/1", "--execute", "-o", "jsonl"];
     let once = running.ask(&forget);
     assert_eq!(once.code, Some(0), "{}", once.err);
@@ -164,15 +164,15 @@ fn a_running_service_shows_what_it_does() {
     assert_eq!(twice.code, Some(1), "{}{}", twice.out, twice.err);
     let reopen = running.ask(&["verdicts", "reopen", &format!("{input}:0:0-1"), "--execute"]);
     assert_eq!(reopen.code, Some(0), "{}{}", reopen.out, reopen.err);
-    // The judge says what operators have done.
+    // The judge logs the operators' requests.
     let log = running.desk.log("service");
-    for line in ["an operator had the originals of an id forgotten", "an operator had a range reopened"] {
+    for line in ["an operator request forgot the originals of an id", "an operator request reopened a range"] {
         assert!(log.contains(line), "{line}: {log}");
     }
 }
 
 #[test]
-fn what_is_withdrawn_is_listed() {
+fn withdrawn_pages_are_listed() {
     let Some(broker) = Broker::shared() else { return };
     let running = Running::start(broker);
     broker.alter(&running.desk.outputs[0], &[("max.message.bytes", "20000")]);
@@ -188,7 +188,7 @@ fn what_is_withdrawn_is_listed() {
 }
 
 #[test]
-fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed() {
+fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
@@ -209,22 +209,25 @@ fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed()
     let _worker = start("worker", &format!("roles: [worker]\nhttp: {{listen: \"{address}\"}}\n"));
     wait::until("readiness", || (ask("/readyz")?.0 == 200).then_some(()));
     produce(broker, &desk.input, 0, &[page_of(1), page_of(2), page_of(3)]);
-    let told = wait::until("the silence", || {
+    let message = wait::until("the silence", || {
         let (status, text) = ask("/readyz?verbose")?;
         (status == 503).then_some(text)
     });
-    assert!(told.contains("[-] verdicts: none for ") && told.contains("3 pages wait; no judge answers"), "{told}");
-    assert!(told.contains("[-] worker: waits for verdicts"), "{told}");
-    // Within three seconds, by the clock of the worker, and the log and `dupgate status` say the same.
+    assert!(
+        message.contains("[-] verdicts: none for ") && message.contains("3 pages wait; no judge answers"),
+        "{message}"
+    );
+    assert!(message.contains("[-] worker: waits for verdicts"), "{message}");
+    // Within three seconds, by the clock of the worker, and the log and `dupgate status` agree.
     let seconds = |text: &str| -> Option<u64> {
         text.split_once("none for ")?.1.split_once(" s (3 pages wait; no judge answers)")?.0.parse().ok()
     };
-    assert!(seconds(&told).is_some_and(|seconds| seconds <= 3), "{told}");
+    assert!(seconds(&message).is_some_and(|seconds| seconds <= 3), "{message}");
     let log = desk.log("worker");
     assert!(seconds(&log).is_some_and(|seconds| seconds <= 3), "{log}");
     let status = desk.ask_with(broker.address(), "", &["status", "--address", &address.to_string()]);
     assert!(seconds(&status.out).is_some(), "{}{}", status.out, status.err);
-    // All three were read long ago, and none of them is committed.
+    // All three were read long ago, and none is committed.
     wait::until("the lag", || (metric("dupgate_consumer_lag_records")? >= 3.0).then_some(()));
     assert!(metric("dupgate_oldest_pending_verdict_seconds") >= Some(2.0));
 
@@ -236,20 +239,20 @@ fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed()
 }
 
 #[test]
-fn nobody_who_listens_is_told_as_such() {
+fn an_unreachable_instance_is_reported() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
-    let said = desk.ask_with(broker.address(), "", &["status", "--address", "127.0.0.1:1"]);
-    assert_eq!(said.code, Some(69), "{}", said.err);
-    assert!(said.err.contains("cannot reach http://127.0.0.1:1"), "{}", said.err);
-    let said = desk.ask_with(broker.address(), "", &["index", "stats"]);
-    assert_eq!(said.code, Some(74), "{}", said.err);
-    let said = desk.ask_with(broker.address(), "", &["tap"]);
-    assert_eq!(said.code, Some(78), "{}", said.err);
-    assert!(said.err.contains("nothing was judged under scheme"), "{}", said.err);
+    let output = desk.ask_with(broker.address(), "", &["status", "--address", "127.0.0.1:1"]);
+    assert_eq!(output.code, Some(69), "{}", output.err);
+    assert!(output.err.contains("cannot reach http://127.0.0.1:1"), "{}", output.err);
+    let output = desk.ask_with(broker.address(), "", &["index", "stats"]);
+    assert_eq!(output.code, Some(74), "{}", output.err);
+    let output = desk.ask_with(broker.address(), "", &["tap"]);
+    assert_eq!(output.code, Some(78), "{}", output.err);
+    assert!(output.err.contains("nothing was judged under scheme"), "{}", output.err);
 }
 
-/// Asks the listener for operators, as its page does.
+/// Sends a request to the admin listener, as its page does.
 fn operators(running: &Running<'_>, request: &str, body: &str) -> (u16, Value) {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", running.port + 1)).expect("the listener");
@@ -263,15 +266,15 @@ fn operators(running: &Running<'_>, request: &str, body: &str) -> (u16, Value) {
 }
 
 #[test]
-fn operators_look_into_a_running_instance_and_act_on_it() {
+fn operators_inspect_and_control_a_running_instance() {
     let Some(broker) = Broker::shared() else { return };
     let running = Running::start(broker);
     wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
     let (first, copy) = (with_id("http://a/1", &text(1)), with_id("http://b/1", &format!("{} <script>", text(1))));
     produce(broker, &running.desk.input, 0, std::slice::from_ref(&first));
     committed(broker, &running.desk.outputs[0], 1);
-    // Whoever listens hears of pairs from now on: copies come until one was reported.
-    let told = std::thread::scope(|scope| {
+    // A listener receives only new pairs: produce copies until one is reported.
+    let message = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| running.lines(&["tap", "--running", "--verdict", "near", "--limit", "1"]));
         wait::until("a pair", || {
             produce(broker, &running.desk.input, 1, std::slice::from_ref(&copy));
@@ -280,15 +283,20 @@ fn operators_look_into_a_running_instance_and_act_on_it() {
         watcher.join().expect("the watcher")
     });
     let source = format!("{}:1:0", running.desk.input);
-    assert_eq!((&told[0]["id"], &told[0]["match_id"]), (&"http://b/1".into(), &"http://a/1".into()), "{}", told[0]);
-    assert!(told[0]["differs"].to_string().contains("<script>"), "{}", told[0]);
+    assert_eq!(
+        (&message[0]["id"], &message[0]["match_id"]),
+        (&"http://b/1".into(), &"http://a/1".into()),
+        "{}",
+        message[0]
+    );
+    assert!(message[0]["differs"].to_string().contains("<script>"), "{}", message[0]);
     let (status, pair) = operators(&running, &format!("GET /api/v1/pairs/{source}"), "");
     assert_eq!((status, &pair["verdict"], &pair["text"]), (200, &"near".into(), &"full".into()), "{pair}");
     let whole = |other: &str| -> String {
         let runs = pair["runs"].as_array().expect("runs").iter().filter(|run| run["side"] != other);
         runs.map(|run| run["text"].as_str().unwrap_or_default()).collect()
     };
-    assert_eq!(whole("own") + " <script>", whole("match"), "the texts as they are compared: {pair}");
+    assert_eq!(whole("own") + " <script>", whole("match"), "the compared texts: {pair}");
 
     // The index, by the command line and as a page would be judged.
     let judge = running.lines(&["index", "stats", "--running"]).remove(0);
@@ -308,7 +316,7 @@ fn operators_look_into_a_running_instance_and_act_on_it() {
     let (_, top) = operators(&running, "GET /api/v1/index/top?n=1", "");
     assert_eq!(top[0]["cluster"], format!("{}:0:0", running.desk.input));
 
-    // A held input stands still; what came meanwhile is judged when it continues.
+    // A paused input does not move; pages from meanwhile are judged when it resumes.
     assert_eq!(operators(&running, "POST /api/v1/pause", ""), (200, serde_json::json!({"paused": true})));
     wait::until("a pause", || running.lines(&["status"])[0]["paused"].to_string().contains("manual").then_some(()));
     produce(broker, &running.desk.input, 0, &[page_of(2)]);
@@ -318,19 +326,19 @@ fn operators_look_into_a_running_instance_and_act_on_it() {
     assert_eq!(
         running.ask(&["verdicts", "show", &format!("{}:0:1", running.desk.input)]).code,
         Some(1),
-        "it stands still"
+        "it is paused"
     );
     operators(&running, "POST /api/v1/resume", "");
     committed(broker, &running.desk.outputs[0], 2);
     assert_eq!(operators(&running, "POST /api/v1/index/snapshot", "").0, 200);
     assert_eq!(operators(&running, "PUT /api/v1/log", "{\"level\": \"warn\"}").0, 200);
 
-    // Without the token nobody is reported anything.
+    // Without the token requests are refused.
     let strange = "http: {admin: {token: not the token of it}}\n";
     let address = format!("--running=127.0.0.1:{}", running.port + 1);
-    let said = running.desk.ask_with(broker.address(), strange, &["index", "stats", &address]);
-    assert_eq!(said.code, Some(77), "{}", said.err);
-    assert!(said.err.contains("answers 401: wrong token"), "{}", said.err);
+    let output = running.desk.ask_with(broker.address(), strange, &["index", "stats", &address]);
+    assert_eq!(output.code, Some(77), "{}", output.err);
+    assert!(output.err.contains("answers 401: wrong token"), "{}", output.err);
 }
 
 fn page_of(number: u32) -> Given {

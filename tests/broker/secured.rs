@@ -1,12 +1,12 @@
-//! The connection: TLS, certificates of clients, SASL; and what happens to whoever may not.
+//! The connection: TLS, client certificates, SASL; and missing permissions.
 
 use super::broker::Broker;
-use super::first_start::{CliRunner, Said};
+use super::first_start::{CliOutput, CliRunner};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 
-/// The password of everybody on the secured broker.
+/// The password of all users on the secured broker.
 pub(super) const SECRET: &str = "correct-horse";
 
 /// A desk whose topics exist on the secured broker.
@@ -26,28 +26,28 @@ pub(super) fn sasl(broker: &Broker, listener: &str, mechanism: &str, user: &str,
     )
 }
 
-fn check(desk: &CliRunner, broker: &Broker, listener: &str, more: &str) -> Said {
-    let said = desk.ask_with(broker.way(listener), more, &["check", "-o", "table"]);
-    for told in [&said.out, &said.err] {
-        assert!(!told.contains(SECRET), "the password is told: {told}");
+fn check(desk: &CliRunner, broker: &Broker, listener: &str, more: &str) -> CliOutput {
+    let output = desk.ask_with(broker.way(listener), more, &["check", "-o", "table"]);
+    for message in [&output.out, &output.err] {
+        assert!(!message.contains(SECRET), "the password is shown: {message}");
     }
-    said
+    output
 }
 
 #[test]
-fn every_way_to_log_in_leads_in() {
+fn every_login_mechanism_works() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     for listener in ["SASL_SSL", "SASL_PLAINTEXT"] {
         for mechanism in ["plain", "scram-sha-256", "scram-sha-512"] {
-            let said = check(&desk, broker, listener, &sasl(broker, listener, mechanism, "alice", SECRET));
-            assert_eq!(said.code, Some(0), "{listener} {mechanism}: {}{}", said.out, said.err);
+            let output = check(&desk, broker, listener, &sasl(broker, listener, mechanism, "alice", SECRET));
+            assert_eq!(output.code, Some(0), "{listener} {mechanism}: {}{}", output.out, output.err);
         }
     }
 }
 
 #[test]
-fn a_certificate_leads_in_with_its_key_locked_or_not() {
+fn a_certificate_works_with_or_without_an_encrypted_key() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     let certs = broker.way("CERTS");
@@ -60,15 +60,15 @@ fn a_certificate_leads_in_with_its_key_locked_or_not() {
         format!("key_file: {certs}/client.key"),
         format!("key_file: {certs}/client.locked.key, key_password: {SECRET}"),
     ] {
-        let said = check(&desk, broker, "SSL", &tls(&key));
-        assert_eq!(said.code, Some(0), "{key}: {}{}", said.out, said.err);
+        let output = check(&desk, broker, "SSL", &tls(&key));
+        assert_eq!(output.code, Some(0), "{key}: {}{}", output.out, output.err);
     }
-    let nobody = format!("kafka: {{security: {{protocol: ssl, tls: {{ca_file: {certs}/ca.pem}}}}}}\n");
-    assert_eq!(check(&desk, broker, "SSL", &nobody).code, Some(69), "a client without a certificate");
+    let anonymous = format!("kafka: {{security: {{protocol: ssl, tls: {{ca_file: {certs}/ca.pem}}}}}}\n");
+    assert_eq!(check(&desk, broker, "SSL", &anonymous).code, Some(69), "a client without a certificate");
 }
 
 #[test]
-fn a_wrong_password_and_an_unknown_authority_are_told_apart() {
+fn a_wrong_password_and_an_unknown_authority_are_distinguished() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     let wrong = check(&desk, broker, "SASL_SSL", &sasl(broker, "SASL_SSL", "scram-sha-512", "alice", "wrong-horse"));
@@ -79,7 +79,7 @@ fn a_wrong_password_and_an_unknown_authority_are_told_apart() {
         wrong.out
     );
     assert!(!wrong.out.contains("wrong-horse") && !wrong.err.contains("wrong-horse"), "{}{}", wrong.out, wrong.err);
-    // Without ca_file the system's authorities count, and none of them knows this broker.
+    // Without ca_file the system's authorities are used, and none has signed this broker's certificate.
     let stranger = sasl(broker, "SASL_PLAINTEXT", "plain", "alice", SECRET).replace("sasl_plaintext", "sasl_ssl");
     let stranger = check(&desk, broker, "SASL_SSL", &stranger);
     assert_eq!(stranger.code, Some(69), "{}{}", stranger.out, stranger.err);
@@ -87,18 +87,18 @@ fn a_wrong_password_and_an_unknown_authority_are_told_apart() {
 }
 
 #[test]
-fn whoever_may_not_is_told_which_acl_to_add() {
+fn a_denied_client_error_names_the_missing_acl() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
-    let said = check(&desk, broker, "SASL_SSL", &bob);
-    assert_eq!(said.code, Some(77), "{}{}", said.out, said.err);
+    let output = check(&desk, broker, "SASL_SSL", &bob);
+    assert_eq!(output.code, Some(77), "{}{}", output.out, output.err);
     for expected in [
         format!("--operation Describe --topic '{}'", desk.input),
         format!("--operation Describe --topic '{}'", desk.outputs[0]),
         format!("--operation Write --transactional-id '{}.worker.' --resource-pattern-type prefixed", desk.group),
     ] {
-        assert!(said.out.contains(&expected), "{expected}: {}", said.out);
+        assert!(output.out.contains(&expected), "{expected}: {}", output.out);
     }
     let ran = desk.ask_with(broker.way("SASL_SSL"), &bob, &["run"]);
     assert_eq!(ran.code, Some(77), "{}", ran.err);
@@ -121,14 +121,14 @@ fn the_service_works_over_tls_and_scram() {
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped()),
     );
-    // Read along, or the program waits for somebody to read its log.
+    // Read its log, or the program blocks on a full pipe.
     let pipes: [Box<dyn std::io::Read + Send>; 2] =
         [Box::new(service.stdout.take().expect("a pipe")), Box::new(service.stderr.take().expect("a pipe"))];
     let readers = pipes.map(|mut pipe| {
         std::thread::spawn(move || {
-            let mut told = Vec::new();
-            drop(pipe.read_to_end(&mut told));
-            String::from_utf8_lossy(&told).into_owned()
+            let mut message = Vec::new();
+            drop(pipe.read_to_end(&mut message));
+            String::from_utf8_lossy(&message).into_owned()
         })
     });
     produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
@@ -136,14 +136,14 @@ fn the_service_works_over_tls_and_scram() {
     let shown = get(port, "/config");
     drop(service);
     assert_eq!((unique.len(), duplicate.len()), (1, 1));
-    // The password is reported nowhere: not where the settings are shown, and not in a log that leaves nothing out.
+    // The password is never shown: neither in the settings nor in a complete log.
     assert!(shown.contains("\"username\": \"alice\"") && shown.contains("[redacted]"), "{shown}");
     assert!(!shown.contains(SECRET), "{shown}");
     let log: String = readers.map(|reader| reader.join().expect("a reader")).concat();
     assert!(log.contains("dupgate starts") && !log.contains(SECRET), "{log}");
 }
 
-/// Asks the service's own listener.
+/// Sends a request to the service's listener.
 fn get(port: u16, path: &str) -> String {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
@@ -154,7 +154,7 @@ fn get(port: u16, path: &str) -> String {
 }
 
 #[test]
-fn whoever_may_not_append_to_the_fingerprint_log_is_told_which_acl_to_add() {
+fn a_denied_append_to_the_fingerprint_log_names_the_missing_acl() {
     use super::acl::allow;
     use rdkafka::bindings::rd_kafka_AclOperation_t::{
         RD_KAFKA_ACL_OPERATION_ALL as ALL, RD_KAFKA_ACL_OPERATION_DESCRIBE as DESCRIBE,
@@ -165,7 +165,7 @@ fn whoever_may_not_append_to_the_fingerprint_log_is_told_which_acl_to_add() {
     };
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
-    // Bob may do everything but write to this one log.
+    // Bob has all permissions except Write on this log.
     let topics = desk.outputs.iter().chain([&desk.input]).map(String::as_str);
     topics.for_each(|topic| allow(broker, "bob", TOPIC, topic, &[ALL]));
     allow(broker, "bob", TOPIC, &format!("{}.verdicts.", desk.group), &[ALL]);
@@ -174,11 +174,11 @@ fn whoever_may_not_append_to_the_fingerprint_log_is_told_which_acl_to_add() {
     allow(broker, "bob", ID, &desk.group, &[ALL]);
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
     produce(broker, &desk.input, 0, &[page(&text(1))]);
-    let asked = ["index", "forget", "--id", "http://a/1", "--execute"];
-    for arguments in [&["run"][..], &asked] {
-        let said = desk.ask_with(broker.way("SASL_SSL"), &bob, arguments);
-        assert_eq!(said.code, Some(77), "{arguments:?}: {}", said.err);
+    let requested = ["index", "forget", "--id", "http://a/1", "--execute"];
+    for arguments in [&["run"][..], &requested] {
+        let output = desk.ask_with(broker.way("SASL_SSL"), &bob, arguments);
+        assert_eq!(output.code, Some(77), "{arguments:?}: {}", output.err);
         let expected = format!("--operation Write --topic '{}.fingerprints.", desk.group);
-        assert!(said.err.contains("add the ACL: ") && said.err.contains(&expected), "{}", said.err);
+        assert!(output.err.contains("add the ACL: ") && output.err.contains(&expected), "{}", output.err);
     }
 }

@@ -1,5 +1,5 @@
-//! The ways of single records, told to a collector.
-#![expect(clippy::indexing_slicing, reason = "what is missing in JSON fails the test")]
+//! Spans of single records, sent to a collector.
+#![expect(clippy::indexing_slicing, reason = "missing members of JSON fail the test")]
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 const CONTEXT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// A collector that keeps all spans it is given, as long as the process lives.
+/// A collector that keeps all spans, as long as the process lives.
 #[derive(Clone, Default)]
 struct Collector {
     port: u16,
@@ -36,7 +36,7 @@ impl Collector {
                 let Some(request) = http_server::take(&stream) else { continue };
                 assert_eq!(request.head[0], "POST /v1/traces HTTP/1.1");
                 let body: Value = serde_json::from_str(&request.body).expect("JSON");
-                let service = said(&body["resourceSpans"][0]["resource"], "service.name");
+                let service = attribute(&body["resourceSpans"][0]["resource"], "service.name");
                 assert_eq!(service, json!({"stringValue": "dupgate"}));
                 let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone();
                 kept.lock().expect("the spans").extend(spans);
@@ -51,8 +51,8 @@ impl Collector {
     }
 }
 
-/// What a span, or the resource that it is of, says of this attribute.
-fn said(span: &Value, key: &str) -> Value {
+/// The value of an attribute of a span or of its resource.
+fn attribute(span: &Value, key: &str) -> Value {
     let attributes = span["attributes"].as_array().expect("attributes");
     let found = attributes.iter().find(|attribute| attribute["key"] == key);
     found.map_or(Value::Null, |attribute| attribute["value"].clone())
@@ -63,7 +63,7 @@ fn time(span: &Value, key: &str) -> u64 {
 }
 
 #[test]
-fn the_way_of_every_chosen_record_is_told_with_its_parts() {
+fn every_sampled_record_has_a_trace_with_its_steps() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
@@ -79,12 +79,12 @@ fn the_way_of_every_chosen_record_is_told_with_its_parts() {
     let traced = Given { headers: &[("traceparent", Some(CONTEXT))], ..page(&text(1)) };
     produce(broker, &desk.input, 0, &[traced, page(&text(1)), Given::value("{\"url\": \"cut off")]);
     let unique = committed(broker, &desk.outputs[0], 1);
-    assert_eq!(unique[0].header("traceparent"), [CONTEXT], "the message's own context stays as it is");
+    assert_eq!(unique[0].header("traceparent"), [CONTEXT], "the message's own context is unchanged");
 
     let process = format!("process {}", desk.input);
     let spans = wait::until("three spans", || Some(collector.named(&process)).filter(|spans| spans.len() >= 3));
     let of = |offset: &str| {
-        let mut found = spans.iter().filter(|span| said(span, "messaging.kafka.offset")["intValue"] == offset);
+        let mut found = spans.iter().filter(|span| attribute(span, "messaging.kafka.offset")["intValue"] == offset);
         let span = found.next().expect("a span of this offset");
         assert!(found.next().is_none(), "one span a record");
         span
@@ -93,14 +93,14 @@ fn the_way_of_every_chosen_record_is_told_with_its_parts() {
     let links: Vec<_> =
         first["links"].as_array().expect("links").iter().map(|l| (&l["traceId"], &l["spanId"])).collect();
     assert_eq!((&first["kind"], links), (&5.into(), vec![(&TRACE.into(), &SPAN.into())]), "{first}");
-    assert_eq!(said(first, "dupgate.verdict")["stringValue"], "unique");
-    assert_eq!(said(first, "messaging.consumer.group.name")["stringValue"], desk.group.as_str());
-    assert_eq!(said(copy, "dupgate.verdict")["stringValue"], "exact");
-    assert_eq!(said(copy, "dupgate.match")["stringValue"], format!("{}:0:0", desk.input));
+    assert_eq!(attribute(first, "dupgate.verdict")["stringValue"], "unique");
+    assert_eq!(attribute(first, "messaging.consumer.group.name")["stringValue"], desk.group.as_str());
+    assert_eq!(attribute(copy, "dupgate.verdict")["stringValue"], "exact");
+    assert_eq!(attribute(copy, "dupgate.match")["stringValue"], format!("{}:0:0", desk.input));
     assert_eq!((&copy["links"], &copy["status"]["code"]), (&json!([]), &0.into()), "{copy}");
     assert_eq!(failed["status"], json!({"code": 2, "message": "undecodable"}));
 
-    // Its parts lie within it and in the same trace.
+    // Its child spans lie within it and in the same trace.
     for (span, topic) in [(first, &desk.outputs[0]), (copy, &desk.outputs[1]), (failed, &desk.outputs[2])] {
         let parts = |name: &str| -> Vec<Value> {
             let all = collector.named(name).into_iter();

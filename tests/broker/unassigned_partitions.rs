@@ -1,5 +1,5 @@
-//! A partition that nobody owns, as a static member leaves it after that was replaced between the two rounds of a
-//! cooperative rebalance: whoever takes its place is not reported, and asks by itself.
+//! A partition without an owner, as left by a static member that was replaced between the two rounds of a cooperative
+//! rebalance: the replacement gets no notice, and rejoins by itself.
 //!
 //! No client library leaves a partition out, so a member of this test speaks the protocol by hand.
 
@@ -44,7 +44,7 @@ fn taken(from: &mut impl Read) -> String {
     String::from_utf8(bytes).expect("a name")
 }
 
-/// Sends a request; returns what follows the correlation id of its answer.
+/// Sends a request; returns the answer after its correlation id.
 fn ask(stream: &mut TcpStream, key: i16, version: i16, body: &[u8]) -> Vec<u8> {
     let head = [&key.to_be_bytes()[..], &version.to_be_bytes(), &7_i32.to_be_bytes(), &string("by-hand")].concat();
     stream.write_all(&bytes(&[&head, body].concat())).expect("sent");
@@ -53,7 +53,7 @@ fn ask(stream: &mut TcpStream, key: i16, version: i16, body: &[u8]) -> Vec<u8> {
     answer.split_off(4)
 }
 
-/// Joins the group as the static member `name`, takes partition 0 of the topic and leaves partition 1 to nobody; then
+/// Joins the group as the static member `name`, takes partition 0 of the topic and leaves partition 1 unassigned; then
 /// falls silent.
 fn take_only_the_first(address: &str, group: &str, name: &str, topic: &str) {
     let none = [0xff; 4];
@@ -70,7 +70,7 @@ fn take_only_the_first(address: &str, group: &str, name: &str, topic: &str) {
     ];
     let mut stream = TcpStream::connect(address).expect("a connection");
     let (generation, member) = wait::until("a place in the group", || {
-        // Asked for, the topic that groups are kept in is made.
+        // The request creates the internal topic of groups.
         ask(&mut stream, FIND_COORDINATOR, 0, &string(group));
         let answer = ask(&mut stream, JOIN_GROUP, 5, &join.concat());
         let rest = &mut answer.as_slice();
@@ -83,18 +83,18 @@ fn take_only_the_first(address: &str, group: &str, name: &str, topic: &str) {
     let shares = array(&[[string(&member), bytes(&share)].concat()]);
     let sync = [string(group), generation.to_vec(), string(&member), string(name), shares].concat();
     let answer = ask(&mut stream, SYNC_GROUP, 3, &sync);
-    assert!(answer.starts_with(&[0; 6]), "the group takes it: {answer:?}");
+    assert!(answer.starts_with(&[0; 6]), "the group accepts it: {answer:?}");
 }
 
 #[test]
-fn partition_that_nobody_owns_is_taken_up_by_who_is_there() {
+fn an_unassigned_partition_is_taken_by_the_running_member() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 2);
     produce(broker, &site.input, 0, &[page(&text(1))]);
     produce(broker, &site.input, 1, &[page(&text(2))]);
     take_only_the_first(broker.address(), &site.group, "one", &site.input);
     let instance = site.start("one");
-    // Its place in the group comes with what its predecessor owned, and no more.
+    // It inherits only its predecessor's partitions.
     assert_eq!(committed(broker, &site.unique, 1).len(), 1);
     assert_eq!(committed(broker, &site.unique, 2).len(), 2);
     instance.stop();

@@ -1,4 +1,4 @@
-//! From a broken configuration to a running service, by doing what the program prints and nothing else.
+//! From a broken configuration to a running service, by following only the program's output.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 
-/// Somebody who has never seen dupgate: edits the file as told, and types the commands that are shown.
+/// A new user: edits the file as suggested, and types the shown commands.
 struct Newcomer {
     folder: tempfile::TempDir,
 }
@@ -18,14 +18,14 @@ impl Newcomer {
         self.folder.path().join("dupgate.yaml")
     }
 
-    /// Runs a command line as it is printed, with the file that is being worked on.
+    /// Runs a command line as printed, with the current file.
     fn types(&self, line: &str) -> (i32, String) {
         let arguments = line.strip_prefix("dupgate ").expect("a command of dupgate").split_whitespace();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
         let output = command.args(arguments).arg("-q").arg("-c").arg(self.file()).stdin(Stdio::null()).output();
         let output = output.expect("the program");
-        let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        (output.status.code().unwrap_or(-1), told)
+        let message = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        (output.status.code().unwrap_or(-1), message)
     }
 
     /// Replaces a text in the file.
@@ -37,8 +37,8 @@ impl Newcomer {
 }
 
 /// The first text between two others.
-fn between<'t>(text: &'t str, before: &str, behind: &str) -> Option<&'t str> {
-    text.split_once(before)?.1.split_once(behind).map(|(found, _)| found)
+fn between<'t>(text: &'t str, before: &str, after: &str) -> Option<&'t str> {
+    text.split_once(before)?.1.split_once(after).map(|(found, _)| found)
 }
 
 /// A file with a misspelt key, a broker without a port, and no topic for duplicates.
@@ -55,7 +55,7 @@ fn broken(folder: &Path, names: &[String; 4], group: &str, host: &str) -> String
 }
 
 #[test]
-fn a_newcomer_gets_from_a_broken_file_to_a_running_service_by_doing_as_told() {
+fn a_new_user_gets_from_a_broken_file_to_a_running_service_by_following_the_output() {
     let Some(broker) = Broker::shared() else { return };
     let newcomer = Newcomer { folder: tempfile::tempdir().expect("a folder") };
     let names = ["pages", "unique", "duplicate", "dead"].map(|name| broker.unique(name));
@@ -63,36 +63,36 @@ fn a_newcomer_gets_from_a_broken_file_to_a_running_service_by_doing_as_told() {
     let text_of_file = broken(newcomer.folder.path(), &names, &broker.unique("group"), host);
     std::fs::write(newcomer.file(), text_of_file).expect("the file");
 
-    // One look tells everything that is wrong.
-    let (code, told) = newcomer.types("dupgate validate");
-    assert_eq!(code, 78, "{told}");
-    assert!(told.ends_with("the configuration is refused (3 errors, 0 warnings)\n"), "{told}");
-    let meant = between(&told, "did you mean `", "`?").expect("the key that was meant");
-    let wrong = between(&told, "unknown field `", "`").expect("the key that is wrong");
+    // One run reports all problems.
+    let (code, message) = newcomer.types("dupgate validate");
+    assert_eq!(code, 78, "{message}");
+    assert!(message.ends_with("the configuration is refused (3 errors, 0 warnings)\n"), "{message}");
+    let meant = between(&message, "did you mean `", "`?").expect("the key that was meant");
+    let wrong = between(&message, "unknown field `", "`").expect("the key that is wrong");
     newcomer.edits(wrong, meant);
-    assert!(told.contains(&format!("`{host}` is no broker: expected host:port")), "{told}");
+    assert!(message.contains(&format!("`{host}` is not a broker: expected host:port")), "{message}");
     newcomer.edits(&format!("\"{host}\""), &format!("\"{}\"", broker.address()));
     let missing = "error: output.duplicate.topic: is missing";
-    assert!(told.contains(missing), "{told}");
+    assert!(message.contains(missing), "{message}");
     newcomer.edits("output:\n", &format!("output:\n  duplicate: {{topic: \"{}\"}}\n", names[2]));
-    let (code, told) = newcomer.types("dupgate validate");
-    assert_eq!(code, 0, "{told}");
-    assert!(told.ends_with("\nthe configuration is valid (0 errors, 0 warnings)\n"), "{told}");
+    let (code, message) = newcomer.types("dupgate validate");
+    assert_eq!(code, 0, "{message}");
+    assert!(message.ends_with("\nthe configuration is valid (0 errors, 0 warnings)\n"), "{message}");
 
-    // What the cluster lacks is reported with the command that makes it.
-    let (code, told) = newcomer.types("dupgate check -o table");
-    assert_eq!(code, 69, "{told}");
-    let fix = between(&told, "fix: ", "\n").expect("a remedy").replace("NUMBER", "2");
-    // It may be pasted as it is: the configuration that was given is part of it.
+    // Missing topics are reported with the command that creates them.
+    let (code, message) = newcomer.types("dupgate check -o table");
+    assert_eq!(code, 69, "{message}");
+    let fix = between(&message, "fix: ", "\n").expect("a remedy").replace("NUMBER", "2");
+    // It can be pasted unchanged: it has the given configuration.
     let given = format!("dupgate topics create -c {} --execute --with-input", newcomer.file().display());
     assert!(fix.starts_with(&given), "{fix}");
-    let (code, told) = newcomer.types(&fix);
-    assert_eq!(code, 0, "{told}");
-    let (code, told) = newcomer.types("dupgate check -o table");
-    assert_eq!(code, 0, "{told}");
-    assert!(told.ends_with("0 warnings, 0 failures\n"), "{told}");
+    let (code, message) = newcomer.types(&fix);
+    assert_eq!(code, 0, "{message}");
+    let (code, message) = newcomer.types("dupgate check -o table");
+    assert_eq!(code, 0, "{message}");
+    assert!(message.ends_with("0 warnings, 0 failures\n"), "{message}");
 
-    // It runs, says so, and does its work.
+    // It runs, is ready, and judges.
     let port = super::ports::two();
     newcomer.edits("127.0.0.1:0", &format!("127.0.0.1:{port}"));
     let _service = Process::start(
@@ -101,9 +101,9 @@ fn a_newcomer_gets_from_a_broken_file_to_a_running_service_by_doing_as_told() {
     wait::until("readiness", || (newcomer.types("dupgate status --ready").0 == 0).then_some(()));
     produce(broker, &names[0], 0, &[page(&text(1)), page(&text(1))]);
     assert_eq!((committed(broker, &names[1], 1).len(), committed(broker, &names[2], 1).len()), (1, 1));
-    let (code, told) = newcomer.types(&format!("dupgate verdicts show {}:0:1 -o table", names[0]));
-    assert_eq!(code, 0, "{told}");
-    assert!(told.contains("verdict      exact\n"), "{told}");
-    assert!(told.contains(&format!("page         {0}:0:1\n", names[0])), "{told}");
-    assert!(told.contains(&format!("original     {0}:0:0\n", names[0])), "{told}");
+    let (code, message) = newcomer.types(&format!("dupgate verdicts show {}:0:1 -o table", names[0]));
+    assert_eq!(code, 0, "{message}");
+    assert!(message.contains("verdict      exact\n"), "{message}");
+    assert!(message.contains(&format!("page         {0}:0:1\n", names[0])), "{message}");
+    assert!(message.contains(&format!("original     {0}:0:0\n", names[0])), "{message}");
 }

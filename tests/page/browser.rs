@@ -7,10 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// Names under which it is installed, in the order in which they are looked for.
+/// Names of its executable, in search order.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// It asks nobody but the page's own listener for anything.
+/// It sends requests only to the page's listener.
 const FLAGS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
@@ -34,12 +34,12 @@ pub(super) struct Browser {
     _profile: tempfile::TempDir,
 }
 
-/// What the page did.
+/// Activity of the page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// Addresses that were asked for.
+    /// Requested addresses.
     pub(super) requests: Vec<String>,
-    /// What was in the console as an error, and what was thrown.
+    /// Errors in the console, and exceptions.
     pub(super) complaints: Vec<String>,
 }
 
@@ -50,10 +50,11 @@ pub(super) struct Tab<'b> {
 }
 
 impl Browser {
-    /// Starts one; `None`, and a word about it, where there is none and need not be one.
+    /// Starts one; prints a message and returns `None` if none is installed and none is required.
     pub(super) fn start() -> Option<Self> {
-        let there =
-            |name: &&&str| Command::new(**name).arg("--version").output().is_ok_and(|said| said.status.success());
+        let there = |name: &&&str| {
+            Command::new(**name).arg("--version").output().is_ok_and(|response| response.status.success())
+        };
         let Some(name) = NAMES.iter().find(there) else {
             let missing = "no Chromium is installed (on Debian: apt-get install chromium)";
             assert!(std::env::var_os("CI").is_none(), "the pages cannot be tested: {missing}");
@@ -75,7 +76,7 @@ impl Browser {
         Some(Self { child, input, output, numbers: 0, seen: Seen::default(), _profile: profile })
     }
 
-    /// Opens a page of the size that the documents show.
+    /// Opens a page with the size of the documents' pictures.
     pub(super) fn open(&mut self, url: &str) -> Tab<'_> {
         let target = self.call(None, "Target.createTarget", &json!({"url": "about:blank"}));
         let attached =
@@ -100,15 +101,15 @@ impl Browser {
         }
         write!(self.input, "{message}\0").expect("Chromium hears");
         loop {
-            let mut said = Vec::new();
-            self.output.read_until(0, &mut said).expect("Chromium speaks");
-            assert!(said.pop().is_some(), "Chromium has ended");
-            let mut said: Value = serde_json::from_slice(&said).expect("JSON");
-            if said["id"] == number {
-                assert!(said.get("error").is_none(), "{method}: {said}");
-                return said["result"].take();
+            let mut response = Vec::new();
+            self.output.read_until(0, &mut response).expect("Chromium speaks");
+            assert!(response.pop().is_some(), "Chromium has ended");
+            let mut response: Value = serde_json::from_slice(&response).expect("JSON");
+            if response["id"] == number {
+                assert!(response.get("error").is_none(), "{method}: {response}");
+                return response["result"].take();
             }
-            self.note(&said);
+            self.note(&response);
         }
     }
 
@@ -140,7 +141,7 @@ impl Tab<'_> {
         self.browser.call(Some(&self.session), method, params)
     }
 
-    /// Runs a line of script in the page and returns what it comes to.
+    /// Runs a line of script in the page and returns its value.
     pub(super) fn run(&mut self, script: &str) -> Value {
         let params = json!({"expression": script, "returnByValue": true, "awaitPromise": true, "userGesture": true});
         let mut result = self.call("Runtime.evaluate", &params);
@@ -148,18 +149,18 @@ impl Tab<'_> {
         result["result"]["value"].take()
     }
 
-    /// Creates the window this large.
+    /// Sets the size of the window.
     pub(super) fn resize(&mut self, width: u64, height: u64) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// Has the page believe that its reader wishes so: a media feature and its value.
+    /// Emulates a media feature: its name and value.
     pub(super) fn prefer(&mut self, feature: &str, value: &str) {
         self.call("Emulation.setEmulatedMedia", &json!({"features": [{"name": feature, "value": value}]}));
     }
 
-    /// Presses a key and lets it go.
+    /// Presses and releases a key.
     pub(super) fn press(&mut self, key: &str) {
         let (code, text) = match key {
             "Tab" => (9, ""),
@@ -180,13 +181,13 @@ impl Tab<'_> {
         self.call("Input.dispatchMouseEvent", &json!({"type": "mouseMoved", "x": x, "y": y}));
     }
 
-    /// Takes a picture of what is seen.
+    /// Takes a screenshot.
     pub(super) fn picture(&mut self) -> Vec<u8> {
         let taken = self.call("Page.captureScreenshot", &json!({"format": "png"}));
         STANDARD.decode(taken["data"].as_str().expect("a picture")).expect("base64")
     }
 
-    /// Returns what the page did up to now.
+    /// Returns the activity of the page so far.
     pub(super) fn seen(&self) -> Seen {
         self.browser.seen.clone()
     }

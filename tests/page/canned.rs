@@ -1,4 +1,4 @@
-//! A listener that hands out both pages as the service does, and answers them with what a test has put there.
+//! A listener that serves both pages as the service does, with canned answers of a test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
-/// Files of the page by what is asked for, with their kinds.
+/// Files of the pages by path, with their types.
 const FILES: [(&str, &str, &str); 10] = [
     ("/ui/", "overview.html", "text/html; charset=utf-8"),
     ("/ui/overview.css", "overview.css", "text/css"),
@@ -23,7 +23,7 @@ const FILES: [(&str, &str, &str); 10] = [
     ("/ui/vendor/uplot.js", "vendor/uplot.js", "text/javascript"),
 ];
 
-/// Ends when dropped: then nobody listens at its address.
+/// Stops when dropped: then nothing listens at its address.
 pub(super) struct Canned {
     address: String,
     answer: Arc<Mutex<Value>>,
@@ -32,7 +32,7 @@ pub(super) struct Canned {
 }
 
 impl Canned {
-    /// Listens at this address and answers so.
+    /// Listens at this address with these answers.
     pub(super) fn start(address: &str, answer: Value) -> Self {
         let listener = TcpListener::bind(address).expect("an address");
         let (answer, is_over) = (Arc::new(Mutex::new(answer)), Arc::new(AtomicBool::new(false)));
@@ -42,7 +42,7 @@ impl Canned {
                 if ends.load(Ordering::SeqCst) {
                     return;
                 }
-                // A browser opens connections that it does not use: nobody waits for them.
+                // A browser opens connections that it does not use: do not wait for them.
                 let answers = Arc::clone(&answers);
                 std::thread::spawn(move || drop(serve(&stream, &answers)));
             }
@@ -50,7 +50,7 @@ impl Canned {
         Self { address: address.to_owned(), answer, is_over, thread: Some(thread) }
     }
 
-    /// Answers otherwise from now on.
+    /// Replaces the answers.
     pub(super) fn change(&self, change: impl FnOnce(&mut Value)) {
         change(&mut self.answer.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -68,19 +68,19 @@ fn serve(mut stream: &TcpStream, answer: &Mutex<Value>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.take(65_536)).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
     while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
-    let asked = request.split(' ').nth(1).unwrap_or_default();
-    let (path, query) = asked.split_once('?').unwrap_or((asked, ""));
+    let target = request.split(' ').nth(1).unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let number = |name: &str| {
         let given = query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         given.and_then(|given| given.parse::<u64>().ok())
     };
-    let told = |told: Value| ("200 OK", "application/json", told.to_string());
+    let json_response = |json_response: Value| ("200 OK", "application/json", json_response.to_string());
     let answer = || answer.lock().unwrap_or_else(PoisonError::into_inner);
     let (status, kind, body) = match path {
-        "/api/v1/overview" => told(after(&answer(), number("since").unwrap_or(0))),
-        "/api/v1/pairs" => told(page(&answer(), number("before"))),
-        "/api/v1/index/top" => told(answer()["clusters"].clone()),
-        _ if path.starts_with("/api/v1/pairs/") => told(opened(path)),
+        "/api/v1/overview" => json_response(after(&answer(), number("since").unwrap_or(0))),
+        "/api/v1/pairs" => json_response(page(&answer(), number("before"))),
+        "/api/v1/index/top" => json_response(answer()["clusters"].clone()),
+        _ if path.starts_with("/api/v1/pairs/") => json_response(opened(path)),
         _ => match FILES.iter().find(|(known, ..)| *known == path) {
             Some((_, name, kind)) => {
                 let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/telemetry/page");
@@ -97,7 +97,7 @@ fn serve(mut stream: &TcpStream, answer: &Mutex<Value>) -> std::io::Result<()> {
     )
 }
 
-/// The answer with no more than the samples after this number.
+/// The answer with only the samples after this number.
 fn after(answer: &Value, since: u64) -> Value {
     let mut answer = answer.clone();
     let numbers = answer["samples"]["number"].as_array().cloned().unwrap_or_default();
@@ -108,7 +108,7 @@ fn after(answer: &Value, since: u64) -> Value {
     answer
 }
 
-/// The answer of an instance that was started at this time and is well, with this many samples.
+/// The answer of a healthy instance with this start time and this many samples.
 pub(super) fn answer(started_ms: u64, samples: u64) -> Value {
     let numbers: Vec<u64> = (1..=samples).collect();
     let column = |value: &dyn Fn(u64) -> Value| -> Value { numbers.iter().map(|number| value(*number)).collect() };
@@ -146,7 +146,7 @@ pub(super) fn answer(started_ms: u64, samples: u64) -> Value {
     })
 }
 
-/// The answer of an instance that has found this many pairs, and has such clusters.
+/// The answer of an instance with this many pairs and these clusters.
 pub(super) fn pairs(newest: u64, clusters: &Value) -> Value {
     json!({"newest": newest, "clusters": clusters})
 }

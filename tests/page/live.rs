@@ -1,4 +1,4 @@
-//! A deployment on a real broker whose judge goes away: what the overview of each instance says, and how soon.
+//! A deployment on a real broker whose judge is lost: the overview of each instance, and how soon it shows the loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +24,10 @@ impl Feed {
     fn start(cluster: &Cluster<'_>) -> Self {
         let (pen, topic) = (Pen::new(cluster.broker()), cluster.inputs()[0].clone());
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             for number in 0_u64.. {
-                if told.load(Ordering::Relaxed) {
+                if stopped.load(Ordering::Relaxed) {
                     return;
                 }
                 let words: Vec<String> = (0..40).map(|word| format!("w{number}x{word}")).collect();
@@ -51,13 +51,13 @@ impl Drop for Feed {
     }
 }
 
-/// What an instance is that does this alone and shows its overview at an address.
+/// Configuration of an instance with this single role and an overview at this address.
 fn alone(role: &str, admin: &str) -> Value {
     json!({"roles": [role], "judge": {"session_timeout": "6s"}, "http": {"admin": {"listen": admin}}})
 }
 
 #[test]
-fn a_judge_that_is_gone_is_seen_soon_and_its_return_too() {
+fn the_loss_and_return_of_a_judge_are_shown_soon() {
     let Some(broker) = Broker::shared() else { return };
     let Some(mut browser) = Browser::start() else { return };
     let shape = Shape { topics: 1, partitions: 1, input_settings: &[], output_settings: &[], config: json!({}) };
@@ -75,14 +75,11 @@ fn a_judge_that_is_gone_is_seen_soon_and_its_return_too() {
     holds(&mut tab, "the judge", &format!("{judges} && {}", state_is("Ready")));
     judge.kill();
     soon(&mut tab, "the silence", "/^Unreachable for \\d+ s$/.test(document.getElementById('state').textContent)");
-    assert!(
-        !text(&mut tab, "troubles").contains("No judge"),
-        "an instance that does not answer says nothing of judges"
-    );
+    assert!(!text(&mut tab, "troubles").contains("No judge"), "an unreachable instance shows no judges");
     judge = cluster.start_with("judge", alone("judge", &of_judge));
     holds(&mut tab, "the judge again", &format!("{judges} && {}", state_is("Ready")));
 
-    // On the page of an instance that continues: somebody is missing, and it is not this one.
+    // On the page of an instance that continues: another instance is missing, not this one.
     let mut tab = browser.open(&format!("http://{of_worker}/ui/"));
     holds(&mut tab, "the worker", &state_is("Ready"));
     judge.stop();

@@ -1,13 +1,13 @@
-//! The pages for operators in a real browser: over a running demo, over a deployment on a real broker, and over canned
-//! answers where a state is hard to play.
+//! The pages for operators in a real browser: on a running demo, on a deployment with a real broker, and on canned
+//! answers for states that are hard to produce.
 //!
-//! Needs Chromium. With `CI` set it must be there; elsewhere its absence is said and the test passes without having
-//! looked. `DUPGATE_WRITE_DOCS=1` keeps the pictures that the documents show.
+//! Needs Chromium. With `CI` set it must exist; elsewhere its absence is printed and the test passes without checking.
+//! `DUPGATE_WRITE_DOCS=1` keeps the pictures that the documents show.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "helpers fail the test, or say why not"
+    reason = "helpers fail the test, or print why not"
 )]
 
 #[path = "../support/broker/mod.rs"]
@@ -49,25 +49,25 @@ impl Demo {
 }
 
 impl Drop for Demo {
-    /// By a signal that lets it take its files away.
+    /// With a signal that lets it remove its files.
     fn drop(&mut self) {
         drop(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status());
         drop(self.0.wait());
     }
 }
 
-/// An address that nobody listens on.
+/// An unused address.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string()
 }
 
-/// Gives the token to the door, as somebody does who types.
+/// Enters the token, as a user types it.
 fn enter(tab: &mut Tab<'_>, token: &str) {
     tab.run(&format!("document.getElementById('token').value = {}", json!(token)));
     tab.run("document.querySelector('#door button').click()");
 }
 
-/// Keeps a picture for the documents, or beside the program.
+/// Stores a picture for the documents, or beside the program.
 fn keep_picture(name: &str, picture: &[u8]) {
     assert!(picture.starts_with(b"\x89PNG") && picture.len() > 20_000, "{} bytes", picture.len());
     let folder = if std::env::var_os("DUPGATE_WRITE_DOCS").is_some() { "docs" } else { "target" };
@@ -75,7 +75,7 @@ fn keep_picture(name: &str, picture: &[u8]) {
     std::fs::write(path, picture).expect("the picture");
 }
 
-/// Cells of a column of the list, by what people read.
+/// Texts of the cells of a column of the list.
 fn column(tab: &mut Tab<'_>, number: usize) -> Vec<String> {
     let cells = tab.run(&format!(
         "[...document.querySelectorAll('#pairs tbody tr')].map((row) => row.cells[{number}].textContent)"
@@ -83,7 +83,7 @@ fn column(tab: &mut Tab<'_>, number: usize) -> Vec<String> {
     cells.as_array().expect("cells").iter().map(|cell| cell.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Sets a filter as somebody does who types.
+/// Sets a filter, as a user types it.
 fn filter(tab: &mut Tab<'_>, name: &str, value: &str) {
     tab.run(&format!(
         "{{ const field = document.querySelector('#filters [name={name}]'); field.value = {}; \
@@ -92,21 +92,21 @@ fn filter(tab: &mut Tab<'_>, name: &str, value: &str) {
     ));
 }
 
-/// Waits until the page says so. While it is still being loaded it says nothing.
+/// Waits until the condition holds in the page. While the page is loading it does not hold.
 fn holds(tab: &mut Tab<'_>, what: &str, condition: &str) {
     let condition = format!("(() => {{ try {{ return {condition}; }} catch {{ return false; }} }})()");
     wait::until(what, || (tab.run(&condition) == Value::Bool(true)).then_some(()));
 }
 
 #[test]
-fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
+fn a_user_opens_the_page_filters_and_inspects_a_pair() {
     let Some(mut browser) = Browser::start() else { return };
     let admin = free_address();
     let _demo = Demo::start(&admin);
-    wait::until("the listener for operators", || std::net::TcpStream::connect(&admin).ok());
+    wait::until("the admin listener", || std::net::TcpStream::connect(&admin).ok());
     let mut tab = browser.open(&format!("http://{admin}/ui/pairs"));
 
-    // Without the token there is a door, and a wrong one does not open it.
+    // Without the token the page asks for it, and refuses a wrong one.
     holds(&mut tab, "the door", "!document.getElementById('door').hidden && document.querySelector('main').hidden");
     enter(&mut tab, "not the token of the test");
     holds(&mut tab, "the refusal", "document.getElementById('refused').textContent.includes('wrong token')");
@@ -123,7 +123,7 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     let oldest = tab.run(&format!("Math.min(...{numbers})"));
     tab.run("document.getElementById('older').click()");
     holds(&mut tab, "older pairs", &format!("Math.max(...{numbers}) < {oldest} && {numbers}.length > 0"));
-    // These stay where they are until they are looked at.
+    // These stay in place until they are inspected.
     holds(&mut tab, "what differs", "document.querySelectorAll('#pairs .differs ins').length >= 5");
     tab.run("document.getElementById('newest').click()");
     holds(&mut tab, "the newest pairs", &format!("Math.max(...{numbers}) > {oldest}"));
@@ -178,33 +178,33 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     std::fs::write(&config, "version: 1\n").expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
     let tested = command.arg("test").arg(&cases).arg("-c").arg(&config).output().expect("the program");
-    let told = String::from_utf8_lossy(&tested.stdout);
-    assert!(tested.status.success() && told.contains("1 case: all passed"), "{told}\n{case}");
+    let output = String::from_utf8_lossy(&tested.stdout);
+    assert!(tested.status.success() && output.contains("1 case: all passed"), "{output}\n{case}");
 
     tab.run("document.getElementById('copied').scrollIntoView()");
     tab.run("document.getElementById('pair').scrollTop = 0");
     keep_picture("pairs.png", &tab.picture());
 
-    // Forgetting asks first, and "keep it" keeps it.
+    // Forgetting asks first, and "keep it" cancels.
     tab.run("document.getElementById('close').click()");
-    // The list is filled again now and then: what was no button a moment ago is one soon.
-    let asked = "document.getElementById('forget').open || \
+    // The list is refreshed periodically: the button may appear only after a while.
+    let dialog_open = "document.getElementById('forget').open || \
                  (document.querySelector('#clusters button').click(), document.getElementById('forget').open)";
-    holds(&mut tab, "the question", asked);
+    holds(&mut tab, "the question", dialog_open);
     tab.run("document.querySelector('#forget button[value=no]').click()");
     holds(
         &mut tab,
         "the answer",
         "!document.getElementById('forget').open && document.getElementById('trouble').textContent === ''",
     );
-    holds(&mut tab, "the question again", asked);
+    holds(&mut tab, "the dialog again", dialog_open);
     tab.run("document.querySelector('#forget button[value=yes]').click()");
     holds(&mut tab, "forgetting", "!document.getElementById('forget').open");
 
-    // Nothing came from elsewhere, nothing went wrong but the tokens that were refused.
+    // Nothing was loaded from elsewhere, and the only errors are the refused tokens.
     let origin = format!("http://{admin}/");
     let seen = wait::until("the request to forget", || {
-        // Whatever is asked of the browser brings the news that came meanwhile.
+        // Any command to the browser also collects pending events.
         tab.run("true");
         let seen = tab.seen();
         seen.requests.iter().any(|url| url.ends_with("/api/v1/index/forget")).then_some(seen)

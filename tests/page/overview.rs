@@ -1,4 +1,4 @@
-//! The overview: what it draws of a demo, and what it says when something is wrong.
+//! The overview: its charts of a demo, and its messages about problems.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::browser::{Browser, Tab};
 use super::canned::{Canned, answer};
 use super::{Demo, TOKEN, enter, free_address, holds, keep_picture, wait};
 
-/// How soon a state must be seen that the instance knows.
+/// How soon the page must show a state that the instance knows.
 const SOON: Duration = Duration::from_secs(10);
 
 /// Charts whose canvases have pixels of more than one colour.
@@ -23,10 +23,10 @@ const PAINTED: &str = "(() => { const canvas = document.querySelector('#rates ca
      for (let at = 0; at < data.length; at += 4) if (wanted.every((part, channel) => data[at + channel] === part)) found += 1; \
      return found * 400 > data.length; })()";
 
-/// What somebody who cannot see the page, or uses no mouse, would stumble over.
+/// Accessibility problems of the page.
 pub(super) const FLAWS: &str = "(() => { const found = []; const all = (what) => [...document.querySelectorAll(what)]; \
      const ids = all('[id]').map((one) => one.id); \
-     if (new Set(ids).size !== ids.length) found.push('an id stands twice'); \
+     if (new Set(ids).size !== ids.length) found.push('an id is used twice'); \
      if (!document.documentElement.lang) found.push('no language'); \
      if (all('h1').length !== 1) found.push('not one h1'); \
      if (all('main').length !== 1) found.push('not one main'); \
@@ -37,7 +37,7 @@ pub(super) const FLAWS: &str = "(() => { const found = []; const all = (what) =>
      for (const one of all('[role=img], [role=group], nav')) if (!one.getAttribute('aria-label')) found.push(`${one.id} has no name`); \
      for (const one of all('[aria-labelledby]')) if (!document.getElementById(one.getAttribute('aria-labelledby'))) found.push('a name leads nowhere'); \
      for (const one of all('th')) if (!one.scope) found.push(`${one.textContent} heads nothing`); \
-     for (const one of all('[tabindex]')) if (one.tabIndex > 0) found.push('an order of its own'); \
+     for (const one of all('[tabindex]')) if (one.tabIndex > 0) found.push('a separate tab order'); \
      return found; })()";
 
 pub(super) fn text(tab: &mut Tab<'_>, id: &str) -> String {
@@ -45,7 +45,7 @@ pub(super) fn text(tab: &mut Tab<'_>, id: &str) -> String {
     text.as_str().unwrap_or_default().to_owned()
 }
 
-/// Waits until the page says so, and no longer than what is soon.
+/// Waits until the condition holds in the page, within the limit of [`SOON`].
 pub(super) fn soon(tab: &mut Tab<'_>, what: &str, condition: &str) {
     let condition = format!("(() => {{ try {{ return {condition}; }} catch {{ return false; }} }})()");
     wait::within(SOON, what, || (tab.run(&condition) == Value::Bool(true)).then_some(()));
@@ -57,16 +57,16 @@ pub(super) fn state_is(state: &str) -> String {
 
 /// Sends a request as the page does, with its token.
 fn post(tab: &mut Tab<'_>, path: &str) {
-    let said = tab.run(&format!("ask('{path}', {{ method: 'POST' }}).then(() => true)"));
-    assert_eq!(said, true, "{path}");
+    let done = tab.run(&format!("ask('{path}', {{ method: 'POST' }}).then(() => true)"));
+    assert_eq!(done, true, "{path}");
 }
 
 #[test]
-fn the_overview_follows_a_demo_and_comes_back_when_the_service_does() {
+fn the_overview_follows_a_demo_and_recovers_with_the_service() {
     let Some(mut browser) = Browser::start() else { return };
     let admin = free_address();
     let demo = Demo::start(&admin);
-    wait::until("the listener for operators", || std::net::TcpStream::connect(&admin).ok());
+    wait::until("the admin listener", || std::net::TcpStream::connect(&admin).ok());
     let mut tab = browser.open(&format!("http://{admin}/ui/"));
 
     holds(&mut tab, "the door", "!document.getElementById('door').hidden && document.querySelector('main').hidden");
@@ -102,14 +102,14 @@ fn the_overview_follows_a_demo_and_comes_back_when_the_service_does() {
     holds(&mut tab, "the new size", "charts[0].plot.width === document.getElementById('rates').clientWidth");
     keep_picture("overview.png", &tab.picture());
 
-    // What stands still is said.
+    // A pause is shown.
     post(&mut tab, "pause");
     holds(&mut tab, "the pause", &state_is("Paused"));
     assert!(text(&mut tab, "troubles").contains("An operator has paused the input"));
     post(&mut tab, "resume");
     holds(&mut tab, "going on", &state_is("Ready"));
 
-    // The service ends: the charts stay, and the page says for how long it has had no answer.
+    // The service ends: the charts stay, and the page shows for how long it has had no answer.
     drop(demo);
     holds(
         &mut tab,
@@ -127,7 +127,7 @@ fn the_overview_follows_a_demo_and_comes_back_when_the_service_does() {
     );
     holds(&mut tab, "readiness again", &state_is("Ready"));
 
-    // The way to the pairs and back, without asking for the token again.
+    // The way to the pairs and back, without entering the token again.
     tab.run("document.querySelector('nav a[href=\"/ui/pairs\"]').click()");
     holds(
         &mut tab,
@@ -147,7 +147,7 @@ fn the_overview_follows_a_demo_and_comes_back_when_the_service_does() {
 }
 
 #[test]
-fn what_is_wrong_is_seen_soon() {
+fn problems_are_shown_soon() {
     let Some(mut browser) = Browser::start() else { return };
     let address = free_address();
     let mut empty = answer(1_000_000, 0);
@@ -162,7 +162,7 @@ fn what_is_wrong_is_seen_soon() {
     soon(&mut tab, "samples", &format!("known.last === 30 && {DRAWN} === 6 && {PAINTED}"));
     assert!(text(&mut tab, "lags").contains("pages 3"));
 
-    // Nobody judges: first of all that is said, and loudly.
+    // Without a judge the page shows that first, and prominently.
     canned.change(|now| {
         let why = "none for 4 s (3306 pages wait; no judge answers)";
         let at = now["at_ms"].as_u64().unwrap_or_default();
@@ -182,10 +182,10 @@ fn what_is_wrong_is_seen_soon() {
     assert!(text(&mut tab, "judges").contains("no judge") && text(&mut tab, "announced") == "No judge");
     assert!(text(&mut tab, "troubles").contains("2 partitions") && text(&mut tab, "blocked").contains("out_of_range"));
 
-    // Gone, and back with samples that begin again.
+    // Unreachable, and back with restarted samples.
     drop(canned);
     soon(&mut tab, "the silence", "document.getElementById('state').textContent.startsWith('Unreachable for ')");
-    assert_eq!(tab.run("known.last"), 30, "what was known stays");
+    assert_eq!(tab.run("known.last"), 30, "known samples stay");
     let canned = Canned::start(&address, answer(2_000_000, 5));
     soon(&mut tab, "the new start", &format!("{} && charts[0].plot.data[0].length === 5", state_is("Ready")));
     canned.change(|now| *now = answer(2_000_000, 6));
@@ -193,7 +193,7 @@ fn what_is_wrong_is_seen_soon() {
 }
 
 #[test]
-fn the_overview_suits_small_windows_dark_rooms_and_keyboards() {
+fn the_overview_supports_small_windows_dark_mode_and_keyboards() {
     let Some(mut browser) = Browser::start() else { return };
     let address = free_address();
     let mut all = answer(1_000_000, 700);
@@ -206,7 +206,7 @@ fn the_overview_suits_small_windows_dark_rooms_and_keyboards() {
     let mut tab = browser.open(&format!("http://{address}/ui/"));
     holds(&mut tab, "charts", &format!("{DRAWN} === 6"));
 
-    // The order in which the keyboard goes through the page; the way past its head; a chart from sample to sample.
+    // The order in which the keyboard goes through the page; the skip link; a chart from sample to sample.
     let focused = "[document.activeElement.textContent.trim(), document.activeElement.id].find(Boolean)";
     for expected in ["Skip to the charts", "Overview", "Pairs", "10 min", "1 hour", "rates", "share"] {
         tab.press("Tab");
@@ -217,14 +217,14 @@ fn the_overview_suits_small_windows_dark_rooms_and_keyboards() {
     let newest = text(&mut tab, "moment");
     tab.press("ArrowLeft");
     holds(&mut tab, "the one before", &format!("document.getElementById('moment').textContent !== {}", json!(newest)));
-    let told = tab.run("document.getElementById('share').getAttribute('aria-label')");
+    let label = tab.run("document.getElementById('share').getAttribute('aria-label')");
     assert!(
-        told.as_str().is_some_and(|told| told.contains("Share of duplicates, at ") && told.contains("19 %")),
-        "{told}"
+        label.as_str().is_some_and(|label| label.contains("Share of duplicates, at ") && label.contains("19 %")),
+        "{label}"
     );
     tab.run("document.querySelector('.skip').focus()");
     tab.press("Enter");
-    holds(&mut tab, "the way past the head", "document.activeElement.id === 'main'");
+    holds(&mut tab, "the skip link", "document.activeElement.id === 'main'");
     tab.run("document.querySelector('[data-minutes=\"10\"]').focus()");
     tab.press("Enter");
     let shown = "charts[0].plot.scales.x.max - charts[0].plot.scales.x.min";
@@ -234,18 +234,18 @@ fn the_overview_suits_small_windows_dark_rooms_and_keyboards() {
         &format!("{shown} === 600 && document.querySelector('[data-minutes=\"10\"]').ariaPressed === 'true'"),
     );
 
-    // Dark and still, for those who wish it.
+    // Dark mode and reduced motion.
     let back = "getComputedStyle(document.body).backgroundColor";
     let light = tab.run(back);
     tab.prefer("prefers-color-scheme", "dark");
     holds(&mut tab, "the dark", &format!("{back} !== {light}"));
-    holds(&mut tab, "charts in the colours of the dark", &format!("{DRAWN} === 6 && {PAINTED}"));
+    holds(&mut tab, "charts in dark colours", &format!("{DRAWN} === 6 && {PAINTED}"));
     tab.prefer("prefers-reduced-motion", "reduce");
     let moves = "[...document.querySelectorAll('*')].some((one) => getComputedStyle(one).transitionDuration !== '0s' || \
                  getComputedStyle(one).animationName !== 'none')";
     assert_eq!(tab.run(moves), false);
 
-    // Nothing is beyond the edge of a small telephone, and the charts are in one column.
+    // Nothing overflows the window of a small telephone, and the charts are in one column.
     tab.resize(360, 740);
     holds(&mut tab, "the new size", "charts[0].plot.width < 360");
     let beyond = "[document.documentElement, document.body].filter((one) => one.scrollWidth > document.documentElement.clientWidth).length";

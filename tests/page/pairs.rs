@@ -1,4 +1,4 @@
-//! The pair page: it stands still where somebody reads, and suits keyboards, small windows and dark rooms.
+//! The pair page: it does not move while it is read, and supports keyboards, small windows and dark mode.
 
 use serde_json::{Value, json};
 
@@ -7,26 +7,26 @@ use super::canned::{Canned, cluster, pairs};
 use super::overview::FLAWS;
 use super::{free_address, holds};
 
-/// What the keyboard is at, by what is read there.
+/// Name of the focused element.
 const FOCUSED: &str = "(document.activeElement === document.body ? 'nothing' : document.activeElement.getAttribute('aria-label') || \
      document.activeElement.name || document.activeElement.textContent).trim()";
 
-/// Texts that stand out from what is behind them by less than 4.5 to 1, as WCAG 2 has it.
+/// Texts with a contrast below 4.5 to 1 (WCAG 2).
 const FAINT: &str = "(() => { const parts = (text) => text.match(/[\\d.]+/g).map(Number); \
      const light = (colour) => { const [r, g, b] = parts(colour).map((part) => part / 255) \
        .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }; \
-     const behind = (one) => { for (let at = one; at; at = at.parentElement) { \
+     const background = (one) => { for (let at = one; at; at = at.parentElement) { \
        const back = getComputedStyle(at).backgroundColor; const [, , , alpha = 1] = parts(back); if (alpha > 0) return back; } \
        return 'rgb(255, 255, 255)'; }; const found = []; \
      for (const one of document.querySelectorAll('body *')) { \
        const hasText = [...one.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim()); \
        if (!hasText || !one.getClientRects().length || one.closest('[aria-disabled=true]')) continue; \
        const style = getComputedStyle(one); \
-       const pair = [light(one instanceof SVGElement ? style.fill : style.color), light(behind(one))].sort((a, b) => b - a); \
+       const pair = [light(one instanceof SVGElement ? style.fill : style.color), light(background(one))].sort((a, b) => b - a); \
        if ((pair[0] + 0.05) / (pair[1] + 0.05) < 4.5) found.push(`${one.tagName} ${one.textContent.slice(0, 40)}`); } \
      return [...new Set(found)]; })()";
 
-/// Names of what is wider than the window, or than the dialogue that it is in.
+/// Names of elements that overflow the window or their dialog.
 const BEYOND: &str = "[document.documentElement, document.body, ...document.querySelectorAll('dialog[open]')] \
      .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.tagName)";
 
@@ -63,12 +63,12 @@ fn newer_is(text: &str) -> String {
 }
 
 #[test]
-fn the_list_stands_still_where_somebody_reads() {
+fn the_list_does_not_move_while_it_is_read() {
     let Some(mut browser) = Browser::start() else { return };
     let (canned, mut tab) = open(&mut browser);
     assert_eq!(tab.run("document.getElementById('range').textContent"), "Pairs 1 to 50 of 200, newest first");
 
-    // The focus stays where it is, and what is newer waits.
+    // The focus stays where it is, and newer pairs wait.
     tab.run("document.querySelectorAll('#pairs button.open')[2].focus()");
     let focused = tab.run(FOCUSED);
     assert!(focused.as_str().is_some_and(|focused| focused.contains("/198/")), "{focused}");
@@ -86,7 +86,7 @@ fn the_list_stands_still_where_somebody_reads() {
     holds(&mut tab, "three more", &format!("{} && {marked} === 3", top_is(213)));
     assert_eq!(tab.run(FOCUSED), "Pause the list");
 
-    // What is read stays at its place in the window.
+    // The text being read stays in place in the window.
     tab.run("document.querySelectorAll('#pairs tbody tr')[20].dataset.place = 'here'");
     tab.run("document.querySelector('[data-place]').scrollIntoView()");
     let place = |tab: &mut Tab<'_>| {
@@ -110,20 +110,21 @@ fn the_list_stands_still_where_somebody_reads() {
     holds(&mut tab, "one newer pair", &newer_is("Show 1 newer pair"));
     assert_eq!(tab.run(&format!("{LISTED}[0]")), 215);
     tab.point(2.0, 2.0);
-    holds(&mut tab, "the list to go on", &top_is(216));
+    holds(&mut tab, "the list to continue", &top_is(216));
 
     // Clusters: the numbers change below the focus, the order does not.
     tab.run("document.querySelectorAll('#clusters button')[1].focus()");
     canned.change(|now| {
         now["clusters"] = json!([cluster(9, 99, "javascript:alert(1)"), cluster(7, 91, "https://originals.example/7")]);
     });
-    let told = "[...document.querySelectorAll('#clusters tbody tr')].map((row) => row.cells[0].textContent).join()";
-    holds(&mut tab, "the new numbers", &format!("{told} === '91+,99+'"));
+    let clusters_shown =
+        "[...document.querySelectorAll('#clusters tbody tr')].map((row) => row.cells[0].textContent).join()";
+    holds(&mut tab, "the new numbers", &format!("{clusters_shown} === '91+,99+'"));
     assert_eq!(tab.run(FOCUSED), "Forget javascript:alert(1)");
     let links = tab.run("[...document.querySelectorAll('#clusters a')].map((link) => [link.href, link.rel])");
     assert_eq!(links, json!([["https://originals.example/7", "noopener noreferrer"]]), "no other kind of address");
     tab.run("document.getElementById('pause').focus()");
-    holds(&mut tab, "the new order", &format!("{told} === '99+,91+'"));
+    holds(&mut tab, "the new order", &format!("{clusters_shown} === '99+,91+'"));
 
     // Pages of the list: older ones stay where they are while newer ones come.
     tab.run("document.getElementById('older').click()");
@@ -138,10 +139,10 @@ fn the_list_stands_still_where_somebody_reads() {
         &format!("{} && document.getElementById('newer').ariaDisabled === 'true'", top_is(220)),
     );
 
-    // No answer: that is said, with the time, and is over by itself.
+    // Without an answer the page shows that with the time, and recovers by itself.
     drop(canned);
-    let says = "document.getElementById('trouble').textContent";
-    holds(&mut tab, "the silence", &format!("/has not answered since \\d\\d:\\d\\d:\\d\\d/.test({says})"));
+    let message = "document.getElementById('trouble').textContent";
+    holds(&mut tab, "the silence", &format!("/has not answered since \\d\\d:\\d\\d:\\d\\d/.test({message})"));
 }
 
 #[test]
@@ -161,10 +162,10 @@ fn the_pairs_are_reached_by_the_keyboard() {
     };
     follows(&mut tab, "/200/");
 
-    // The way past the filters, a pair, and back to where it was opened.
+    // The skip link, a pair, and back to where it was opened.
     tab.run("document.querySelector('.skip').focus()");
     tab.press("Enter");
-    holds(&mut tab, "the way past the filters", "document.activeElement.id === 'list'");
+    holds(&mut tab, "the skip link", "document.activeElement.id === 'list'");
     follows(&mut tab, "/200/");
     follows(&mut tab, "/199/");
     tab.press("Enter");
@@ -200,7 +201,7 @@ fn the_pairs_are_reached_by_the_keyboard() {
 }
 
 #[test]
-fn the_pairs_suit_small_windows_and_dark_rooms() {
+fn the_pairs_support_small_windows_and_dark_mode() {
     let Some(mut browser) = Browser::start() else { return };
     let (_canned, mut tab) = open(&mut browser);
     let dialog = |tab: &mut Tab<'_>| {

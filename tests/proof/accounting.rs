@@ -1,4 +1,4 @@
-//! What went in against what came out: law L1, byte by byte, and what duplicates may point to.
+//! Compares inputs with outputs: law L1, byte by byte, and the originals of duplicates.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use dupgate::record::{PartitionId, Source};
 use crate::cluster::Cluster;
 use crate::cluster::records::{HeaderLine, Record, Shelf, by_source};
 
-/// Where a page came out.
+/// The output of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputKind {
     Unique,
@@ -26,13 +26,13 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The word and the original, for comparisons.
-    pub(crate) fn said(&self) -> (&str, Option<&Source>) {
+    /// The verdict and the original, for comparisons.
+    pub(crate) fn verdict(&self) -> (&str, Option<&Source>) {
         (&self.word, self.matched.as_ref())
     }
 }
 
-/// Everything that is in the topics of a deployment.
+/// All records of the topics of a deployment.
 pub(crate) struct Ledger {
     pub(crate) inputs: BTreeMap<Source, Record>,
     outputs: Vec<(OutputKind, Record)>,
@@ -56,16 +56,17 @@ impl Ledger {
         Self { inputs, outputs }
     }
 
-    /// What became of every page, when each was to come out `times` times.
+    /// Returns the outcome of every page, if each came out `times` times.
     ///
     /// # Errors
     ///
-    /// The first page that came out more or less often, or not as it went in, or with two fates.
+    /// The first page that came out more or less often, changed, or with two outcomes.
     pub(crate) fn outcomes(&self, times: usize) -> Result<BTreeMap<Source, Outcome>, String> {
         let mut outcomes: BTreeMap<Source, (Outcome, Vec<&Source>)> = BTreeMap::new();
         for (output_kind, record) in &self.outputs {
             let source = origin(*output_kind, record)?;
-            let came = self.inputs.get(&source).ok_or_else(|| format!("{} is of nowhere: {source}", record.source))?;
+            let came =
+                self.inputs.get(&source).ok_or_else(|| format!("{} is not of the input: {source}", record.source))?;
             same_bytes(came, record)?;
             let outcome = outcome(*output_kind, record)?;
             match outcomes.get_mut(&source) {
@@ -88,12 +89,12 @@ impl Ledger {
     }
 }
 
-/// Every duplicate points to another page, and that one was delivered as unique: so none is its own duplicate, and no
-/// two are each other's (law L8).
+/// Checks that every duplicate points to another page that was delivered as unique: so none is its own duplicate, and
+/// no two are each other's (law L8).
 ///
 /// # Errors
 ///
-/// The first duplicate of which this is not true.
+/// The first duplicate that violates this.
 pub(crate) fn originals_are_delivered(outcomes: &BTreeMap<Source, Outcome>) -> Result<(), String> {
     for (source, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.output_kind == OutputKind::Duplicate) {
         let Some(original) = &outcome.matched else { continue };
@@ -109,17 +110,17 @@ pub(crate) fn originals_are_delivered(outcomes: &BTreeMap<Source, Outcome>) -> R
     Ok(())
 }
 
-/// The page that an output record is, by its headers.
+/// The input page of an output record, by its headers.
 fn origin(output_kind: OutputKind, record: &Record) -> Result<Source, String> {
-    let said = |name: &str| record.header(name).ok_or_else(|| format!("{} has no header {name}", record.source));
+    let header = |name: &str| record.header(name).ok_or_else(|| format!("{} has no header {name}", record.source));
     if output_kind == OutputKind::Dead {
         let number =
-            |name: &str| said(name)?.parse::<i64>().map_err(|why| format!("{name} of {}: {why}", record.source));
+            |name: &str| header(name)?.parse::<i64>().map_err(|why| format!("{name} of {}: {why}", record.source));
         let partition = i32::try_from(number("dupgate.error.partition")?).map_err(|why| why.to_string())?;
-        let partition = PartitionId::new(said("dupgate.error.topic")?, partition);
+        let partition = PartitionId::new(header("dupgate.error.topic")?, partition);
         Ok(partition.at(number("dupgate.error.offset")?))
     } else {
-        said("dupgate.source")?.parse().map_err(|why| format!("{}: {why}", record.source))
+        header("dupgate.source")?.parse().map_err(|why| format!("{}: {why}", record.source))
     }
 }
 
@@ -128,7 +129,7 @@ fn outcome(output_kind: OutputKind, record: &Record) -> Result<Outcome, String> 
     let word = record.header(word).ok_or_else(|| format!("{} has no header {word}", record.source))?.to_owned();
     let matched = record.header("dupgate.match").map(str::parse).transpose();
     let matched = matched.map_err(|why| format!("{}: {why}", record.source))?;
-    // A template is delivered, and names the page that it is made like.
+    // A template is delivered, and names the page that it resembles.
     let names_another =
         output_kind == OutputKind::Duplicate || (output_kind, word.as_str()) == (OutputKind::Unique, "template");
     if names_another != matched.is_some() {
@@ -137,7 +138,7 @@ fn outcome(output_kind: OutputKind, record: &Record) -> Result<Outcome, String> 
     Ok(Outcome { output_kind, word, matched })
 }
 
-/// Key, value, timestamp and foreign headers must be as they came.
+/// Key, value, timestamp and foreign headers must be unchanged.
 fn same_bytes(came: &Record, left: &Record) -> Result<(), String> {
     let differs = |what: &str| Err(format!("{} left as {} with another {what}", came.source, left.source));
     if came.key != left.key {
@@ -198,9 +199,9 @@ mod tests {
     }
 
     #[test]
-    fn every_page_once_and_as_it_came_is_accepted() {
+    fn every_page_once_and_unchanged_is_accepted() {
         let outcomes = ledger(good()).outcomes(1).unwrap();
-        assert_eq!(outcomes[&page(1).source].said(), ("exact", Some(&page(0).source)));
+        assert_eq!(outcomes[&page(1).source].verdict(), ("exact", Some(&page(0).source)));
         assert_eq!(originals_are_delivered(&outcomes), Ok(()));
     }
 
@@ -215,7 +216,7 @@ mod tests {
         refused(|outputs| drop(outputs.pop()), "pages:0:1 did not come out");
         refused(|outputs| outputs.push(left(0, OutputKind::Unique, None)), "pages:0:0 came out 2 times");
         refused(|outputs| outputs.push(left(1, OutputKind::Unique, None)), "pages:0:1 came out as");
-        refused(|outputs| outputs.push(left(2, OutputKind::Unique, None)), "is of nowhere");
+        refused(|outputs| outputs.push(left(2, OutputKind::Unique, None)), "is not of the input");
         refused(|outputs| outputs[0].1.value = None, "another value");
         refused(|outputs| outputs[0].1.key = None, "another key");
         refused(|outputs| outputs[0].1.timestamp = Some(8), "another timestamp");

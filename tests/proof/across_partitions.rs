@@ -1,4 +1,4 @@
-//! Near-duplicates meet, whichever partitions they are in and whichever workers read them.
+//! Near-duplicates are found across partitions and workers.
 
 use dupgate::record::PartitionId;
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::several_instances::Team;
 const PARTITIONS: i32 = 6;
 const FAMILIES: usize = 40;
 
-/// A text of many words of which each family has its own; the edit replaces one word at the end.
+/// A text of many words that are specific to the family; the edit replaces one word at the end.
 fn text(family: usize, edit: i32) -> String {
     let mut words: Vec<String> = (0..300).map(|word| format!("w{family}x{word}")).collect();
     if edit > 0 {
@@ -28,7 +28,7 @@ fn page(family: usize, edit: i32) -> Page {
 }
 
 #[test]
-fn near_duplicates_on_other_partitions_and_other_workers_are_caught() {
+fn near_duplicates_on_other_partitions_and_workers_are_found() {
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
     let config = json!({ "match": { "simhash": { "max_distance": 8 } } });
@@ -43,7 +43,7 @@ fn near_duplicates_on_other_partitions_and_other_workers_are_caught() {
         team.members().all(|member| (member.partitions() - 2.0).abs() < 0.5).then_some(())
     });
 
-    // Every family has one page on each partition, each with another edit.
+    // Every family has one page on each partition, each with a different edit.
     let pen = Pen::new(broker);
     let topic = cluster.inputs()[0].clone();
     for family in 0..FAMILIES {
@@ -71,7 +71,7 @@ fn near_duplicates_on_other_partitions_and_other_workers_are_caught() {
         let uniques: Vec<_> = fates.iter().filter(|(fate, _)| fate.output_kind == OutputKind::Unique).collect();
         assert_eq!(uniques.len(), 1, "family {family}: {fates:?}");
         for (fate, source) in fates.iter().filter(|(fate, _)| fate.output_kind == OutputKind::Duplicate) {
-            assert_eq!(fate.said(), ("near", Some(&uniques[0].1)), "{source}");
+            assert_eq!(fate.verdict(), ("near", Some(&uniques[0].1)), "{source}");
             across += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! The first start on a long backlog: one slow worker and two fast ones find the duplicates that a run in order finds.
+//! The first start on a long backlog: one slow worker and two fast ones find the same duplicates as a run in order.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const WINDOW: i64 = HOUR;
 const BEGIN: i64 = 1_700_000_000_000;
 const STEP: i64 = 7 * WINDOW / 8_400;
 
-/// The slow worker stands still but for one look at the outputs out of this many.
+/// The slow worker is stopped except for one of this many checks of the outputs.
 const PULSE: usize = 4;
 
 /// Numbers that are the same in every run (Knuth's multiplier).
@@ -29,7 +29,7 @@ fn draw(number: usize, salt: u64) -> usize {
     usize::try_from((mixed ^ (mixed >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34).unwrap()
 }
 
-/// The part of the backlog that a partition has: of unequal density, some begin late, some end early.
+/// The part of the backlog in a partition: of unequal density, some begin late, some end early.
 fn partition_of(number: usize) -> usize {
     let window = number * 7 / PAGES;
     let is_there = |at: &usize| match at % 6 {
@@ -42,8 +42,8 @@ fn partition_of(number: usize) -> usize {
     places[draw(number, 1) % places.len()]
 }
 
-/// The text of each page, by the number of the page that had it first: half of the pages are copies of a page of any
-/// age that the window holds.
+/// The text of each page, by the number of the first page with it: half of the pages are copies of some page within the
+/// window.
 fn texts() -> Vec<usize> {
     let age = usize::try_from(WINDOW / STEP).unwrap();
     let mut texts: Vec<usize> = Vec::new();
@@ -54,7 +54,7 @@ fn texts() -> Vec<usize> {
     texts
 }
 
-/// How many duplicates a run in order finds: pages that come within the window of the latest original of their text.
+/// Number of duplicates that a run in order finds: pages within the window of the latest original of their text.
 fn duplicates_in_order(texts: &[usize]) -> usize {
     let mut originals: BTreeMap<usize, i64> = BTreeMap::new();
     let mut duplicates = 0;
@@ -84,7 +84,7 @@ fn a_backlog_of_seven_windows_is_judged_in_order_by_workers_of_unequal_speed() {
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
     let config = json!({
-        // Members keep their partitions while they are stopped, and while one stands still.
+        // Members keep their partitions while they are stopped, and while one is stopped.
         "kafka": { "consumer_properties": { "session.timeout.ms": 45_000 }, "producer_properties": { "transaction.timeout.ms": 20_000 } },
         "window": { "size": "1h", "allowed_lateness": "30m" },
     });
@@ -114,15 +114,15 @@ fn a_backlog_of_seven_windows_is_judged_in_order_by_workers_of_unequal_speed() {
     let mut team = Team::new(&cluster);
     join(&mut team);
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-    let mut looks = 0;
+    let mut checks = 0;
     out.wait_while(PAGES, || {
         let slow = team.member("slow");
-        if looks % PULSE == 0 {
+        if checks % PULSE == 0 {
             slow.thaw();
         } else {
             slow.freeze();
         }
-        looks += 1;
+        checks += 1;
     });
     team.member("slow").thaw();
     let slow = team.member("slow").metric("dupgate_records_consumed_total", &[]);
@@ -134,6 +134,6 @@ fn a_backlog_of_seven_windows_is_judged_in_order_by_workers_of_unequal_speed() {
     let found = outcomes.values().filter(|outcome| outcome.output_kind == OutputKind::Duplicate).count();
     let expected = duplicates_in_order(&texts);
     eprintln!("{found} of {expected} duplicates; the slow worker read {slow} pages, a fast one {fast}");
-    assert!(slow > 0.0 && expected > PAGES / 3, "shows too little: {expected} duplicates, {slow} pages read");
+    assert!(slow > 0.0 && expected > PAGES / 3, "too few to prove anything: {expected} duplicates, {slow} pages read");
     assert!(found * 100 >= expected * 99, "{found} of {expected} duplicates");
 }

@@ -1,5 +1,5 @@
-//! Input that no crawler should send: each record ends where the design says, and the pages around it are judged as
-//! if it were not there.
+//! Input that no crawler should send: each record has the designed outcome, and the pages around it are judged as if it
+//! did not exist.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ const YEAR_2100: i64 = 4_102_444_800_000;
 /// A time of 2026 in nanoseconds, where milliseconds belong.
 const NANOSECONDS: i64 = 1_788_220_800_000_000_000;
 
-/// Where a record must end.
+/// The expected outcome of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Judged, with this verdict.
     Judged(&'static str),
     /// A dead letter with this stage and reason.
     Dead(&'static str, &'static str),
-    /// Untouched in both outputs.
+    /// Unchanged in both outputs.
     Tombstone,
 }
 use Fate::{Dead, Judged, Tombstone};
@@ -35,7 +35,7 @@ fn text(words: &str) -> Vec<u8> {
     json!({ "url": "https://bad.example/", "text": words }).to_string().into_bytes()
 }
 
-/// A text that is like no other, neither in its words nor in its letters.
+/// A text that shares neither words nor letters with others.
 fn words(family: &str) -> String {
     let letters = |word: u64| {
         let drawn = xxh3_64_with_seed(family.as_bytes(), word);
@@ -63,7 +63,7 @@ fn cut(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len() / 2].to_vec()
 }
 
-/// Every record, with its fate where the outputs take what a topic takes by default.
+/// Every record, with its outcome if the outputs have the default limits of topics.
 fn records() -> Vec<(&'static str, Page, Fate)> {
     let value = |bytes: Vec<u8>| Page { value: Some(bytes), ..Page::default() };
     let at = |timestamp: i64, family: &str| Page { timestamp: Some(timestamp), ..value(text(&words(family))) };
@@ -85,7 +85,7 @@ fn records() -> Vec<(&'static str, Page, Fate)> {
         ("an object for an id", value(br#"{"url":{},"text":"a"}"#.to_vec()), Dead("decode", "wrong_type")),
         ("an empty text", value(text("")), Dead("extract", "no_text")),
         ("white space", value(text(" \n\t\u{3000}\u{feff}")), Dead("extract", "no_text")),
-        // No feature at all: the exact stage alone judges, and they are not like each other.
+        // No feature at all: only the exact stage judges, and they differ.
         ("stop words", value(text("the of and to in")), Judged("unique")),
         ("other stop words", value(text("it is not that which")), Judged("unique")),
         ("the same stop words", value(text("the of and to in")), Judged("exact")),
@@ -103,13 +103,13 @@ fn records() -> Vec<(&'static str, Page, Fate)> {
     records
 }
 
-/// A page of these days, like its namesakes and like no other.
+/// A recent page, equal to its namesakes and unlike all others.
 fn good(number: usize, copy: &str) -> Page {
     let value = json!({ "url": format!("https://{copy}.example/{number}"), "text": words(&format!("good{number}")) });
     Page { key: format!("{copy} {number}"), value: Some(value.to_string().into_bytes()), ..Page::default() }
 }
 
-/// Where everything ended, by key: kind of output and record.
+/// All outcomes, by key: kind of output and record.
 fn ended(cluster: &Cluster<'_>) -> BTreeMap<String, Vec<(&'static str, Record)>> {
     let mut ended: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for (output_kind, topic) in
@@ -132,8 +132,8 @@ fn shape<'s>(input: &'s [(&'s str, &'s str)], output: &'s [(&'s str, &'s str)]) 
 const ANY_SIZE: (&str, &str) = ("max.message.bytes", "20000000");
 const ANY_TIME: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
 
-/// Writes each record between a page and its copy, lets one instance work, has a look at it, and gives back where
-/// everything ended.
+/// Writes each record between a page and its copy, lets one instance process them, passes it to `look`, and returns the
+/// outcomes.
 fn run<'b>(
     broker: &'b Broker,
     shape: Shape<'b>,
@@ -160,7 +160,7 @@ fn run<'b>(
     (cluster, records.len())
 }
 
-/// Every committed position of the input is a document or a dead letter, and once.
+/// Checks that every committed position of the input counts once, as a document or a dead letter.
 fn numbers_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
     wait::until("the whole input to be committed", || (cluster.lag() == 0).then_some(()));
     let ended = || {
@@ -168,27 +168,27 @@ fn numbers_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
         judged + instance.metric("dupgate_dead_letters_total", &[])
     };
     let read = f64::from(u32::try_from(read).unwrap());
-    wait::until("documents and dead letters to be as many as was read", || {
+    wait::until("documents and dead letters to add up to the records read", || {
         let ended = ended();
         assert!(ended <= read, "{ended} ends of {read} records");
         (ended >= read).then_some(())
     });
 }
 
-/// Metrics that an instance alone with good brokers has no occasion for.
+/// Metrics that a single instance with healthy brokers does not set.
 const QUIET: [&str; 22] = [
     "dupgate_clamped_timestamps_total",
     "dupgate_errors_total",
     "dupgate_index_evictions_total",
-    // Fed where pages of one template or site come in dozens.
+    // Set with dozens of pages of one template or site.
     "dupgate_index_family_members_total",
     "dupgate_index_full_keys_total",
     "dupgate_index_members_left_out_total",
     "dupgate_index_late_records_total",
-    // Fed where the logs are trimmed ("restore").
+    // Set when the logs are trimmed ("restore").
     "dupgate_last_trim_timestamp_seconds",
     "dupgate_repeated_requests_total",
-    // Fed by replays.
+    // Set by replays.
     "dupgate_replay_progress_ratio",
     "dupgate_replay_records_total",
     "dupgate_replay_remaining_records",
@@ -202,15 +202,15 @@ const QUIET: [&str; 22] = [
     "dupgate_rebalance_pause_seconds",
     "dupgate_restored_entries_total",
     "dupgate_snapshot_failures_total",
-    // Counts whole seconds: another test works that long.
+    // Counts whole seconds: another test runs that long.
     "dupgate_text_thread_busy_seconds_total",
 ];
 
-/// Metrics of the table that have never been fed: counters and histograms at 0, gauges without a series.
+/// Metrics of the table that have never been set: counters and histograms at 0, gauges without a series.
 fn unfed(instance: &Instance) -> Vec<&'static str> {
-    let said = instance.metrics();
+    let metrics = instance.metrics();
     let fed = |spec: &Spec| {
-        let counted = |suffix: &str| sum(&said, &format!("{}{suffix}", spec.name), &[]);
+        let counted = |suffix: &str| sum(&metrics, &format!("{}{suffix}", spec.name), &[]);
         match spec.kind {
             Kind::Counter => counted("").is_some_and(|total| total > 0.0),
             Kind::Gauge => counted("").is_some(),
@@ -221,12 +221,12 @@ fn unfed(instance: &Instance) -> Vec<&'static str> {
 }
 
 fn every_metric_is_fed(instance: &Instance) {
-    // A snapshot is cut every second, lags are asked for every ten.
+    // A snapshot is cut every second, lags are queried every ten.
     let mut missing = Vec::new();
-    wait::until("every metric to be fed", || {
+    wait::until("every metric to be set", || {
         let now = unfed(instance);
         if now != missing {
-            eprintln!("not fed yet: {now:?}");
+            eprintln!("not set yet: {now:?}");
             missing = now;
         }
         missing.is_empty().then_some(())
@@ -254,7 +254,7 @@ fn pages_around_are_judged(cluster: &Cluster<'_>, ended: &BTreeMap<String, Vec<(
 }
 
 #[test]
-fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
+fn bad_records_end_as_designed_and_do_not_affect_their_neighbours() {
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let records = records();
@@ -284,7 +284,7 @@ fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
                 assert_eq!(record.header("dupgate.error.stage"), Some(stage), "{name}");
                 assert_eq!(record.header("dupgate.error.offset"), Some(offset.as_str()), "{name}");
                 assert!(record.header("dupgate.error.message").is_some_and(|message| !message.is_empty()), "{name}");
-                // As much of the bytes as fits.
+                // As many bytes as fit.
                 let (kept, whole) = (record.value.as_deref().unwrap(), page.value.as_deref().unwrap());
                 assert!(whole.starts_with(kept), "{name}: other bytes");
                 assert!(kept.len() >= whole.len().min(900_000), "{name}: {} of {} bytes", kept.len(), whole.len());
@@ -300,7 +300,7 @@ fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
 }
 
 #[test]
-fn absurd_timestamps_pass_where_the_outputs_take_them_and_move_no_tail() {
+fn absurd_timestamps_pass_if_the_outputs_accept_them_and_expire_nothing() {
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let mut records = records();

@@ -1,4 +1,4 @@
-//! Twenty thousand pages while workers, judges and the broker come and fall.
+//! Twenty thousand pages while workers, judges and the broker crash and restart.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ impl<'c> Feed<'c> {
                 headers: vec![
                     (Truth::HEADER.to_owned(), Some(planted.truth.to_string().into_bytes())),
                     ("trace".to_owned(), Some(planted.number.to_le_bytes().to_vec())),
-                    // Headers repeat, hold any bytes or null, and may be ours, from an earlier pass.
+                    // Headers repeat, hold any bytes or null, and may be ours, from an earlier run.
                     ("trace".to_owned(), Some(vec![0xff, 0x00])),
                     ("empty".to_owned(), None),
                     ("dupgate.verdict".to_owned(), Some(b"of an earlier pass".to_vec())),
@@ -61,9 +61,9 @@ impl<'c> Feed<'c> {
 }
 
 #[test]
-fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_fall() {
+fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_crash() {
     let _turn = crate::turn();
-    // A broker of its own: this test kills it.
+    // A separate broker: this test kills it.
     let Some(broker) = Broker::private() else { return };
     let shape = Shape {
         topics: TOPICS,
@@ -100,12 +100,12 @@ fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_fall() 
     if let Some((one, other)) = written.iter().zip(&alone).find(|(one, other)| one != other) {
         panic!("the cluster judged {one:?}, a judge alone {other:?}");
     }
-    assert_eq!(judge_alone::delivered(&outcomes), judge_alone::said(&alone));
+    assert_eq!(judge_alone::delivered(&outcomes), judge_alone::verdicts_by_page(&alone));
 }
 
-/// Lets everything happen, each time in the middle of some pages.
+/// Causes all failures, each in the middle of some pages.
 fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut Team<'c>) {
-    // One does everything; two more join while it works.
+    // One does all the work; two more join meanwhile.
     team.join("one");
     feed.up_to(2_500);
     team.deliver(out, 500);
@@ -123,7 +123,7 @@ fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut T
     team.join(&judge);
     team.deliver(out, 5_000);
 
-    // A worker is killed; its partitions go to the others, before it comes back under its name.
+    // A worker is killed; its partitions go to the others, before it restarts with its name.
     feed.up_to(9_000);
     team.deliver(out, 6_500);
     let worker = team.plain_worker();
@@ -132,7 +132,7 @@ fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut T
     team.join(&worker);
     team.deliver(out, 8_000);
 
-    // The active judge stands still until another judges and its partitions are gone; then it moves again.
+    // The active judge is stopped until another judges and its partitions are reassigned; then it resumes.
     feed.up_to(12_000);
     team.deliver(out, 9_500);
     let judge = team.judge();
@@ -142,7 +142,7 @@ fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut T
     team.member(&judge).thaw();
     team.deliver(out, 11_000);
 
-    // So does a worker.
+    // The same with a worker.
     feed.up_to(14_000);
     team.deliver(out, 12_500);
     let worker = team.plain_worker();
@@ -158,7 +158,7 @@ fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut T
     broker.start();
     team.deliver(out, 16_000);
 
-    // The judge leaves cleanly, and a stranger without a name, without a disk and without the judge's role comes.
+    // The judge leaves cleanly, and a worker without an instance id, a disk and the judge's role joins.
     feed.up_to(PAGES);
     team.deliver(out, 17_500);
     let judge = team.judge();
@@ -166,7 +166,7 @@ fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut T
     team.join_as("stranger", json!({ "roles": ["worker"] }));
 }
 
-/// Every broken record, and no other, is a dead letter for the reason that it was made with.
+/// Every broken record, and no other, is a dead letter for the intended reason.
 fn dead_letters_say_why(ledger: &Ledger, outcomes: &BTreeMap<Source, Outcome>) {
     for (source, outcome) in outcomes {
         let truth: Truth = ledger.inputs[source].header(Truth::HEADER).unwrap().parse().unwrap();
@@ -174,12 +174,12 @@ fn dead_letters_say_why(ledger: &Ledger, outcomes: &BTreeMap<Source, Outcome>) {
             Truth::Broken { damage } => Some(damage.reason().name()),
             Truth::Unique | Truth::Exact { .. } | Truth::Near { .. } => None,
         };
-        let said = (outcome.output_kind == OutputKind::Dead).then_some(outcome.word.as_str());
-        assert_eq!(said, reason, "{source}, {truth}");
+        let dead_letter = (outcome.output_kind == OutputKind::Dead).then_some(outcome.word.as_str());
+        assert_eq!(dead_letter, reason, "{source}, {truth}");
     }
 }
 
-/// Of the pages with one ready text, only one is unique: whoever read them, and wherever they stood (L7).
+/// Of the pages with the same text, only one is unique, on whichever partition and worker (L7).
 fn equal_texts_are_delivered_once(ledger: &Ledger, outcomes: &BTreeMap<Source, Outcome>) {
     let mut uniques: BTreeMap<String, Vec<&Source>> = BTreeMap::new();
     let mut copies = 0;

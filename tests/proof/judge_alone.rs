@@ -1,4 +1,4 @@
-//! The judge run alone over a copy of both logs: one state, one request after the other, no I/O.
+//! A judge run alone on a copy of both logs: one state, one request after the other, no I/O.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::accounting::Outcome;
 use crate::cluster::Cluster;
 use crate::cluster::records::{Record, Shelf};
 
-/// What is in both logs, as far as they reach.
+/// The records of both logs.
 pub(crate) struct Logs {
     /// The append time of each record of the fingerprint log, and its requests.
-    pub(crate) asked: Vec<(Timestamp, Vec<Request>)>,
+    pub(crate) requests: Vec<(Timestamp, Vec<Request>)>,
     /// Records of the verdict log, with their offsets.
     pub(crate) answered: Vec<(i64, VerdictRecord)>,
 }
@@ -25,13 +25,13 @@ impl Logs {
     /// Reads both logs.
     pub(crate) fn read(cluster: &Cluster<'_>) -> Self {
         let read = |log: &str| Shelf::open(cluster.broker(), &[&cluster.log_topic(log)]).read_to_end();
-        let asked = read("fingerprints");
-        assert_eq!(asked.first().map(|record| record.source.offset), Some(0), "the fingerprint log was trimmed");
-        let asked = asked.iter().map(|record| {
+        let records = read("fingerprints");
+        assert_eq!(records.first().map(|record| record.source.offset), Some(0), "the fingerprint log was trimmed");
+        let requests = records.iter().map(|record| {
             let append_time = Timestamp::from_millis(record.timestamp.expect("brokers stamp what they append"));
             (append_time, decode_requests(payload(record)).expect("requests"))
         });
-        Self { asked: asked.collect(), answered: decode_verdicts(&read("verdicts")) }
+        Self { requests: requests.collect(), answered: decode_verdicts(&read("verdicts")) }
     }
 
     /// Every verdict that was written, in order.
@@ -43,10 +43,10 @@ impl Logs {
         batches.flatten().collect()
     }
 
-    /// The rules that the verdict log begins with, and keeps to its end.
+    /// The rules that the verdict log begins with, which must not change.
     pub(crate) fn rules(&self) -> &Rules {
         let changed = self.answered.iter().any(|(_, record)| matches!(record, VerdictRecord::Rules(_)));
-        assert!(!changed, "all instances are configured alike");
+        assert!(!changed, "all instances have the same configuration");
         match self.answered.first() {
             Some((_, VerdictRecord::Checkpoint(checkpoint))) => &checkpoint.rules,
             other => panic!("the verdict log begins with {other:?}"),
@@ -57,7 +57,7 @@ impl Logs {
     pub(crate) fn judged_alone(&self) -> Vec<Verdict> {
         let mut state = State::begin(LogIdentity(0), self.rules().clone(), RequestOffset(0));
         let mut verdicts = Vec::new();
-        for (append_time, requests) in &self.asked {
+        for (append_time, requests) in &self.requests {
             for request in requests {
                 let Some(verdict) = decide(&state, request, *append_time) else { continue };
                 state.follow(&verdict).expect("its own verdict follows");
@@ -68,7 +68,7 @@ impl Logs {
     }
 }
 
-/// Puts records of a verdict log together.
+/// Reassembles records of a verdict log.
 pub(crate) fn decode_verdicts(records: &[Record]) -> Vec<(i64, VerdictRecord)> {
     let mut reader = VerdictReader::new();
     let decoded =
@@ -80,12 +80,12 @@ fn payload(record: &Record) -> &[u8] {
     record.value.as_deref().expect("a payload")
 }
 
-/// What the last verdict of each page says, in the words of the output headers.
-pub(crate) fn said(verdicts: &[Verdict]) -> BTreeMap<&Source, (&'static str, Option<&Source>)> {
+/// The last verdict of each page, as in the output headers.
+pub(crate) fn verdicts_by_page(verdicts: &[Verdict]) -> BTreeMap<&Source, (&'static str, Option<&Source>)> {
     let pages = verdicts.iter().filter_map(|verdict| match &verdict.answer {
         Answer::Page(page) => {
             let word = worker::verdict_name(page);
-            // An update goes its own way: its header names no original.
+            // An update is special: its header names no original.
             let matched = page.decision.matched().filter(|_| word != "update").map(|of| &of.source);
             Some((&page.source, (word, matched)))
         }
@@ -94,8 +94,8 @@ pub(crate) fn said(verdicts: &[Verdict]) -> BTreeMap<&Source, (&'static str, Opt
     pages.collect()
 }
 
-/// The same of what was delivered, but for dead letters.
+/// The same for delivered pages, without dead letters.
 pub(crate) fn delivered(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<&Source, (&str, Option<&Source>)> {
     let judged = outcomes.iter().filter(|(_, outcome)| outcome.output_kind != crate::accounting::OutputKind::Dead);
-    judged.map(|(source, outcome)| (source, outcome.said())).collect()
+    judged.map(|(source, outcome)| (source, outcome.verdict())).collect()
 }

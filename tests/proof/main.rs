@@ -1,14 +1,14 @@
-//! The proof: the real program, as processes, on a real broker, with everything around it falling.
+//! The proof: the real program, as processes, on a real broker, with failures of everything around it.
 //!
-//! Afterwards everything that is in the topics is read back and held against the input record by record
-//! ([`accounting`]), and against a judge that works alone over a copy of the fingerprint log ([`judge_alone`]).
+//! Afterwards all topics are read back and compared with the input record by record ([`accounting`]), and with a judge
+//! that runs alone on a copy of the fingerprint log ([`judge_alone`]).
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test stops at the first thing that is wrong"
+    reason = "a test stops at the first failure"
 )]
 
 #[path = "../support/broker/mod.rs"]
@@ -41,13 +41,13 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// Shares of the machine that tests have taken, of [`SHARES`].
 static TAKEN: (Mutex<u8>, Condvar) = (Mutex::new(0), Condvar::new());
 
-/// How many tests may run at the same time that take one share each.
+/// Number of tests with one share each that may run at the same time.
 const SHARES: u8 = 2;
 
-/// What a test has taken of the machine, until it ends.
+/// The shares of the machine that a test holds, until it ends.
 struct Turn(u8);
 
-/// Waits until the machine is free, and takes all of it: for tests of several instances under load, and of time.
+/// Waits until the machine is free, and takes all of it: for tests of several instances under load, and of timing.
 fn turn() -> Turn {
     Turn::take(SHARES)
 }

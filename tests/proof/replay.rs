@@ -1,4 +1,4 @@
-//! Replays of what a live deployment has judged, by the program as a user runs it.
+//! Replays of pages that a live deployment has judged, with the program as run by a user.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,21 +47,21 @@ pub(crate) fn run(mut command: Command) -> Output {
 /// Runs the program, which must succeed, and reads its last line of output as JSON.
 pub(crate) fn ask(cluster: &Cluster<'_>, arguments: &[&str]) -> Value {
     let output = run(cluster.command(&[arguments, &["-o", "jsonl"]].concat()));
-    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{arguments:?}: {said}");
-    let last = text.lines().last().unwrap_or_else(|| panic!("{arguments:?} prints nothing: {said}"));
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    let last = text.lines().last().unwrap_or_else(|| panic!("{arguments:?} prints nothing: {errors}"));
     serde_json::from_str(last).unwrap_or_else(|why| panic!("{arguments:?}: {why}: {last}"))
 }
 
-/// Runs the program, which must end with this code, and returns what it says.
+/// Runs the program, which must end with this code, and returns its messages.
 pub(crate) fn refused(cluster: &Cluster<'_>, arguments: &[&str], code: i32) -> String {
     let output = run(cluster.command(arguments));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    said
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+    errors
 }
 
-/// Records of the shadow topics of a replay, by topic and partition, without their places in the input topics' names.
+/// Records of the shadow topics of a replay, by topic and partition, without their positions.
 pub(crate) fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32), Vec<Record>> {
     let names = [cluster.unique(), cluster.duplicate(), cluster.dead()];
     let mut found: BTreeMap<(String, i32), Vec<Record>> = BTreeMap::new();
@@ -69,7 +69,7 @@ pub(crate) fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32),
         let topic = format!("{name}.replay.{id}");
         for mut record in Shelf::open(cluster.broker(), &[&topic]).read_to_end() {
             let partition = record.source.partition.number;
-            // Offsets count the markers of transactions, too: where they fall is not part of the outcome.
+            // Offsets include transaction markers, whose places are not part of the outcome.
             record.source = record.source.partition.at(0);
             record.source.partition.topic = name.into();
             found.entry((name.to_owned(), partition)).or_default().push(record);
@@ -79,22 +79,25 @@ pub(crate) fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32),
 }
 
 /// The verdicts of a replay's shadow topics by page.
-pub(crate) fn said(records: &BTreeMap<(String, i32), Vec<Record>>) -> BTreeMap<Source, (String, Option<String>)> {
-    let mut said = BTreeMap::new();
+pub(crate) fn verdicts_by_page(
+    records: &BTreeMap<(String, i32), Vec<Record>>,
+) -> BTreeMap<Source, (String, Option<String>)> {
+    let mut verdicts = BTreeMap::new();
     for record in records.values().flatten() {
         let Some(source) = record.header("dupgate.source") else { continue };
         let verdict = record.header("dupgate.verdict").expect("a verdict").to_owned();
-        let before = said.insert(source.parse().unwrap(), (verdict, record.header("dupgate.match").map(str::to_owned)));
+        let before =
+            verdicts.insert(source.parse().unwrap(), (verdict, record.header("dupgate.match").map(str::to_owned)));
         assert_eq!(before, None, "{source} came out twice");
     }
-    said
+    verdicts
 }
 
-pub(crate) fn as_said(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<Source, (String, Option<String>)> {
+pub(crate) fn expected_verdicts(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<Source, (String, Option<String>)> {
     let judged = outcomes.iter().filter(|(_, outcome)| outcome.output_kind != crate::accounting::OutputKind::Dead);
     judged
         .map(|(source, outcome)| {
-            let (word, matched) = outcome.said();
+            let (word, matched) = outcome.verdict();
             (source.clone(), (word.to_owned(), matched.map(ToString::to_string)))
         })
         .collect()
@@ -138,9 +141,9 @@ impl Drop for Running {
     }
 }
 
-/// Runs a replay of so many pages that is killed after a commit, again and again, and resumed each time, and then to
-/// its end. Returns its status. Each attempt would take half a minute for what is left, so that a busy machine kills it
-/// in time, too.
+/// Runs a replay of this many pages that is repeatedly killed after a commit and resumed, and then runs to its end.
+/// Returns its status. Each attempt is slow enough (half a minute for the rest) to be killed in time even on a busy
+/// machine.
 pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize, kills: usize) -> Value {
     let attempt = |arguments: &[&str], done: u64| {
         let rate = (pages as u64).saturating_sub(done).div_ceil(30).max(1);
@@ -167,8 +170,8 @@ pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize
     status
 }
 
-/// Has two instances judge a generated crawl while a judge falls in the middle, and a worker after it, and returns what
-/// became of each page.
+/// Runs two instances on a generated crawl, kills a judge in the middle, then a worker, and returns the outcome of each
+/// page.
 fn live(cluster: &Cluster<'_>, pages: usize) -> BTreeMap<Source, Outcome> {
     let broker = cluster.broker();
     crawl(broker, cluster, pages, 4);
@@ -190,7 +193,7 @@ fn live(cluster: &Cluster<'_>, pages: usize) -> BTreeMap<Source, Outcome> {
 }
 
 #[test]
-fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_live() {
+fn a_replay_in_log_order_gives_the_live_verdicts_and_changes_nothing_live() {
     const PAGES: usize = 4_000;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -199,7 +202,11 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
 
     let before = (cluster.committed(), log_digest(&cluster), Ledger::read(&cluster).outcomes(1).unwrap());
     let first = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "one", "--execute"]);
-    assert_eq!(said(&shadow(&cluster, "one")), as_said(&live), "the live verdicts, page for page");
+    assert_eq!(
+        verdicts_by_page(&shadow(&cluster, "one")),
+        expected_verdicts(&live),
+        "the live verdicts, page for page"
+    );
     assert_eq!(first["variants"][0]["counts"]["changed"], json!({}));
     assert_eq!(first["variants"][0]["counts"]["pages"], PAGES);
     assert_eq!((cluster.committed(), log_digest(&cluster), Ledger::read(&cluster).outcomes(1).unwrap()), before);
@@ -213,7 +220,7 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     assert_eq!(torn(&cluster, &by_log, "torn", PAGES, 2)["digests"], first["digests"]);
     ask(&cluster, &["replay", "clean", "torn", "--execute"]);
 
-    // Other settings find other duplicates, and say how many verdicts change.
+    // Other settings find other duplicates, and the report counts the changed verdicts.
     let strict = ["replay", "run", "--from", "start", "--id", "strict", "--into", "verdicts", "--execute"];
     let strict = ask(&cluster, &[&strict[..], &["-s", "match.minhash.min_similarity=0.95"]].concat());
     let changed = &strict["variants"][0]["counts"]["changed"];
@@ -221,12 +228,12 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
 
     judges_kept_fingerprints(&cluster, &first, changed);
 
-    // Both logs, compared page for page, say the same as the replay did; two replays by the same settings do not
+    // Comparing both logs page by page agrees with the replay's report; two replays with the same settings do not
     // differ.
     let differ = ask(&cluster, &["replay", "diff", "strict", "--page", "diff.html", "--examples", "3"]);
     assert_eq!(differ["changed"], *changed);
     // Dead letters that never reached a judge have no verdict in either log.
-    let judged = as_said(&live).len() as u64;
+    let judged = expected_verdicts(&live).len() as u64;
     let all: u64 = changed.as_object().unwrap().values().filter_map(Value::as_u64).sum();
     assert_eq!((&differ["pages"], &differ["same"]), (&json!(judged), &json!(judged - all)));
     assert_eq!((&differ["only_in_against"], &differ["only_in_replay"]), (&json!({}), &json!({})));
@@ -238,7 +245,7 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     }
     let differ = ["replay", "diff", "two", "--against", "strict", "--no-page", "--exit-code"];
     assert!(refused(&cluster, &differ, 1).contains("verdicts differ"));
-    assert!(!cluster.disk("none").with_file_name("replay-two-diff.html").exists(), "no page was asked for");
+    assert!(!cluster.disk("none").with_file_name("replay-two-diff.html").exists(), "no page was requested");
 
     let listed = run(cluster.command(&["replay", "list", "-o", "jsonl"]));
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -261,10 +268,14 @@ fn a_replay_of_fifty_thousand_pages_gives_the_live_verdicts() {
     let replay = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "one", "--execute"]);
     assert_eq!(replay["variants"][0]["counts"]["pages"], PAGES);
     assert_eq!(replay["variants"][0]["counts"]["changed"], json!({}));
-    assert_eq!(said(&shadow(&cluster, "one")), as_said(&live), "the live verdicts, page for page");
+    assert_eq!(
+        verdicts_by_page(&shadow(&cluster, "one")),
+        expected_verdicts(&live),
+        "the live verdicts, page for page"
+    );
 }
 
-/// The fingerprints that the live log keeps come to the live verdicts, and with other settings to those of the pages.
+/// The fingerprints in the live log lead to the live verdicts, and with other settings to those of the pages.
 fn judges_kept_fingerprints(cluster: &Cluster<'_>, by_pages: &Value, changed: &Value) {
     let kept = ["replay", "run", "--from", "start", "--from-fingerprints", "--into", "none", "--execute"];
     let judged = ["unique", "update", "template", "exact", "near"];
@@ -286,7 +297,7 @@ fn judges_kept_fingerprints(cluster: &Cluster<'_>, by_pages: &Value, changed: &V
     assert!(other.contains("make other fingerprints"), "{other}");
 }
 
-/// The examples of a stricter threshold: why each page is unique now, and the page of both texts.
+/// The examples of a stricter threshold: why each page is now unique, and the HTML page of both texts.
 fn shows_examples(cluster: &Cluster<'_>, differ: &Value, live: &BTreeMap<Source, Outcome>) {
     let examples = differ["examples"].as_array().unwrap();
     let lost: Vec<&Value> = examples.iter().filter(|example| example["change"] == "near -> unique").collect();
@@ -295,7 +306,7 @@ fn shows_examples(cluster: &Cluster<'_>, differ: &Value, live: &BTreeMap<Source,
     assert_eq!(html.matches("<section").count(), examples.len());
     for example in lost {
         let source = example["source"].as_str().unwrap();
-        let (word, matched) = live[&source.parse().unwrap()].said();
+        let (word, matched) = live[&source.parse().unwrap()].verdict();
         assert_eq!((word, matched.map(ToString::to_string).as_deref()), ("near", example["against"]["match"].as_str()));
         let similarity = example["against"]["similarity"].as_f64().unwrap();
         assert!(similarity < 0.95, "{example}");
@@ -308,14 +319,14 @@ fn shows_examples(cluster: &Cluster<'_>, differ: &Value, live: &BTreeMap<Source,
     assert!(!html.contains("does not hold this page"), "the input holds all of them");
 }
 
-/// What is in the live logs.
+/// The content of the live logs.
 fn log_digest(cluster: &Cluster<'_>) -> usize {
     let topic = cluster.log_topic("verdicts");
     Shelf::open(cluster.broker(), &[&topic]).read_to_end().len()
 }
 
 #[test]
-fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
+fn a_killed_and_resumed_replay_ends_like_an_uninterrupted_one() {
     const PAGES: usize = 3_000;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -330,11 +341,11 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
     assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
 
     let twice = refused(&cluster, &by_time("torn"), 78);
-    assert!(twice.contains("was begun already"), "{twice}");
+    assert!(twice.contains("exists already"), "{twice}");
 }
 
-/// What a replay leaves that is killed between its offsets and its commit: its transaction is open, and its group has
-/// offsets of the input in it.
+/// Leaves the state of a replay killed between its offsets and its commit: an open transaction with input offsets of
+/// its group.
 fn leave_a_transaction_open(cluster: &Cluster<'_>, id: &str) {
     let group = format!("{}.replay.{id}", cluster.group());
     let producer: BaseProducer = cluster.broker().client().set("transactional.id", &group).create().unwrap();
@@ -344,11 +355,11 @@ fn leave_a_transaction_open(cluster: &Cluster<'_>, id: &str) {
     let mut offsets = TopicPartitionList::new();
     offsets.add_partition_offset(&cluster.inputs()[0], 0, Offset::Offset(7)).unwrap();
     producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata().unwrap(), wait::LIMIT).unwrap();
-    // A client that ends aborts nothing by itself.
+    // Dropping a client does not abort its transaction.
 }
 
 #[test]
-fn a_transaction_that_a_killed_replay_left_open_is_waited_for_by_nobody() {
+fn an_open_transaction_of_a_killed_replay_blocks_nothing() {
     const PAGES: usize = 600;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -367,7 +378,7 @@ fn a_transaction_that_a_killed_replay_left_open_is_waited_for_by_nobody() {
     leave_a_transaction_open(&cluster, "open");
 
     let differ = ask(&cluster, &["replay", "diff", "open", "--against", "whole", "--no-page"]);
-    assert!(differ["same"].as_u64() > Some(0), "compared as far as it is: {differ}");
+    assert!(differ["same"].as_u64() > Some(0), "compared as far as it got: {differ}");
     let left = run(cluster.command(&["replay", "clean", "open"]));
     let left = String::from_utf8_lossy(&left.stdout).into_owned();
     assert!(left.contains(&format!("{}.replay.open", cluster.unique())), "its outputs would go, too: {left}");
@@ -375,13 +386,13 @@ fn a_transaction_that_a_killed_replay_left_open_is_waited_for_by_nobody() {
     assert_eq!(resumed["digests"], whole["digests"]);
 }
 
-/// Pages of a replay's report by verdict, of one variant.
+/// Numbers of pages by verdict in a replay's report, for one variant.
 fn count(report: &Value, variant: usize, verdict: &str) -> u64 {
     report["variants"][variant]["counts"]["verdicts"][verdict].as_u64().unwrap_or(0)
 }
 
 #[test]
-fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
+fn ranges_warm_ups_sweeps_and_targets_follow_the_plan() {
     const PAGES: u64 = 3_000;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -393,7 +404,7 @@ fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
     team.deliver(&mut out, usize::try_from(PAGES).unwrap());
     team.disband();
 
-    // The second half as it comes out of all, after a warm-up, and without one.
+    // The second half as part of the whole, after a warm-up, and without one.
     let by_time = ["replay", "run", "--order", "time", "--execute"];
     let replay = |more: &[&str]| ask(&cluster, &[&by_time[..], more].concat());
     replay(&["--from", "start", "--id", "all"]);
@@ -402,14 +413,17 @@ fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
     let warm = replay(&["--from", &from, "--id", "warm"]);
     assert_eq!(warm["variants"][0]["counts"]["warm_up"], PAGES / 2);
     let cold = replay(&["--from", &from, "--id", "cold", "--warm", "none"]);
-    let (all, warm, cold_said) =
-        (said(&shadow(&cluster, "all")), said(&shadow(&cluster, "warm")), said(&shadow(&cluster, "cold")));
+    let (all, warm, cold_verdicts) = (
+        verdicts_by_page(&shadow(&cluster, "all")),
+        verdicts_by_page(&shadow(&cluster, "warm")),
+        verdicts_by_page(&shadow(&cluster, "cold")),
+    );
     assert!(warm.len() > 1_000 && warm.iter().all(|(source, verdict)| all.get(source) == Some(verdict)));
-    let missed = cold_said.iter().filter(|(source, verdict)| all.get(source) != Some(verdict)).count();
+    let missed = cold_verdicts.iter().filter(|(source, verdict)| all.get(source) != Some(verdict)).count();
     assert!(missed > 20, "without a warm-up {missed} verdicts differ");
     assert!(count(&cold, 0, "unique") > 0);
 
-    // Several thresholds in one pass come to what each comes to alone.
+    // Several thresholds in one pass give the same results as each alone.
     let sweep = ["--from", "start", "--into", "none", "-s", "match.minhash.min_similarity=0.3,0.5,0.95"];
     let swept = replay(&sweep);
     let near = [0, 1, 2].map(|variant| count(&swept, variant, "near"));
@@ -418,7 +432,7 @@ fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
     assert_eq!(count(&alone, 0, "near"), near[2]);
     assert_eq!(count(&alone, 0, "unique"), count(&swept, 2, "unique"));
 
-    // Into the live outputs go the pages whose verdict differs, and those only.
+    // Only pages whose verdict differs go to the live outputs.
     let live =
         ["replay", "run", "--from", "start", "--into", "live", "-s", "match.minhash.min_similarity=0.95", "--execute"];
     let refusal = refused(&cluster, &[&live[..], &["--confirm-live", "another"]].concat(), 2);
@@ -436,7 +450,7 @@ fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
 }
 
 #[test]
-fn a_plan_that_does_not_fit_is_refused_and_an_input_that_goes_away_ends_the_run() {
+fn a_mismatching_plan_is_refused_and_a_deleted_input_ends_the_run() {
     const PAGES: usize = 3_000;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -462,7 +476,7 @@ fn a_plan_that_does_not_fit_is_refused_and_an_input_that_goes_away_ends_the_run(
         .unwrap();
     assert!(run(edited.to_str().unwrap(), &[], 78).contains("the plan is of cluster `another`"));
     std::fs::write(&edited, dupgate::replay::Plan { rules: vec!["x".to_owned()], ..plan }.sealed().text()).unwrap();
-    assert!(run(edited.to_str().unwrap(), &[], 78).contains("what decides verdicts has changed"));
+    assert!(run(edited.to_str().unwrap(), &[], 78).contains("settings that decide verdicts have changed"));
     assert!(run(file, &["-s", "match.same_id=duplicate"], 2).contains("--set cannot change them"));
     assert!(run("no-such-file.json", &[], 66).contains("no-such-file.json"));
     let empty = refused(&cluster, &["replay", "plan", "--from", "end"], 66);
@@ -470,16 +484,16 @@ fn a_plan_that_does_not_fit_is_refused_and_an_input_that_goes_away_ends_the_run(
     let unknown = refused(&cluster, &["replay", "resume", "never"], 66);
     assert!(unknown.contains("no replay `never`"), "{unknown}");
 
-    // While it runs nobody else runs it; when the input is deleted it says so, and what it has done stays.
+    // A second run is refused while it runs; deleting the input ends it with a message, and its work is kept.
     let mut running = Running::start(cluster.command(&["replay", "run", file, "--execute", "--rate", "500/s"]));
     wait::until("the replay to begin", || {
         let output = self::run(cluster.command(&["replay", "status", "x", "-o", "json"]));
         let status: Value = serde_json::from_slice(&output.stdout).ok()?;
         (status[0]["state"] == "begun").then_some(())
     });
-    assert!(run(file, &[], 78).contains("was begun already"));
+    assert!(run(file, &[], 78).contains("exists already"));
     let second = refused(&cluster, &["replay", "resume", "x"], 78);
-    assert!(second.contains("runs already"), "{second}");
+    assert!(second.contains("is already running"), "{second}");
     broker.delete_topic(&cluster.inputs()[0]);
     let code = wait::until("the replay to end", || running.0.try_wait().expect("a status")).code();
     assert_eq!(code, Some(74));
@@ -487,7 +501,7 @@ fn a_plan_that_does_not_fit_is_refused_and_an_input_that_goes_away_ends_the_run(
 }
 
 #[test]
-fn pages_larger_than_a_partitions_share_of_the_memory_hold_nobody() {
+fn pages_larger_than_a_partitions_share_of_the_memory_do_not_block() {
     const PAGES: i32 = 12;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -508,7 +522,7 @@ fn pages_larger_than_a_partitions_share_of_the_memory_hold_nobody() {
 }
 
 #[test]
-fn a_range_that_was_compacted_is_judged_as_far_as_it_is_there() {
+fn the_remaining_records_of_a_compacted_range_are_judged() {
     const PAGES: usize = 200;
     const KEYS: usize = 50;
     let _turn = crate::half_turn();
@@ -530,12 +544,12 @@ fn a_range_that_was_compacted_is_judged_as_far_as_it_is_there() {
     team.join("one");
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES);
-    // What is in the newest segment is not compacted: another one begins.
+    // The newest segment is not compacted, so start another one.
     write(PAGES, KEYS);
     pen.flush();
     team.deliver(&mut out, PAGES + 1);
     team.disband();
-    let live = said(&[((String::new(), 0), out.read_to_end())].into());
+    let live = verdicts_by_page(&[((String::new(), 0), out.read_to_end())].into());
     let left = wait::until("compaction", || {
         let left = Shelf::open(broker, &[&cluster.inputs()[0]]).read_to_end().len();
         (left <= KEYS + 1).then_some(left)
@@ -543,11 +557,11 @@ fn a_range_that_was_compacted_is_judged_as_far_as_it_is_there() {
 
     let by_log = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "log", "--execute"]);
     let counts = &by_log["variants"][0]["counts"];
-    // Every verdict of the range is followed, also those of pages that are gone.
+    // Every verdict of the range is followed, including those of deleted pages.
     assert_eq!((&counts["pages"], &counts["gone"]), (&json!(PAGES + 1), &json!(PAGES + 1 - left)), "{counts}");
-    let again = said(&shadow(&cluster, "log"));
+    let again = verdicts_by_page(&shadow(&cluster, "log"));
     assert_eq!(again.len(), left);
-    assert!(again.iter().all(|(source, said)| live[source] == *said), "the live verdicts of what is left");
+    assert!(again.iter().all(|(source, verdict)| live[source] == *verdict), "the live verdicts of what is left");
 
     let by_time = ["replay", "run", "--from", "start", "--order", "time", "--into", "none", "--execute"];
     let by_time = ask(&cluster, &by_time);

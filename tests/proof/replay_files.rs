@@ -1,4 +1,4 @@
-//! Replays of files, for archives that are in no topic any more, by the program as a user runs it.
+//! Replays of files, for archives that are no longer in topics, with the program as run by a user.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::Record;
 use crate::cluster::{Cluster, Shape};
-use crate::replay::{Running, ask, cluster, refused, run, said, torn};
+use crate::replay::{Running, ask, cluster, refused, run, torn, verdicts_by_page};
 
 /// A plain file, one packed by gzip and one by zstd.
 const FILES: [&str; 3] = ["pages-1.jsonl", "pages-2.jsonl.gz", "pages-3.jsonl.zst"];
 
-/// A line that is no page, and one that holds nothing.
+/// A line that is not a page, and a blank one.
 const BROKEN: &str = "{\"url\":\"https://broken.example/1\",\"text\":\"cut of\n \n";
 
 fn path(cluster: &Cluster<'_>, name: &str) -> PathBuf {
@@ -45,7 +45,7 @@ fn archive(cluster: &Cluster<'_>, pages: usize) -> usize {
     pages + FILES.len()
 }
 
-/// What `sieve` says of each line: verdict and original, by place.
+/// The result of `sieve` for each line: verdict and original, by position.
 fn sieved(cluster: &Cluster<'_>) -> BTreeMap<String, (String, Option<String>)> {
     let output = run(cluster.command(&[&["sieve"][..], &FILES].concat()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -57,7 +57,7 @@ fn sieved(cluster: &Cluster<'_>) -> BTreeMap<String, (String, Option<String>)> {
         .collect()
 }
 
-/// Records of the shadow topics. Dead letters have no time of their own: theirs is when they were written.
+/// Records of the shadow topics. Dead letters have no event time: theirs is the time of writing.
 fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32), Vec<Record>> {
     let mut found = crate::replay::shadow(cluster, id);
     let dead = found.iter_mut().filter(|((topic, _), _)| topic == cluster.dead());
@@ -73,7 +73,7 @@ fn place(source: &Source) -> String {
 }
 
 #[test]
-fn a_replay_of_files_gives_the_verdicts_of_sieve_however_often_it_is_killed() {
+fn a_replay_of_files_gives_the_verdicts_of_sieve_despite_kills() {
     const PAGES: usize = 1_800;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -95,7 +95,7 @@ fn a_replay_of_files_gives_the_verdicts_of_sieve_however_often_it_is_killed() {
     let counts = &first["variants"][0]["counts"];
     assert_eq!((&counts["pages"], &counts["verdicts"]), (&json!(pages), &json!(expected)));
     let shadows = shadow(&cluster, "one");
-    let replayed: BTreeMap<String, (String, Option<String>)> = said(&shadows)
+    let replayed: BTreeMap<String, (String, Option<String>)> = verdicts_by_page(&shadows)
         .into_iter()
         .map(|(source, (verdict, of))| (place(&source), (verdict, of.map(|of| place(&of.parse().unwrap())))))
         .collect();
@@ -104,7 +104,7 @@ fn a_replay_of_files_gives_the_verdicts_of_sieve_however_often_it_is_killed() {
     assert_eq!(replayed, judged, "line for line");
     let dead = shadows.iter().filter(|((topic, _), _)| topic == cluster.dead()).flat_map(|(_, records)| records);
     let cut_off = BROKEN.lines().next().map(str::as_bytes);
-    assert_eq!(dead.filter(|record| record.value.as_deref() == cut_off).count(), FILES.len(), "as they came");
+    assert_eq!(dead.filter(|record| record.value.as_deref() == cut_off).count(), FILES.len(), "unchanged");
 
     let delivered = shadows.iter().filter(|((topic, _), _)| topic == cluster.unique()).flat_map(|(_, records)| records);
     let begin = "2026-09-01T00:00:00Z".parse::<jiff::Timestamp>().unwrap().as_millisecond();
@@ -122,7 +122,7 @@ fn a_replay_of_files_gives_the_verdicts_of_sieve_however_often_it_is_killed() {
     // Compared with each other, not with the service, which has judged no line.
     let same = ask(&cluster, &["replay", "diff", "two", "--against", "one", "--no-page", "--exit-code"]);
     assert_eq!((&same["same"], &same["changed"]), (&json!(judged.len()), &json!({})));
-    assert!(refused(&cluster, &["replay", "diff", "two"], 2).contains("the service has judged none"));
+    assert!(refused(&cluster, &["replay", "diff", "two"], 2).contains("the service has not judged"));
     let strict = [&of_files("strict")[..], &["--into", "verdicts", "-s", "match.minhash.min_similarity=0.95"]].concat();
     ask(&cluster, &strict);
     let differ = ask(&cluster, &["replay", "diff", "strict", "--against", "one", "--page", "diff.html"]);
@@ -130,7 +130,7 @@ fn a_replay_of_files_gives_the_verdicts_of_sieve_however_often_it_is_killed() {
     let html = std::fs::read_to_string(path(&cluster, "diff.html")).unwrap();
     assert!(html.contains("<del>") && !html.contains("does not hold this page"), "the files hold all of them");
 
-    // Several settings in one pass; what is left goes.
+    // Several settings in one pass; then clean up.
     let sweep = ["--into", "none", "-s", "match.minhash.min_similarity=0.5,0.95"];
     let swept = ask(&cluster, &[&of_files("sweep")[..], &sweep].concat());
     let near = |variant: usize| swept["variants"][variant]["counts"]["verdicts"]["near"].as_u64().unwrap_or(0);
@@ -158,8 +158,7 @@ fn a_file_that_has_changed_since_the_plan_is_refused_and_nothing_is_lost() {
     let live = [&["replay", "run", "--into", "live", "--from-files"][..], &FILES].concat();
     assert!(refused(&cluster, &live, 2).contains("no live verdict to differ from"));
 
-    // Changed in the middle: what was judged stays, and the replay ends as if nothing had happened once the file is
-    // back.
+    // If the file changes in the middle, the verdicts are kept, and the replay continues once the file is restored.
     std::fs::write(&changed, &good).unwrap();
     let mut running = Running::start(cluster.command(&["replay", "run", "plan.json", "--execute", "--rate", "100/s"]));
     wait::until("progress", || {

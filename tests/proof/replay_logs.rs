@@ -1,4 +1,4 @@
-//! Replays in the order of logs that are not one whole partition: of several judges, trimmed, under changing rules.
+//! Replays in the order of special logs: of several judges, trimmed, under changing rules.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::decode_verdicts;
-use crate::replay::{Running, as_said, ask, refused, run, said, shadow, torn};
+use crate::replay::{Running, ask, expected_verdicts, refused, run, shadow, torn, verdicts_by_page};
 use crate::restore;
 use crate::several_instances::Team;
 
@@ -34,7 +34,7 @@ fn crawl_of_tenants(cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64)
 }
 
 #[test]
-fn a_replay_of_three_judges_that_is_killed_ends_as_one_that_was_not() {
+fn a_killed_replay_of_three_judges_ends_like_an_uninterrupted_one() {
     const PAGES: usize = 3_000;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -52,25 +52,29 @@ fn a_replay_of_three_judges_that_is_killed_ends_as_one_that_was_not() {
     let by_log = |id: &'static str| ["replay", "run", "--from", "start", "--order", "log", "--id", id, "--execute"];
     let whole = ask(&cluster, &by_log("whole"));
     assert_eq!(whole["variants"][0]["counts"]["changed"], json!({}));
-    assert_eq!(said(&shadow(&cluster, "whole")), as_said(&live), "the live verdicts, page for page");
+    assert_eq!(
+        verdicts_by_page(&shadow(&cluster, "whole")),
+        expected_verdicts(&live),
+        "the live verdicts, page for page"
+    );
     let torn = torn(&cluster, &by_log("torn"), "torn", PAGES, 6);
     assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
     assert_eq!(torn["digests"], whole["digests"]);
     assert_eq!(torn["counts"], whole["variants"][0]["counts"]);
 
-    // Pages of the warm-up are judged also where another judge is ahead: with the live settings, spelt out, the second
-    // half comes out as it did live.
+    // Pages of the warm-up are judged even if another judge is ahead: with the live settings given explicitly, the
+    // second half has the live verdicts.
     let from = format!("offset:{}", PAGES / 4);
     let spelt = ["replay", "run", "--from", &from, "--order", "log", "--id", "half", "--execute"];
     let half = ask(&cluster, &[&spelt[..], &["-s", "match.same_id=update"]].concat());
     assert_eq!(half["variants"][0]["counts"]["changed"], json!({}), "{half}");
-    let again = said(&shadow(&cluster, "half"));
+    let again = verdicts_by_page(&shadow(&cluster, "half"));
     assert!(again.len() > PAGES / 3);
-    let live = as_said(&live);
-    assert!(again.iter().all(|(source, said)| live[source] == *said), "the live verdicts of the second half");
+    let live = expected_verdicts(&live);
+    assert!(again.iter().all(|(source, verdict)| live[source] == *verdict), "the live verdicts of the second half");
 }
 
-/// Pages on which the verdict log has verdicts behind its first checkpoint, by offset.
+/// Pages on which the verdict log has verdicts after its first checkpoint, by offset.
 fn first_kept(cluster: &Cluster<'_>) -> i64 {
     let records = Shelf::open(cluster.broker(), &[&cluster.log_topic("verdicts")]).read_to_end();
     let mut has_begun = false;
@@ -85,11 +89,11 @@ fn first_kept(cluster: &Cluster<'_>) -> i64 {
             VerdictRecord::Verdicts(_) | VerdictRecord::Rules(_) => {}
         }
     }
-    panic!("the log holds no verdict behind a checkpoint");
+    panic!("the log holds no verdict after a checkpoint");
 }
 
 #[test]
-fn a_replay_of_a_log_that_was_trimmed_gives_the_live_verdicts_or_says_what_is_gone() {
+fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let shape =
@@ -107,18 +111,18 @@ fn a_replay_of_a_log_that_was_trimmed_gives_the_live_verdicts_or_says_what_is_go
         &["replay", "plan", "--from", "start", "--order", "log", "--id", "old", "--no-sample", "--plan-out", plan],
     );
 
-    // A plan whose verdicts are trimmed is refused, and nothing is judged last for want of them.
+    // A plan whose verdicts are trimmed is refused; its pages are not judged as pages without a verdict.
     restore::write_until_trimmed(&mut writer, &log, 1);
-    let told = refused(&cluster, &["replay", "run", plan, "--execute"], 74);
-    assert!(told.contains("trimmed since; make a new plan"), "{told}");
-    let told = refused(&cluster, &["replay", "plan", "--from", "start", "--order", "log"], 66);
-    assert!(told.contains("does not reach back to the beginning"), "{told}");
+    let message = refused(&cluster, &["replay", "run", plan, "--execute"], 74);
+    assert!(message.contains("trimmed since; make a new plan"), "{message}");
+    let message = refused(&cluster, &["replay", "plan", "--from", "start", "--order", "log"], 66);
+    assert!(message.contains("does not reach back to the beginning"), "{message}");
     let by_time = ask(&cluster, &["replay", "plan", "--from", "start", "--no-sample", "--plan-out", plan]);
     assert_eq!(by_time["plan"]["order"], "time");
     assert!(by_time["plan"]["warnings"].to_string().contains("pages are judged in the order of time"), "{by_time}");
 
-    // What is kept comes out as it did live; the originals of its first duplicates are older than the log.
-    let live = as_said(&Ledger::read(&cluster).outcomes(1).unwrap());
+    // The kept part has the live verdicts; the originals of its first duplicates are older than the log.
+    let live = expected_verdicts(&Ledger::read(&cluster).outcomes(1).unwrap());
     let first = first_kept(&cluster);
     let from = format!("offset:{first}");
     let by_log = ["replay", "run", "--from", &from, "--order", "log", "--execute", "--id"];
@@ -128,11 +132,11 @@ fn a_replay_of_a_log_that_was_trimmed_gives_the_live_verdicts_or_says_what_is_go
     let is_older = |original: &Option<String>| {
         original.as_ref().is_some_and(|original| original.parse::<Source>().unwrap().offset < first)
     };
-    let again = said(&shadow(&cluster, "kept"));
+    let again = verdicts_by_page(&shadow(&cluster, "kept"));
     assert_eq!(counts["taken_over"], again.values().filter(|(_, original)| is_older(original)).count(), "{counts}");
-    assert!(again.len() > 20 && again.iter().all(|(source, said)| live[source] == *said), "the live verdicts");
+    assert!(again.len() > 20 && again.iter().all(|(source, verdict)| live[source] == *verdict), "the live verdicts");
 
-    // A replay that is interrupted, and whose first verdicts are trimmed then, says so.
+    // An interrupted replay whose first verdicts are then trimmed reports it.
     let mut killed = Running::start(cluster.command(&[&by_log[..], &["torn", "--rate", "10/s"]].concat()));
     wait::until("its first commit", || {
         assert!(!killed.has_ended(), "it was over before it was killed");
@@ -140,8 +144,8 @@ fn a_replay_of_a_log_that_was_trimmed_gives_the_live_verdicts_or_says_what_is_go
     });
     killed.kill();
     restore::write_until_trimmed(&mut writer, &log, 1);
-    let told = refused(&cluster, &["replay", "resume", "torn"], 74);
-    assert!(told.contains("trimmed since"), "{told}");
+    let message = refused(&cluster, &["replay", "resume", "torn"], 74);
+    assert!(message.contains("trimmed since"), "{message}");
     instance.stop();
 }
 
@@ -153,7 +157,7 @@ fn progress(cluster: &Cluster<'_>, id: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_replay_over_a_change_of_rules_judges_each_page_by_the_rules_of_its_time() {
+fn a_replay_across_a_change_of_rules_judges_each_page_by_the_rules_of_its_time() {
     const PAGES: usize = 2_000;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -167,16 +171,16 @@ fn a_replay_over_a_change_of_rules_judges_each_page_by_the_rules_of_its_time() {
         team.deliver(&mut out, (half + 1) * PAGES / 2);
         team.disband();
     }
-    let live = as_said(&Ledger::read(&cluster).outcomes(1).unwrap());
+    let live = expected_verdicts(&Ledger::read(&cluster).outcomes(1).unwrap());
     for (id, from) in [("all", "start".to_owned()), ("half", format!("offset:{}", PAGES / 4))] {
         let by_log = ["replay", "run", "--from", &from, "--order", "log", "--id", id, "--execute"];
         let report = ask(&cluster, &by_log);
         let counts = &report["variants"][0]["counts"];
         assert_eq!((&counts["changed"], &counts["taken_over"]), (&json!({}), &json!(0)), "{counts}");
-        let again = said(&shadow(&cluster, id));
-        assert!(again.len() > PAGES / 3 && again.iter().all(|(source, said)| live[source] == *said), "{id}");
+        let again = verdicts_by_page(&shadow(&cluster, id));
+        assert!(again.len() > PAGES / 3 && again.iter().all(|(source, verdict)| live[source] == *verdict), "{id}");
     }
-    // By the rules of either time alone it would be another story.
+    // The rules of either time alone give different verdicts.
     let spelt = ["replay", "run", "--from", "start", "--order", "log", "--into", "none", "--execute"];
     let strict = ask(&cluster, &[&spelt[..], &["-s", "match.minhash.min_similarity=0.95"]].concat());
     assert_ne!(strict["variants"][0]["counts"]["changed"], json!({}), "{strict}");

@@ -1,5 +1,4 @@
-//! What a newcomer types and sees: the commands of the documentation, in its order, and their output as it is printed
-//! there.
+//! The walkthrough of a new user: the commands of the documentation, in its order, and their output as printed there.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +13,7 @@ use crate::several_instances::Team;
 
 const PAGES: usize = 2_000;
 
-/// Runs a command as it is documented and returns what both streams say, under the names of the documentation.
+/// Runs a command as documented and returns the output of both streams, with the names of the documentation.
 fn type_in(cluster: &Cluster<'_>, command: &str) -> String {
     // As on a terminal; elsewhere it is JSON.
     let words: Vec<&str> = command.split(' ').chain(["-o", "table"]).collect();
@@ -31,8 +30,7 @@ fn type_in(cluster: &Cluster<'_>, command: &str) -> String {
         .replace(scheme, "SCHEME")
 }
 
-/// What does not depend on the pages and the machine: numbers, times, sizes and digests are masked, and which verdicts
-/// there are.
+/// Masks parts that depend on the pages and the machine: numbers, times, sizes, digests and the set of verdicts.
 fn shape(text: &str) -> Vec<String> {
     let is_count = |word: &str| word.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '.'));
     let masked = |word: &str| {
@@ -54,35 +52,35 @@ fn shape(text: &str) -> Vec<String> {
             _ => words.join(" "),
         }
     };
-    // Log lines are of this configuration, whose logs are JSON.
+    // Drop log lines, which are JSON in this configuration.
     text.lines().filter(|text| !text.starts_with("{\"ts\"")).map(line).filter(|line| !line.is_empty()).collect()
 }
 
-/// What the documentation prints below a command, without the option for the configuration.
+/// The documented output of a command, without the option for the configuration.
 fn documented(file: &str, command: &str) -> Option<String> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
-    let asked = format!("$ dupgate {command} -c dupgate.yaml");
-    let mut lines = text.lines().skip_while(|line| *line != asked);
+    let requested = format!("$ dupgate {command} -c dupgate.yaml");
+    let mut lines = text.lines().skip_while(|line| *line != requested);
     lines.next()?;
     let output: Vec<&str> = lines.take_while(|line| !line.starts_with("$ ") && !line.starts_with("```")).collect();
     Some(output.join("\n"))
 }
 
-/// Holds the documentation to what the program says.
+/// Compares the documentation with the program's output.
 fn is_documented(cluster: &Cluster<'_>, command: &str, files: &[&str]) -> String {
-    let said = type_in(cluster, command);
+    let output = type_in(cluster, command);
     for file in files {
-        let told = documented(file, command).unwrap_or_else(|| panic!("{file} does not show `{command}`"));
+        let shown = documented(file, command).unwrap_or_else(|| panic!("{file} does not show `{command}`"));
         // Tables are in the order of names, which are random here.
-        let (told, found): (BTreeSet<_>, BTreeSet<_>) =
-            (shape(&told).into_iter().collect(), shape(&said).into_iter().collect());
-        assert_eq!(told, found, "{file} shows other output of `{command}` than it has:\n{said}");
+        let (shown, found): (BTreeSet<_>, BTreeSet<_>) =
+            (shape(&shown).into_iter().collect(), shape(&output).into_iter().collect());
+        assert_eq!(shown, found, "{file} shows other output of `{command}` than it has:\n{output}");
     }
-    said
+    output
 }
 
 #[test]
-fn a_newcomer_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
+fn a_new_user_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
     const MANUAL: &str = "docs/REPLAY.md";
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -95,11 +93,11 @@ fn a_newcomer_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
     team.disband();
 
     let plan = "replay plan --from start -s match.minhash.min_similarity=0.8 --id strict --plan-out plan.json";
-    let said = is_documented(&cluster, plan, &[MANUAL, "README.md"]);
-    let next = said.split_once("run it by `dupgate ").expect("what to type next").1.split_once('`').unwrap().0;
+    let printed = is_documented(&cluster, plan, &[MANUAL, "README.md"]);
+    let next = printed.split_once("run it by `dupgate ").expect("what to type next").1.split_once('`').unwrap().0;
     assert_eq!(next, "replay run plan.json --execute");
 
-    // It is killed in the middle; the status says how far it came.
+    // It is killed in the middle; the status shows its progress.
     let words: Vec<&str> = next.split(' ').chain(["--rate", "100/s"]).collect();
     let mut killed = Running::start(cluster.command(&words));
     wait::until("its first commit", || {
@@ -109,13 +107,13 @@ fn a_newcomer_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
         status[0]["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
     });
     killed.kill();
-    let said = is_documented(&cluster, "replay resume strict", &[MANUAL, "README.md"]);
-    assert!(said.contains("pages     2,000 in"), "{said}");
+    let printed = is_documented(&cluster, "replay resume strict", &[MANUAL, "README.md"]);
+    assert!(printed.contains("pages     2,000 in"), "{printed}");
     is_documented(&cluster, "replay list", &[MANUAL]);
     is_documented(&cluster, "replay diff strict", &[MANUAL, "README.md"]);
     is_documented(&cluster, "replay clean strict", &[MANUAL]);
-    let said = type_in(&cluster, "replay clean strict --execute");
-    assert!(said.contains("deleted") && !said.contains("would be"), "{said}");
-    let said = run(cluster.command(&["replay", "list", "-o", "jsonl"]));
-    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "", "nothing is left");
+    let printed = type_in(&cluster, "replay clean strict --execute");
+    assert!(printed.contains("deleted") && !printed.contains("would be"), "{printed}");
+    let printed = run(cluster.command(&["replay", "list", "-o", "jsonl"]));
+    assert_eq!(String::from_utf8_lossy(&printed.stdout).trim(), "", "nothing is left");
 }

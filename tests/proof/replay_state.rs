@@ -1,5 +1,4 @@
-//! What a replay needs in order to go on, and what it says where that is gone; what bounds it; and replays beside a
-//! service.
+//! The state that a replay needs to continue, and its messages without it; its limits; and replays beside a service.
 
 use dupgate::crawl::{Crawl, CrawlSettings};
 use rdkafka::admin::{AdminClient, AdminOptions};
@@ -11,7 +10,7 @@ use crate::broker::{Broker, wait};
 use crate::cluster::http;
 use crate::cluster::records::{Page, Pen, Record, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::replay::{Running, ask, cluster, crawl, refused, run, said, shadow};
+use crate::replay::{Running, ask, cluster, crawl, refused, run, shadow, verdicts_by_page};
 use crate::several_instances::Team;
 
 fn delete_group(broker: &Broker, name: &str) {
@@ -38,7 +37,7 @@ fn begin(cluster: &Cluster<'_>, id: &str) {
 }
 
 #[test]
-fn a_replay_whose_offsets_have_expired_is_not_begun_again() {
+fn a_replay_whose_offsets_have_expired_is_not_started_again() {
     const PAGES: usize = 400;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -60,8 +59,11 @@ fn a_replay_whose_offsets_have_expired_is_not_begun_again() {
     delete_group(broker, &group("torn"));
     assert_eq!(status(&cluster, "torn")["state"], "expired");
     let before = shadow(&cluster, "torn");
-    let told = refused(&cluster, &["replay", "resume", "torn"], 74);
-    assert!(told.contains("offsets.retention.minutes") && told.contains("replay clean torn --execute"), "{told}");
+    let message = refused(&cluster, &["replay", "resume", "torn"], 74);
+    assert!(
+        message.contains("offsets.retention.minutes") && message.contains("replay clean torn --execute"),
+        "{message}"
+    );
     assert_eq!(shadow(&cluster, "torn"), before, "nothing was written again");
     ask(&cluster, &["replay", "clean", "torn", "--execute"]);
     let again = ["replay", "run", "--from", "start", "--order", "time", "--id", "again", "--execute"];
@@ -83,18 +85,18 @@ fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
         let topic = topic.expect("a topic of the replay");
         broker.delete_topic(&topic);
         wait::until("the topic to be gone", || {
-            let told = run(cluster.command(&["replay", "resume", id]));
-            let told = (told.status.code(), String::from_utf8_lossy(&told.stderr).into_owned());
-            assert_ne!(told.0, Some(0), "{}", told.1);
-            let is_told = told.1.contains(&format!("topic `{topic}` of replay `{id}` does not exist any more"));
-            (told.0 == Some(74) && is_told).then_some(())
+            let message = run(cluster.command(&["replay", "resume", id]));
+            let message = (message.status.code(), String::from_utf8_lossy(&message.stderr).into_owned());
+            assert_ne!(message.0, Some(0), "{}", message.1);
+            let is_reported = message.1.contains(&format!("topic `{topic}` of replay `{id}` no longer exists"));
+            (message.0 == Some(74) && is_reported).then_some(())
         });
         ask(&cluster, &["replay", "clean", id, "--execute"]);
     }
 }
 
 #[test]
-fn what_bounds_a_replay_bounds_it() {
+fn the_limits_of_a_replay_hold() {
     const PAGES: usize = 1_200;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -113,12 +115,12 @@ fn what_bounds_a_replay_bounds_it() {
     }
     pen.flush();
 
-    // A tenth is more than is allowed: it stops where that is seen, and goes on when told to.
+    // A tenth is more than the limit: it stops when that is detected, and continues on request.
     let few = ["replay", "run", "--from", "start", "--id", "few", "--execute", "--max-dead-letters", "5%"];
-    let told = refused(&cluster, &few, 1);
+    let message = refused(&cluster, &few, 1);
     assert!(
-        told.contains("more than --max-dead-letters allows") && told.contains("`dupgate replay resume few`"),
-        "{told}"
+        message.contains("more than --max-dead-letters allows") && message.contains("`dupgate replay resume few`"),
+        "{message}"
     );
     assert_eq!(
         ask(&cluster, &["replay", "resume", "few"])["variants"][0]["counts"]["verdicts"]["dead_letter"],
@@ -126,7 +128,7 @@ fn what_bounds_a_replay_bounds_it() {
     );
     ask(&cluster, &["replay", "run", "--from", "start", "--id", "many", "--execute", "--max-dead-letters", "20%"]);
 
-    // No more pages each second than that.
+    // The rate limit holds.
     let slow =
         ["replay", "run", "--from", "start", "--into", "none", "--max-records", "300", "--execute", "--rate", "100/s"];
     let slow = ask(&cluster, &slow);
@@ -135,25 +137,25 @@ fn what_bounds_a_replay_bounds_it() {
     let warned = slow["warnings"].to_string();
     assert!(warned.contains("pages are judged in the order of time, not in the live order"), "{warned}");
 
-    // While the service lags it waits; each line says why, and how far it is.
+    // It waits while the service lags; each line shows why, and its progress.
     let mut team = Team::new(&cluster);
     team.join_as("one", json!({}));
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES);
     team.disband();
     crawl(broker, &cluster, 100, 1);
-    let said = cluster.disk("yielding").with_extension("log");
+    let log = cluster.disk("yielding").with_extension("log");
     let polite =
         ["replay", "run", "--from", "start", "--order", "time", "--into", "none", "--execute", "--yield-to-lag", "50"];
     let address = http::free_address();
     let mut command = cluster.command(&polite);
     command.arg("--listen").arg(address.to_string());
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
-    command.stderr(std::fs::File::create(&said).expect("a file"));
+    command.stderr(std::fs::File::create(&log).expect("a file"));
     let mut running = command.spawn().expect("it starts");
     let line = wait::until("a line of progress", || {
         assert_eq!(running.try_wait().expect("a status"), None, "it did not wait");
-        let text = std::fs::read_to_string(&said).expect("what it says");
+        let text = std::fs::read_to_string(&log).expect("its log");
         text.lines().find(|line| line.contains("replaying")).map(str::to_owned)
     });
     let fields = line.replace('"', "").replace(':', "=");
@@ -172,7 +174,7 @@ fn what_bounds_a_replay_bounds_it() {
     team.deliver(&mut out, PAGES + 100);
     team.disband();
     let status = wait::until("the replay to end", || running.try_wait().expect("a status"));
-    assert!(status.success(), "{}", std::fs::read_to_string(&said).expect("what it says"));
+    assert!(status.success(), "{}", std::fs::read_to_string(&log).expect("its log"));
 }
 
 /// Bytes of the records of a topic, in the order of its partition.
@@ -182,7 +184,7 @@ fn bytes(cluster: &Cluster<'_>, topic: &str) -> Vec<(String, Option<Vec<u8>>)> {
 }
 
 #[test]
-fn two_replays_beside_a_running_service_touch_nothing_of_it() {
+fn two_replays_beside_a_running_service_do_not_affect_it() {
     const PAGES: usize = 3_000;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -206,7 +208,7 @@ fn two_replays_beside_a_running_service_touch_nothing_of_it() {
     let logs = [cluster.log_topic("fingerprints"), cluster.log_topic("verdicts")];
     let before: Vec<_> = logs.iter().map(|log| bytes(&cluster, log)).collect();
 
-    // Pages go on coming, and are judged and delivered while both replays are planned and run.
+    // Pages keep arriving, and are judged and delivered while both replays are planned and run.
     let address = http::free_address();
     let by_log =
         ["replay", "run", "--from", "start", "--order", "log", "--into", "verdicts", "--id", "log", "--execute"];
@@ -224,15 +226,15 @@ fn two_replays_beside_a_running_service_touch_nothing_of_it() {
     let series = served.lines().filter(|line| line.starts_with("dupgate_") && line.contains(' '));
     assert!(series.clone().count() > 0 && series.clone().all(|line| line.contains("replay=\"time\"")), "{served}");
     let planned = status(&cluster, "time")["records"].as_f64().expect("a number of records");
-    wait::until("metrics that say how far the replay is", || {
+    wait::until("metrics with the progress of the replay", || {
         let (_, text) = http::get(address, "/metrics")?;
         let shown = |name: &str, labels: &[&str]| http::sum(&text, name, labels);
         let done = shown("dupgate_replay_records_total", &["phase=\"range\""])?;
         let share = shown("dupgate_replay_progress_ratio", &["replay=\"time\""])?;
         // Both are set one after the other: a scrape may come between them.
-        let is_told = (share - done / planned).abs() < 1e-6;
+        let is_reported = (share - done / planned).abs() < 1e-6;
         let is_left = shown("dupgate_replay_remaining_records", &[]) == Some(planned - done);
-        (share > 0.0 && share < 1.0 && is_told && is_left && shown("dupgate_replay_yielding", &[]) == Some(0.0))
+        (share > 0.0 && share < 1.0 && is_reported && is_left && shown("dupgate_replay_yielding", &[]) == Some(0.0))
             .then_some(())
     });
     for (at, from) in (PAGES * 3 / 5..PAGES).step_by(PAGES / 10).enumerate() {
@@ -244,7 +246,7 @@ fn two_replays_beside_a_running_service_touch_nothing_of_it() {
         assert!(wait::until(name, || replay.ended()).success(), "{name}");
     }
 
-    // The service says and has what it would have without them.
+    // Metrics and outputs of the service are as without them.
     let mut judged = 0;
     for member in team.members() {
         let text = member.metrics();
@@ -257,7 +259,7 @@ fn two_replays_beside_a_running_service_touch_nothing_of_it() {
     let dead = outcomes.values().filter(|outcome| outcome.output_kind == crate::accounting::OutputKind::Dead).count();
     assert_eq!(judged, PAGES - dead, "each page was counted once");
     for (log, before) in logs.iter().zip(&before) {
-        assert!(bytes(&cluster, log).starts_with(before), "{log} was written to elsewhere than at its end");
+        assert!(bytes(&cluster, log).starts_with(before), "{log} was changed before its end");
     }
     team.disband();
     let committed = cluster.committed();
@@ -265,7 +267,7 @@ fn two_replays_beside_a_running_service_touch_nothing_of_it() {
     assert!(differ["same"].as_u64() > Some(PAGES as u64 / 3), "{differ}");
     assert_eq!((&differ["changed"], &differ["only_in_replay"]), (&json!({}), &json!({})));
     assert_eq!(status(&cluster, "log")["counts"]["changed"], json!({}));
-    assert!(said(&shadow(&cluster, "time")).len() > PAGES / 3);
+    assert!(verdicts_by_page(&shadow(&cluster, "time")).len() > PAGES / 3);
     assert_eq!(cluster.committed(), committed);
 }
 
@@ -295,12 +297,12 @@ fn a_plan_warns_before_harm() {
     for warning in
         ["takes smaller records than the input", "may be deleted on arrival", "the others arrive a second time"]
     {
-        assert!(text.contains(warning), "the plan is shown before anything is asked: {text}");
+        assert!(text.contains(warning), "the plan is shown before any question: {text}");
     }
 }
 
 #[test]
-fn a_replay_that_another_machine_goes_on_with_ends_on_the_first() {
+fn a_replay_that_another_machine_continues_ends_on_the_first() {
     const PAGES: usize = 400;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
@@ -317,5 +319,5 @@ fn a_replay_that_another_machine_goes_on_with_ends_on_the_first() {
     let moved = ask(&cluster, &["replay", "resume", "moved", "-s", &elsewhere]);
     assert_eq!(moved["digests"], whole["digests"]);
     assert_eq!(shadow(&cluster, "moved"), shadow(&cluster, "whole"));
-    assert_eq!(wait::until("the first to end", || first.ended()).code(), Some(78), "it is told that it was taken over");
+    assert_eq!(wait::until("the first to end", || first.ended()).code(), Some(78), "it reports that it was taken over");
 }

@@ -1,5 +1,5 @@
-//! Trimming of the logs: a new instance without a disk over a verdict log that does not reach back to its beginning,
-//! and a topic of the input that is deleted.
+//! Trimming of the logs: a new instance without a disk on a trimmed verdict log, and a topic of the input that is
+//! deleted.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -18,10 +18,10 @@ use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::decode_verdicts;
 
 const START: i64 = 1_788_220_800_000;
-/// Pages between two looks at the log: more than a window, and more than a checkpoint.
+/// Pages between two checks of the log: more than a window, and more than a checkpoint.
 const STRIDE: usize = 400;
 
-/// Page `number`, a second after the one before; every fifth has the text of the page three before it.
+/// Page `number`, a second after the previous one; every fifth has the text of the page three before it.
 fn page(number: usize) -> Page {
     let original = if number % 5 == 4 { number - 3 } else { number };
     let words: Vec<String> = (0..30).map(|word| format!("w{original}x{word}")).collect();
@@ -31,7 +31,7 @@ fn page(number: usize) -> Page {
     Page { key: url, value: Some(value.into_bytes()), timestamp: Some(START + 1000 * second), ..Page::default() }
 }
 
-/// Writes pages, and waits for what comes of them.
+/// Writes pages, and waits for their outputs.
 pub(crate) struct Writer<'c> {
     cluster: &'c Cluster<'c>,
     pen: Pen,
@@ -60,9 +60,9 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// Place in the verdict log and digest of an instance's newest snapshot. `None` while it cannot be read.
+/// Verdict log offset and digest of an instance's newest snapshot. `None` while it cannot be read.
 fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
-    // The instance holds the lock of its folder and deletes old files: a copy that is not whole is made again.
+    // The instance holds the lock of its folder and deletes old files: an incomplete copy is retried.
     let copy = tempfile::tempdir().expect("a folder");
     let name = copy.path().join("0");
     std::fs::create_dir(&name).expect("a folder");
@@ -75,7 +75,7 @@ fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
     Some((found.at.0, State::load(&found.state, &found.originals, run_sequential).digest()))
 }
 
-/// Logs whose verdicts are of no use after four hundred pages.
+/// Logs whose verdicts expire after four hundred pages.
 pub(crate) fn config() -> Value {
     json!({
         "window": { "size": "60s", "allowed_lateness": "10s" },
@@ -123,14 +123,14 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
     };
     let (old, new) = (digest_of("veteran"), digest_of("novice"));
     assert_eq!(old, new);
-    // Whoever follows the same log holds the same state (L5): here as well.
+    // Instances that follow the same log hold the same state (L5).
     let mut state = State::default();
     for (_, record) in decode_verdicts(&records) {
         state.follow_record(&record).unwrap();
     }
     assert_eq!(state.digest(), old);
 
-    // And it judges by it: the copies of pages that the veteran judged are found.
+    // And it judges by it: copies of pages that the older instance has judged are found.
     veteran.stop();
     writer.write(STRIDE);
     novice.stop();
@@ -156,7 +156,7 @@ fn the_logs_are_trimmed_although_a_topic_of_the_input_was_deleted() {
     instance.wait_ready();
     writer.write_to(1, 10);
 
-    // With it goes what the group has committed of it: nothing says any more that its verdicts were delivered.
+    // The group's offsets of the topic go with it: nothing shows any more that its verdicts were delivered.
     broker.delete_topic(&cluster.inputs()[1]);
     write_until_trimmed(&mut writer, &cluster.log_topic("verdicts"), 2);
     assert!(cluster.beginning(&cluster.log_topic("fingerprints")) > 0, "both logs are trimmed");

@@ -1,4 +1,4 @@
-//! The input group is set back to the beginning: what is written counts.
+//! The input group is reset to the beginning: the written verdicts count.
 
 use dupgate::crawl::{Crawl, CrawlSettings};
 use serde_json::json;
@@ -35,7 +35,7 @@ fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
 
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     for pass in 1..=2 {
-        // Without names, so that the group is empty as soon as they have left.
+        // Without instance ids, so that the group is empty as soon as they have left.
         let mut team = Team::new(&cluster);
         for name in ["one", "two"] {
             team.join_as(name, json!({}));
@@ -53,7 +53,7 @@ fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
     originals_are_delivered(&outcomes).unwrap();
     assert!(outcomes.values().filter(|outcome| outcome.matched.is_some()).count() > PAGES / 10);
 
-    // And nobody was judged twice.
+    // And no page was judged twice.
     let logs = Logs::read(&cluster);
     let verdicts = logs.verdicts();
     let judged = outcomes.values().filter(|outcome| outcome.output_kind != crate::accounting::OutputKind::Dead).count();

@@ -1,4 +1,4 @@
-//! Several instances of one deployment, and who of them does what.
+//! Several instances of one deployment, and their roles.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use crate::cluster::Cluster;
 use crate::cluster::instance::Instance;
 use crate::cluster::records::Shelf;
 
-/// The instances that run now, and a supervisor that starts those again that have ended by themselves.
+/// The running instances, and a supervisor that restarts those that have ended by themselves.
 pub(crate) struct Team<'c> {
     cluster: &'c Cluster<'c>,
     members: Vec<Member>,
-    /// How often one was started again.
+    /// Number of restarts.
     revived: usize,
 }
 
@@ -30,8 +30,8 @@ impl<'c> Team<'c> {
         self.join_as(name, json!({ "input": { "instance_id": name } }));
     }
 
-    /// Starts an instance with this configuration beside the deployment's. Without an instance id its membership is
-    /// dynamic.
+    /// Starts an instance with this configuration in addition to the deployment's. Without an instance id its
+    /// membership is dynamic.
     pub(crate) fn join_as(&mut self, name: &str, config: Value) {
         let instance = self.cluster.start_with(name, config.clone());
         self.members.push(Member { instance, config });
@@ -99,8 +99,8 @@ impl<'c> Team<'c> {
         self.members.remove(place).instance
     }
 
-    /// Starts those again that have ended by themselves, as a supervisor would: a worker whose transaction the
-    /// coordinator has timed out ends. None may have found a bug in itself (code 70) or have been killed.
+    /// Restarts those that have ended by themselves, as a supervisor would: a worker ends if the coordinator has timed
+    /// out its transaction. None may have ended with a bug (code 70) or been killed.
     fn revive(&mut self) {
         for Member { instance, config } in &mut self.members {
             if let Some(status) = instance.has_ended() {
@@ -113,7 +113,7 @@ impl<'c> Team<'c> {
         }
     }
 
-    /// Stops everybody cleanly, and says how often somebody had to be started again.
+    /// Stops all cleanly, and prints the number of restarts.
     pub(crate) fn disband(mut self) -> usize {
         self.revive();
         self.wait_ready();

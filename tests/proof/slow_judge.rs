@@ -1,4 +1,4 @@
-//! A judge whose lookups are slow is given more requests at once than it can judge within its transaction's timeout.
+//! A judge with slow lookups gets more requests at once than it can judge within its transaction's timeout.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::cluster::{Cluster, Shape};
 /// Pages that wait when the instance starts.
 const PAGES: usize = 60_000;
 
-/// Originals that the index holds. Every lookup compares with all of them: that is what makes it slow.
+/// Originals that the index holds. Every lookup compares with all of them, which makes it slow.
 const ORIGINALS: usize = 2_000;
 
-/// The least that a lookup has to take for the test to show anything.
+/// Minimum duration of a lookup for the test to prove anything.
 const SLOW: Duration = Duration::from_millis(1);
 
 /// One template with other numbers on every page: all pages share most keys, and each one is an original.
@@ -34,7 +34,7 @@ fn page(number: usize) -> Page {
 
 #[test]
 #[ignore = "takes minutes; make test-failover runs it"]
-fn a_slow_judge_takes_a_burst_without_being_fenced() {
+fn a_slow_judge_survives_a_burst_without_being_fenced() {
     let _turn = crate::turn();
     let Some(broker) = Broker::private() else { return };
     let config = json!({
@@ -68,7 +68,7 @@ fn a_slow_judge_takes_a_burst_without_being_fenced() {
     let waited = instance.metric("dupgate_judge_wait_seconds_sum", &[])
         / instance.metric("dupgate_judge_wait_seconds_count", &[]);
     eprintln!("{lookups} lookups of {mean:.2?} each; a request waited {waited:.1} s for the judge in the mean");
-    assert!(mean >= SLOW, "a lookup took {mean:?} only: this shows nothing");
+    assert!(mean >= SLOW, "a lookup took {mean:?} only: this proves nothing");
     let takeovers = instance.metric("dupgate_judge_takeovers_total", &[]);
     assert!((takeovers - 1.0).abs() < 0.5, "the judge took over {takeovers} times");
     for kind in ["fenced", "abortable", "fatal"] {

@@ -1,7 +1,7 @@
 //! How long a consumer of the outputs waits when the judging instance is stopped, killed or replaced.
 //!
 //! These tests measure; they take minutes and are run by `make test-failover`.
-#![expect(clippy::disallowed_methods, reason = "time is what is measured here")]
+#![expect(clippy::disallowed_methods, reason = "the tests measure time")]
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,22 +29,22 @@ const KILLED: Duration = SESSION.saturating_add(Duration::from_secs(1));
 /// Longest pause after a clean stop, with a standby or without one.
 const STOPPED: Duration = Duration::from_secs(2);
 
-/// What a busy machine may add to the longest pause before a test fails; the median has to be what is promised.
+/// Tolerance of the longest pause for a busy machine; the median must be within the promise.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Longest pause after a broker is back that was away for [`AWAY`].
+/// Longest pause after the return of a broker that was down for [`AWAY`].
 const BROKER_BACK: Duration = Duration::from_secs(30);
 
-/// How long the broker is away.
+/// How long the broker is down.
 const AWAY: Duration = Duration::from_secs(20);
 
 /// Partitions of the input.
 const PARTITIONS: i32 = 4;
 
-/// Time from one page to the next one, over all partitions.
+/// Time between two pages, over all partitions.
 const BEAT: Duration = Duration::from_millis(10);
 
-/// Upgrades of two pods, at least.
+/// Minimum number of upgrades of two pods.
 const UPGRADES: usize = 5;
 
 /// How often each event is measured: `DUPGATE_FAILOVER_TIMES`, or three times.
@@ -61,11 +61,11 @@ struct Feed {
 impl Feed {
     fn start(broker: &Broker, topic: &str) -> Self {
         let (pen, topic, stop) = (Pen::new(broker), topic.to_owned(), Arc::new(AtomicBool::new(false)));
-        let told = stop.clone();
+        let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             let start = Instant::now();
             for number in 0_u32.. {
-                if told.load(Ordering::Relaxed) {
+                if stopped.load(Ordering::Relaxed) {
                     return pen.flush();
                 }
                 let words: Vec<String> = (0..40).map(|word| format!("w{number}x{word}")).collect();
@@ -84,7 +84,7 @@ impl Feed {
     }
 }
 
-/// A consumer of both outputs that notes when records arrive.
+/// A consumer of both outputs that records arrival times.
 struct Consumed {
     arrivals: Arc<Mutex<Vec<Instant>>>,
     stop: Arc<AtomicBool>,
@@ -97,7 +97,7 @@ impl Consumed {
         config.set("group.id", broker.unique("consumer")).set("auto.offset.reset", "earliest");
         config.set("isolation.level", "read_committed").set("fetch.wait.max.ms", "50");
         let consumer: BaseConsumer = config.create().expect("a consumer");
-        // Without a group: its own way back to a coordinator is not what is measured.
+        // Without a group: its own recovery is not to be measured.
         let mut all = TopicPartitionList::new();
         for topic in topics {
             let metadata = consumer.fetch_metadata(Some(topic), wait::LIMIT).expect("metadata");
@@ -107,9 +107,9 @@ impl Consumed {
         }
         consumer.assign(&all).expect("assigned");
         let (arrivals, stop): (Arc<Mutex<Vec<Instant>>>, _) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let (noted, told) = (arrivals.clone(), stop.clone());
+        let (noted, stopped) = (arrivals.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 if let Some(Ok(_)) = consumer.poll(Duration::from_millis(100)) {
                     noted.lock().expect("a list").push(Instant::now());
                 }
@@ -122,7 +122,7 @@ impl Consumed {
         self.arrivals.lock().expect("a list").len()
     }
 
-    /// Waits until records have arrived for a second without a pause of more than half a second, from now on.
+    /// Waits for a second of records without a pause of more than half a second.
     fn wait_for_a_steady_flow(&self) {
         let from = Instant::now();
         wait::until("a steady flow of outputs", || {
@@ -174,7 +174,7 @@ impl<'b> Scene<'b> {
         self.cluster.start_with(name, json!({ "input": { "instance_id": name } }))
     }
 
-    /// Starts a pod with the configuration of this generation: each changes rules, and how the work is done.
+    /// Starts a pod with the configuration of this generation: each changes rules, and operational settings.
     fn start_pod(&self, name: &str, generation: usize) -> Instance {
         let (hours, distance, entries) = if generation.is_multiple_of(2) { (72, 3, 50_000) } else { (48, 2, 40_000) };
         let changed = json!({
@@ -196,7 +196,7 @@ impl<'b> Scene<'b> {
         self.consumed.longest_pause_since(from)
     }
 
-    /// Ends the feed, waits until everything is delivered, and proves that each page came out once.
+    /// Ends the feed, waits until everything is delivered, and checks that each page came out once.
     fn end(self, instances: Vec<Instance>) {
         self.feed.end();
         wait::until("every page to be committed", || (self.cluster.lag() == 0).then_some(()));
@@ -207,14 +207,14 @@ impl<'b> Scene<'b> {
     }
 }
 
-/// The series that names the configuration of an instance, without its name.
+/// The configuration series of an instance, without the instance's name.
 fn configuration(instance: &Instance) -> String {
     let metrics = instance.metrics();
-    let told = metrics.lines().find(|line| line.starts_with("dupgate_config_info"));
-    told.expect("the configuration is told").to_owned()
+    let line = metrics.lines().find(|line| line.starts_with("dupgate_config_info"));
+    line.expect("dupgate_config_info").to_owned()
 }
 
-/// Prints the pauses of one kind, and holds the longest against its limit and what a busy machine may add.
+/// Prints the pauses of one kind, and compares the longest with its limit and the tolerance.
 fn report(what: &str, pauses: Vec<Duration>, limit: Duration) {
     let (median, longest) = printed(what, pauses, limit);
     assert!(median <= limit, "{what}: {median:?}");
@@ -244,7 +244,7 @@ fn a_standby_takes_over_within_the_session_timeout() {
     let (mut stopped, mut killed) = (Vec::new(), Vec::new());
     for round in 0..2 * rounds() {
         standby.wait_ready();
-        // A stopped static member keeps its partitions until its session ends; what is measured is the judge.
+        // A stopped static member keeps its partitions until its session ends; the judge is measured.
         wait::until("partitions for the standby", || (standby.partitions() > 0.5).then_some(()));
         let name = judging.name().to_owned();
         let pause = if round % 2 == 0 {
@@ -269,7 +269,7 @@ fn a_standby_takes_over_within_the_session_timeout() {
 
 #[test]
 #[ignore = "measures for minutes; make test-failover runs it"]
-fn a_single_instance_judges_again_soon_after_its_restart() {
+fn a_single_instance_judges_soon_after_its_restart() {
     let _turn = crate::turn();
     let Some(broker) = Broker::private() else { return };
     let scene = Scene::new(&broker);
@@ -291,7 +291,7 @@ fn a_single_instance_judges_again_soon_after_its_restart() {
 
 #[test]
 #[ignore = "measures for minutes; make test-failover runs it"]
-fn a_rolling_upgrade_of_a_stateful_set_loses_nothing_and_hands_the_judge_over() {
+fn a_rolling_upgrade_of_a_stateful_set_loses_nothing_and_hands_over_the_judge() {
     let _turn = crate::turn();
     let Some(broker) = Broker::private() else { return };
     let scene = Scene::new(&broker);
@@ -299,7 +299,7 @@ fn a_rolling_upgrade_of_a_stateful_set_loses_nothing_and_hands_the_judge_over() 
     pods.iter_mut().for_each(Instance::wait_ready);
     let mut pauses = Vec::new();
     for generation in 1..=rounds().max(UPGRADES) {
-        // The controller replaces the pods from the last one to the first, each when the one before is ready.
+        // The controller replaces the pods from last to first, each when the previous one is ready.
         for number in (0..pods.len()).rev() {
             let pod = pods.remove(number);
             let name = pod.name().to_owned();
@@ -338,7 +338,7 @@ fn outputs_flow_again_soon_after_the_broker_is_back() {
         scene.consumed.wait_for_a_steady_flow();
         let gone = Instant::now();
         broker.kill();
-        wait::until("every instance to say that it is not ready", || {
+        wait::until("every instance to report that it is not ready", || {
             (!instances.iter().any(Instance::is_ready)).then_some(())
         });
         noticed.push(gone.elapsed());
@@ -350,6 +350,6 @@ fn outputs_flow_again_soon_after_the_broker_is_back() {
         instances.iter_mut().for_each(Instance::wait_ready);
     }
     scene.end(instances.into());
-    report("a broker that is away: noticed by readiness", noticed, AWAY);
-    report("a broker that was away, from its return on", pauses, BROKER_BACK);
+    report("a broker that is down: noticed by readiness", noticed, AWAY);
+    report("a broker that was down, from its return on", pauses, BROKER_BACK);
 }

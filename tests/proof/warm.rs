@@ -1,6 +1,6 @@
-//! A change of the scheme under load: `index warm` fills the new index beside the running service, and no share of the
-//! duplicates is missed.
-#![expect(clippy::disallowed_methods, reason = "the load comes at a steady pace")]
+//! A change of the scheme under load: `index warm` fills the new index beside the running service, and no duplicates
+//! are missed.
+#![expect(clippy::disallowed_methods, reason = "the load has a steady rate")]
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,22 +22,22 @@ use crate::several_instances::Team;
 
 const PARTITIONS: i32 = 3;
 
-/// How many pages a copy follows its original at most.
+/// Maximum number of pages between an original and its copy.
 const REACH: u64 = 1_200;
 
-/// Pages that are there when the load begins.
+/// Pages in the input when the load begins.
 const BACKLOG: u64 = 1_500;
 
-/// Time from one page of the load to the next.
+/// Time between two pages of the load.
 const BEAT: Duration = Duration::from_millis(3);
 
-/// Pages that the new instances judge before it ends, with and without the warm-up.
+/// Pages that the new instances judge before the end, with and without the warm-up.
 const AFTER: [u64; 2] = [1_000, 500];
 
 /// Pages on both sides of the first one under the new scheme that count as during the change.
 const DURING: u64 = 500;
 
-/// What the new scheme hashes words with: no fingerprint of one scheme says anything about the other.
+/// The seed of the new scheme: fingerprints of the two schemes are unrelated.
 const SEED: &str = "another secret for the hashes of words";
 
 fn pages() -> Crawl {
@@ -54,7 +54,7 @@ fn pages() -> Crawl {
     Crawl::new(settings).unwrap()
 }
 
-/// Writes pages at a steady pace until it is stopped.
+/// Writes pages at a steady rate until it is stopped.
 struct Load {
     written: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -64,11 +64,11 @@ struct Load {
 impl Load {
     fn start(broker: &Broker, topic: &str) -> Self {
         let (written, stop): (Arc<AtomicU64>, Arc<AtomicBool>) = Default::default();
-        let (pen, topic, counted, told) = (Pen::new(broker), topic.to_owned(), written.clone(), stop.clone());
+        let (pen, topic, counted, stopped) = (Pen::new(broker), topic.to_owned(), written.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             let mut begun = None;
             for planted in pages() {
-                if told.load(Ordering::Relaxed) {
+                if stopped.load(Ordering::Relaxed) {
                     break;
                 }
                 let partition = i32::try_from(planted.number % PARTITIONS as u64).unwrap();
@@ -99,60 +99,60 @@ impl Load {
 /// `dupgate index warm` beside the service.
 struct Warm {
     child: Child,
-    said: std::path::PathBuf,
+    log_path: std::path::PathBuf,
     ended: bool,
 }
 
 impl Warm {
-    /// Runs it until it has caught up, and returns what it reports.
+    /// Runs it until it has caught up, and returns its report.
     fn once(cluster: &Cluster<'_>) -> Value {
         let mut warm = Self::start(cluster, &["--once"]);
         let status = wait::until("the warm-up to catch up", || warm.child.try_wait().unwrap());
         warm.ended = true;
-        assert!(status.success(), "{status}: {}", warm.said());
+        assert!(status.success(), "{status}: {}", warm.log());
         warm.report()
     }
 
     fn start(cluster: &Cluster<'_>, more: &[&str]) -> Self {
-        let said = cluster.disk("warm").with_extension("log");
+        let log_path = cluster.disk("warm").with_extension("log");
         let set = format!("match.seed={SEED}");
-        // The configuration of the running service, and what is new on top.
+        // The configuration of the running service, with the new settings on top.
         let running = cluster.disk("none").with_file_name("operator.yaml");
         let running = running.to_str().unwrap();
         let arguments = ["index", "warm", "--running", running, "--execute", "-s", &set, "-o", "json"];
         let mut command = cluster.command(&[&arguments[..], more].concat());
-        let file = File::create(&said).unwrap();
+        let file = File::create(&log_path).unwrap();
         let (out, err) = (file.try_clone().unwrap(), file);
-        Self { child: command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap(), said, ended: false }
+        Self { child: command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap(), log_path, ended: false }
     }
 
-    fn said(&self) -> String {
-        std::fs::read_to_string(&self.said).unwrap()
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log_path).unwrap()
     }
 
-    /// Waits until it says this again than `times`.
+    /// Waits until its log has these words more than `times` times.
     fn wait_for(&mut self, words: &str, times: usize) {
         wait::until(words, || {
             let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "it ended with {ended:?}: {}", self.said());
-            (self.said().matches(words).count() > times).then_some(())
+            assert!(ended.is_none(), "it ended with {ended:?}: {}", self.log());
+            (self.log().matches(words).count() > times).then_some(())
         });
     }
 
-    /// SIGTERM; what it reports.
+    /// Sends SIGTERM; returns the report.
     fn stop(mut self) -> Value {
         let id = self.child.id().to_string();
         assert!(std::process::Command::new("kill").arg("-TERM").arg(id).status().unwrap().success());
         let status = wait::until("the warm-up to end", || self.child.try_wait().unwrap());
         self.ended = true;
-        assert!(status.success(), "{status}: {}", self.said());
+        assert!(status.success(), "{status}: {}", self.log());
         self.report()
     }
 
     fn report(&self) -> Value {
-        let said = self.said();
-        let report = said.find("\n{\n").unwrap_or_else(|| panic!("no report: {said}"));
-        serde_json::from_str(said[report..].trim()).unwrap_or_else(|why| panic!("{why}: {said}"))
+        let log = self.log();
+        let report = log.find("\n{\n").unwrap_or_else(|| panic!("no report: {log}"));
+        serde_json::from_str(log[report..].trim()).unwrap_or_else(|why| panic!("{why}: {log}"))
     }
 }
 
@@ -181,7 +181,7 @@ impl Found {
     }
 }
 
-/// Runs the change of the scheme, and counts the duplicates that were found.
+/// Runs the change of the scheme, and counts the found duplicates.
 fn change(broker: &Broker, is_warmed: bool) -> Found {
     let shape =
         Shape { topics: 1, partitions: PARTITIONS, input_settings: &[], output_settings: &[], config: json!({}) };
@@ -192,13 +192,13 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
     let load = Load::start(broker, &cluster.inputs()[0]);
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     old.deliver(&mut out, usize::try_from(BACKLOG + REACH / 2).unwrap());
-    // It may be ended and started again: the second run does not ask what the first one has asked.
+    // It may be ended and started again: the second run does not repeat the requests of the first.
     let once = is_warmed.then(|| Warm::once(&cluster));
     let mut warm = is_warmed.then(|| Warm::start(&cluster, &[]));
     if let Some(warm) = &mut warm {
         warm.wait_for("caught up, and follows", 0);
     }
-    let quiet = warm.as_ref().map_or(0, |warm| warm.said().matches("nothing new is judged, and").count());
+    let quiet = warm.as_ref().map_or(0, |warm| warm.log().matches("nothing new is judged, and").count());
     old.disband();
     if let Some(warm) = &mut warm {
         warm.wait_for("nothing new is judged, and", quiet);
@@ -209,10 +209,13 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
     if let Some(warm) = warm {
         let report = warm.stop();
         eprintln!("{once:?}, then {report}");
-        let asked = once.and_then(|once| once["asked"].as_u64()).unwrap();
-        // What it asked last may not be judged yet.
+        let requested = once.and_then(|once| once["asked"].as_u64()).unwrap();
+        // Its last requests may not be judged yet.
         let known = report["known"].as_u64().unwrap();
-        assert!(asked > 500 && known <= asked && known * 10 > asked * 9, "{asked} asked, {known} known");
+        assert!(
+            requested > 500 && known <= requested && known * 10 > requested * 9,
+            "{requested} asked, {known} known"
+        );
         assert_eq!((&report["caught_up"], &report["waiting"], &report["gone"]), (&json!(true), &json!(0), &json!(0)));
     }
     let enough = load.written() + AFTER[usize::from(!is_warmed)];
@@ -221,7 +224,7 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
     new.deliver(&mut out, usize::try_from(written).unwrap());
     new.disband();
 
-    // Nothing is lost, nothing comes twice, and every duplicate points to a page in the unique topic.
+    // Nothing is lost, nothing arrives twice, and every duplicate points to a page in the unique topic.
     let ledger = Ledger::read(&cluster);
     let outcomes = ledger.outcomes(1).unwrap();
     originals_are_delivered(&outcomes).unwrap();
@@ -240,14 +243,14 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
         assert_eq!(output_kind == OutputKind::Dead, matches!(planted.truth, Truth::Broken { .. }), "{at}");
         let Some(original) = planted.truth.original().filter(|_| at >= REACH) else { continue };
         let part = if at + DURING < first { 0 } else { 1 + usize::from(at >= first + DURING) };
-        // Partitions are read side by side: where the copy comes first, its original is the duplicate.
+        // Partitions are read in parallel: if the copy comes first, its original is the duplicate.
         let is_swapped = output_kinds[&number(Some(original.as_bytes()))] == OutputKind::Duplicate;
         found.note(part, output_kind == OutputKind::Duplicate || is_swapped);
     }
     found
 }
 
-/// The pages that were judged under each scheme, from the first to the last.
+/// The pages judged under each scheme, from the first to the last.
 fn schemes(cluster: &Cluster<'_>) -> BTreeMap<String, Range<u64>> {
     let mut schemes: BTreeMap<String, Range<u64>> = BTreeMap::new();
     for record in Shelf::open(cluster.broker(), &[cluster.unique(), cluster.duplicate()]).read_to_end() {
@@ -265,13 +268,13 @@ fn number(key: Option<&[u8]>) -> u64 {
 }
 
 #[test]
-fn a_change_of_the_scheme_misses_no_duplicates_when_the_new_index_was_filled() {
+fn a_change_of_the_scheme_misses_no_duplicates_after_index_warm() {
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
     let warm = change(broker, true);
     let [before, during, after] = warm.shares();
     eprintln!("with index warm: {before:.1} % before, {during:.1} % during, {after:.1} % after ({warm:?})");
-    assert!(warm.0.iter().all(|(_, planted)| *planted > 150), "shows too little: {warm:?}");
+    assert!(warm.0.iter().all(|(_, planted)| *planted > 150), "too few to prove anything: {warm:?}");
     assert!(before > 95.0, "{before}");
     assert!(during >= before - 1.0 && after >= before - 1.0, "{before} {during} {after}");
 

@@ -1,9 +1,9 @@
-//! The program as a process of its own.
+//! The program as a separate process.
 
 use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command};
 
-/// Runs until this is dropped: nothing of a test that fails stays behind.
+/// Runs until this is dropped, so that a failed test leaves no process.
 pub(crate) struct Process(Child);
 
 impl Process {

@@ -1,4 +1,4 @@
-//! Workers and judges die and come back in the middle: every page ends once, and nobody is a duplicate of itself.
+//! Workers and judges die and come back in the middle: every page ends once, and no page is a duplicate of itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ fn produce_all(site: &Site, part: u32) {
 }
 
 #[test]
-fn every_page_ends_once_whoever_dies() {
+fn every_page_ends_once_despite_crashes() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, PARTITIONS);
     let done = || count(broker, &site.unique) + count(broker, &site.duplicate);
@@ -40,7 +40,7 @@ fn every_page_ends_once_whoever_dies() {
     wait::until("most pages", || (done() > 4500).then_some(()));
     two.kill();
     let all = 2 * PAGES as usize;
-    // Ends of partitions count markers as well: only the records themselves tell.
+    // Ends of partitions include markers, so the records are read.
     let ended = || committed(broker, &site.unique, 1).len() + committed(broker, &site.duplicate, 1).len();
     wait::until("all pages", || (done() >= all && ended() >= all).then_some(()));
     one.stop();
@@ -48,7 +48,7 @@ fn every_page_ends_once_whoever_dies() {
     check(&site, &committed(broker, &site.unique, 1), &committed(broker, &site.duplicate, 1), all);
 }
 
-/// Laws L1, L3, L4 and L8, as a reader of the outputs sees them.
+/// Laws L1, L3, L4 and L8, as seen by a reader of the outputs.
 fn check(site: &Site, unique: &[Got], duplicate: &[Got], all: usize) {
     let source = |record: &Got| record.header("dupgate.source").concat();
     let mut ends: BTreeMap<String, usize> = BTreeMap::new();

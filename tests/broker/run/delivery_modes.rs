@@ -1,4 +1,4 @@
-//! What the configuration changes: modes, deliveries, bad records, values, partitions. What the metrics say of it.
+//! Effects of the configuration: modes, delivery, bad records, values, partitions; and their metrics.
 
 use std::time::Instant;
 
@@ -50,7 +50,7 @@ fn at_least_once_delivers_without_transactions_and_resumes() {
 }
 
 #[test]
-fn first_bad_record_stops_the_program_before_its_offset_when_told_so() {
+fn first_bad_record_stops_the_program_before_its_offset_with_on_bad_record_stop() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     produce(broker, &site.input, 0, &[page(&text(1)), Given::value("no json"), page(&text(2))]);
@@ -58,7 +58,7 @@ fn first_bad_record_stops_the_program_before_its_offset_when_told_so() {
     assert_eq!(first.end().code(), Some(1));
     assert!(site.log("one").contains(":0:1 cannot be judged (undecodable"), "{}", site.log("one"));
     assert_eq!(committed(broker, &site.unique, 1).len(), 1);
-    // The page before it is committed, the bad one is not: a change of mind finds it again.
+    // The page before it is committed, the bad one is not: with another setting it is read again.
     let second = site.start("one");
     assert_eq!(committed(broker, &site.unique, 2).len(), 2);
     assert_eq!(committed(broker, &site.dead, 1).len(), 1);
@@ -100,7 +100,7 @@ fn page_too_large_for_the_output_is_withdrawn_and_its_neighbours_are_judged() {
 fn page_that_only_the_broker_refuses_is_withdrawn_and_counted() {
     let Some(broker) = Broker::shared() else { return };
     let mut site = Site::new(broker, 1);
-    // Such a topic takes nothing without a key, and no client can know.
+    // Such a topic refuses records without a key, which no client can know.
     site.unique = broker.topic_with("compacted", 1, &[("cleanup.policy", "compact")]);
     let keyed = Given { key: Some("k"), ..page(&text(2)) };
     produce(broker, &site.input, 0, &[page(&text(1)), keyed]);
@@ -118,26 +118,26 @@ fn page_that_only_the_broker_refuses_is_withdrawn_and_counted() {
         wait::until(metric, || (instance.metric(metric, labels) > 0.0).then_some(()));
     }
     instance.stop();
-    // It was found after the page was read, and is said all the same.
+    // It was found after the page was read, and is still logged.
     let log = site.log("one");
     let line = log.lines().find(|line| line.contains("a record gets no verdict")).unwrap_or_default();
     assert!(line.contains(&format!("{}:0:0", site.input)) && line.contains("refused"), "{log}");
 }
 
 #[test]
-fn an_input_of_other_records_is_paused_and_says_what_is_wrong_with_them() {
+fn an_input_of_other_records_is_paused_with_the_reason() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let others: Vec<Given> = (0..1000).map(|number| Given::value(&json!({ "other": number }).to_string())).collect();
     produce(broker, &site.input, 0, &others);
     let instance = site.start("one");
     let what = "1000 of the last 1000 records became dead letters: the input is paused (missing_field 1000: ";
-    let said = wait::until("the breaker", || Some(instance.readiness()).filter(|said| said.contains(what)));
+    let text = wait::until("the breaker", || Some(instance.readiness()).filter(|text| text.contains(what)));
     let first = format!("first at {}:0:0", site.input);
     for part in
         [first.as_str(), "input.fields", "dupgate explain", "restart", "processing.pause_above_dead_letter_ratio"]
     {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(text.contains(part), "{part}: {text}");
     }
     wait::until("the log", || site.log("one").contains("the input is paused: too many records").then_some(()));
     assert_eq!(instance.metric("dupgate_consumer_paused", &["breaker"]).to_bits(), 1.0_f64.to_bits());
@@ -145,7 +145,7 @@ fn an_input_of_other_records_is_paused_and_says_what_is_wrong_with_them() {
 }
 
 #[test]
-fn pages_wait_in_their_queue_while_nobody_judges() {
+fn pages_wait_in_their_queue_while_no_instance_judges() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let pages: Vec<Given> = (0..30).map(|seed| page(&text(seed))).collect();
@@ -161,14 +161,14 @@ fn pages_wait_in_their_queue_while_nobody_judges() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "what is counted is held against the time that passed")]
-fn text_work_is_counted_in_whole_seconds_and_not_beyond_the_time_that_passed() {
+#[expect(clippy::disallowed_methods, reason = "the count is compared with the elapsed time")]
+fn text_work_is_counted_in_whole_seconds_within_the_elapsed_time() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let begun = Instant::now();
     let instance = site.start_with("one", json!({ "processing": { "threads": 1 } }));
     let busy = || instance.metric("dupgate_text_thread_busy_seconds_total", &[]);
-    // However fast the machine is, there are pages until a second is full.
+    // Whatever the speed of the machine, pages are written until one second is counted.
     let mut written = 0;
     while busy() < 1.0 {
         let book: Vec<String> = (0..1_000).map(|place| text(written * 1_000 + place)).collect();
@@ -177,7 +177,7 @@ fn text_work_is_counted_in_whole_seconds_and_not_beyond_the_time_that_passed() {
         wait::until("the book to be judged", || {
             (instance.metric("dupgate_documents_total", &[]) >= f64::from(written)).then_some(())
         });
-        assert!(written < 2_000, "{written} books are no second of work");
+        assert!(written < 2_000, "{written} books are less than a second of work");
     }
     assert!(busy() <= begun.elapsed().as_secs_f64(), "one thread works no longer than time passes");
     instance.stop();
@@ -193,31 +193,31 @@ fn missing_output_topic_is_named() {
     let topics = site.topics();
     assert!(topics.contains(&site.input), "{topics:?}");
     let logs: Vec<&String> = topics.iter().filter(|name| name.starts_with(&site.group)).collect();
-    assert!(logs.is_empty(), "an instance that is refused leaves no logs behind: {logs:?}");
+    assert!(logs.is_empty(), "a refused instance creates no logs: {logs:?}");
 }
 
 #[test]
-fn the_older_of_two_instances_with_one_name_ends_and_says_what_to_change() {
+fn the_older_of_two_instances_with_one_name_ends_with_advice() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let mut older = site.start("one");
     older.wait_ready();
     let mut newer = site.start_with("other", json!({ "input": { "instance_id": "one" } }));
     assert_eq!(older.end().code(), Some(78), "{}", site.log("one"));
-    let said = site.log("one");
-    assert!(said.contains("input.instance_id"), "{said}");
+    let text = site.log("one");
+    assert!(text.contains("input.instance_id"), "{text}");
     newer.wait_ready();
     newer.stop();
 }
 
 #[test]
-fn output_topic_that_is_created_during_the_start_is_found() {
+fn an_output_topic_created_during_the_start_is_found() {
     let Some(broker) = Broker::shared() else { return };
     let mut site = Site::new(broker, 1);
     site.duplicate = broker.unique("late");
     let launched = site.start("one");
     let missing = format!("missing topics: `{}`; retrying for another", site.duplicate);
-    wait::until("a word about the missing topic", || site.log("one").contains(&missing).then_some(()));
+    wait::until("a log line about the missing topic", || site.log("one").contains(&missing).then_some(()));
     broker.create_topic(&site.duplicate, 1, &[]);
     produce(broker, &site.input, 0, &[page(&text(1)), page(&text(1))]);
     assert_eq!(committed(broker, &site.duplicate, 1).len(), 1);
@@ -225,7 +225,7 @@ fn output_topic_that_is_created_during_the_start_is_found() {
 }
 
 #[test]
-fn pages_wait_while_the_broker_is_away_and_end_once_when_it_is_back() {
+fn pages_wait_while_the_broker_is_down_and_end_once_when_it_is_back() {
     let Some(broker) = Broker::private() else { return };
     let broker: &'static Broker = Box::leak(Box::new(broker));
     let site = Site::new(broker, 2);
@@ -243,7 +243,7 @@ fn pages_wait_while_the_broker_is_away_and_end_once_when_it_is_back() {
 }
 
 #[test]
-fn who_starts_while_the_broker_is_away_waits_for_it_or_for_a_signal() {
+fn a_start_without_a_broker_waits_for_it_or_for_a_signal() {
     let Some(broker) = Broker::private() else { return };
     let broker: &'static Broker = Box::leak(Box::new(broker));
     let site = Site::new(broker, 1);
@@ -251,7 +251,7 @@ fn who_starts_while_the_broker_is_away_waits_for_it_or_for_a_signal() {
     broker.stop();
     let (one, two) = (site.start("one"), site.start("two"));
     for instance in [&one, &two] {
-        wait::until("a word about the broker", || instance.readiness().contains("no broker answers").then_some(()));
+        wait::until("a reason about the broker", || instance.readiness().contains("no broker answers").then_some(()));
         assert!(!instance.is_ready());
     }
     two.stop();

@@ -52,7 +52,7 @@ impl Site {
         self.start_with(instance, json!({}))
     }
 
-    /// Starts an instance with more configuration.
+    /// Starts an instance with further settings.
     pub(in super::super) fn start_with(&self, instance: &str, more: Value) -> Instance {
         let mut configuration = self.configuration(instance);
         merge(&mut configuration, more);
@@ -76,7 +76,7 @@ impl Site {
         metadata.topics().iter().map(|topic| topic.name().to_owned()).collect()
     }
 
-    /// What an instance has logged.
+    /// The log of an instance.
     pub(in super::super) fn log(&self, instance: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(format!("{instance}.log"))).unwrap_or_default()
     }

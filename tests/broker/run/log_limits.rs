@@ -1,4 +1,4 @@
-//! Verdict logs that take little in one batch: made by somebody else, or cut short by an operator.
+//! Verdict logs with a small batch limit: created otherwise, or changed by an operator.
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use serde_json::json;
@@ -17,7 +17,7 @@ fn verdict_log(site: &Site) -> String {
     names.find(|name| name.starts_with(&prefix)).expect("a verdict log")
 }
 
-/// A site whose verdict log takes batches of so many bytes.
+/// A site whose verdict log accepts batches of this many bytes.
 fn limited(broker: &'static Broker, bytes: &str) -> (Site, String) {
     let site = Site::new(broker, 1);
     let first = site.start("one");
@@ -30,13 +30,13 @@ fn limited(broker: &'static Broker, bytes: &str) -> (Site, String) {
 }
 
 #[test]
-fn a_verdict_log_that_takes_little_holds_all_verdicts() {
+fn a_verdict_log_with_a_small_limit_holds_all_verdicts() {
     let Some(broker) = Broker::shared() else { return };
     let (site, _) = limited(broker, "200000");
-    // Some thousand verdicts are judged before the first commit, each of an original with all its fingerprints.
+    // Some thousand verdicts come before the first commit, each with all fingerprints of an original.
     let pages: Vec<Given> = (1..3_000).map(|seed| page(&text(seed))).collect();
     produce(broker, &site.input, 0, &pages);
-    // So many texts of words at random have near ones among them: all go to one topic.
+    // Among this many random texts some are near: all go to one topic.
     let second = site.start_with("one", json!({ "mode": "tag", "judge": { "commit_interval": "2s" } }));
     committed(broker, &site.unique, 3_000);
     second.stop();
@@ -44,14 +44,14 @@ fn a_verdict_log_that_takes_little_holds_all_verdicts() {
 }
 
 #[test]
-fn a_judge_whose_log_takes_nothing_says_so_and_goes_on_when_it_does() {
+fn a_judge_whose_log_refuses_verdicts_reports_it_and_continues_once_it_accepts() {
     let Some(broker) = Broker::shared() else { return };
     let (site, log) = limited(broker, "100");
     let second = site.start("one");
     produce(broker, &site.input, 0, &[page(&text(1))]);
-    wait::until("readiness to tell", || {
-        let said = second.readiness();
-        (!second.is_ready() && said.contains("raise max.message.bytes")).then_some(())
+    wait::until("readiness to fail", || {
+        let readiness_text = second.readiness();
+        (!second.is_ready() && readiness_text.contains("raise max.message.bytes")).then_some(())
     });
     broker.alter(&log, &[("max.message.bytes", "2097152")]);
     committed(broker, &site.unique, 2);

@@ -16,13 +16,13 @@ use self::instance::Site;
 use self::topics::{Given, committed, count, page, produce};
 use super::broker::{Broker, wait};
 
-/// A text of forty words that has nothing in common with the text of another seed.
+/// A text of forty words without anything in common with texts of other seeds.
 pub(super) fn text(seed: u32) -> String {
     (0..40).map(|word| format!("w{seed}x{word}")).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn pages_are_routed_with_their_verdicts_and_leave_as_they_came() {
+fn pages_are_routed_unchanged_with_their_verdicts() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 2);
     let first = Given { key: Some("a"), headers: &[("trace", Some("1")), ("trace", None)], ..page(&text(1)) };
@@ -63,7 +63,7 @@ fn pages_are_routed_with_their_verdicts_and_leave_as_they_came() {
 }
 
 #[test]
-fn restart_resumes_where_the_last_one_stopped_and_knows_what_it_judged() {
+fn a_restart_resumes_where_the_last_run_stopped_and_remembers_its_verdicts() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let pages: Vec<Given> = (0..20).map(|seed| page(&text(seed))).collect();
@@ -84,10 +84,10 @@ fn restart_resumes_where_the_last_one_stopped_and_knows_what_it_judged() {
 }
 
 #[test]
-fn an_instance_that_is_stopped_leaves_the_judges_group_and_its_state_behind() {
+fn a_stopped_instance_leaves_the_judges_group_and_writes_its_state() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
-    // Whoever comes while a member is counted that has not left waits this long.
+    // A successor would wait this long for a member that has not left.
     let patient = || json!({ "judge": { "session_timeout": "2m" } });
     let first = site.start_with("one", patient());
     produce(broker, &site.input, 0, &[page(&text(1))]);
@@ -107,7 +107,7 @@ fn an_instance_that_is_stopped_leaves_the_judges_group_and_its_state_behind() {
 }
 
 #[test]
-fn standby_takes_over_and_finds_what_its_predecessor_judged() {
+fn a_standby_takes_over_and_finds_its_predecessors_verdicts() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 2);
     let pages: Vec<Given> = (0..10).map(|seed| page(&text(seed))).collect();
@@ -124,25 +124,25 @@ fn standby_takes_over_and_finds_what_its_predecessor_judged() {
 }
 
 #[test]
-fn operator_has_an_original_forgotten_and_a_range_judged_again() {
+fn an_operator_forgets_an_original_and_reopens_a_range() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let instance = site.start("one");
     produce(broker, &site.input, 0, &[page(&text(1)), page(&text(1))]);
     committed(broker, &site.duplicate, 1);
     let source = format!("{}:0:0", site.input);
-    let said = site.ask(&["index", "forget", "--source", &source, "--execute"]);
-    assert!(said.contains(&format!("\"forget\":\"{source}\"")), "{said}");
+    let output = site.ask(&["index", "forget", "--source", &source, "--execute"]);
+    assert!(output.contains(&format!("\"forget\":\"{source}\"")), "{output}");
     produce(broker, &site.input, 0, &[page(&text(1))]);
     assert_eq!(committed(broker, &site.unique, 2).len(), 2);
     let range = format!("{}:0:0-3", site.input);
-    let said = site.ask(&["verdicts", "reopen", &range, "--execute"]);
-    assert!(said.contains(&format!("\"reopen\":\"{range}\"")), "{said}");
+    let output = site.ask(&["verdicts", "reopen", &range, "--execute"]);
+    assert!(output.contains(&format!("\"reopen\":\"{range}\"")), "{output}");
     instance.stop();
 }
 
 #[test]
-fn pages_that_were_only_observed_are_judged_again_once_pages_are_routed() {
+fn observed_pages_are_judged_again_in_route_mode() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     produce(broker, &site.input, 0, &[page(&text(1)), page(&text(2))]);
@@ -151,9 +151,9 @@ fn pages_that_were_only_observed_are_judged_again_once_pages_are_routed() {
         (observer.metric("dupgate_documents_total", &["unique"]) > 1.5).then_some(())
     });
     observer.stop();
-    assert_eq!(count(broker, &site.unique), 0, "whoever observes writes nothing");
+    assert_eq!(count(broker, &site.unique), 0, "observe mode writes nothing");
 
-    // Both are copies of what was seen, and nothing of it was ever delivered.
+    // Both are copies of observed pages, which were never delivered.
     produce(broker, &site.input, 0, &[page(&text(1)), page(&text(2))]);
     let router = site.start("one");
     let unique = committed(broker, &site.unique, 2);

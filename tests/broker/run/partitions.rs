@@ -1,4 +1,4 @@
-//! Partitions one by one: one that cannot be read on, one that begins at its end.
+//! Single partitions: a blocked one, one that begins at its end.
 
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
@@ -32,7 +32,7 @@ fn pages(partition: i32, numbers: std::ops::Range<u32>) -> Vec<Given> {
 }
 
 #[test]
-fn a_partition_that_has_lost_its_next_offset_stops_nobody_else() {
+fn a_partition_that_has_lost_its_next_offset_does_not_stop_others() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 4);
     (0..4).for_each(|partition| produce(broker, &site.input, partition, &pages(partition, 0..1)));
@@ -44,7 +44,7 @@ fn a_partition_that_has_lost_its_next_offset_stops_nobody_else() {
 
     let mut instances = [site.start("one"), site.start("two")];
     let unique = committed(broker, &site.unique, 4 + 9);
-    assert_eq!(unique.iter().filter(|page| page.partition == 2).count(), 1, "nothing is skipped unasked");
+    assert_eq!(unique.iter().filter(|page| page.partition == 2).count(), 1, "nothing is skipped without a request");
     let why = format!("{}:2 is blocked: offset 1 comes next and the partition holds 3 to 4", site.input);
     wait::until("the partition to be named", || {
         instances.iter().any(|one| one.readiness().contains(&why)).then_some(())
@@ -62,13 +62,13 @@ fn a_partition_that_has_lost_its_next_offset_stops_nobody_else() {
 }
 
 #[test]
-fn a_partition_that_begins_at_its_end_loses_nothing_that_comes_after_a_restart() {
+fn a_partition_that_begins_at_its_end_loses_no_pages_after_a_restart() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     produce(broker, &site.input, 0, &pages(0, 0..2));
     let start = || site.start_with("one", json!({ "input": { "start": "latest" } }));
     let mut first = start();
-    wait::until("the place to be committed, though no page came", || {
+    wait::until("the offset to be committed without a page", || {
         (committed_offset(broker, &site, 0) == Some(2)).then_some(())
     });
     first.kill();
@@ -81,7 +81,7 @@ fn a_partition_that_begins_at_its_end_loses_nothing_that_comes_after_a_restart()
 }
 
 #[test]
-fn a_topic_that_was_made_anew_stops_nobody_else_and_is_judged_once_its_range_is_reopened() {
+fn a_recreated_topic_does_not_stop_others_and_is_judged_once_its_range_is_reopened() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let other = broker.topic("pages", 1);
@@ -95,16 +95,16 @@ fn a_topic_that_was_made_anew_stops_nobody_else_and_is_judged_once_its_range_is_
     broker.recreate_topic(&other, 1);
     produce(broker, &other, 0, &pages(1, 3..5));
     produce(broker, &site.input, 0, &pages(0, 3..6));
-    // Where a new topic is to start says nothing about one that was read before.
+    // The start of new topics does not apply to one that was read before.
     let mut second = start("latest");
     committed(broker, &site.unique, 6 + 3);
     let why = format!("{other}:0 is blocked: ");
     wait::until("the partition to be named", || second.readiness().contains(&why).then_some(()));
     assert_eq!(second.has_ended(), None);
 
-    // The way out that is named.
-    let told = second.readiness();
-    assert!(told.contains("`dupgate verdicts reopen`"), "{told}");
+    // The named remedy.
+    let readiness_text = second.readiness();
+    assert!(readiness_text.contains("`dupgate verdicts reopen`"), "{readiness_text}");
     site.ask(&["verdicts", "reopen", &format!("{other}:0:0-3"), "--execute"]);
     committed(broker, &site.unique, 6 + 3 + 2);
     second.stop();

@@ -10,7 +10,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::super::broker::{Broker, wait};
 
-/// A moment not long ago, in milliseconds: brokers refuse records that are far ahead.
+/// A recent time, in milliseconds: brokers refuse records that are far ahead.
 const MOMENT: i64 = 1_760_000_000_123;
 
 /// A record to write.
@@ -74,7 +74,7 @@ pub(in super::super) fn produce(broker: &Broker, topic: &str, partition: i32, re
     producer.flush(wait::LIMIT).expect("flush");
 }
 
-/// Waits until at least this many records are committed in a topic, and returns all of them, by partition in order.
+/// Waits until at least this many records are committed in a topic, and returns all, in order of partitions.
 pub(in super::super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Got> {
     let consumer: BaseConsumer = broker
         .client()
@@ -111,7 +111,7 @@ pub(in super::super) fn committed(broker: &Broker, topic: &str, at_least: usize)
     records
 }
 
-/// Returns about how many records a topic holds: markers of transactions count as well.
+/// Returns the approximate number of records in a topic: transaction markers are included.
 pub(in super::super) fn count(broker: &Broker, topic: &str) -> usize {
     let consumer: BaseConsumer = broker.client().set("isolation.level", "read_committed").create().expect("a client");
     let metadata = consumer.fetch_metadata(Some(topic), wait::LIMIT).expect("metadata");

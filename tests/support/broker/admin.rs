@@ -1,4 +1,4 @@
-//! What the harness asks of the broker as an administrator.
+//! Administrative requests of the harness.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) fn create_topic(config: &ClientConfig, name: &str, partitions: i32, s
     created.unwrap_or_else(|code| panic!("topic {name} was not created: {code}"));
 }
 
-/// Creates a topic and waits until the broker knows it, or says why it does not take it.
+/// Creates a topic and waits until the broker knows it, or returns why it refuses it.
 pub(super) fn try_create_topic(
     config: &ClientConfig,
     name: &str,

@@ -1,7 +1,7 @@
-//! A real Apache Kafka for the tests: one broker for a test binary, or one of its own that a test may kill.
+//! A real Apache Kafka for the tests: one broker for a test binary, or a separate one that a test may kill.
 //!
-//! `tests/broker/kafka.sh` knows how a broker is found, started and ended; this module speaks to it over a pipe. When
-//! the test process ends, however it ends, the pipe closes and the script ends the broker and removes its folder.
+//! `tests/broker/kafka.sh` finds, starts and stops a broker; this module controls it over a pipe. When the test process
+//! ends, for whatever reason, the pipe closes and the script stops the broker and removes its folder.
 //!
 //! Tests of one binary share a broker, so every name they use comes from [`Broker::topic`] or [`Broker::unique`].
 #![expect(clippy::expect_used, clippy::panic, reason = "a harness stops the test that it cannot serve")]
@@ -21,7 +21,7 @@ use rdkafka::ClientConfig;
 
 use self::script::Script;
 
-/// A running broker and the script that minds it.
+/// A running broker and the script that manages it.
 #[derive(Debug)]
 pub(crate) struct Broker {
     address: String,
@@ -35,13 +35,13 @@ pub(crate) struct Broker {
 impl Broker {
     /// The broker that all tests of this binary share, started at the first call.
     ///
-    /// `None` only where `DUPGATE_SKIP_BROKER=1` asks for it outside of CI; a broker that cannot be had is a failure.
+    /// `None` only if `DUPGATE_SKIP_BROKER=1` is set outside of CI; a missing broker is a failure.
     pub(crate) fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Result<Broker, String>> = OnceLock::new();
         Self::kept(&SHARED, Script::shared)
     }
 
-    /// Starts it at the first call, and returns it at each.
+    /// Starts it at the first call, and returns it at every call.
     fn kept(
         place: &'static OnceLock<Result<Self, String>>,
         start: fn() -> Result<(Script, String), String>,
@@ -69,8 +69,7 @@ impl Broker {
     }
 
     /// A broker with the listeners `SSL`, `SASL_SSL` and `SASL_PLAINTEXT` beside the plain one, shared by all tests of
-    /// this binary. Users: alice may do everything, bob what ACLs allow him; whoever comes in the plain way,
-    /// everything.
+    /// this binary. Users: alice may do everything, bob what ACLs allow him; clients of the plain listener, everything.
     pub(crate) fn secured() -> Option<&'static Self> {
         static SECURED: OnceLock<Result<Broker, String>> = OnceLock::new();
         Self::kept(&SECURED, Script::secured)
@@ -99,12 +98,12 @@ impl Broker {
     /// Client settings that name this broker and nothing else.
     pub(crate) fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        // A broker that is back is found at once.
+        // Reconnect to a restarted broker at once.
         config.set("bootstrap.servers", &self.address).set("reconnect.backoff.max.ms", "200");
         config
     }
 
-    /// A name that no other test, binary or run uses, and none begins with: for groups, transactional ids and topics.
+    /// A name that no other test, binary or run uses, or uses as a prefix: for groups, transactional ids and topics.
     pub(crate) fn unique(&self, name: &str) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         format!("{name}-{}-{:05}", self.run, NEXT.fetch_add(1, Ordering::Relaxed))
@@ -132,7 +131,7 @@ impl Broker {
         admin::delete_topic(&self.client(), name);
     }
 
-    /// Deletes a topic and makes another one of its name, with nothing in it.
+    /// Deletes a topic and creates an empty one with its name.
     pub(crate) fn recreate_topic(&self, name: &str, partitions: i32) {
         admin::delete_topic(&self.client(), name);
         // A topic is gone some time after its deletion was answered.
@@ -176,8 +175,8 @@ impl Broker {
 
 /// Whether `DUPGATE_SKIP_BROKER=1` excuses this machine. CI is never excused.
 fn skipped() -> bool {
-    let asked = std::env::var("DUPGATE_SKIP_BROKER").is_ok_and(|value| value == "1");
+    let is_skipped = std::env::var("DUPGATE_SKIP_BROKER").is_ok_and(|value| value == "1");
     let ci = std::env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false");
-    assert!(!(asked && ci), "DUPGATE_SKIP_BROKER=1 has no place in CI: a missing broker is a failure there");
-    asked
+    assert!(!(is_skipped && ci), "DUPGATE_SKIP_BROKER=1 has no place in CI: a missing broker is a failure there");
+    is_skipped
 }

@@ -1,12 +1,12 @@
-//! The pipe to `tests/broker/kafka.sh serve`: orders go down, one line of answer comes back.
+//! The pipe to `tests/broker/kafka.sh serve`: sends commands, and receives answers of one line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The running script. Closing its standard input is the order to end the broker, so nothing is left behind even when
-/// this process is killed.
+/// The running script. Closing its standard input makes it stop the broker, so nothing is left over even if this
+/// process is killed.
 #[derive(Debug)]
 pub(super) struct Script {
     child: Child,
@@ -20,7 +20,7 @@ impl Script {
         Self::serve(&[])
     }
 
-    /// Starts the script with a broker that is surely ours.
+    /// Starts the script with a broker of our own.
     pub(super) fn private() -> Result<(Self, String), String> {
         Self::serve(&[("DUPGATE_KAFKA_OWN", "1")])
     }
@@ -56,18 +56,18 @@ impl Script {
     }
 
     /// Reads up to the line that begins with `wanted`; returns what follows the word. Other lines are messages and
-    /// become part of the error when the wanted one does not come.
+    /// become part of the error if the wanted one does not arrive.
     fn answer(&mut self, wanted: &str) -> Result<String, String> {
-        let mut said = String::new();
+        let mut output = String::new();
         loop {
             let mut line = String::new();
             let read = self.answers.read_line(&mut line).map_err(|why| format!("cannot read the script: {why}"))?;
             if let Some(rest) = line.strip_prefix(wanted) {
                 return Ok(rest.trim().to_owned());
             }
-            said.push_str(&line);
+            output.push_str(&line);
             if read == 0 || line.starts_with("failed") {
-                return Err(format!("no broker to test against\n{said}"));
+                return Err(format!("no broker to test against\n{output}"));
             }
         }
     }

@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// How long a test waits before it says that the condition will not come true. Generous: it is only met by failures.
+/// How long a test waits for a condition before it fails. Generous: only failures reach it.
 pub(crate) const LIMIT: Duration = Duration::from_mins(3);
 
-/// Asks again and again until there is an answer; `what` names it when it never comes.
+/// Polls until there is an answer; `what` names it in the failure.
 pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     within(LIMIT, what, ask)
 }
@@ -19,7 +19,7 @@ pub(crate) fn within<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Op
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(start.elapsed() < limit, "waited {limit:?} in vain for {what}");
+        assert!(start.elapsed() < limit, "timed out after {limit:?} waiting for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

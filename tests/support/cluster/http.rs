@@ -1,19 +1,19 @@
-//! What an instance says of itself over HTTP.
+//! HTTP requests to an instance.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take. A process that is stopped by a signal takes connections and answers none.
+/// Time-out of an answer. A process that is stopped by a signal accepts connections and does not answer.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// An address of this machine on which nobody listens now.
+/// An unused address of this machine.
 pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address")
 }
 
-/// Status and body of the answer; `None` when there is none, or not in time.
+/// Status and body of the answer; `None` if there is none in time.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).ok()?;
     stream.set_read_timeout(Some(TIMEOUT)).ok()?;
@@ -26,7 +26,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     Some((status, body.to_owned()))
 }
 
-/// The sum of a metric over the series whose labels hold all of `labels`; `None` when there is no such series.
+/// The sum of a metric over the series whose labels hold all of `labels`; `None` if there is no such series.
 pub(crate) fn sum(exposition: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let mut found = None;
     for line in exposition.lines() {
@@ -44,7 +44,7 @@ pub(crate) fn sum(exposition: &str, name: &str, labels: &[&str]) -> Option<f64> 
 }
 
 #[test]
-fn a_metric_is_summed_over_the_series_asked_for() {
+fn a_metric_is_summed_over_the_matching_series() {
     let text = "# HELP a x\na{p=\"1\",q=\"2\"} 3\na{p=\"2\"} 4\nab 9\nb 7\n";
     assert_eq!(sum(text, "a", &[]), Some(7.0));
     assert_eq!(sum(text, "a", &["p=\"1\""]), Some(3.0));

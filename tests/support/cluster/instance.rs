@@ -1,4 +1,4 @@
-//! One process of the real program: started, asked, stopped by its process id, killed, frozen, thawed.
+//! One process of the real program: started, queried, stopped, killed, suspended, resumed.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::http;
 use crate::broker::wait;
 
-/// How long a process may take to be ready: it restores, joins two groups, and the machine may be busy.
+/// Time-out until a process is ready: it restores, joins two groups, and the machine may be busy.
 const READY: Duration = Duration::from_mins(2);
 
 /// Lines of a process's log that are shown when a test fails.
@@ -47,8 +47,7 @@ impl Instance {
         Self::spawn(name, folder, &file, http, &[])
     }
 
-    /// Starts `dupgate run` with a file that several instances share, and with what is its own in variables, as pods
-    /// are.
+    /// Starts `dupgate run` with a file that several instances share, and with its own variables, like a pod.
     pub(crate) fn start_pod(name: &str, folder: &Path, file: &Path, variables: &[(&str, &str)]) -> Self {
         let http = http::free_address();
         let listen = http.to_string();
@@ -77,7 +76,7 @@ impl Instance {
         &self.name
     }
 
-    /// Waits until `/readyz` says yes.
+    /// Waits until it is ready by `/readyz`.
     pub(crate) fn wait_ready(&mut self) {
         let what = format!("{} to be ready", self.name);
         wait::within(READY, &what, || {
@@ -91,28 +90,28 @@ impl Instance {
         http::get(self.http, "/readyz").is_some_and(|(status, _)| status == 200)
     }
 
-    /// What `/readyz?verbose` says.
+    /// The output of `/readyz?verbose`.
     pub(crate) fn readiness(&self) -> String {
         http::get(self.http, "/readyz?verbose").map_or_else(|| "no answer".to_owned(), |(_, body)| body)
     }
 
-    /// The sum of a metric over all series with these labels; 0 when it cannot be had.
+    /// The sum of a metric over all series with these labels; 0 if there is no answer.
     pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> f64 {
         let Some((200, body)) = http::get(self.http, "/metrics") else { return 0.0 };
         http::sum(&body, name, labels).unwrap_or(0.0)
     }
 
-    /// What `/metrics` says; empty when there is no answer.
+    /// The output of `/metrics`; empty if there is no answer.
     pub(crate) fn metrics(&self) -> String {
         http::get(self.http, "/metrics").map_or_else(String::new, |(_, body)| body)
     }
 
-    /// Whether it judges now, by its own word.
+    /// Whether it judges, by its own report.
     pub(crate) fn judges(&self) -> bool {
         self.metric("dupgate_judge_active", &[]) > 0.0
     }
 
-    /// How many input partitions it owns, by its own word.
+    /// Number of input partitions that it owns, by its own report.
     pub(crate) fn partitions(&self) -> f64 {
         self.metric("dupgate_assigned_partitions", &[])
     }
@@ -133,7 +132,7 @@ impl Instance {
         }
     }
 
-    /// SIGSTOP: the process stands still, as if its machine did.
+    /// SIGSTOP: suspends the process, as if its machine were suspended.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");
     }
@@ -172,9 +171,14 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if std::thread::panicking() && self.has_ended().is_none() {
-            let said = http::get(self.http, "/metrics").map_or_else(String::new, |(_, body)| body);
-            let told = said.lines().filter(|line| SHOWN_METRICS.iter().any(|name| line.starts_with(name)));
-            eprintln!("--- {} at the end:\n{}\n{}", self.name, self.readiness(), told.collect::<Vec<_>>().join("\n"));
+            let metrics = http::get(self.http, "/metrics").map_or_else(String::new, |(_, body)| body);
+            let message = metrics.lines().filter(|line| SHOWN_METRICS.iter().any(|name| line.starts_with(name)));
+            eprintln!(
+                "--- {} at the end:\n{}\n{}",
+                self.name,
+                self.readiness(),
+                message.collect::<Vec<_>>().join("\n")
+            );
         }
         self.kill();
         if std::thread::panicking() {

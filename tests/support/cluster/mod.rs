@@ -1,6 +1,6 @@
 //! A deployment of the real program on a real broker: topics, group, configuration, processes.
 //!
-//! Every name is unique, so that deployments share a broker. What is in the topics is read by [`records`].
+//! Every name is unique, so that deployments share a broker. [`records`] reads the topics.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use crate::broker::{Broker, wait};
 use instance::Instance;
 
-/// Settings of every topic: what is written stays, whatever its timestamp.
+/// Settings of every topic: records are kept, whatever their timestamps.
 const LASTING: (&str, &str) = ("retention.ms", "-1");
 
 /// One deployment.
@@ -41,7 +41,7 @@ pub(crate) struct Cluster<'b> {
     config: Value,
 }
 
-/// What a deployment is made of.
+/// Parameters of a deployment.
 pub(crate) struct Shape<'s> {
     /// Input topics.
     pub(crate) topics: usize,
@@ -51,12 +51,12 @@ pub(crate) struct Shape<'s> {
     pub(crate) input_settings: &'s [(&'s str, &'s str)],
     /// Settings of the output topics.
     pub(crate) output_settings: &'s [(&'s str, &'s str)],
-    /// What is configured beside names and addresses.
+    /// Configuration besides names and addresses.
     pub(crate) config: Value,
 }
 
 impl<'b> Cluster<'b> {
-    /// Creates the topics and decides the configuration. No process runs yet.
+    /// Creates the topics and the configuration. No process runs yet.
     pub(crate) fn new(broker: &'b Broker, shape: Shape<'_>) -> Self {
         let create = |name: &str, settings: &[(&str, &str)]| {
             broker.topic_with(name, shape.partitions, &[&[LASTING], settings].concat())
@@ -85,12 +85,12 @@ impl<'b> Cluster<'b> {
         Self { broker, folder, inputs, input_partitions: shape.partitions, unique, duplicate, dead, group, config }
     }
 
-    /// Starts an instance with a folder of its own for snapshots, which a later instance of the same name finds again.
+    /// Starts an instance with a separate folder for snapshots, which a later instance of the same name finds again.
     pub(crate) fn start(&self, name: &str) -> Instance {
         self.start_with(name, json!({}))
     }
 
-    /// Like [`Cluster::start`], with more configuration.
+    /// Like [`Cluster::start`], with further settings.
     pub(crate) fn start_with(&self, name: &str, more: Value) -> Instance {
         let disk = self.disk(name);
         std::fs::create_dir_all(&disk).expect("a folder for snapshots");
@@ -100,8 +100,8 @@ impl<'b> Cluster<'b> {
         Instance::start(name, self.folder.path(), config)
     }
 
-    /// Starts an instance as the chart's `StatefulSet` does: one file for all pods, with `more` in it, and in variables
-    /// what differs between them.
+    /// Starts an instance as the chart's `StatefulSet` does: one file for all pods, with `more` in it, and their
+    /// differences in variables.
     pub(crate) fn start_pod(&self, name: &str, more: Value) -> Instance {
         let disk = self.disk(name);
         std::fs::create_dir_all(&disk).expect("a folder for snapshots");
@@ -116,13 +116,13 @@ impl<'b> Cluster<'b> {
         Instance::start_pod(name, self.folder.path(), &file, &variables)
     }
 
-    /// A command of the program with the deployment's configuration, and a folder of its own for state.
+    /// A command of the program with the deployment's configuration, and a separate folder for state.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let (file, disk) = (self.folder.path().join("operator.yaml"), self.disk("operator"));
         let mut config = self.config.clone();
         merge(&mut config, json!({ "index": { "path": disk } }));
         let text = config.to_string();
-        // A command that is starting must not find half of it.
+        // A command that is starting must not find a partial file.
         if std::fs::read_to_string(&file).ok().as_deref() != Some(&text) {
             std::fs::write(&file, text).expect("the configuration is written");
         }
@@ -147,7 +147,7 @@ impl<'b> Cluster<'b> {
         self.folder.path().join(format!("{name}.state"))
     }
 
-    /// First offset that partition 0 of a topic holds.
+    /// First offset of partition 0 of a topic.
     pub(crate) fn beginning(&self, topic: &str) -> i64 {
         let client: BaseConsumer = self.broker.client().create().expect("a client");
         client.fetch_watermarks(topic, 0, wait::LIMIT).expect("watermarks").0
@@ -212,7 +212,7 @@ impl<'b> Cluster<'b> {
         client.commit(&self.input_places(Offset::Offset(0)), CommitMode::Sync).expect("the offsets are set back");
     }
 
-    /// How many records of the input the group has not committed.
+    /// The group's lag on the input, in records.
     pub(crate) fn lag(&self) -> i64 {
         let client = self.member();
         let committed = client.committed_offsets(self.input_places(Offset::Invalid), wait::LIMIT).expect("offsets");
@@ -227,16 +227,16 @@ impl<'b> Cluster<'b> {
 }
 
 impl Drop for Cluster<'_> {
-    /// A test that fails leaves configurations, logs and snapshots where `DUPGATE_TEST_KEEP` says.
+    /// A test that fails leaves configurations, logs and snapshots in the folder `DUPGATE_TEST_KEEP`.
     fn drop(&mut self) {
         let Some(keep) = std::env::var_os("DUPGATE_TEST_KEEP").filter(|_| std::thread::panicking()) else { return };
         let name = PathBuf::from(keep).join(&self.group);
         let copied = Command::new("cp").arg("-r").arg(self.folder.path()).arg(&name).status();
-        eprintln!("what the instances left is in {}: {copied:?}", name.display());
+        eprintln!("files of the instances are in {}: {copied:?}", name.display());
     }
 }
 
-/// Puts `more` over `base`, member by member.
+/// Merges `more` into `base`, member by member.
 pub(crate) fn merge(base: &mut Value, more: Value) {
     match (base, more) {
         (Value::Object(base), Value::Object(more)) => {

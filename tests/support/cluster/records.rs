@@ -1,4 +1,4 @@
-//! Records as they are in topics: produced, and read back as `read_committed` shows them.
+//! Records of topics: produced, and read back with `read_committed`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::broker::{Broker, wait};
 /// A header: its name, and bytes or null.
 pub(crate) type HeaderLine = (String, Option<Vec<u8>>);
 
-/// One record, with its place.
+/// One record, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) source: Source,
@@ -49,13 +49,13 @@ impl Record {
     }
 }
 
-/// A record that is to be written.
+/// A record to write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) key: String,
-    /// Null when absent.
+    /// Null if absent.
     pub(crate) value: Option<Vec<u8>>,
-    /// The moment of writing when absent.
+    /// The time of writing if absent.
     pub(crate) timestamp: Option<i64>,
     pub(crate) headers: Vec<HeaderLine>,
 }
@@ -89,22 +89,22 @@ impl Pen {
     }
 }
 
-/// Reads whole topics from their beginning, as far as they are committed, and keeps what it has read.
+/// Reads whole topics from their beginning, up to the end of the committed records, and keeps them.
 pub(crate) struct Shelf {
     config: ClientConfig,
     consumer: BaseConsumer,
     /// Sees open transactions, too.
     outsider: BaseConsumer,
-    /// Partitions, and where to read on.
+    /// Partitions, and the next offsets to read.
     places: BTreeMap<(String, i32), Offset>,
-    /// Whether brokers went away since the consumer was made: it may have forgotten them for good (librdkafka issue
-    /// 5301).
+    /// Whether brokers were unreachable since the consumer was created: it may have forgotten them for good (librdkafka
+    /// issue 5301).
     is_shaken: bool,
     records: Vec<Record>,
 }
 
 impl Shelf {
-    /// Begins to read these topics.
+    /// Starts reading these topics.
     pub(crate) fn open(broker: &Broker, topics: &[&str]) -> Self {
         let mut config = broker.client();
         config
@@ -128,9 +128,9 @@ impl Shelf {
         Self { config, consumer, outsider, places, is_shaken: false, records: Vec::new() }
     }
 
-    /// Reads what is there now, and says how many records have been read in all.
+    /// Reads the current records, and returns the total number read so far.
     pub(crate) fn advance(&mut self) -> usize {
-        // The first fetch takes a moment, and a broker may be on its way up.
+        // The first fetch takes a moment, and a broker may be starting.
         let mut timeout = Duration::from_millis(100);
         while let Some(polled) = self.consumer.poll(timeout) {
             match polled {
@@ -140,7 +140,7 @@ impl Shelf {
                     self.records.push(Record::of(&message));
                 }
                 Err(KafkaError::PartitionEOF(_)) => {}
-                // Brokers come and go; whatever stays away is missed by the test.
+                // Brokers may be down; the test detects missing records.
                 Err(why) => {
                     eprintln!("reading {:?}: {why}", self.places.keys().next());
                     self.is_shaken = true;
@@ -151,21 +151,21 @@ impl Shelf {
         if self.is_shaken {
             let known = self.consumer.fetch_metadata(None, Duration::from_secs(2));
             self.is_shaken = known.is_err();
-            // It is not asked how it is itself: another one takes its place, and reads on where it stopped.
+            // Do not probe it: replace it by another one that continues at its position.
             self.consumer = reading(&self.config, &self.places);
         }
         self.records.len()
     }
 
-    /// Reads on until there are `count` records.
+    /// Reads until there are `count` records.
     pub(crate) fn wait_for(&mut self, count: usize) {
         self.wait_while(count, || {});
     }
 
-    /// Reads on until there are `count` records, and does something again and again meanwhile.
+    /// Reads until there are `count` records, calling `meanwhile` repeatedly.
     pub(crate) fn wait_while(&mut self, count: usize, mut meanwhile: impl FnMut()) {
         let mut had = self.records.len();
-        // The limit holds for a standstill, not for the whole.
+        // The limit applies to a lack of progress, not to the whole.
         while self.records.len() < count {
             let what = format!("more than {had} of {count} records");
             had = wait::within(Duration::from_secs(90), &what, || {
@@ -175,7 +175,7 @@ impl Shelf {
         }
     }
 
-    /// Reads to the end, once no transaction is open there, and gives everything that was read.
+    /// Reads to the end, once no transaction is open there, and returns everything read.
     pub(crate) fn read_to_end(mut self) -> Vec<Record> {
         for (topic, partition) in self.places.clone().into_keys() {
             let end = self.stable_end(&topic, partition);
@@ -190,7 +190,7 @@ impl Shelf {
         self.records
     }
 
-    /// The end of a partition, once everything before it is decided; `None` when it is empty.
+    /// The end of a partition, once everything before it is decided; `None` if it is empty.
     fn stable_end(&self, topic: &str, partition: i32) -> Option<i64> {
         wait::until("the end of the open transaction", || {
             let (_, stable) = self.consumer.fetch_watermarks(topic, partition, wait::LIMIT).expect("the stable end");
