@@ -207,7 +207,7 @@ table! {
     INDEX_LATE_RECORDS: "dupgate_index_late_records_total", Counter, Count, &[],
         "Records later than window.allowed_lateness when they were judged: delivered, and not remembered if unique.";
     INDEX_FULL_KEYS: "dupgate_index_full_keys_total", Counter, Count, &[],
-        "Band keys by which an original is not found, because match.minhash.max_bucket others already are.";
+        "Band keys by which an original is not found, because match.minhash.max_bucket others already have the same key.";
     INDEX_FAMILY_MEMBERS: "dupgate_index_family_members_total", Counter, Count, &[],
         "Originals that are found through the first page of their template or site, by what differs.";
     INDEX_MEMBERS_LEFT_OUT: "dupgate_index_members_left_out_total", Counter, Count, &[],
