@@ -81,7 +81,7 @@ fn run(entries: usize) -> Value {
         })
         .collect();
     let state = State::begin(LogIdentity(1), rules, RequestOffset(0));
-    let mut checkpoint = state.checkpoint(None, |_| 0, &std::collections::BTreeMap::new()).unwrap();
+    let mut checkpoint = state.checkpoint(None, |_| 0).unwrap();
     checkpoint.next_sequence = entries as u64;
     let snapshot =
         Snapshot { at: VerdictOffset(1), state: checkpoint, originals, latest_checkpoint: None, spans: Vec::new() };

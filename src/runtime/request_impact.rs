@@ -192,7 +192,7 @@ mod tests {
     use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest};
     use crate::judge::State;
     use crate::protocol::{
-        Checkpoint, LogIdentity, Match, MatchedBy, NewOriginal, PartitionCheckpoint, Placement, RequestId,
+        Checkpoint, Delivered, LogIdentity, Match, MatchedBy, NewOriginal, PartitionCheckpoint, Placement, RequestId,
         RequestOffset, Rules, RulesNumber, Verdict, VerdictBatch, Windows,
     };
     use crate::record::Reject;
@@ -280,10 +280,8 @@ mod tests {
         let mut judged = Judged::default();
         judged.raise_low_watermark(1_000_000_000);
         judged.insert(1_000_000_007);
-        let output = PartitionCheckpoint { judged, low_watermark: 0, delivered: i64::MAX };
-        let Some(checkpoint) =
-            State::begin(LogIdentity(1), rules(), RequestOffset(0)).checkpoint(None, |_| 0, &BTreeMap::new())
-        else {
+        let output = PartitionCheckpoint { judged, low_watermark: 0, delivered: Delivered::up_to(i64::MAX) };
+        let Some(checkpoint) = State::begin(LogIdentity(1), rules(), RequestOffset(0)).checkpoint(None, |_| 0) else {
             panic!("rules are in force")
         };
         let checkpoint = Checkpoint { partitions: BTreeMap::from([(partition, output)]), ..checkpoint };

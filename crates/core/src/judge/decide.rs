@@ -44,10 +44,13 @@ pub fn decide_watched(
         }
         RequestBody::Reopen { partition, from, to } => {
             first_time(state, request)?;
-            // What may be on its way yet is never judged twice (law L8): only what the input group has committed is
-            // reopened, as far as the log says so.
-            let to = (*to).min(state.delivered(partition)).max(*from);
-            Answer::Reopened { partition: partition.clone(), from: *from, to }
+            // What may be on its way is never judged again (law L8): only what the input group has committed since it
+            // was judged is reopened, as far as the log says so, and nothing behind the first that it has not.
+            Answer::Reopened {
+                partition: partition.clone(),
+                from: *from,
+                to: state.delivered_to(partition, *from, *to),
+            }
         }
     };
     Some(Verdict { request: request.id, answer })

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use roaring::RoaringTreemap;
+
 use super::{Diverged, InputOffsets, LogRetention, Restored, SharedSnapshot, State};
 use crate::index::Task;
 use crate::protocol::{
@@ -134,17 +136,23 @@ impl JudgedLog {
     }
 
     /// Creates a checkpoint after everything judged so far, and says where the logs may be cut off once it is
-    /// committed. Verdicts are kept for `keep`, in event time; `delivered` says how far each partition was.
+    /// committed. Verdicts are kept for `keep`, in event time; `commits` says how far the input group was seen to be,
+    /// and which positions that says nothing about.
     pub(super) fn checkpoint(
         &mut self,
         input: &InputOffsets,
-        delivered: &BTreeMap<PartitionId, i64>,
+        commits: BTreeMap<PartitionId, (i64, RoaringTreemap)>,
         keep: Duration,
     ) -> Option<(VerdictRecord, Option<TrimPoint>)> {
         let (state, retention) = (&self.state, &self.retention);
         let low_watermark =
             |partition: &PartitionId| retention.low_watermark(partition, state.delivered(partition), input);
-        let checkpoint = state.checkpoint(self.latest_checkpoint, low_watermark, delivered)?;
+        let mut checkpoint = state.checkpoint(self.latest_checkpoint, low_watermark)?;
+        for (partition, (position, unsettled)) in commits {
+            if let Some(said) = checkpoint.partitions.get_mut(&partition) {
+                said.delivered.commit(position, unsettled);
+            }
+        }
         let keep_from: Timestamp = state.stream_time().minus(keep);
         let verdicts = retention.trim_point(state.first_live_sequence(), input, keep_from);
         let trim = verdicts.map(|verdicts| TrimPoint { verdicts, requests: state.next_request() });

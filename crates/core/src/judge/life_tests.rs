@@ -1,6 +1,5 @@
 //! A judge's life, where the order of events is what matters.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::test_judge::TestJudge;
@@ -16,7 +15,7 @@ use crate::transaction::Call;
 
 /// A checkpoint as a new log begins with.
 fn beginning(log: u64, rules: Rules) -> Checkpoint {
-    State::begin(LogIdentity(log), rules, RequestOffset(0)).checkpoint(None, |_| 0, &BTreeMap::new()).unwrap()
+    State::begin(LogIdentity(log), rules, RequestOffset(0)).checkpoint(None, |_| 0).unwrap()
 }
 
 fn batch(log: u64, next_request: i64) -> VerdictRecord {
@@ -111,6 +110,69 @@ fn what_was_committed_before_a_range_is_reopened_says_nothing_about_what_is_judg
     let question = judge.question().expect("more may be delivered");
     judge.answer(question, 0);
     assert!(judge.is_judged(0), "it may be on its way");
+}
+
+/// A judge that has judged three pages, all delivered, and then the first of them again: no answer about it is there.
+fn judge_of_a_page_on_its_way_again() -> TestJudge {
+    let mut judge = TestJudge::active();
+    (0..3).for_each(|offset| judge.page(offset));
+    judge.reopen(0..1);
+    let question = judge.question().expect("what is delivered is not known");
+    judge.answer(question, 3);
+    assert!(!judge.is_judged(0), "reopened");
+    judge.page(0);
+    judge
+}
+
+#[test]
+fn a_page_that_is_on_its_way_again_is_not_reopened_again() {
+    let mut judge = judge_of_a_page_on_its_way_again();
+    judge.reopen(0..3);
+    let question = judge.question().expect("it may be delivered");
+    judge.answer(question, 0);
+    assert!((0..3).all(|offset| judge.is_judged(offset)), "its duplicates may be delivered already (law L8)");
+    // What stands after it is delivered, and can be reopened by itself.
+    judge.reopen(1..3);
+    assert_eq!([0, 1, 2].map(|offset| judge.is_judged(offset)), [true, false, false]);
+    judge.reopen(0..3);
+    let question = judge.question().expect("it may be delivered");
+    judge.answer(question, 1);
+    assert!(!judge.is_judged(0), "it is delivered again");
+}
+
+#[test]
+fn what_was_committed_before_a_verdict_is_in_the_log_says_nothing_about_its_page() {
+    let mut judge = judge_of_a_page_on_its_way_again();
+    let former = judge.question().expect("a checkpoint is due");
+    // The group was asked before the verdict of the page was committed: it has passed the page once.
+    judge.answer(former, 3);
+    judge.reopen(0..3);
+    let question = judge.question().expect("it may be delivered");
+    judge.answer(question, 0);
+    assert!(judge.is_judged(0), "it may be on its way");
+}
+
+#[test]
+fn a_page_whose_verdict_the_brokers_refuse_is_not_delivered() {
+    let mut judge = TestJudge::active();
+    (0..3).for_each(|offset| judge.page(offset));
+    judge.reopen(0..1);
+    let question = judge.question().expect("what is delivered is not known");
+    judge.answer(question, 3);
+    judge.refuses = true;
+    judge.page(0);
+    judge.question();
+    judge.reopen(0..3);
+    let question = judge.question().expect("it may be delivered");
+    // Nobody can have seen the verdict: what is committed is the first delivery.
+    judge.answer(question, 3);
+    assert!(judge.is_judged(0));
+    judge.refuses = false;
+    judge.pass(Duration::from_secs(1));
+    judge.reopen(0..3);
+    let question = judge.question().expect("it may be delivered");
+    judge.answer(question, 3);
+    assert!(!judge.is_judged(0));
 }
 
 #[test]

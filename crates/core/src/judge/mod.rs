@@ -21,6 +21,7 @@ mod judged_log;
 #[cfg(test)]
 mod life_tests;
 mod machine;
+mod partition_history;
 mod pending;
 mod request_record;
 mod resend_pause;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::InputOffsets;
 use super::events::ProducerCall;
 use super::judged_log::{JudgedLog, TrimPoint};
+use super::partition_history::SourceSet;
 use super::resend_pause::ResendPause;
 use super::settings::JudgeSettings;
 use crate::protocol::{RequestOffset, Verdict, VerdictOffset, VerdictRecord};
@@ -49,6 +50,8 @@ struct NextCheckpoint {
     question: Option<u64>,
     /// The input group's offsets, while a record of requests is judged in part: it is written where that ends.
     input: Option<InputOffsets>,
+    /// Positions whose verdicts were not committed when the question was asked: no answer to it is about them.
+    unsettled: SourceSet,
     /// Where the logs may be cut off once it is committed.
     trim: Option<TrimPoint>,
 }
@@ -107,6 +110,11 @@ impl Pending {
     /// Adds a verdict.
     pub(super) fn push(&mut self, now: Duration, verdict: Verdict) {
         self.oldest.get_or_insert(now);
+        if (self.checkpoint.question.is_some() || self.checkpoint.input.is_some())
+            && let Some(source) = verdict.answer.ruled_source()
+        {
+            self.checkpoint.unsettled.insert(source);
+        }
         self.open.push(verdict);
         self.checkpoint.verdicts_before += 1;
     }
@@ -159,6 +167,12 @@ impl Pending {
 
     fn next_question(&mut self) -> Option<u64> {
         self.questions += 1;
+        let records = self.sent.iter().flat_map(|sent| sent.records.iter()).chain(&self.closed);
+        let verdicts = records.flat_map(|record| match record {
+            VerdictRecord::Verdicts(batch) => batch.verdicts.as_slice(),
+            VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => &[],
+        });
+        self.checkpoint.unsettled = SourceSet::of(verdicts.chain(&self.open));
         self.checkpoint.question = Some(self.questions);
         self.checkpoint.question
     }
@@ -176,6 +190,11 @@ impl Pending {
     /// Returns them, once.
     pub(super) fn take_input(&mut self) -> Option<InputOffsets> {
         self.checkpoint.input.take()
+    }
+
+    /// Takes the positions that the latest answer about the input group's offsets says nothing about.
+    pub(super) fn take_unsettled(&mut self) -> SourceSet {
+        std::mem::take(&mut self.checkpoint.unsettled)
     }
 
     /// Returns whether a checkpoint is written and not committed.

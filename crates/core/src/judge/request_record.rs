@@ -1,5 +1,7 @@
 //! One record of the fingerprint log, judged in steps: messages and clock are looked at in between.
 
+use std::ops::Range;
+
 use crate::index::Index;
 use crate::protocol::{Request, RequestBody, RequestId, RequestOffset};
 use crate::record::{PartitionId, Timestamp};
@@ -67,12 +69,12 @@ impl RequestRecord {
         self.waits
     }
 
-    /// Returns the partition of which the record reopens more than is known to be delivered, and the end of that range:
-    /// the input group may have committed more since. Such a request stands alone in its record.
-    pub(super) fn reopens(&self) -> Option<(RequestId, &PartitionId, i64)> {
+    /// Returns the partition and the range that the record reopens: the input group may have committed more of it than
+    /// is known. Such a request stands alone in its record.
+    pub(super) fn reopens(&self) -> Option<(RequestId, &PartitionId, Range<i64>)> {
         let request = self.requests.first()?;
-        if let RequestBody::Reopen { partition, to, .. } = &request.body {
-            Some((request.id, partition, *to))
+        if let RequestBody::Reopen { partition, from, to } = &request.body {
+            Some((request.id, partition, *from..*to))
         } else {
             None
         }

@@ -1,7 +1,10 @@
 //! Requests in, verdicts out, committed with the place in the fingerprint log (law L2).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
+
+use roaring::RoaringTreemap;
 
 use super::InputOffsets;
 use super::decide::decide_watched;
@@ -73,9 +76,10 @@ impl Judge {
     /// since.
     fn reopens_beyond_delivered(&self, record: &RequestRecord) -> bool {
         let state = self.log.state();
+        let is_cut = |partition, range: Range<i64>| state.delivered_to(partition, range.start, range.end) < range.end;
         record
             .reopens()
-            .is_some_and(|(request, partition, to)| to > state.delivered(partition) && !state.is_applied(request))
+            .is_some_and(|(request, partition, range)| is_cut(partition, range) && !state.is_applied(request))
     }
 
     // ---- checkpoints
@@ -113,22 +117,27 @@ impl Judge {
         if self.role != Role::Active || self.pending.has_checkpoint() {
             return;
         }
-        let (delivered, keep) = (self.delivered(input), self.keep());
-        self.pending.push_checkpoint(&mut self.log, |log| log.checkpoint(input, &delivered, keep));
+        let (commits, keep) = (self.commits(input), self.keep());
+        self.pending.push_checkpoint(&mut self.log, |log| log.checkpoint(input, commits, keep));
     }
 
-    /// Returns how far each partition was delivered, as far as the input group says. A group has no offset of a topic
-    /// that was recreated, because brokers delete offsets with their topic: where a range of such a partition is to be
-    /// reopened, all that was judged of it counts as delivered, because no worker continues there before.
-    fn delivered(&self, input: &InputOffsets) -> BTreeMap<PartitionId, i64> {
-        let mut delivered = input.committed.clone();
+    /// Returns what the input group said it had committed, with the positions that this says nothing about: those whose
+    /// verdicts were not in the log when it was asked. A group has no offset of a topic that was recreated, because
+    /// brokers delete offsets with their topic: where a range of such a partition is to be reopened, all that was
+    /// judged of it counts as delivered, because no worker continues there before.
+    fn commits(&mut self, input: &InputOffsets) -> BTreeMap<PartitionId, (i64, RoaringTreemap)> {
+        let mut unsettled = self.pending.take_unsettled();
+        let said = input.committed.iter();
+        let said = said.map(|(partition, &position)| (partition.clone(), (position, unsettled.take(partition))));
+        let mut commits: BTreeMap<_, _> = said.collect();
         let waiting = self.record.as_ref().filter(|record| record.waits());
         if let Some((_, partition, _)) = waiting.and_then(RequestRecord::reopens)
             && input.partitions.contains(partition)
         {
-            delivered.entry(partition.clone()).or_insert_with(|| self.log.state().judged_end(partition));
+            let all = || (self.log.state().judged_end(partition), RoaringTreemap::new());
+            commits.entry(partition.clone()).or_insert_with(all);
         }
-        delivered
+        commits
     }
 
     /// How long verdicts are kept: as configured, and never less than an original can be matched.

@@ -44,7 +44,7 @@ impl SharedSnapshot {
         at: VerdictOffset,
         latest_checkpoint: Option<VerdictOffset>,
     ) -> Option<Self> {
-        let checkpoint = state.checkpoint(latest_checkpoint, |_| 0, &std::collections::BTreeMap::new())?;
+        let checkpoint = state.checkpoint(latest_checkpoint, |_| 0)?;
         let originals = state.index().share(&state.watermarks());
         Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: spans.iter().cloned().collect() })
     }

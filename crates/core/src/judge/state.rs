@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Counts;
+use super::partition_history::PartitionHistory;
 use crate::index::{Index, Original, Probe, Task};
 use crate::protocol::{
-    Answer, Checkpoint, Decision, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal,
-    PageRequest, PageVerdict, PartitionCheckpoint, RequestId, RequestOffset, Rules, RulesNumber, RulesRecord, Stage,
-    Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+    Answer, Checkpoint, Decision, ExpiryWatermarks, ForgetTarget, LogIdentity, MinHashRules, NewOriginal, PageRequest,
+    PageVerdict, PartitionCheckpoint, RequestId, RequestOffset, Rules, RulesNumber, RulesRecord, Stage, Verdict,
+    VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -33,24 +34,6 @@ pub struct State {
     counts: Counts,
     /// Position of the latest second verdict, for the log of the process.
     second_verdict: Option<Source>,
-}
-
-/// What is known of one input partition.
-#[derive(Clone, Debug, Default)]
-struct PartitionHistory {
-    judged: Judged,
-    delivered: i64,
-}
-
-impl PartitionHistory {
-    /// Clears a range. Where nothing is judged any more, as when the topic was recreated, nothing counts as delivered
-    /// either: what is judged from here on may be on its way (law L8).
-    fn reopen(&mut self, from: i64, to: i64) {
-        self.judged.reopen(from, to);
-        if from < to && !self.judged.contains_any(0, i64::MAX) {
-            self.delivered = 0;
-        }
-    }
 }
 
 /// The latest applied requests, oldest first.
@@ -143,13 +126,9 @@ impl State {
 
     /// Takes over what a checkpoint says. The originals come with the verdicts after it, or are brought.
     pub(super) fn without_originals(checkpoint: &Checkpoint) -> Self {
-        let partitions = checkpoint
-            .partitions
-            .iter()
-            .map(|(partition, said)| {
-                (partition.clone(), PartitionHistory { judged: said.judged.clone(), delivered: said.delivered })
-            })
-            .collect();
+        let partitions = checkpoint.partitions.iter();
+        let partitions =
+            partitions.map(|(partition, said)| (partition.clone(), PartitionHistory::from(said))).collect();
         let mut state = Self {
             log: Some(checkpoint.log),
             rules_number: checkpoint.rules_number,
@@ -170,31 +149,25 @@ impl State {
     }
 
     /// Writes the state down, but for the originals; `low_watermarks` gives the low watermark that each partition is to
-    /// have from here on, and `delivered` how far the input group was seen to have committed.
+    /// have from here on.
     #[must_use]
     pub fn checkpoint(
         &self,
         previous: Option<VerdictOffset>,
         mut low_watermark: impl FnMut(&PartitionId) -> i64,
-        delivered: &BTreeMap<PartitionId, i64>,
     ) -> Option<Checkpoint> {
-        let mut partitions: BTreeMap<PartitionId, PartitionCheckpoint> = self
+        let partitions = self
             .partitions
             .iter()
             .map(|(partition, seen)| {
                 let said = PartitionCheckpoint {
                     judged: seen.judged.clone(),
                     low_watermark: low_watermark(partition),
-                    delivered: seen.delivered,
+                    delivered: seen.delivered.clone(),
                 };
                 (partition.clone(), said)
             })
             .collect();
-        for (partition, &position) in delivered {
-            if let Some(said) = partitions.get_mut(partition) {
-                said.delivered = said.delivered.max(position);
-            }
-        }
         Some(Checkpoint {
             log: self.log?,
             rules_number: self.rules_number,
@@ -280,7 +253,7 @@ impl State {
         match &verdict.answer {
             Answer::Page(page) => return self.follow_page(page),
             Answer::Withdrawn { source, .. } => {
-                self.seen(&source.partition).judged.insert(source.offset);
+                self.seen(&source.partition).withdraw(source.offset);
                 self.counts.forgotten += self.index.forget_source(source);
             }
             Answer::Forgotten(ForgetTarget::Source(source)) => {
@@ -308,7 +281,7 @@ impl State {
     }
 
     fn follow_page(&mut self, page: &PageVerdict) -> Result<(), Diverged> {
-        if !self.seen(&page.source.partition).judged.insert(page.source.offset) {
+        if !self.seen(&page.source.partition).judge(page.source.offset) {
             return Err(Diverged::SecondVerdict(page.source.clone()));
         }
         let mut watermarks = self.watermarks_with(page.event_time);
@@ -379,13 +352,10 @@ impl State {
         self.next_request = next_request;
     }
 
-    /// Raises the low watermarks as this checkpoint says: for every follower at the same place in the log.
+    /// Raises the low watermarks as this checkpoint says, and takes over what is delivered: for every follower at the
+    /// same place in the log.
     pub fn raise_low_watermarks(&mut self, checkpoint: &Checkpoint) {
-        for (partition, said) in &checkpoint.partitions {
-            let seen = self.seen(partition);
-            seen.judged.raise_low_watermark(said.low_watermark);
-            seen.delivered = seen.delivered.max(said.delivered);
-        }
+        checkpoint.partitions.iter().for_each(|(partition, said)| self.seen(partition).follow_checkpoint(said));
     }
 
     fn advance_watermarks(&mut self, watermarks: ExpiryWatermarks) {
@@ -409,7 +379,14 @@ impl State {
     /// ever, as far as checkpoints say.
     #[must_use]
     pub fn delivered(&self, partition: &PartitionId) -> i64 {
-        self.partitions.get(partition).map_or(0, |seen| seen.delivered)
+        self.partitions.get(partition).map_or(0, |seen| seen.delivered.end())
+    }
+
+    /// Returns the end of the longest range from `from` on, up to `to` at most, of which all that is judged was
+    /// delivered since, as far as checkpoints say: what may be reopened (law L8).
+    #[must_use]
+    pub fn delivered_to(&self, partition: &PartitionId, from: i64, to: i64) -> i64 {
+        self.partitions.get(partition).map_or(from, |seen| seen.delivered.cut(from, to))
     }
 
     /// Returns the offset after the last one of a partition that was judged.
@@ -508,8 +485,9 @@ impl State {
         ));
         write(&format!("{:?}", self.applied.order));
         for (partition, seen) in &self.partitions {
-            if seen.delivered > 0 {
-                write(&format!("{partition} delivered {}", seen.delivered));
+            if seen.delivered.end() > 0 {
+                let pending: Vec<u64> = seen.delivered.pending().iter().collect();
+                write(&format!("{partition} delivered {} {pending:?}", seen.delivered.end()));
             }
             if !seen.judged.is_empty() {
                 let above: Vec<u64> = seen.judged.above().iter().collect();

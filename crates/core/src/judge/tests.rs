@@ -9,8 +9,8 @@ use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, ScopeHash, SimHash, Width};
 use crate::index::run_sequential;
 use crate::protocol::{
-    Answer, Checkpoint, Decision, ForgetTarget, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId,
-    RequestOffset, Rules, SameId, Stage, Verdict, VerdictOffset, Windows,
+    Answer, Checkpoint, Decision, Delivered, ForgetTarget, LogIdentity, PageRequest, PageVerdict, Request, RequestBody,
+    RequestId, RequestOffset, Rules, SameId, Stage, Verdict, VerdictOffset, Windows,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
@@ -249,7 +249,7 @@ proptest! {
         let mut behind = Vec::new();
         for (number, (request, append_time)) in requests.iter().enumerate() {
             if number == at {
-                checkpoint = state.checkpoint(None, |_| low_watermark, &BTreeMap::new());
+                checkpoint = state.checkpoint(None, |_| low_watermark);
                 state.raise_low_watermarks(checkpoint.as_ref().unwrap());
                 snapshot = SharedSnapshot::take(&state, &LogRetention::default(), VerdictOffset(0), None).map(SharedSnapshot::listed);
             }
@@ -390,8 +390,8 @@ fn only_what_was_delivered_is_reopened() {
 
 /// Lets a checkpoint say that the input group has committed so far.
 pub(super) fn deliver(state: &mut State, partition: &PartitionId, position: i64) {
-    let mut checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
-    checkpoint.partitions.entry(partition.clone()).or_default().delivered = position;
+    let mut checkpoint = state.checkpoint(None, |_| 0).unwrap();
+    checkpoint.partitions.entry(partition.clone()).or_default().delivered = Delivered::up_to(position);
     state.raise_low_watermarks(&checkpoint);
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, Rules, RulesNumber, VerdictOffset};
+use super::{
+    Delivered, ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, Rules, RulesNumber, VerdictOffset,
+};
 use crate::record::{PartitionId, Timestamp};
 
 /// The state as it is in the log at this place, but for the originals: a reader that begins here and follows
@@ -39,7 +41,7 @@ pub struct PartitionCheckpoint {
     pub judged: Judged,
     /// From this checkpoint on, every offset below counts as judged. Never above the input group's committed offset.
     pub low_watermark: i64,
-    /// Highest position that the input group was seen to have committed since all of the partition was reopened, or
-    /// ever: below it a range may be reopened.
-    pub delivered: i64,
+    /// What the input group was seen to have committed since it was judged, and since all of the partition was
+    /// reopened: what may be reopened.
+    pub delivered: Delivered,
 }

@@ -9,6 +9,7 @@
 
 mod checkpoint;
 pub mod codec;
+mod delivered;
 mod request;
 mod judged;
 mod log_identity;
@@ -22,6 +23,7 @@ pub use codec::{
     BARRIER, CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
     encode_requests, encode_verdict, is_ours,
 };
+pub use delivered::Delivered;
 pub use judged::Judged;
 pub use log_identity::LogIdentity;
 pub use offset::{LogPartition, RequestOffset, VerdictOffset};

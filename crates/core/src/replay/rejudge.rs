@@ -1,7 +1,5 @@
 //! The judge of a replay: one partition of the logs, its state, and what it writes into its own verdict log.
 
-use std::collections::BTreeMap;
-
 use crate::judge::{Diverged, State, decide};
 use crate::protocol::{
     Answer, Checkpoint, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset, Rules,
@@ -153,7 +151,7 @@ impl Rejudge {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
         }
-        if let Some(checkpoint) = self.state.checkpoint(None, |_| 0, &BTreeMap::new()) {
+        if let Some(checkpoint) = self.state.checkpoint(None, |_| 0) {
             let checkpoint = Checkpoint { log: self.log, next_request: RequestOffset(0), ..checkpoint };
             self.records.push(VerdictRecord::Checkpoint(Box::new(checkpoint)));
         }

@@ -190,7 +190,9 @@ impl VerdictScan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, RulesNumber, VerdictBatch};
+    use crate::protocol::{
+        Delivered, ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, RulesNumber, VerdictBatch,
+    };
     use crate::record::{Reject, Timestamp};
     use crate::worker::test_worker::rules;
 
@@ -204,7 +206,7 @@ mod tests {
     fn checkpoint(judged_offsets: &[i64]) -> VerdictRecord {
         let mut judged = Judged::default();
         judged_offsets.iter().for_each(|&offset| assert!(judged.insert(offset)));
-        let said = PartitionCheckpoint { judged, low_watermark: 0, delivered: 0 };
+        let said = PartitionCheckpoint { judged, low_watermark: 0, delivered: Delivered::default() };
         VerdictRecord::Checkpoint(Box::new(Checkpoint {
             log: LOG,
             rules_number: RulesNumber(1),

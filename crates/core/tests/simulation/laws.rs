@@ -37,6 +37,8 @@ struct Log {
     /// still alive there, but not all that were alive on the way.
     whole_from: i64,
     latest_checkpoint: Option<i64>,
+    /// Judged positions that the input group has not been seen behind since their verdict is in the log.
+    on_their_way: BTreeSet<Source>,
 }
 
 impl Log {
@@ -56,8 +58,17 @@ impl Log {
 /// What was judged about one position, in order.
 #[derive(Clone)]
 enum Said {
-    Judged { log: LogPartition, at: i64, verdict: Arc<Verdict> },
-    Reopened { log: LogPartition, at: i64 },
+    /// Somebody waits for it, unless the request was made before a range was reopened and came after it.
+    Judged {
+        log: LogPartition,
+        at: i64,
+        verdict: Arc<Verdict>,
+        is_awaited: bool,
+    },
+    Reopened {
+        log: LogPartition,
+        at: i64,
+    },
 }
 
 /// The bookkeeping of all laws.
@@ -65,6 +76,8 @@ pub(crate) struct Laws {
     logs: Vec<Log>,
     verdicts: BTreeMap<Source, Vec<Said>>,
     delivered: BTreeMap<Source, Vec<PageOutcome>>,
+    /// Duplicates, each with its verdict and that of its original.
+    duplicates: Vec<(Source, Arc<Verdict>, Source, Arc<Verdict>)>,
     /// Highest position the input group ever committed.
     pub(crate) high: BTreeMap<PartitionId, i64>,
     /// Where the group began to read.
@@ -86,6 +99,7 @@ impl Laws {
             logs: (0..logs).map(|_| Log::default()).collect(),
             verdicts: BTreeMap::new(),
             delivered: BTreeMap::new(),
+            duplicates: Vec::new(),
             high: BTreeMap::new(),
             firsts: BTreeMap::new(),
             reopened: BTreeSet::new(),
@@ -131,6 +145,11 @@ impl Laws {
                 }
             }
             self.look_at_trims(world, log)?;
+            let is_passed = |source: &Source| {
+                let committed = world.bus.committed(GROUP, &source.partition);
+                committed.is_some_and(|committed| source.offset < committed.offset)
+            };
+            self.logs[log.index()].on_their_way.retain(|source| !is_passed(source));
         }
         for given in std::mem::take(&mut world.given) {
             self.check_given(&given)?;
@@ -202,7 +221,7 @@ impl Laws {
             let judged_by = if self.logs[log.index()].oracle.can_judge() { "verdicts of the oracle" } else { "others" };
             self.count(judged_by);
             self.lines.push(format!("verdicts:{log}@{offset}: {}", describe_answer(&verdict.answer)));
-            self.check_verdict(log, offset, verdict)?;
+            self.check_verdict(world, log, offset, verdict)?;
             let own = &mut self.logs[log.index()];
             own.reference.follow(verdict).map_err(|why| format!("L5 cannot be followed: {why}"))?;
             own.oracle.take(verdict);
@@ -246,7 +265,7 @@ impl Laws {
         }
     }
 
-    fn check_verdict(&mut self, log: LogPartition, at: i64, verdict: &Verdict) -> Law {
+    fn check_verdict(&mut self, world: &World, log: LogPartition, at: i64, verdict: &Verdict) -> Law {
         match &verdict.answer {
             Answer::Page(page) => {
                 let before = self.verdicts.get(&page.source).and_then(|said| said.last());
@@ -257,24 +276,51 @@ impl Laws {
                     if of.source == page.source {
                         return Err(format!("L8 {} is its own duplicate", page.source));
                     }
-                    let earlier = self.verdicts.get(&of.source).into_iter().flatten();
-                    if !earlier.clone().any(made_original) {
+                    let mut earlier = self.verdicts.get(&of.source).into_iter().flatten().rev();
+                    let Some(Said::Judged { verdict: made, is_awaited, .. }) = earlier.find(|said| made_original(said))
+                    else {
                         return Err(format!("L3 {} has the original {}, which is none", page.source, of.source));
+                    };
+                    if matches!(page.decision, Decision::Duplicate { .. }) && *is_awaited {
+                        let (copy, made) = (Arc::new(verdict.clone()), Arc::clone(made));
+                        self.duplicates.push((page.source.clone(), copy, of.source.clone(), made));
                     }
                 }
             }
             Answer::Withdrawn { source, .. } => drop(self.withdrawn.insert(source.clone())),
             Answer::Forgotten(_) => {}
             Answer::Reopened { partition, from, to } => {
+                let own = &self.logs[log.index()];
+                for source in own.on_their_way.range(partition.at(*from)..partition.at(*to)) {
+                    if own.oracle.is_judged(source) {
+                        return Err(format!("L8 {source} is reopened on its way"));
+                    }
+                }
                 for offset in *from..*to {
+                    let source = partition.at(offset);
+                    let last = self.verdicts.get(&source).and_then(|said| said.last());
+                    if let Some(Said::Judged { log: of, verdict, is_awaited: true, .. }) = last
+                        && *of == log
+                        && matches!(verdict.answer, Answer::Page(_))
+                        && world.mode != Mode::Observe
+                        && !self.is_delivered_as(&source, verdict)
+                    {
+                        return Err(format!("L8 {source} is reopened and was never delivered as {verdict:?}"));
+                    }
                     self.verdicts.entry(partition.at(offset)).or_default().push(Said::Reopened { log, at });
                     self.reopened.insert(partition.at(offset));
                 }
             }
         }
         if let Some(source) = verdict.answer.judged_source() {
+            self.logs[log.index()].on_their_way.insert(source.clone());
+            let committed = world.bus.committed(GROUP, &source.partition);
+            let is_awaited = committed.is_none_or(|committed| source.offset >= committed.offset);
+            if !is_awaited {
+                self.count("verdicts that nobody waits for");
+            }
             let verdict = Arc::new(verdict.clone());
-            self.verdicts.entry(source.clone()).or_default().push(Said::Judged { log, at, verdict });
+            self.verdicts.entry(source.clone()).or_default().push(Said::Judged { log, at, verdict, is_awaited });
         }
         Ok(())
     }
@@ -312,10 +358,15 @@ impl Laws {
                 return Err(format!("L4 a checkpoint says of {partition}: judged {judged:?}, not {expected:?}"));
             }
             let low_watermark = own.oracle.raise_low_watermark(partition, said.low_watermark);
-            own.oracle.deliver(partition, said.delivered);
+            own.oracle.deliver(partition, &said.delivered).map_err(|why| format!("L8 {why}"))?;
+            let delivered = said.delivered.end();
+            for source in own.on_their_way.range(partition.at(0)..partition.at(delivered)) {
+                if !said.delivered.pending().contains(source.offset.unsigned_abs()) {
+                    return Err(format!("L8 {source} counts as delivered on its way"));
+                }
+            }
             let high = self.high.get(partition).copied().unwrap_or(0);
-            if low_watermark > high || said.delivered > high {
-                let delivered = said.delivered;
+            if low_watermark > high || delivered > high {
                 return Err(format!(
                     "the low watermark of {partition} is {low_watermark}, delivered {delivered}; committed is {high}"
                 ));
@@ -502,23 +553,23 @@ impl Laws {
     /// No page is called a duplicate of one that was not delivered as unique.
     pub(crate) fn check_originals(&mut self, world: &mut World) {
         let mut exempt = 0;
-        for (source, ends) in &self.delivered {
-            for end in ends {
-                let PageOutcome::Judged(verdict) = end else { continue };
-                let Answer::Page(page) = &verdict.answer else { continue };
-                let Decision::Duplicate { of } = &page.decision else { continue };
-                let was_unique = self.delivered.get(&of.source).into_iter().flatten().any(is_unique);
-                if was_unique {
-                    continue;
-                }
-                if self.withdrawn.contains(&of.source) || self.reopened.contains(&of.source) {
-                    exempt += 1;
-                } else {
-                    world.violate(format!("L8 {source} is a duplicate of {}, which was never unique", of.source));
-                }
+        for (copy, verdict, original, made) in &self.duplicates {
+            if !self.is_delivered_as(copy, verdict) || self.is_delivered_as(original, made) {
+                continue;
+            }
+            if self.withdrawn.contains(original) {
+                exempt += 1;
+            } else {
+                world.violate(format!("L8 {copy} is a duplicate of {original}, which was never delivered as {made:?}"));
             }
         }
-        *self.statistics.entry("duplicates of withdrawn or reopened pages").or_default() += exempt;
+        *self.statistics.entry("duplicates of withdrawn pages").or_default() += exempt;
+    }
+
+    fn is_delivered_as(&self, source: &Source, verdict: &Verdict) -> bool {
+        let verdict = verdict.without_original();
+        let is_it = |end: &PageOutcome| matches!(end, PageOutcome::Judged(given) if **given == verdict);
+        self.ends(source).iter().any(is_it)
     }
 
     /// Every page has an end.
@@ -587,15 +638,6 @@ fn made_original(said: &Said) -> bool {
         Said::Reopened { .. } => false,
         Said::Judged { verdict, .. } => {
             matches!(&verdict.answer, Answer::Page(page) if page.decision.original().is_some())
-        }
-    }
-}
-
-fn is_unique(end: &PageOutcome) -> bool {
-    match end {
-        PageOutcome::Tombstone | PageOutcome::DeadLetter(_) => false,
-        PageOutcome::Judged(verdict) => {
-            matches!(&verdict.answer, Answer::Page(page) if !matches!(page.decision, Decision::Duplicate { .. }))
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dupgate_core::fingerprint::{AddressHash, Fingerprints, IdHash, PerMille, ScopeHash, SiteHash};
 use dupgate_core::protocol::{
-    Answer, Decision, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request,
-    RequestBody, RequestId, Rules, SameId, Stage, Verdict,
+    Answer, Decision, Delivered, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement,
+    Request, RequestBody, RequestId, Rules, SameId, Stage, Verdict,
 };
 use dupgate_core::record::{PartitionId, Source};
 
@@ -14,8 +14,8 @@ use dupgate_core::record::{PartitionId, Source};
 pub(crate) struct Oracle {
     pub(crate) rules: Option<Rules>,
     judged: BTreeMap<PartitionId, BTreeSet<i64>>,
-    /// Highest position that a checkpoint calls committed.
-    delivered: BTreeMap<PartitionId, i64>,
+    /// Highest position that a checkpoint calls committed, and what below it was judged when it had been.
+    delivered: BTreeMap<PartitionId, (i64, BTreeSet<i64>)>,
     /// Reopened, and not judged again.
     open: BTreeMap<PartitionId, BTreeSet<i64>>,
     applied: BTreeSet<RequestId>,
@@ -77,7 +77,9 @@ impl Oracle {
             RequestBody::Forget(target) => Answer::Forgotten(target.clone()),
             RequestBody::Reopen { partition, from, to } => {
                 // Nothing that may not be delivered yet.
-                let to = (*to).min(self.delivered.get(partition).copied().unwrap_or(0)).max(*from);
+                let (end, again) = self.delivered(partition);
+                let to = (*to).min(end);
+                let to = (*from..to).find(|offset| again.contains(offset)).unwrap_or(to).max(*from);
                 Answer::Reopened { partition: partition.clone(), from: *from, to }
             }
         };
@@ -185,9 +187,11 @@ impl Oracle {
                 let judged = self.judged.entry(partition.clone()).or_default();
                 let opened: BTreeSet<i64> = judged.range(from..to).copied().collect();
                 judged.retain(|offset| !opened.contains(offset));
+                let delivered = self.delivered.entry(partition.clone()).or_default();
+                delivered.1.retain(|offset| !(*from..*to).contains(offset));
                 // A recreated topic, perhaps: what comes is another page than what was delivered.
                 if from < to && judged.is_empty() {
-                    self.delivered.insert(partition.clone(), 0);
+                    *delivered = Default::default();
                 }
                 self.open.entry(partition.clone()).or_default().extend(opened);
                 let within = |source: &Source| source.partition == *partition && (*from..*to).contains(&source.offset);
@@ -199,6 +203,10 @@ impl Oracle {
 
     fn close(&mut self, source: &Source) {
         self.judged.entry(source.partition.clone()).or_default().insert(source.offset);
+        let (end, again) = self.delivered.entry(source.partition.clone()).or_default();
+        if source.offset < *end {
+            again.insert(source.offset);
+        }
         self.open.entry(source.partition.clone()).or_default().remove(&source.offset);
     }
 
@@ -238,10 +246,24 @@ impl Oracle {
         low_watermark
     }
 
-    /// A checkpoint says that the input group has committed so far.
-    pub(crate) fn deliver(&mut self, partition: &PartitionId, position: i64) {
-        let known = self.delivered.entry(partition.clone()).or_default();
-        *known = (*known).max(position);
+    /// Takes over what a checkpoint says is delivered. Says what is wrong with it, as far as the log shows that.
+    pub(crate) fn deliver(&mut self, partition: &PartitionId, said: &Delivered) -> Result<(), String> {
+        let (end, again) = self.delivered(partition);
+        let pending: BTreeSet<i64> = said.pending().iter().map(|offset| i64::try_from(offset).unwrap()).collect();
+        if said.end() < end {
+            return Err(format!("{} of {partition} are delivered, after {end}", said.end()));
+        }
+        let judged = self.judged(partition);
+        let known = |offset: &&i64| judged.contains(offset) && (again.contains(offset) || **offset >= end);
+        if let Some(offset) = pending.iter().find(|offset| !known(offset) || **offset >= said.end()) {
+            return Err(format!("{partition}:{offset} is not judged again, but on its way"));
+        }
+        self.delivered.insert(partition.clone(), (said.end(), pending));
+        Ok(())
+    }
+
+    fn delivered(&self, partition: &PartitionId) -> (i64, BTreeSet<i64>) {
+        self.delivered.get(partition).cloned().unwrap_or_default()
     }
 
     pub(crate) fn is_judged(&self, source: &Source) -> bool {

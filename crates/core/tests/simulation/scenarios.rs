@@ -53,12 +53,6 @@ fn operators() {
 }
 
 #[test]
-#[ignore = "law L8 has this gap: docs/ARCHITECTURE.md, section 7"]
-fn gaps() {
-    tell_all("gaps.txt", include_str!("scenarios/gaps.txt"));
-}
-
-#[test]
 fn a_scenario_that_is_wrong_says_where() {
     let wrong = |text: &str| tell(&language::scenarios(text)[0].1, 0).unwrap_err();
     assert!(wrong("# T\nwrite in:0: a\nstrat one\n").starts_with("line 3: strat one: no such command"));

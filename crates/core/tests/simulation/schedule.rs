@@ -70,6 +70,8 @@ pub(crate) struct Schedule {
     sizes: Sizes,
     /// The operator does something now and then.
     operated: bool,
+    /// A range that is reopened a second time, and after how many steps.
+    reopened_again: Option<(usize, PartitionId, i64, i64)>,
     /// Keys are full and families have members: see [`crowded`].
     is_crowded: bool,
 }
@@ -242,6 +244,7 @@ impl Schedule {
             most_pages: if operated { 120 } else { 12 },
             sizes,
             operated,
+            reopened_again: None,
             is_crowded: false,
         };
         (0..schedule.instances.len()).for_each(|instance| schedule.start(instance));
@@ -412,7 +415,19 @@ impl Schedule {
             985..993 => self.coordinator(),
             _ => self.operator(),
         }
+        self.reopen_again();
         self.laws.observe(&mut self.world);
+    }
+
+    /// An operator who is not sure that it was done asks again, perhaps while the range is on its way.
+    fn reopen_again(&mut self) {
+        let Some((steps, input, from, to)) = self.reopened_again.take() else { return };
+        if steps == 0 {
+            self.laws.count("reopened again");
+            self.reopen(&input, from, to);
+        } else {
+            self.reopened_again = Some((steps - 1, input, from, to));
+        }
     }
 
     fn produce_or_wait(&mut self) {
@@ -601,12 +616,15 @@ impl Schedule {
         }
         world.log(|| format!("OPERATOR: rewinds to {back:?}"));
         self.laws.count("rewinds");
-        if self.world.rng.chance(300)
+        if self.world.rng.chance(500)
             && let Some((input, offset)) = back.pop()
         {
             let high = self.high(&input);
             if offset < high {
                 self.reopen(&input, offset, high);
+                if self.world.rng.chance(700) {
+                    self.reopened_again = Some((self.world.rng.below(200), input, offset, high));
+                }
             }
         }
     }

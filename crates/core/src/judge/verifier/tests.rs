@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::super::tests::{deliver_all, requests, rules};
@@ -18,7 +16,7 @@ fn logs(requests: &[(Request, Timestamp)], capacity: u64) -> Logs {
     let mut state = State::begin(LogIdentity(1), rules(capacity), RequestOffset(0));
     deliver_all(&mut state);
     let checkpoint = |state: &State| {
-        let checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
+        let checkpoint = state.checkpoint(None, |_| 0).unwrap();
         VerdictRecord::Checkpoint(Box::new(checkpoint))
     };
     let (mut records, mut all_asked) = (vec![checkpoint(&state)], Vec::new());

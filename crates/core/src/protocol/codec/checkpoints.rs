@@ -10,8 +10,10 @@ use super::bytes::{Reader, Write};
 use super::frame::{self, FRAME_BYTES, Kind};
 use super::positions::Positions;
 use super::rules::{read_rules, read_watermarks, version_of, write_rules, write_watermarks};
+use super::versions::FORMAT_VERSION;
 use crate::protocol::{
-    Checkpoint, Judged, LogIdentity, PartitionCheckpoint, RequestId, RequestOffset, RulesNumber, VerdictOffset,
+    Checkpoint, Delivered, Judged, LogIdentity, PartitionCheckpoint, RequestId, RequestOffset, RulesNumber,
+    VerdictOffset,
 };
 
 /// Most bytes of a part around the piece that it carries: the frame, two varints and a checksum.
@@ -28,19 +30,23 @@ const MIN_PIECE: usize = 32;
 pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     let mut places = Positions::default();
     let mut judged = Vec::new();
+    let version = version_of_checkpoint(checkpoint);
     for (partition, said) in &checkpoint.partitions {
         places.write_partition(&mut judged, partition);
         judged.signed(said.low_watermark);
-        judged.signed(said.delivered);
+        judged.signed(said.delivered.end());
         judged.signed(said.judged.low_watermark());
         write_bitmap(&mut judged, said.judged.above());
         write_bitmap(&mut judged, said.judged.reopened());
+        if version >= FORMAT_VERSION {
+            write_bitmap(&mut judged, said.delivered.pending());
+        }
     }
     let mut out = Vec::with_capacity(judged.len() + checkpoint.applied.len() * 8 + 256);
-    let start = frame::open_version(&mut out, Kind::Checkpoint, version_of(&checkpoint.rules));
+    let start = frame::open_version(&mut out, Kind::Checkpoint, version);
     out.fixed64(checkpoint.log.0);
     out.varint(u64::from(checkpoint.rules_number.0));
-    write_rules(&mut out, &checkpoint.rules);
+    write_rules(&mut out, &checkpoint.rules, version);
     out.time(checkpoint.stream_time);
     write_watermarks(&mut out, &checkpoint.watermarks);
     out.varint(checkpoint.next_sequence);
@@ -53,6 +59,12 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     checkpoint.applied.iter().for_each(|request| out.fixed64(request.0));
     frame::close(&mut out, start);
     out
+}
+
+/// Returns the version of a checkpoint: that of its rules, unless a position below the end is not delivered.
+fn version_of_checkpoint(checkpoint: &Checkpoint) -> u8 {
+    let is_newer = checkpoint.partitions.values().any(|said| !said.delivered.pending().is_empty());
+    if is_newer { FORMAT_VERSION } else { version_of(&checkpoint.rules) }
 }
 
 /// Reads a checkpoint in one piece.
@@ -74,10 +86,13 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     let mut partitions = BTreeMap::new();
     for _ in 0..from.count(6, "judged partitions")? {
         let partition = places.read_partition(&mut from)?;
-        let (low_watermark, delivered) = (from.signed("low_watermark")?, from.signed("delivered")?);
+        let (low_watermark, delivered_end) = (from.signed("low_watermark")?, from.signed("delivered")?);
         let own_low_watermark = from.signed("low_watermark")?;
         let (above, reopened) = (read_bitmap(&mut from)?, read_bitmap(&mut from)?);
         let judged = Judged::from_parts(own_low_watermark, above, reopened);
+        // Up to version 8 all below the end counts as delivered.
+        let pending = if from.version() < FORMAT_VERSION { RoaringTreemap::new() } else { read_bitmap(&mut from)? };
+        let delivered = Delivered::from_parts(delivered_end, pending);
         partitions.insert(partition, PartitionCheckpoint { judged, low_watermark, delivered });
     }
     let count = from.count(8, "applied requests")?;

@@ -4,7 +4,8 @@
 //! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
 //! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5
 //! rules that need a second witness for low estimates, version 6 sites, variants, and originals that not all tables
-//! hold, version 7 addresses that ids do not say.
+//! hold, version 7 addresses that ids do not say, version 8 rules for short pages, version 9 checkpoints with positions
+//! that are judged again and on their way.
 //!
 //! ```text
 //! frame        "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -15,7 +16,8 @@
 //! 4 part       number · count · crc32 u32 of the whole · a piece of a framed checkpoint
 //! 5 checkpoint log identity u64 · rules number · rules · stream time i · watermarks · next sequence · next request i
 //!              · has previous u8 [· previous i] · table
-//!              · count · (partition · low watermark i · delivered i · judged: low watermark i, bitmap, reopened bitmap)*
+//!              · count · (partition · low watermark i · delivered i · judged: low watermark i, bitmap, reopened bitmap
+//!              · not delivered bitmap (not before version 9))*
 //!              · count · request id u64*
 //!
 //! table        topic count · (length · UTF-8)* · partition count · (topic · number i)*
@@ -91,7 +93,8 @@ pub use frame::MAGIC;
 pub use requests::{decode_requests, encode_requests};
 pub use verdicts::{BARRIER, DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 pub use versions::{
-    ADDRESS_VERSION, DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION,
+    ADDRESS_VERSION, DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION,
+    WITNESS_VERSION,
 };
 
 use crate::record::Reject;

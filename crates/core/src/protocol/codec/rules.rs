@@ -3,7 +3,7 @@
 use super::CodecError;
 use super::bytes::{Reader, Write};
 use super::frame::{self, Kind};
-use super::versions::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
+use super::versions::{DEFAULT_VERSION, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
 use crate::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
     ExpiryWatermarks, LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Windows,
@@ -11,10 +11,11 @@ use crate::protocol::{
 
 /// Appends one Kafka record that holds these rules to `out`.
 pub(super) fn encode(record: &RulesRecord, out: &mut Vec<u8>) {
-    let start = frame::open_version(out, Kind::Rules, version_of(&record.rules));
+    let version = version_of(&record.rules);
+    let start = frame::open_version(out, Kind::Rules, version);
     out.fixed64(record.log.0);
     out.varint(u64::from(record.number.0));
-    write_rules(out, &record.rules);
+    write_rules(out, &record.rules, version);
     frame::close(out, start);
 }
 
@@ -34,7 +35,7 @@ pub(super) fn version_of(rules: &Rules) -> u8 {
         minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != PerMille::ZERO
     };
     if rules.minhash.is_some_and(|minhash| minhash.one_band_below != 0) {
-        return FORMAT_VERSION;
+        return ONE_KEY_VERSION;
     }
     if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
         return SITES_VERSION;
@@ -50,8 +51,8 @@ pub(super) fn version_of(rules: &Rules) -> u8 {
     }
 }
 
-/// Writes rules as [`version_of`] them has it.
-pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
+/// Writes rules by a version that can say them: [`version_of`], or a later one.
+pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules, version: u8) {
     out.varint(rules.stages.len() as u64);
     out.extend(rules.stages.iter().map(|&stage| stage as u8));
     out.push(rules.max_distance);
@@ -78,7 +79,6 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
         out.extend([banding.bands(), banding.rows(), min_shared_bands]);
         out.varint(u64::from(min_similarity.0));
-        let version = version_of(rules);
         if version >= OPTIONS_VERSION {
             out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
             containment.iter().for_each(|least| out.varint(u64::from(least.0)));
@@ -93,7 +93,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
             out.varint(u64::from(low_confidence.below_short.0));
             out.varint(u64::from(max_bucket));
         }
-        if version >= FORMAT_VERSION {
+        if version >= ONE_KEY_VERSION {
             out.varint(u64::from(one_band_below));
         }
     }
@@ -101,7 +101,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     if let Some(least) = rules.number_guard {
         out.varint(u64::from(least.0));
     }
-    if version_of(rules) >= SITES_VERSION {
+    if version >= SITES_VERSION {
         for share in [rules.simhash_similarity, rules.same_site.map(|same_site| same_site.containment)] {
             out.push(u8::from(share.is_some()));
             share.iter().for_each(|share| out.varint(u64::from(share.0)));
@@ -183,7 +183,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
         rules.low_confidence.below_short = PerMille(from.small("low_confidence below short")?);
         rules.max_bucket = from.small("max_bucket")?;
     }
-    if from.version() >= FORMAT_VERSION {
+    if from.version() >= ONE_KEY_VERSION {
         rules.one_band_below = from.small("one_band_below")?;
     }
     Ok(Some(rules))

@@ -11,9 +11,9 @@ use crate::fingerprint::{
     SketchForm, SlotBits, Width,
 };
 use crate::protocol::{
-    Answer, Checkpoint, Decision, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, Match, NewOriginal, PageRequest,
-    PageVerdict, PartitionCheckpoint, Placement, Request, RequestBody, RequestId, Rules, RulesNumber, RulesRecord,
-    SameId, Stage, Verdict, VerdictBatch, VerdictRecord, Windows,
+    Answer, Checkpoint, Decision, Delivered, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, Match, NewOriginal,
+    PageRequest, PageVerdict, PartitionCheckpoint, Placement, Request, RequestBody, RequestId, Rules, RulesNumber,
+    RulesRecord, SameId, Stage, Verdict, VerdictBatch, VerdictRecord, Windows,
 };
 use crate::protocol::{MatchedBy, MinHashRules};
 use crate::record::{PartitionId, Source, Timestamp};
@@ -47,7 +47,7 @@ fn read_all(reader: &mut VerdictReader, first: i64, parts: &[Vec<u8>]) -> Vec<(i
 fn a_checkpoint() -> VerdictRecord {
     let mut judged = Judged::default();
     (0..200).map(|number| number * 7).for_each(|offset| assert!(judged.insert(offset)));
-    let said = PartitionCheckpoint { judged, low_watermark: 3, delivered: 9 };
+    let said = PartitionCheckpoint { judged, low_watermark: 3, delivered: Delivered::up_to(9) };
     VerdictRecord::Checkpoint(Box::new(Checkpoint {
         partitions: [(PartitionId::new("pages", 4), said)].into(),
         ..golden::checkpoint()

@@ -1,8 +1,12 @@
 //! Versions of the format of both logs.
 
-/// The newest version of the format. It is written only where a record holds what older ones cannot say: rules under
-/// which a short page needs a single key.
-pub const FORMAT_VERSION: u8 = 8;
+/// The newest version of the format. It is written only where a record holds what older ones cannot say: a checkpoint
+/// with positions that were delivered once, and are judged again and on their way.
+pub const FORMAT_VERSION: u8 = 9;
+
+/// The version that is written where a record holds rules under which a short page needs a single key, and nothing
+/// newer.
+pub const ONE_KEY_VERSION: u8 = 8;
 
 /// The version that is written where a record holds pages with an address that their id does not say, and nothing
 /// newer.
@@ -23,5 +27,14 @@ pub const OPTIONS_VERSION: u8 = 4;
 pub const DEFAULT_VERSION: u8 = 3;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 8] =
-    [1, 2, DEFAULT_VERSION, OPTIONS_VERSION, WITNESS_VERSION, SITES_VERSION, ADDRESS_VERSION, FORMAT_VERSION];
+pub const KNOWN_VERSIONS: [u8; 9] = [
+    1,
+    2,
+    DEFAULT_VERSION,
+    OPTIONS_VERSION,
+    WITNESS_VERSION,
+    SITES_VERSION,
+    ADDRESS_VERSION,
+    ONE_KEY_VERSION,
+    FORMAT_VERSION,
+];

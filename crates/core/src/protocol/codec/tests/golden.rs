@@ -54,6 +54,13 @@ const AT_ADDRESSES: [&str; 2] = [
     include_str!("../../../../tests/golden/verdicts.v7.hex"),
 ];
 
+/// Checkpoints with positions that were delivered once, and are judged again and on their way, are written as version
+/// 9: the rules of the first take version 3, those of the second version 8.
+const ON_THEIR_WAY: [&str; 2] = [
+    include_str!("../../../../tests/golden/checkpoint.v9.hex"),
+    include_str!("../../../../tests/golden/checkpoint_one_key.v9.hex"),
+];
+
 /// Rules under which a short page needs a single key are written as version 8.
 const RULES_8: &str = include_str!("../../../../tests/golden/rules.v8.hex");
 
@@ -219,6 +226,23 @@ fn rules_for_short_pages_are_written_as_a_version_of_their_own() {
     let value = rules_of_sites(64);
     check_written("rules.v8.hex", RULES_8, &encode_verdict(&value, 0));
     check_read("rules.v8.hex", RULES_8, &value);
+}
+
+#[test]
+fn checkpoints_with_positions_on_their_way_again_are_written_as_a_version_of_their_own() {
+    let VerdictRecord::Rules(RulesRecord { rules, .. }) = rules_of_sites(64) else { panic!() };
+    for (name, golden, rules) in [("", ON_THEIR_WAY[0], super::golden::rules()), ("_one_key", ON_THEIR_WAY[1], rules)] {
+        let mut value = Checkpoint { rules, ..checkpoint() };
+        let version = encode_checkpoint(&value)[2];
+        assert!(version < FORMAT_VERSION, "what does not need it keeps its version");
+        let said = value.partitions.get_mut(&pages()).unwrap();
+        said.delivered = Delivered::from_parts(600, [10, 11, 500].into_iter().collect());
+        assert_eq!(encode_checkpoint(&value)[2], FORMAT_VERSION);
+        let name = format!("checkpoint{name}.v9.hex");
+        let value = VerdictRecord::Checkpoint(Box::new(value));
+        check_written(&name, golden, &encode_verdict(&value, 200));
+        check_read(&name, golden, &value);
+    }
 }
 
 /// Rules with every setting of version 6, and the one of version 8.
@@ -530,7 +554,7 @@ pub(super) fn checkpoint() -> Checkpoint {
     let reopened: RoaringTreemap = (20..25).collect();
     let judged = Judged::from_parts(9, above, reopened);
     let partitions = [
-        (pages(), PartitionCheckpoint { judged, low_watermark: 15, delivered: 600 }),
+        (pages(), PartitionCheckpoint { judged, low_watermark: 15, delivered: Delivered::up_to(600) }),
         (PartitionId::new("other", 0), PartitionCheckpoint::default()),
     ];
     Checkpoint {

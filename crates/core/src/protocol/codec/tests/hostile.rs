@@ -110,10 +110,10 @@ proptest! {
 #[test]
 fn another_version_is_named_before_the_checksum_is_looked_at() {
     let mut bytes = encoded(&golden::requests());
-    bytes[2] = 9;
+    bytes[2] = 10;
     let error = decode_requests(&bytes).unwrap_err();
-    assert_eq!(error, CodecError::UnknownVersion { found: 9 });
-    assert_eq!(error.to_string(), "the record has format version 9; this release reads [1, 2, 3, 4, 5, 6, 7, 8]");
+    assert_eq!(error, CodecError::UnknownVersion { found: 10 });
+    assert_eq!(error.to_string(), "the record has format version 10; this release reads [1, 2, 3, 4, 5, 6, 7, 8, 9]");
 }
 
 #[test]

@@ -262,8 +262,15 @@ fn judged() -> BoxedStrategy<Judged> {
         .boxed()
 }
 
+/// Everything below an end is delivered, or not all of it is.
+fn delivered() -> BoxedStrategy<Delivered> {
+    let some = (numbers(), prop::collection::vec(0..600_u64, 0..40))
+        .prop_map(|(end, pending)| Delivered::from_parts(end, pending.into_iter().collect()));
+    prop_oneof![numbers().prop_map(Delivered::up_to), some].boxed()
+}
+
 pub(super) fn checkpoints() -> impl Strategy<Value = Checkpoint> {
-    let said = (judged(), numbers(), numbers()).prop_map(|(judged, low_watermark, delivered)| PartitionCheckpoint {
+    let said = (judged(), numbers(), delivered()).prop_map(|(judged, low_watermark, delivered)| PartitionCheckpoint {
         judged,
         low_watermark,
         delivered,
