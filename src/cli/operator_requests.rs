@@ -47,6 +47,7 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
         bodies.iter().zip(&found).map(would).collect()
     };
     let is_nothing = answers_shown.iter().all(|(.., is_empty)| *is_empty);
+    let is_left_out = answers_shown.iter().any(|(_, value, _)| value.get("left_out").is_some());
     let format = Format::or_usual(global.output);
     match format {
         Format::Table => answers_shown.iter().try_for_each(|(words, ..)| print(words))?,
@@ -54,7 +55,8 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
         Format::Jsonl => answers_shown.iter().try_for_each(|(_, value, _)| print_json(value, format))?,
     }
     if is_nothing {
-        return Err(Reason::Failure.because(anyhow::anyhow!(NOTHING)));
+        let why = if is_left_out { NOTHING_DELIVERED } else { NOTHING };
+        return Err(Reason::Failure.because(anyhow::anyhow!(why)));
     }
     if !execute {
         super::note("nothing was done: add --execute to do it");
@@ -64,6 +66,9 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
 
 /// Error of requests that find nothing.
 const NOTHING: &str = "nothing to do: no original and no judged position matches";
+
+/// Error of requests whose findings are all left out.
+const NOTHING_DELIVERED: &str = "nothing was done: the input group has not committed what is judged there";
 
 /// What was found, in words: `1 original (crawl.pages:3:7, with 12 duplicates)`.
 fn finds(found: &Found) -> String {
@@ -99,16 +104,31 @@ fn tell(value: &mut Value, found: &Found) {
 }
 
 /// One answer, in words and as JSON, and whether it found nothing.
-fn answered(Answered { log, offset, answer, found, .. }: &Answered) -> (String, Value, bool) {
+fn answered(answered: &Answered) -> (String, Value, bool) {
+    let Answered { log, offset, answer, found, .. } = answered;
     let mut value = match answer {
         Answer::Forgotten(target) => forget(target),
         Answer::Reopened { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
         Answer::Withdrawn { source, .. } => json!({"withdraw": source.to_string()}),
         Answer::Page(page) => json!({"judge": page.source.to_string()}),
     };
-    let words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), what(found.as_ref()));
+    let mut words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), what(found.as_ref()));
     if let Some(found) = found {
         tell(&mut value, found);
+    }
+    let left_out = found.as_ref().map(|found| found.left_out).filter(|left_out| *left_out > 0);
+    if let (Some(positions), Some((partition, range))) = (left_out, answered.left_out())
+        && let Value::Object(object) = &mut value
+    {
+        let first = partition.at(range.start);
+        let count =
+            if positions == 1 { "1 judged position".to_owned() } else { format!("{positions} judged positions") };
+        words += &format!(
+            "\n  left out {count} from {first} on: the input group has not committed {first} since it was judged, so it \
+             may be on its way; reopen the rest once the group has passed it"
+        );
+        let left_out = json!({"range": format!("{partition}:{}-{}", range.start, range.end), "positions": positions});
+        object.insert("left_out".to_owned(), left_out);
     }
     if let Value::Object(object) = &mut value {
         object.insert("done".to_owned(), true.into());
@@ -176,11 +196,12 @@ mod tests {
         let forget = RequestBody::Forget(ForgetTarget::Id(IdHash(255)));
         assert_eq!(in_words(&question(&forget)), "forget every original with the id of hash 00000000000000ff");
         let answer = Answer::Forgotten(ForgetTarget::Source(place.at(7)));
-        let found = Some(Found { originals: vec![(place.at(7), 12)], positions: 0 });
+        let found = Some(Found { originals: vec![(place.at(7), 12)], ..Found::default() });
         let (words, value, is_empty) = answered(&Answered {
             log: LogPartition(1),
             offset: VerdictOffset(42),
             number: 0,
+            asked: forget.clone(),
             answer: answer.clone(),
             found,
         });
@@ -197,22 +218,43 @@ mod tests {
             log: LogPartition(1),
             offset: VerdictOffset(43),
             number: 0,
+            asked: forget.clone(),
             answer: answer.clone(),
             found: Some(Found::default()),
         });
         assert!(words.contains("no original there") && is_empty, "{words}");
-        let unknown = Answered { log: LogPartition(1), offset: VerdictOffset(43), number: 0, answer, found: None };
+        let (log, offset) = (LogPartition(1), VerdictOffset(43));
+        let unknown = Answered { log, offset, number: 0, asked: forget, answer, found: None };
         let (words, value, is_empty) = answered(&unknown);
         assert!(words.contains("what was there is not known") && !is_empty, "{words}");
         assert_eq!(value.get("originals"), None, "not the same as none");
-        let answer = Answer::Reopened { partition: place.clone(), from: 5, to: 9 };
-        let found = Some(Found { originals: vec![(place.at(5), 0), (place.at(6), 1)], positions: 4 });
-        let (words, ..) =
-            answered(&Answered { log: LogPartition(0), offset: VerdictOffset(1), number: 0, answer, found });
-        assert_eq!(
-            words,
-            "judge 0: reopened pages:3:5-9: 2 originals (pages:3:5, pages:3:6 with 1 duplicate), 4 judged positions (verdict log \
-             offset 1)"
-        );
+    }
+
+    #[test]
+    fn what_a_reopening_left_out_is_told_with_the_reason() {
+        let place = PartitionId::new("pages", 3);
+        let told = |to, found: Found| {
+            answered(&Answered {
+                log: LogPartition(0),
+                offset: VerdictOffset(1),
+                number: 0,
+                asked: RequestBody::Reopen { partition: place.clone(), from: 5, to: 90 },
+                answer: Answer::Reopened { partition: place.clone(), from: 5, to },
+                found: Some(found),
+            })
+        };
+        let originals = vec![(place.at(5), 0), (place.at(6), 1)];
+        let found = Found { originals, positions: 4, left_out: 0 };
+        let done = "judge 0: reopened pages:3:5-9: 2 originals (pages:3:5, pages:3:6 with 1 duplicate), 4 judged \
+                    positions (verdict log offset 1)";
+        let (words, value, _) = told(9, found.clone());
+        assert_eq!((words.as_str(), value.get("left_out")), (done, None), "nothing is judged behind it");
+        let (words, value, _) = told(9, Found { left_out: 2, ..found });
+        let expected = "\n  left out 2 judged positions from pages:3:9 on: the input group has not committed pages:3:9 \
+                        since it was judged, so it may be on its way; reopen the rest once the group has passed it";
+        assert_eq!(words, format!("{done}{expected}"));
+        assert_eq!(value.get("left_out"), Some(&json!({"range": "pages:3:9-90", "positions": 2})));
+        let (words, _, is_empty) = told(5, Found { left_out: 1, ..Found::default() });
+        assert!(is_empty && words.contains("left out 1 judged position from pages:3:5 on"), "{words}");
     }
 }

@@ -74,7 +74,8 @@ pub struct ShowArgs {
 /// Arguments of `verdicts reopen`.
 #[derive(Clone, Debug, Args)]
 pub struct ReopenArgs {
-    /// Offsets of an input partition: topic:partition:from-to, `to` exclusive
+    /// Offsets of an input partition: topic:partition:from-to, `to` exclusive. What the input group has not committed
+    /// since it was judged is left out
     #[arg(value_name = "RANGE", required = true)]
     pub ranges: Vec<OffsetRange>,
     /// Apply the change; without it, only print what would be done

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,10 +40,25 @@ pub struct Answered {
     pub offset: VerdictOffset,
     /// Index of the verdict in that record.
     pub number: usize,
+    /// The request.
+    pub asked: RequestBody,
     /// The answer.
     pub answer: Answer,
     /// What the request found, once [`count_found`] has determined it.
     pub found: Option<Found>,
+}
+
+impl Answered {
+    /// Returns the part of the requested range that was not reopened. Its first page may be on its way.
+    #[must_use]
+    pub fn left_out(&self) -> Option<(&PartitionId, Range<i64>)> {
+        match (&self.asked, &self.answer) {
+            (RequestBody::Reopen { to, .. }, Answer::Reopened { partition, to: done, .. }) if done < to => {
+                Some((partition, *done..*to))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Sends the requests to the judges of every partition of the logs, and waits at most `timeout` for all answers. Reads
@@ -121,8 +136,9 @@ pub fn submit_to(
         let Some((log, offset, record)) = reading.next()? else { continue };
         let VerdictRecord::Verdicts(batch) = record else { continue };
         for (number, verdict) in batch.verdicts.into_iter().enumerate() {
-            if pending.remove(&verdict.request).is_some() {
-                answers.push(Answered { log, offset, number, answer: verdict.answer, found: None });
+            if let Some((_, body)) = pending.remove(&verdict.request) {
+                let asked = body.clone();
+                answers.push(Answered { log, offset, number, asked, answer: verdict.answer, found: None });
             }
         }
     }
@@ -159,10 +175,11 @@ pub fn count_found(
             continue;
         };
         heard = clock.now();
-        logs.entry(log).or_insert_with(|| RequestImpact::by(bodies)).follow(&record, |number, found| {
+        logs.entry(log).or_insert_with(|| RequestImpact::by(bodies)).follow(&record, |number, found, judged| {
             let is_it = |one: &&mut Answered| (one.log, one.offset, one.number) == (log, offset, number);
             if let Some(answered) = answers.iter_mut().find(is_it) {
-                answered.found = Some(found);
+                let left_out = answered.left_out().and_then(|(_, range)| Some(judged?.count(range.start, range.end)));
+                answered.found = Some(Found { left_out: left_out.unwrap_or(0), ..found });
             }
         });
         if last.get(&log).is_some_and(|last| *last <= offset) {
@@ -235,7 +252,7 @@ pub fn would_find(settings: &Settings, bodies: &[RequestBody]) -> Result<Vec<Fou
     read(settings, Extent::Kept, |message| {
         if let Some(message) = message {
             let affected = logs.entry(message.log).or_insert_with(|| RequestImpact::by(bodies));
-            affected.follow(&message.record, |_, _| {});
+            affected.follow(&message.record, |_, _, _| {});
         }
         ControlFlow::Continue(())
     })?;

@@ -17,6 +17,9 @@ pub struct Found {
     pub originals: Vec<(Source, u64)>,
     /// Number of judged positions, if it is about a range.
     pub positions: u64,
+    /// Judged positions of the requested range that the judge left out, because they, or one before them, may be on
+    /// their way.
+    pub left_out: u64,
 }
 
 impl Found {
@@ -63,8 +66,9 @@ impl RequestImpact {
         affected
     }
 
-    /// Follows a record. `visit` receives the findings of each answer to an operator in it, in order.
-    pub(super) fn follow(&mut self, record: &VerdictRecord, mut visit: impl FnMut(usize, Found)) {
+    /// Follows a record. For each answer to an operator in it, in order, `visit` receives its findings and the judged
+    /// positions of its partition.
+    pub(super) fn follow(&mut self, record: &VerdictRecord, mut visit: impl FnMut(usize, Found, Option<&Judged>)) {
         match record {
             // A log begins with its rules, a trimmed one with a checkpoint.
             VerdictRecord::Rules(_) => {
@@ -88,7 +92,12 @@ impl RequestImpact {
                             self.originals.remove(source);
                         }
                         answer @ (Answer::Forgotten(_) | Answer::Reopened { .. }) => {
-                            visit(number, self.take(answer));
+                            let found = self.take(answer);
+                            let reopened = match answer {
+                                Answer::Reopened { partition, .. } => self.judged.get(partition),
+                                _ => None,
+                            };
+                            visit(number, found, reopened);
                         }
                     }
                 }
@@ -247,13 +256,16 @@ mod tests {
         let mut affected = RequestImpact::by(&bodies);
         assert!(bodies.iter().all(|body| affected.would_find(body).is_empty()));
         affected.next_sequence = Some(0);
-        let nothing = |_, found| panic!("{found:?}");
+        let nothing = |_, found, _: Option<&Judged>| panic!("{found:?}");
         let record = batch(0, 0, vec![unique(1, 5, 10), unique(2, 7, 20), unique(9, 7, 5), duplicate(3, 1)]);
         affected.follow(&record, nothing);
         let originals = |body: &RequestBody| affected.would_find(body).originals;
         assert_eq!(originals(&by_source), [(at(1), 1)]);
         assert_eq!(originals(&by_id), [(at(2), 0), (at(9), 0)]);
-        assert_eq!(affected.would_find(&range), Found { originals: vec![(at(1), 1), (at(2), 0)], positions: 3 });
+        assert_eq!(
+            affected.would_find(&range),
+            Found { originals: vec![(at(1), 1), (at(2), 0)], positions: 3, left_out: 0 }
+        );
         // One is forgotten by time, another by capacity.
         affected.follow(&batch(8, 0, Vec::new()), nothing);
         assert_eq!(affected.would_find(&by_id).originals, [(at(2), 0)]);
@@ -262,7 +274,7 @@ mod tests {
         // A forgotten original is not found again; a withdrawn page is not an original.
         let mut reported = Vec::new();
         let forgotten = || Answer::Forgotten(ForgetTarget::Id(IdHash(7)));
-        affected.follow(&batch(8, 1, vec![forgotten(), forgotten()]), |number, found| reported.push((number, found)));
+        affected.follow(&batch(8, 1, vec![forgotten(), forgotten()]), |number, found, _| reported.push((number, found)));
         assert_eq!(
             reported.iter().map(|(number, found)| (*number, found.originals.len())).collect::<Vec<_>>(),
             [(0, 1), (1, 0)]
@@ -270,6 +282,13 @@ mod tests {
         affected.follow(&batch(8, 1, vec![unique(1, 7, 30)]), nothing);
         affected.follow(&batch(8, 1, vec![Answer::Withdrawn { source: at(1), reason: Reject::Refused }]), nothing);
         assert!(affected.would_find(&by_source).is_empty() && affected.would_find(&by_id).is_empty());
+        // What was asked to be reopened and was not is still judged.
+        let reopened = Answer::Reopened { partition: PartitionId::new("pages", 0), from: 1, to: 2 };
+        let mut told = Vec::new();
+        affected.follow(&batch(8, 1, vec![reopened]), |_, found, judged| {
+            told.push((found.positions, judged.map(|judged| judged.count(2, 4))));
+        });
+        assert_eq!(told, [(1, Some(2))]);
     }
 
     #[test]
@@ -285,9 +304,10 @@ mod tests {
             panic!("rules are in force")
         };
         let checkpoint = Checkpoint { partitions: BTreeMap::from([(partition, output)]), ..checkpoint };
-        affected.follow(&VerdictRecord::Checkpoint(Box::new(checkpoint)), |_, found| panic!("{found:?}"));
-        affected
-            .follow(&batch(0, 0, vec![duplicate(1_000_000_009, 1), duplicate(2, 1)]), |_, found| panic!("{found:?}"));
+        affected.follow(&VerdictRecord::Checkpoint(Box::new(checkpoint)), |_, found, _| panic!("{found:?}"));
+        affected.follow(&batch(0, 0, vec![duplicate(1_000_000_009, 1), duplicate(2, 1)]), |_, found, _| {
+            panic!("{found:?}")
+        });
         assert_eq!(affected.would_find(&range).positions, 1_000_000_000 - 5 + 2);
     }
 
