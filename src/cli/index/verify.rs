@@ -102,6 +102,7 @@ fn report(
             "differences": counts.differences,
             "older_than_the_log": counts.unknown,
             "without_requests": counts.unasked,
+            "second_verdicts": counts.second_verdicts,
             "first_request": verification.first_request.0,
             "next_request": verification.verifier.state().next_request().0,
             "broken": verification.broken,
@@ -156,6 +157,7 @@ fn table(report: &Value) -> String {
     for (pointer, what) in [
         ("/verdicts/without_requests", "whose requests are trimmed"),
         ("/verdicts/older_than_the_log", "of originals older than the kept log, not compared"),
+        ("/verdicts/second_verdicts", "of pages that had one already, skipped: the first counts"),
     ] {
         if report.pointer(pointer).and_then(Value::as_u64) > Some(0) {
             summary.push(format!("{} {what}", number(pointer)));
@@ -196,7 +198,8 @@ mod tests {
             "log": 0,
             "verdicts": {
                 "agree": false, "judged_again": 184_211, "differences": 2, "first_request": 17, "next_request": 3120,
-                "without_requests": 5, "older_than_the_log": 6, "broken": "a record cannot be read"
+                "without_requests": 5, "older_than_the_log": 6, "second_verdicts": 7,
+                "broken": "a record cannot be read"
             },
             "differences": [{ "offset": 9, "text": "unique, not near" }],
             "snapshot": { "agrees": true, "offset": 3190, "originals": 151_007, "originals_in_log": 151_006 },
@@ -208,6 +211,7 @@ mod tests {
             "(requests 17 to 3120)",
             "5 whose",
             "6 of originals",
+            "7 of pages that had one already",
             "a record cannot be read",
             "offset 9: unique, not near",
             "offset 3190: 151007 originals, 151006 in the log",

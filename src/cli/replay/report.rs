@@ -67,6 +67,11 @@ fn text(plan: &Plan, outcome: &Outcome) -> String {
             format!("{many} live verdicts, whose originals are older than the log"),
         ]);
     }
+    if counts.second_verdicts > 0 {
+        let many = human::count(counts.second_verdicts);
+        let told = format!("{many} live verdicts, whose pages had one already: the first counts");
+        rows.push(vec!["skipped".to_owned(), told]);
+    }
     if counts.gone > 0 {
         let many = human::count(counts.gone);
         rows.push(vec!["gone".to_owned(), format!("{many} pages that the input does not hold any more")]);

@@ -60,6 +60,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     self.housekeeping()?;
                 }
             }
+            if let Some(counts) = self.counts.first_mut() {
+                counts.second_verdicts += walk.order.take_second_verdicts();
+            }
             if let Some(end) = end {
                 kept.drop_before(end);
             }

@@ -39,6 +39,11 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 }
                 self.housekeeping()?;
             }
+            // Those before the interruption are counted.
+            let second_verdicts = walks.get_mut(at).map_or(0, |walk| walk.order.take_second_verdicts());
+            if let Some(counts) = self.counts.first_mut().filter(|_| log.is_caught_up) {
+                counts.second_verdicts += second_verdicts;
+            }
             if let Some(walk) = walks.get(at).filter(|_| log.is_caught_up) {
                 self.mark(&walk.partition, walk.next.0, walk.next.0);
             }

@@ -3,7 +3,8 @@
 //!
 //! Before: both logs as they are kept. After: where they disagree. By law L5 they never do: same log, same rules, same
 //! verdicts. What is written stays in force: after a difference the written verdict is followed, so that one difference
-//! does not bring forth others.
+//! does not bring forth others. Of two verdicts on a page the first counts, as for everybody who reads the log; the
+//! second is counted, and is no difference.
 //!
 //! Cost: that of judging, once for each request.
 
@@ -51,6 +52,8 @@ pub struct VerifyCounts {
     pub unknown: u64,
     /// Verdicts whose requests the fingerprint log does not hold any more.
     pub unasked: u64,
+    /// Verdicts on pages that had one already: they count for nothing.
+    pub second_verdicts: u64,
     /// Differences found.
     pub differences: u64,
 }
@@ -80,7 +83,7 @@ impl LogVerifier {
     /// Returns what was found so far.
     #[must_use]
     pub const fn counts(&self) -> VerifyCounts {
-        self.counts
+        VerifyCounts { second_verdicts: self.state.counts().second_verdicts, ..self.counts }
     }
 
     /// Takes the next record of the verdict log, with the records of the fingerprint log that it answers: those from
@@ -125,6 +128,7 @@ impl LogVerifier {
 
     fn batch(&mut self, batch: &VerdictBatch, asked: &[Asked], found: &mut Vec<Difference>) -> Result<(), Diverged> {
         self.state.begin_batch(batch)?;
+        let second_verdicts = self.state.counts().second_verdicts;
         let mut written = batch.verdicts.as_slice();
         for asked in asked {
             for request in &asked.requests {
@@ -137,15 +141,17 @@ impl LogVerifier {
                     continue;
                 };
                 let (unasked, rest) = written.split_at(at);
-                self.follow_unasked(unasked, found)?;
+                self.follow_unasked(unasked, found);
                 let Some((verdict, rest)) = rest.split_first() else { continue };
                 written = rest;
                 self.compare(asked.offset, verdict, again, found);
-                self.state.follow(verdict)?;
+                self.state.follow_written(verdict);
             }
         }
-        self.follow_unasked(written, found)?;
-        if self.state.watermarks() != batch.watermarks {
+        self.follow_unasked(written, found);
+        // Whoever judged again what was judged had not followed all that stands before.
+        let is_of_this_log = self.state.counts().second_verdicts == second_verdicts;
+        if is_of_this_log && self.state.watermarks() != batch.watermarks {
             found.push(Difference::ExpiryWatermarks);
         }
         self.state.end_batch(batch);
@@ -163,12 +169,14 @@ impl LogVerifier {
         }
     }
 
-    fn follow_unasked(&mut self, unasked: &[Verdict], found: &mut Vec<Difference>) -> Result<(), Diverged> {
+    fn follow_unasked(&mut self, unasked: &[Verdict], found: &mut Vec<Difference>) {
         for verdict in unasked {
-            found.push(Difference::Verdict { request: None, written: Some(Box::new(verdict.clone())), again: None });
-            self.state.follow(verdict)?;
+            let second_verdicts = self.state.counts().second_verdicts;
+            self.state.follow_written(verdict);
+            if self.state.counts().second_verdicts == second_verdicts {
+                found.push(Difference::Verdict { request: None, written: Some(Box::new(verdict.clone())), again: None });
+            }
         }
-        Ok(())
     }
 
     /// Returns whether a verdict names an original that was in the part of the verdict log that is gone.

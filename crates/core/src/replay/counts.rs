@@ -29,6 +29,8 @@ pub struct Counts {
     pub changed: BTreeMap<String, u64>,
     /// In the order of the log: verdicts taken from the log, because what they were matched with is older than the log.
     pub taken_over: u64,
+    /// In the order of the log: verdicts that were skipped, because their pages had one already in the live log.
+    pub second_verdicts: u64,
     /// Pages that the input does not hold any more.
     pub gone: u64,
 }

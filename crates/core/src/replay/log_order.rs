@@ -7,7 +7,8 @@
 //! others.
 //!
 //! What operators and workers asked for (originals forgotten, pages withdrawn, ranges reopened) is followed in log
-//! order. A page that was judged twice, because its range was reopened, is delivered with its first verdict.
+//! order. A page that was judged twice, because its range was reopened, is delivered with its first verdict. A second
+//! verdict without a reopening counts for nothing, as for everybody who reads the log.
 
 use std::collections::VecDeque;
 
@@ -26,6 +27,8 @@ pub struct LogOrder {
     is_what_if: bool,
     batch: Option<VerdictBatch>,
     verdicts: VecDeque<Verdict>,
+    /// Verdicts that were skipped, because their pages had one already.
+    second_verdicts: u64,
 }
 
 /// What comes next in the log.
@@ -51,7 +54,7 @@ impl LogOrder {
     }
 
     const fn new(judges: Vec<Rejudge>, ranges: Ranges, is_what_if: bool) -> Self {
-        Self { judges, ranges, is_what_if, batch: None, verdicts: VecDeque::new() }
+        Self { judges, ranges, is_what_if, batch: None, verdicts: VecDeque::new(), second_verdicts: 0 }
     }
 
     /// Returns the judges: one for each variant of the rules.
@@ -103,6 +106,11 @@ impl LogOrder {
         }
     }
 
+    /// Returns how many verdicts were skipped since the last time, because their pages had one already.
+    pub const fn take_second_verdicts(&mut self) -> u64 {
+        std::mem::replace(&mut self.second_verdicts, 0)
+    }
+
     /// Continues to the next page of the replay in this record; `None` after the last.
     ///
     /// # Errors
@@ -110,6 +118,10 @@ impl LogOrder {
     /// [`Diverged`] when a verdict cannot follow on those before.
     pub fn advance(&mut self) -> Result<Option<Next>, Diverged> {
         while let Some(verdict) = self.verdicts.pop_front() {
+            if matches!(&verdict.answer, Answer::Page(page) if self.has_judged(&page.source)) {
+                self.second_verdicts += 1;
+                continue;
+            }
             let part = verdict.answer.judged_source().map_or(Part::Outside, |source| self.ranges.part(source));
             match &verdict.answer {
                 Answer::Page(_) if part == Part::Range || (part == Part::WarmUp && self.is_what_if) => {

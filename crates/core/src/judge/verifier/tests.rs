@@ -223,12 +223,44 @@ fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
 }
 
 #[test]
-fn a_second_verdict_ends_the_comparison() {
+fn a_second_verdict_counts_for_nothing_and_is_no_difference() {
+    let honest = logs(&usual(), 1000);
+    let (_, expected, _) = judged_again(&honest);
+    // Another judge has written it, by other rules, in the same record.
     let mut changed = logs(&usual(), 1000);
     let (at, place) = pages(&changed)[0];
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[at] else { panic!("verdicts") };
-    let twice = batch.verdicts[place].clone();
+    let mut twice = batch.verdicts[place].clone();
+    if let Answer::Page(page) = &mut twice.answer {
+        page.event_time = Timestamp::from_millis(1_000_000);
+        page.decision = Decision::Unique { original: None };
+    }
     batch.verdicts.push(twice);
-    let (_, _, end) = judged_again(&changed);
-    assert!(matches!(end, Err(Diverged::SecondVerdict(_))), "{end:?}");
+    let with = |second_verdicts| VerifyCounts { second_verdicts, ..expected };
+    assert_eq!(judged_again(&changed), (vec![], with(1), Ok(())));
+
+    // Another judge has judged the last requests again, and had not read what stands before.
+    let mut changed = logs(&usual(), 1000);
+    let (at, batch) = changed
+        .verdicts
+        .iter()
+        .enumerate()
+        .rev()
+        .find_map(|(at, record)| match record {
+            VerdictRecord::Verdicts(batch) if batch.verdicts.iter().any(is_of_page) => Some((at, batch.clone())),
+            _ => None,
+        })
+        .unwrap();
+    let verdicts: Vec<Verdict> = batch.verdicts.iter().filter(|verdict| is_of_page(verdict)).cloned().collect();
+    let count = verdicts.len() as u64;
+    let watermarks = ExpiryWatermarks { times: Windows::all(Timestamp::MIN), first_sequence: 0 };
+    let again = VerdictBatch { watermarks, verdicts, ..batch };
+    let number = changed.verdicts[..=at].iter().filter(|record| matches!(record, VerdictRecord::Verdicts(_))).count();
+    changed.verdicts.insert(at + 1, VerdictRecord::Verdicts(again));
+    changed.asked.insert(number, Vec::new());
+    assert_eq!(judged_again(&changed), (vec![], with(count), Ok(())));
+}
+
+fn is_of_page(verdict: &Verdict) -> bool {
+    matches!(verdict.answer, Answer::Page(_))
 }

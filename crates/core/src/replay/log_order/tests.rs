@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
+use std::borrow::BorrowMut;
 use std::time::Duration;
 
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
-use crate::protocol::{ForgetTarget, RequestId, RulesNumber, RulesRecord, SameId, Stage, Windows};
+use crate::protocol::{Decision, ForgetTarget, RequestId, RulesNumber, RulesRecord, SameId, Stage, Windows};
 use crate::record::{PartitionId, Timestamp};
 use crate::replay::{InputRange, Plan};
 
@@ -73,8 +74,13 @@ fn live(texts: &[u128], each: usize) -> (Vec<VerdictRecord>, Vec<Verdict>) {
 }
 
 /// Replays a log and returns what came out, with the live verdict of each page.
-fn replay(mut order: LogOrder, log: &[VerdictRecord], texts: &[u128], gone: bool) -> Vec<(Verdict, Option<Verdict>)> {
-    let mut made = Vec::new();
+fn replay(
+    mut order: impl BorrowMut<LogOrder>,
+    log: &[VerdictRecord],
+    texts: &[u128],
+    gone: bool,
+) -> Vec<(Verdict, Option<Verdict>)> {
+    let (order, mut made) = (order.borrow_mut(), Vec::new());
     for record in log {
         order.record(record.clone()).unwrap();
         while let Some(next) = order.advance().unwrap() {
@@ -111,6 +117,41 @@ proptest! {
         for (live, again) in made {
             prop_assert_eq!(decided(&live), decided(&again.unwrap()));
         }
+    }
+
+    /// Of two verdicts on a page the first counts, wherever the second stands and whatever it says.
+    #[test]
+    fn second_verdicts_are_skipped_and_counted(
+        texts in prop::collection::vec(0_u128..6, 1..60), each in 1_usize..9, from in 0_i64..20,
+        seconds in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..9),
+    ) {
+        let (mut log, verdicts) = live(&texts, each);
+        let expected = replay(LogOrder::as_live(OWN, ranges(from)), &log, &texts, false);
+        for (verdict, after) in &seconds {
+            let mut second = verdicts[verdict.index(verdicts.len())].clone();
+            let Answer::Page(page) = &mut second.answer else { panic!("{second:?}") };
+            page.event_time = Timestamp::from_millis(i64::MAX);
+            page.decision = Decision::Unique { original: None };
+            let is_first = |record: &VerdictRecord| match record {
+                VerdictRecord::Verdicts(batch) => batch.verdicts.iter().any(|verdict| verdict.request == second.request),
+                VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => false,
+            };
+            let first = log.iter().position(is_first).unwrap();
+            let later = &mut log[first..];
+            let at = after.index(later.len());
+            if let VerdictRecord::Verdicts(batch) = &mut later[at] {
+                batch.verdicts.push(second);
+            }
+        }
+        let written = log.iter().map(|record| match record {
+            VerdictRecord::Verdicts(batch) => batch.verdicts.len(),
+            VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => 0,
+        });
+        let written: usize = written.sum();
+        let mut order = LogOrder::as_live(OWN, ranges(from));
+        prop_assert_eq!(replay(&mut order, &log, &texts, false), expected);
+        prop_assert_eq!(usize::try_from(order.take_second_verdicts()).unwrap(), written - verdicts.len());
+        prop_assert_eq!(order.take_second_verdicts(), 0, "counted once");
     }
 
     #[test]
