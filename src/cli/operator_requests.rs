@@ -1,5 +1,6 @@
 //! Runs operator requests (`forget`, `reopen`) and prints the answers.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -123,10 +124,9 @@ fn answered(answered: &Answered) -> (String, Value, bool) {
         let first = partition.at(range.start);
         let count =
             if positions == 1 { "1 judged position".to_owned() } else { format!("{positions} judged positions") };
-        words += &format!(
-            "\n  left out {count} from {first} on: the input group has not committed {first} since it was judged, so it \
-             may be on its way; reopen the rest once the group has passed it"
-        );
+        let why = format!("the input group has not committed {first} since it was judged, so it may be on its way");
+        let _ =
+            write!(words, "\n  left out {count} from {first} on: {why}; reopen the rest once the group has passed it");
         let left_out = json!({"range": format!("{partition}:{}-{}", range.start, range.end), "positions": positions});
         object.insert("left_out".to_owned(), left_out);
     }

@@ -91,13 +91,10 @@ impl RequestImpact {
                             self.close(source);
                             self.originals.remove(source);
                         }
-                        answer @ (Answer::Forgotten(_) | Answer::Reopened { .. }) => {
+                        answer @ Answer::Forgotten(_) => visit(number, self.take(answer), None),
+                        answer @ Answer::Reopened { partition, .. } => {
                             let found = self.take(answer);
-                            let reopened = match answer {
-                                Answer::Reopened { partition, .. } => self.judged.get(partition),
-                                _ => None,
-                            };
-                            visit(number, found, reopened);
+                            visit(number, found, self.judged.get(partition));
                         }
                     }
                 }
@@ -274,7 +271,8 @@ mod tests {
         // A forgotten original is not found again; a withdrawn page is not an original.
         let mut reported = Vec::new();
         let forgotten = || Answer::Forgotten(ForgetTarget::Id(IdHash(7)));
-        affected.follow(&batch(8, 1, vec![forgotten(), forgotten()]), |number, found, _| reported.push((number, found)));
+        affected
+            .follow(&batch(8, 1, vec![forgotten(), forgotten()]), |number, found, _| reported.push((number, found)));
         assert_eq!(
             reported.iter().map(|(number, found)| (*number, found.originals.len())).collect::<Vec<_>>(),
             [(0, 1), (1, 0)]

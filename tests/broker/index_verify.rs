@@ -65,17 +65,18 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
     write(broker, &to_verdicts, &verdicts);
     assert_eq!(report(&prefix(&honest_prefix), 0)["verdicts"]["same"], 5);
 
-    // Two judges have written: all verdicts stand in the log twice, and the first ones count.
+    // Two judges have written: the log holds all verdicts twice, and the first ones count.
     let twice_prefix = broker.unique("twice");
-    let [to_asked, to_ruled] = logs(broker, &desk, &prefix(&twice_prefix));
+    let [to_requests, to_verdicts] = logs(broker, &desk, &prefix(&twice_prefix));
     let mut reader = VerdictReader::new();
-    let again = ruled.iter().filter(|value| {
+    let again = verdicts.iter().filter(|value| {
         matches!(reader.push(0, value).expect("a record of the log"), Some((_, VerdictRecord::Verdicts(_))))
     });
-    write(broker, &to_asked, &asked);
-    write(broker, &to_ruled, &ruled.iter().chain(again).cloned().collect::<Vec<_>>());
+    write(broker, &to_requests, &requests);
+    write(broker, &to_verdicts, &verdicts.iter().chain(again).cloned().collect::<Vec<_>>());
     let twice = report(&prefix(&twice_prefix), 0);
-    let counts = ["judged_anew", "same", "differences", "second_verdicts"].map(|name| twice["verdicts"][name].as_u64());
+    let counts =
+        ["judged_again", "same", "differences", "second_verdicts"].map(|name| twice["verdicts"][name].as_u64());
     assert_eq!(counts, [5, 5, 0, 5].map(Some), "{twice}");
     let table = desk.ask_with(broker.address(), &prefix(&twice_prefix), &["index", "verify", "-o", "table"]);
     assert!(table.out.contains("; 5 of pages that had one already, skipped: the first counts"), "{}", table.out);

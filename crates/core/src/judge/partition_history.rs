@@ -61,7 +61,7 @@ impl SourceSet {
     /// Gathers the positions that verdicts are about, one each.
     pub(super) fn of<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Self {
         let mut positions = Self::default();
-        verdicts.filter_map(|verdict| verdict.answer.ruled_source()).for_each(|source| positions.insert(source));
+        verdicts.filter_map(|verdict| verdict.answer.judged_source()).for_each(|source| positions.insert(source));
         positions
     }
 

@@ -111,7 +111,7 @@ impl Pending {
     pub(super) fn push(&mut self, now: Duration, verdict: Verdict) {
         self.oldest.get_or_insert(now);
         if (self.checkpoint.question.is_some() || self.checkpoint.input.is_some())
-            && let Some(source) = verdict.answer.ruled_source()
+            && let Some(source) = verdict.answer.judged_source()
         {
             self.checkpoint.unsettled.insert(source);
         }

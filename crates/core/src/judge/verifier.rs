@@ -174,7 +174,11 @@ impl LogVerifier {
             let second_verdicts = self.state.counts().second_verdicts;
             self.state.follow_written(verdict);
             if self.state.counts().second_verdicts == second_verdicts {
-                found.push(Difference::Verdict { request: None, written: Some(Box::new(verdict.clone())), again: None });
+                found.push(Difference::Verdict {
+                    request: None,
+                    written: Some(Box::new(verdict.clone())),
+                    again: None,
+                });
             }
         }
     }

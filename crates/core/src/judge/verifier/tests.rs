@@ -248,7 +248,7 @@ fn a_second_verdict_counts_for_nothing_and_is_no_difference() {
         .rev()
         .find_map(|(at, record)| match record {
             VerdictRecord::Verdicts(batch) if batch.verdicts.iter().any(is_of_page) => Some((at, batch.clone())),
-            _ => None,
+            VerdictRecord::Verdicts(_) | VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
         })
         .unwrap();
     let verdicts: Vec<Verdict> = batch.verdicts.iter().filter(|verdict| is_of_page(verdict)).cloned().collect();
