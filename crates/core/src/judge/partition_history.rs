@@ -15,8 +15,8 @@ pub(super) struct PartitionHistory {
 }
 
 impl From<&PartitionCheckpoint> for PartitionHistory {
-    fn from(said: &PartitionCheckpoint) -> Self {
-        Self { judged: said.judged.clone(), delivered: said.delivered.clone() }
+    fn from(checkpoint: &PartitionCheckpoint) -> Self {
+        Self { judged: checkpoint.judged.clone(), delivered: checkpoint.delivered.clone() }
     }
 }
 
@@ -46,10 +46,10 @@ impl PartitionHistory {
         }
     }
 
-    /// Takes over what a checkpoint says at this place of the log.
-    pub(super) fn follow_checkpoint(&mut self, said: &PartitionCheckpoint) {
-        self.judged.raise_low_watermark(said.low_watermark);
-        self.delivered = said.delivered.clone();
+    /// Applies a checkpoint at its place in the log.
+    pub(super) fn follow_checkpoint(&mut self, checkpoint: &PartitionCheckpoint) {
+        self.judged.raise_low_watermark(checkpoint.low_watermark);
+        self.delivered = checkpoint.delivered.clone();
     }
 }
 
