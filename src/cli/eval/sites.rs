@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{EvalArgs, planted, tell, texts};
 use crate::cli::output::{Format as OutputFormat, columns};
+use crate::cli::progress_bar::PageProgress;
 use crate::config::settings::Settings;
 use crate::deduplicator::{Deduplicator, DeduplicatorSettings, Route};
 use crate::error::{Fatal, Reason};
@@ -16,6 +17,9 @@ use crate::quality::sites::{
     Form, Row, RowKind, SHARES, SiteCounts, SiteScorer, SiteSettings, SiteStream, SiteTexts, streams,
 };
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
+
+/// Pages that a thread judges before it reports progress.
+const PROGRESS_STEP: usize = 256;
 
 /// A row and the counts of its pages.
 type Counted = (Row, SiteCounts);
@@ -70,13 +74,14 @@ pub(super) fn sites(
 fn judged(streams: &[SiteStream<'_>], reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(streams.len());
     let next = AtomicUsize::new(0);
+    let progress = PageProgress::new(streams.iter().map(|stream| stream.pages() as u64).sum());
     let work = || {
         let mut done = Vec::new();
         while let Some((number, stream)) = {
             let number = next.fetch_add(1, Ordering::Relaxed);
             streams.get(number).map(|stream| (number, stream))
         } {
-            done.push((number, counts_of(stream, reader, settings)));
+            done.push((number, counts_of(stream, reader, settings, &progress)));
         }
         done
     };
@@ -85,12 +90,18 @@ fn judged(streams: &[SiteStream<'_>], reader: &Fingerprinter, settings: &Setting
         let done = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
         done.collect::<Vec<_>>()
     });
+    progress.finish();
     all.sort_by_key(|(number, _)| *number);
     let counted: Result<Vec<Vec<Counted>>, Fatal> = all.into_iter().map(|(_, counted)| counted).collect();
     Ok(counted?.concat())
 }
 
-fn counts_of(stream: &SiteStream<'_>, reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
+fn counts_of(
+    stream: &SiteStream<'_>,
+    reader: &Fingerprinter,
+    settings: &Settings,
+    progress: &PageProgress,
+) -> Result<Vec<Counted>, Fatal> {
     // Size the tables for this stream, not for millions of originals.
     let originals = u64::try_from(stream.pages()).unwrap_or(u64::MAX).max(16);
     let mut rules = settings.rules.clone();
@@ -111,7 +122,11 @@ fn counts_of(stream: &SiteStream<'_>, reader: &Fingerprinter, settings: &Setting
         let verdict = sifted.map_err(|error| Reason::Bug.because(error))?.verdict;
         let matched = verdict.original().filter(|_| verdict.route() == Route::Duplicate);
         scorer.note(page.truth, matched.and_then(|of| usize::try_from(of.source.offset).ok()));
+        if (number + 1).is_multiple_of(PROGRESS_STEP) {
+            progress.add(PROGRESS_STEP as u64);
+        }
     }
+    progress.add((stream.pages() % PROGRESS_STEP) as u64);
     Ok(stream.rows().iter().copied().zip(scorer.counts().iter().copied()).collect())
 }
 
