@@ -7,6 +7,10 @@ use crate::protocol::{
 };
 use crate::record::{Reject, Source, Timestamp};
 
+/// Maximum number of verdicts in a record: a record must fit into a Kafka message, however many pages one transaction
+/// holds.
+const MAX_BATCH: usize = 1_000;
+
 /// Judges pages, and keeps what is to be written.
 #[derive(Debug)]
 pub struct Rejudge {
@@ -78,6 +82,9 @@ impl Rejudge {
         self.requests += 1;
         self.state.follow(&verdict)?;
         self.verdicts.push(verdict);
+        if self.verdicts.len() >= MAX_BATCH {
+            self.close_batch();
+        }
         Ok(())
     }
 
@@ -177,5 +184,35 @@ pub(super) const fn page_of(verdict: &Verdict) -> Option<&PageVerdict> {
     match &verdict.answer {
         Answer::Page(page) => Some(page),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{DEFAULT_PART_BYTES, encode_verdict};
+    use crate::record::PartitionId;
+
+    #[test]
+    fn the_verdicts_of_a_large_transaction_are_written_in_records_that_fit() {
+        let mut judge = Rejudge::begin(LogIdentity(1), Rules::default());
+        let partition = PartitionId::new("pages", 0);
+        for offset in 0..200_500 {
+            judge.withdraw(partition.at(offset), Reject::Gone).unwrap();
+        }
+        let records = judge.records();
+        let sizes = records.iter().filter_map(|record| match record {
+            VerdictRecord::Verdicts(batch) => Some(batch.verdicts.len()),
+            VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
+        });
+        assert_eq!(sizes.sum::<usize>(), 200_500);
+        let mut parts = records.iter().flat_map(|record| encode_verdict(record, DEFAULT_PART_BYTES));
+        assert!(parts.all(|part| part.len() <= DEFAULT_PART_BYTES));
+        let next = records.iter().rev().find_map(|record| match record {
+            VerdictRecord::Verdicts(batch) => Some(batch.next_request),
+            VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
+        });
+        assert_eq!(next, Some(RequestOffset(200_500)));
+        assert!(judge.records().is_empty());
     }
 }
