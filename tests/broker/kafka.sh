@@ -268,13 +268,25 @@ maven_create() {
         > "$folder/format.log" 2>&1 || { cat "$folder/format.log" >&2; return 1; }
 }
 
+# Waits for the secured listeners, if there are any: the plain one answers before the broker fails to bind another.
+secured_ports_listen() {
+    local address
+    [[ -e $folder/secured ]] || return 0
+    while IFS= read -r address; do
+        until (exec 3<>"/dev/tcp/127.0.0.1/${address##*:}") 2>/dev/null; do
+            process_runs || return 1
+            sleep 0.05
+        done
+    done < <(grep -v '^CERTS=' "$folder/secured")
+}
+
 maven_start() {
     (
         save pid "$BASHPID"
         run_java "$jvm" kafka.Kafka "$folder/server.properties"
     ) >> "$folder/kafka.out" 2>&1 &
     until [[ -n $(load pid) ]]; do sleep 0.01; done
-    wait_until_it_answers "$(load address)" process_runs && process_runs && return
+    wait_until_it_answers "$(load address)" process_runs && secured_ports_listen && process_runs && return
     maven_kill
     tail -n 20 "$folder/kafka.out" "$folder/kafka.log" >&2 || true
     return 1
