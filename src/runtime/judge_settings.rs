@@ -7,13 +7,10 @@ use crate::config::settings::Settings;
 use crate::judge::JudgeSettings;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::fingerprint_log::MAX_REQUESTS;
-use crate::protocol::LogIdentity;
+use crate::protocol::{LogIdentity, MAX_VERDICT_BYTES};
 
 /// Maximum number of verdicts in one record of the verdict log.
 const BATCH_VERDICTS: usize = 2_000;
-
-/// Maximum size of one verdict in the log: that of an original with all its fingerprints.
-const VERDICT_BYTES: usize = 512;
 
 /// Returns the settings of a judge whose verdict log accepts batches of this many bytes. A new log gets a new identity.
 pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> JudgeSettings {
@@ -36,7 +33,7 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
 /// Returns the number of verdicts after which a record of the verdict log ends. A record ends with a record of
 /// requests, so that all of it is within the log's limit.
 fn batch_verdicts(verdict_log_bytes: usize) -> usize {
-    (verdict_log_bytes / VERDICT_BYTES).saturating_sub(MAX_REQUESTS).clamp(1, BATCH_VERDICTS)
+    (verdict_log_bytes / MAX_VERDICT_BYTES).saturating_sub(MAX_REQUESTS).clamp(1, BATCH_VERDICTS)
 }
 
 #[cfg(test)]
@@ -47,7 +44,7 @@ mod tests {
     fn a_record_of_verdicts_is_within_the_limit_of_the_log() {
         for limit in [300_000, 500_000, 1_000_000, 1_048_588, 2_097_152, 100_000_000] {
             let max = batch_verdicts(limit) - 1 + MAX_REQUESTS;
-            assert!(max * VERDICT_BYTES <= limit, "{limit}: {max} verdicts");
+            assert!(max * MAX_VERDICT_BYTES <= limit, "{limit}: {max} verdicts");
         }
         assert_eq!(batch_verdicts(2_097_152), BATCH_VERDICTS);
     }

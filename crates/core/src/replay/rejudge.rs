@@ -2,14 +2,15 @@
 
 use crate::judge::{Diverged, State, decide};
 use crate::protocol::{
-    Answer, Checkpoint, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset, Rules,
-    RulesRecord, Verdict, VerdictBatch, VerdictRecord,
+    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, MAX_VERDICT_BYTES, PageRequest, PageVerdict, Request,
+    RequestBody, RequestId, RequestOffset, Rules, RulesRecord, Verdict, VerdictBatch, VerdictRecord,
 };
 use crate::record::{Reject, Source, Timestamp};
 
 /// Maximum number of verdicts in a record: a record must fit into a Kafka message, however many pages one transaction
 /// holds.
 const MAX_BATCH: usize = 1_000;
+const _: () = assert!(MAX_BATCH * MAX_VERDICT_BYTES < DEFAULT_PART_BYTES, "a record is too large for the log");
 
 /// Judges pages, and keeps what is to be written.
 #[derive(Debug)]
@@ -190,7 +191,7 @@ pub(super) const fn page_of(verdict: &Verdict) -> Option<&PageVerdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{DEFAULT_PART_BYTES, encode_verdict};
+    use crate::protocol::encode_verdict;
     use crate::record::PartitionId;
 
     #[test]

@@ -8,6 +8,9 @@ use crate::protocol::VerdictRecord;
 /// Most bytes of one part of a checkpoint where nothing else is said: below the 1 MiB that brokers take by default.
 pub const DEFAULT_PART_BYTES: usize = 1_000_000;
 
+/// Maximum size of one verdict in the log: that of an original with all its fingerprints.
+pub const MAX_VERDICT_BYTES: usize = 512;
+
 /// What a judge writes to the verdict log when it takes over, in a transaction of its own: it says nothing. The judge
 /// reads on until it meets it, and so holds all that was written before. It is no frame, because releases that do not
 /// know it skip what does not begin as dupgate's records do.
