@@ -212,7 +212,9 @@ impl State {
 
     fn follow_batch(&mut self, batch: &VerdictBatch) -> Result<(), Diverged> {
         self.begin_batch(batch)?;
-        batch.verdicts.iter().for_each(|verdict| self.follow_written(verdict));
+        for verdict in &batch.verdicts {
+            self.follow_written(verdict);
+        }
         self.end_batch(batch);
         Ok(())
     }
@@ -271,13 +273,13 @@ impl State {
         Ok(())
     }
 
-    /// Follows one verdict that stands in the log. A second one for a page whose position was judged and not reopened
-    /// since changes nothing: the first one in the order of the log counts, for every reader. It is counted.
-    pub fn follow_written(&mut self, verdict: &Verdict) {
-        if let Err(Diverged::SecondVerdict(source)) = self.follow(verdict) {
-            self.counts.second_verdicts += 1;
-            self.second_verdict = Some(source);
-        }
+    /// Follows one verdict of the log. A second one for a page whose position was judged and not reopened since changes
+    /// nothing: the first one in the order of the log counts, for every reader. Returns false for it, and counts it.
+    pub fn follow_written(&mut self, verdict: &Verdict) -> bool {
+        let Err(Diverged::SecondVerdict(source)) = self.follow(verdict) else { return true };
+        self.counts.second_verdicts += 1;
+        self.second_verdict = Some(source);
+        false
     }
 
     fn follow_page(&mut self, page: &PageVerdict) -> Result<(), Diverged> {

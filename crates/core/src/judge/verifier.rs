@@ -149,7 +149,7 @@ impl LogVerifier {
             }
         }
         self.follow_unasked(written, found);
-        // Whoever judged again what was judged had not followed all that stands before.
+        // A judge that wrote a second verdict had not followed the log up to it: its watermarks are others.
         let is_of_this_log = self.state.counts().second_verdicts == second_verdicts;
         if is_of_this_log && self.state.watermarks() != batch.watermarks {
             found.push(Difference::ExpiryWatermarks);
@@ -171,9 +171,7 @@ impl LogVerifier {
 
     fn follow_unasked(&mut self, unasked: &[Verdict], found: &mut Vec<Difference>) {
         for verdict in unasked {
-            let second_verdicts = self.state.counts().second_verdicts;
-            self.state.follow_written(verdict);
-            if self.state.counts().second_verdicts == second_verdicts {
+            if self.state.follow_written(verdict) {
                 found.push(Difference::Verdict {
                     request: None,
                     written: Some(Box::new(verdict.clone())),
