@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, tick};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Time between two log lines.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two log lines, where there is no terminal for a bar.
+pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Creates a bar of this length, `None` if it is unknown, from a template of indicatif.
 pub(super) fn progress_bar(length: Option<u64>, template: &str) -> ProgressBar {

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::cli::output::{Format, columns, print, print_json};
-use crate::cli::progress_bar::progress_bar;
+use crate::cli::progress_bar::{LOG_INTERVAL, progress_bar};
 use crate::cli::replay::When;
 use crate::cli::{Global, human, note};
 use crate::config::{Purpose, load};
@@ -20,9 +20,6 @@ use crate::runtime::clock::wall_time;
 use crate::runtime::replay::Rate;
 use crate::runtime::service::signals;
 use crate::runtime::warm::{Draft, Judging, Options, Outcome, Phase, Report, Until, draft, run};
-
-/// Time between two log lines.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Arguments of `index warm`.
 #[derive(Clone, Debug, Args)]

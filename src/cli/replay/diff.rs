@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use crossbeam_channel::tick;
@@ -17,6 +16,7 @@ use serde_json::{Map, Value, json};
 use self::page::Shown;
 use super::settings::{self, Both};
 use crate::cli::output::{Format, print, print_json};
+use crate::cli::progress_bar::LOG_INTERVAL;
 use crate::cli::{Global, human, note, tap, verdict};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
@@ -29,9 +29,6 @@ use crate::runtime::replay::{Store, Stored, Texts, compare, fetch_lines};
 
 /// The name of the service in `--against`.
 const LIVE: &str = "live";
-
-/// Time between two log lines.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Examples whose pages are fetched at once.
 const AT_ONCE: usize = 16;

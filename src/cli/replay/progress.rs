@@ -7,13 +7,10 @@ use crossbeam_channel::{Receiver, tick};
 use indicatif::ProgressBar;
 
 use crate::cli::human;
-use crate::cli::progress_bar::progress_bar;
+use crate::cli::progress_bar::{LOG_INTERVAL, progress_bar};
 use crate::replay::{Counts, Plan};
 use crate::runtime::clock::Clock;
 use crate::runtime::replay::{Phase, Report};
-
-/// Time between two log lines.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Shows the progress of a replay.
 pub(super) struct Progress {

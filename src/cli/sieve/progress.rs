@@ -3,19 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, tick};
 use indicatif::ProgressBar;
 
 use crate::cli::human;
-use crate::cli::progress_bar::progress_bar;
+use crate::cli::progress_bar::{LOG_INTERVAL, progress_bar};
 use crate::deduplicator::{LineVerdict, PageResult, place_of};
 use crate::record::Rejection;
 use crate::runtime::lines::Line;
 
-/// Time between two log lines.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum number of dead letters to log one by one if no verdict line names them.
 const MAX_LOGGED: u64 = 20;
 
