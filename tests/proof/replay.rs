@@ -103,6 +103,11 @@ pub(crate) fn expected_verdicts(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMa
         .collect()
 }
 
+/// Arguments that replay the whole input in the order of time.
+pub(crate) const fn by_time(id: &str) -> [&str; 9] {
+    ["replay", "run", "--from", "start", "--order", "time", "--id", id, "--execute"]
+}
+
 /// A replay that runs beside the test.
 pub(crate) struct Running(Child);
 
@@ -332,7 +337,6 @@ fn a_killed_and_resumed_replay_ends_like_an_uninterrupted_one() {
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 6);
     crawl(broker, &cluster, PAGES, 6);
-    let by_time = |id: &'static str| ["replay", "run", "--from", "start", "--order", "time", "--id", id, "--execute"];
     let whole = ask(&cluster, &by_time("whole"));
     assert_eq!(whole["variants"][0]["counts"]["pages"], PAGES);
 

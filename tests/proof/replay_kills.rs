@@ -6,7 +6,7 @@ use dupgate_testkit::rng::Rng;
 
 use crate::broker::{Broker, wait};
 use crate::cluster::Cluster;
-use crate::replay::{Running, ask, cluster, crawl, run, shadow};
+use crate::replay::{Running, ask, by_time, cluster, crawl, run, shadow};
 
 /// Kills. The seed of their moments: `DUPGATE_KILL_SEED`, or this one.
 const KILLS: usize = 10;
@@ -32,7 +32,6 @@ fn a_replay_killed_at_drawn_moments_ends_with_the_outputs_of_one_that_was_not() 
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 6);
     crawl(broker, &cluster, PAGES, 6);
-    let by_time = |id: &'static str| ["replay", "run", "--from", "start", "--order", "time", "--id", id, "--execute"];
     let whole = ask(&cluster, &by_time("whole"));
 
     let seed = std::env::var("DUPGATE_KILL_SEED").ok().map_or(SEED, |seed| seed.parse().expect("a number"));

@@ -10,7 +10,7 @@ use crate::broker::{Broker, wait};
 use crate::cluster::http;
 use crate::cluster::records::{Page, Pen, Record, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::replay::{Running, ask, cluster, crawl, refused, run, shadow, verdicts_by_page};
+use crate::replay::{Running, ask, by_time, cluster, crawl, refused, run, shadow, verdicts_by_page};
 use crate::several_instances::Team;
 
 fn delete_group(broker: &Broker, name: &str) {
@@ -27,8 +27,7 @@ fn status(cluster: &Cluster<'_>, id: &str) -> Value {
 
 /// Runs a replay by time that is killed once it has committed something.
 fn begin(cluster: &Cluster<'_>, id: &str) {
-    let arguments = ["replay", "run", "--from", "start", "--order", "time", "--id", id, "--execute", "--rate", "20/s"];
-    let mut killed = Running::start(cluster.command(&arguments));
+    let mut killed = Running::start(cluster.command(&[&by_time(id)[..], &["--rate", "20/s"]].concat()));
     wait::until("its first commit", || {
         assert!(!killed.has_ended(), "it was over before it was killed");
         status(cluster, id)["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
@@ -45,7 +44,7 @@ fn a_replay_whose_offsets_have_expired_is_not_started_again() {
     crawl(broker, &cluster, PAGES, 2);
     let group = |id: &str| format!("{}.replay.{id}", cluster.group());
 
-    let whole = ask(&cluster, &["replay", "run", "--from", "start", "--order", "time", "--id", "whole", "--execute"]);
+    let whole = ask(&cluster, &by_time("whole"));
     let written = shadow(&cluster, "whole");
     delete_group(broker, &group("whole"));
     let known = status(&cluster, "whole");
@@ -66,8 +65,7 @@ fn a_replay_whose_offsets_have_expired_is_not_started_again() {
     );
     assert_eq!(shadow(&cluster, "torn"), before, "nothing was written again");
     ask(&cluster, &["replay", "clean", "torn", "--execute"]);
-    let again = ["replay", "run", "--from", "start", "--order", "time", "--id", "again", "--execute"];
-    assert_eq!(ask(&cluster, &again)["digests"], whole["digests"]);
+    assert_eq!(ask(&cluster, &by_time("again"))["digests"], whole["digests"]);
 }
 
 #[test]
@@ -308,7 +306,6 @@ fn a_replay_that_another_machine_continues_ends_on_the_first() {
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
-    let by_time = |id: &'static str| ["replay", "run", "--from", "start", "--order", "time", "--id", id, "--execute"];
     let whole = ask(&cluster, &by_time("whole"));
     let mut first = Running::start(cluster.command(&[&by_time("moved")[..], &["--rate", "20/s"]].concat()));
     wait::until("its first commit", || {
