@@ -231,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reopening_left_out_is_told_with_the_reason() {
+    fn a_reopening_reports_what_it_left_out_and_why() {
         let place = PartitionId::new("pages", 3);
-        let told = |to, found: Found| {
+        let report = |to, found: Found| {
             answered(&Answered {
                 log: LogPartition(0),
                 offset: VerdictOffset(1),
@@ -247,14 +247,14 @@ mod tests {
         let found = Found { originals, positions: 4, left_out: 0 };
         let done = "judge 0: reopened pages:3:5-9: 2 originals (pages:3:5, pages:3:6 with 1 duplicate), 4 judged \
                     positions (verdict log offset 1)";
-        let (words, value, _) = told(9, found.clone());
-        assert_eq!((words.as_str(), value.get("left_out")), (done, None), "nothing is judged behind it");
-        let (words, value, _) = told(9, Found { left_out: 2, ..found });
+        let (words, value, _) = report(9, found.clone());
+        assert_eq!((words.as_str(), value.get("left_out")), (done, None), "nothing is judged after it");
+        let (words, value, _) = report(9, Found { left_out: 2, ..found });
         let expected = "\n  left out 2 judged positions from pages:3:9 on: the input group has not committed pages:3:9 \
                         since it was judged, so it may be on its way; reopen the rest once the group has passed it";
         assert_eq!(words, format!("{done}{expected}"));
         assert_eq!(value.get("left_out"), Some(&json!({"range": "pages:3:9-90", "positions": 2})));
-        let (words, _, is_empty) = told(5, Found { left_out: 1, ..Found::default() });
+        let (words, _, is_empty) = report(5, Found { left_out: 1, ..Found::default() });
         assert!(is_empty && words.contains("left out 1 judged position from pages:3:5 on"), "{words}");
     }
 }

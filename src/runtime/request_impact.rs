@@ -282,11 +282,11 @@ mod tests {
         assert!(affected.would_find(&by_source).is_empty() && affected.would_find(&by_id).is_empty());
         // What was asked to be reopened and was not is still judged.
         let reopened = Answer::Reopened { partition: PartitionId::new("pages", 0), from: 1, to: 2 };
-        let mut told = Vec::new();
+        let mut left = Vec::new();
         affected.follow(&batch(8, 1, vec![reopened]), |_, found, judged| {
-            told.push((found.positions, judged.map(|judged| judged.count(2, 4))));
+            left.push((found.positions, judged.map(|judged| judged.count(2, 4))));
         });
-        assert_eq!(told, [(1, Some(2))]);
+        assert_eq!(left, [(1, Some(2))]);
     }
 
     #[test]

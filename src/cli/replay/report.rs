@@ -69,8 +69,10 @@ fn text(plan: &Plan, outcome: &Outcome) -> String {
     }
     if counts.second_verdicts > 0 {
         let many = human::count(counts.second_verdicts);
-        let told = format!("{many} live verdicts, whose pages had one already: the first counts");
-        rows.push(vec!["skipped".to_owned(), told]);
+        rows.push(vec![
+            "skipped".to_owned(),
+            format!("{many} live verdicts, whose pages had one already: the first counts"),
+        ]);
     }
     if counts.gone > 0 {
         let many = human::count(counts.gone);
