@@ -15,7 +15,6 @@ use crate::fingerprint::{FingerprintedPage, Inspection, PerMille, ReadFrom, Shin
 use crate::protocol::Match;
 use crate::record::Encoding;
 use crate::text::{CutBy, Extraction, runs};
-use crate::worker::verdict_name;
 
 use candidates::{Found, Near};
 
@@ -171,7 +170,7 @@ impl Explanation<'_> {
             let path = self.settings.index.path.display();
             return row("lookup", format!("no snapshot of this scheme in {path} (index.path)"));
         };
-        let verdict = found.verdict.as_ref().map_or("none", verdict_name);
+        let verdict = found.verdict.as_ref().map_or("none", |page| page.decision.kind().name());
         let of = found.verdict.as_ref().and_then(|verdict| verdict.decision.matched());
         let how = |of: &Match| if of.by.contained().is_some() { " (containment)" } else { "" };
         let of =
@@ -249,7 +248,7 @@ fn found_json(found: &Found) -> Value {
         "log_partition": found.log.0,
         "verdict_log_offset": found.at.0,
         "originals": found.originals,
-        "verdict": found.verdict.as_ref().map(verdict_name),
+        "verdict": found.verdict.as_ref().map(|page| page.decision.kind().name()),
         "stage": of.map(|of| of.by.stage().name()),
         "match": of.map(|of| of.source.to_string()),
         "containment": of.and_then(|of| of.by.contained()).map(PerMille::share),

@@ -22,7 +22,6 @@ use crate::runtime::clock::wall_time;
 use crate::runtime::fatal::failure;
 use crate::runtime::service_context;
 use crate::runtime::verdicts::{Extent, read};
-use crate::worker::verdict_name;
 
 /// Time-out for fetching the pages of one verdict.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -102,7 +101,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
         };
         for verdict in batch.verdicts {
             let name = match &verdict.answer {
-                Answer::Page(page) => verdict_name(page),
+                Answer::Page(page) => page.decision.kind().name(),
                 Answer::Withdrawn { .. } => "dead",
                 Answer::Forgotten(_) | Answer::Reopened { .. } => continue,
             };

@@ -8,7 +8,6 @@ use super::human::age;
 use crate::fingerprint::SketchForm;
 use crate::protocol::{Answer, Match, MatchedBy, PageVerdict};
 use crate::record::Source;
-use crate::worker::verdict_name;
 
 /// The form of the scheme's sketches, if any: it converts a distance to a similarity.
 pub(super) type Form = Option<SketchForm>;
@@ -74,7 +73,7 @@ pub(super) fn object(page: &PageVerdict, form: Form) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     put("source", page.source.to_string().into());
-    put("verdict", verdict_name(page).into());
+    put("verdict", page.decision.kind().name().into());
     put("event_time_ms", page.event_time.millis().into());
     if let Some(of) = page.decision.matched() {
         object.extend(matched(of, form));
@@ -129,7 +128,7 @@ pub(super) fn cells(page: &PageVerdict, form: Form, id: impl Fn(&Source) -> Opti
     let original = of.map(|of| of.source.to_string());
     let id_of = |source: Option<&Source>| source.and_then(&id);
     [
-        Some(verdict_name(page).to_owned()),
+        Some(page.decision.kind().name().to_owned()),
         nearness,
         of.map(|of| age(of.age_ms)),
         Some(page.source.to_string()),

@@ -203,7 +203,7 @@ fn labelled(page: &PageVerdict, form: verdict::Form, offset: i64, ids: &BTreeMap
     let named = |source: &Source| ids.get(source).map_or_else(|| source.to_string(), |id| format!("{source}  {id}"));
     let mut rows = vec![
         ("page", named(&page.source)),
-        ("verdict", crate::worker::verdict_name(page).to_owned()),
+        ("verdict", page.decision.kind().name().to_owned()),
         ("event time", human::time(page.event_time)),
     ];
     if let Some(of) = page.decision.matched() {

@@ -15,7 +15,7 @@ use crate::kafka::output::{Outputs, PagePayload};
 use crate::protocol::{Answer, RequestId, Stage, Verdict};
 use crate::telemetry::otlp::Traces;
 use crate::telemetry::spans::{Sampler, Span, names, traceparent};
-use crate::worker::{Output, PageOutcome, verdict_name};
+use crate::worker::{Output, PageOutcome};
 
 /// Maximum number of verdicts whose times are kept until their pages are delivered.
 const MAX_JUDGED: usize = 1 << 16;
@@ -126,7 +126,7 @@ impl Tracer {
         match &output.outcome {
             PageOutcome::Judged(verdict) => {
                 if let Answer::Page(judged) = &verdict.answer {
-                    attributes.push(text(names::VERDICT, verdict_name(judged)));
+                    attributes.push(text(names::VERDICT, judged.decision.kind().name()));
                     if let Some(of) = judged.decision.matched() {
                         attributes.push(text(names::MATCH, &of.source.to_string()));
                         if of.by.stage() != Stage::MinHash {

@@ -26,7 +26,7 @@ use crate::telemetry::overview::VERDICTS_CHECK;
 use crate::telemetry::pairs::{Clusters, DeliveredDuplicate};
 use crate::telemetry::{Check, Heartbeat, Metrics};
 use crate::transaction::{Call, CallError};
-use crate::worker::{Blocked, Output, Page, PageAction, PageOutcome, Status, Worker, verdict_name};
+use crate::worker::{Blocked, Output, Page, PageAction, PageOutcome, Status, Worker};
 
 /// Maximum number of requests whose times are kept: enough for the pages in flight.
 const MAX_REQUESTS: usize = 1 << 20;
@@ -282,7 +282,7 @@ impl WorkerReport {
             source: page.source.clone(),
             original: of.source.clone(),
             cluster: of.cluster.clone(),
-            verdict: verdict_name(page),
+            verdict: page.decision.kind().name(),
             stage: of.by.stage().name(),
             distance: of.by.distance(),
             contained: of.by.contained(),

@@ -7,7 +7,6 @@ use dupgate::protocol::{
     Answer, LogIdentity, Request, RequestOffset, Rules, Verdict, VerdictReader, VerdictRecord, decode_requests,
 };
 use dupgate::record::{Source, Timestamp};
-use dupgate::worker;
 
 use crate::accounting::Outcome;
 use crate::cluster::Cluster;
@@ -84,7 +83,7 @@ fn payload(record: &Record) -> &[u8] {
 pub(crate) fn verdicts_by_page(verdicts: &[Verdict]) -> BTreeMap<&Source, (&'static str, Option<&Source>)> {
     let pages = verdicts.iter().filter_map(|verdict| match &verdict.answer {
         Answer::Page(page) => {
-            let word = worker::verdict_name(page);
+            let word = page.decision.kind().name();
             // An update is special: its header names no original.
             let matched = page.decision.matched().filter(|_| word != "update").map(|of| &of.source);
             Some((&page.source, (word, matched)))

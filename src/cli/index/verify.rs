@@ -14,7 +14,6 @@ use crate::judge::{Difference, Snapshot, State};
 use crate::protocol::{Answer, LogPartition, Verdict};
 use crate::runtime::parallel::run_parallel;
 use crate::runtime::verifier::{PartitionVerification, Step, verify_logs};
-use crate::worker::verdict_name;
 
 /// Differences that are shown; all are counted.
 const MAX_SHOWN: usize = 20;
@@ -136,7 +135,7 @@ fn in_words(verdict: Option<&Verdict>, form: Form) -> String {
         None => "nothing".to_owned(),
         Some(Answer::Page(page)) => {
             let of = page.decision.matched().map(|of| format!(" of {} ({})", of.source, Measure::of(of, form)));
-            format!("{} {}{}", page.source, verdict_name(page), of.unwrap_or_default())
+            format!("{} {}{}", page.source, page.decision.kind().name(), of.unwrap_or_default())
         }
         Some(other) => verdict::other(other, form).to_string(),
     }

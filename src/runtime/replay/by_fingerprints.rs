@@ -20,7 +20,7 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::requests::{Requests, RequestsError};
 use crate::protocol::{PageRequest, Request, RequestBody, RequestId, RequestOffset, Verdict};
 use crate::record::PartitionId;
-use crate::replay::{Next, Part, live_name, name_of};
+use crate::replay::{Next, Part, name_of, name_of_verdict};
 use crate::worker::PageOutcome;
 
 /// Time-out for reading requests.
@@ -107,9 +107,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let (Some(first), Some(source)) = (ends.first(), live.answer.judged_source()) else { return };
         self.note(part, source, 0, ends);
         if let (Some(counts), true) =
-            (self.counts.first_mut(), part == Part::Range && name_of(first) != live_name(live))
+            (self.counts.first_mut(), part == Part::Range && name_of(first) != name_of_verdict(live))
         {
-            counts.note_change(live_name(live), name_of(first));
+            counts.note_change(name_of_verdict(live), name_of(first));
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
 use crate::record::{PartitionId, Source, Timestamp};
-use crate::replay::{Leaving, LogOrder, LogPages, LogRange, Next, Part, Target, live_name, name_of};
+use crate::replay::{Leaving, LogOrder, LogPages, LogRange, Next, Part, Target, name_of, name_of_verdict};
 use crate::worker::{Page, PageAction, PageOutcome};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
@@ -176,9 +176,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     ) {
         self.note(part, source, bytes, &ends);
         let Some(first) = ends.into_iter().next() else { return };
-        if part == Part::Range && name_of(&first) != live_name(live) {
+        if part == Part::Range && name_of(&first) != name_of_verdict(live) {
             if let Some(counts) = self.counts.first_mut() {
-                counts.note_change(live_name(live), name_of(&first));
+                counts.note_change(name_of_verdict(live), name_of(&first));
             }
             log.pages.note_difference(source);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::VerdictKind;
+use crate::protocol::{Verdict, VerdictKind};
 use crate::record::Reject;
 use crate::worker::PageOutcome;
 
@@ -78,11 +78,17 @@ impl Counts {
     }
 }
 
+/// Returns the name of a verdict.
+#[must_use]
+pub fn name_of_verdict(verdict: &Verdict) -> VerdictName {
+    verdict.answer.kind().unwrap_or(VerdictKind::Withdrawn).name()
+}
+
 /// Returns the name of a page's outcome.
 #[must_use]
 pub fn name_of(outcome: &PageOutcome) -> VerdictName {
     match outcome {
-        PageOutcome::Judged(verdict) => verdict.answer.kind().unwrap_or(VerdictKind::Withdrawn).name(),
+        PageOutcome::Judged(verdict) => name_of_verdict(verdict),
         PageOutcome::DeadLetter(_) => "dead_letter",
         PageOutcome::Tombstone => "tombstone",
     }

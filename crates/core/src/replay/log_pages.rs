@@ -10,11 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::counts::name_of;
+use super::counts::{name_of, name_of_verdict};
 use super::log_order::Next;
 use super::page_queues::PageQueues;
 use super::plan::{Part, Ranges};
-use crate::protocol::{Answer, Verdict, VerdictKind};
+use crate::protocol::{Answer, Verdict};
 use crate::record::{PartitionId, Source};
 use crate::worker::{Output, Page, PageAction, PageOutcome};
 
@@ -82,7 +82,7 @@ impl<P> LogPages<P> {
             Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Judged(Arc::new(verdict)),
         };
         if let Next::Page(live, Part::Range) = next
-            && name_of(&outcome) != live_name(live)
+            && name_of(&outcome) != name_of_verdict(live)
         {
             self.differ.insert(source.clone());
         }
@@ -192,12 +192,6 @@ impl<P> LogPages<P> {
             (partition.clone(), (left, read_to))
         })
     }
-}
-
-/// Names the verdict of the live service.
-#[must_use]
-pub fn live_name(live: &Verdict) -> &'static str {
-    live.answer.kind().unwrap_or(VerdictKind::Withdrawn).name()
 }
 
 #[cfg(test)]

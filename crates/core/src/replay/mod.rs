@@ -31,11 +31,11 @@ mod warm;
 mod what_if;
 
 pub use changes::{Changes, Compared, Example, Kind, MAX_HELD, RecordedVerdict, Side, Sides};
-pub use counts::{Counts, VerdictName, name_of};
+pub use counts::{Counts, VerdictName, name_of, name_of_verdict};
 pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};
 pub use log_order::{LogOrder, Next};
-pub use log_pages::{Leaving, LogPages, live_name};
+pub use log_pages::{Leaving, LogPages};
 pub use plan::{Order, Part, Plan, PlanError, Progress, Ranges, Reads, Shadow, Target, Total, own_name, plan_topic};
 pub use ranges::{InputRange, LogRange};
 pub use rejudge::Rejudge;

@@ -4,7 +4,7 @@
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
 
 use crate::fingerprint::{SimHash, SketchForm};
-use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, Verdict};
+use crate::protocol::{Answer, Decision, Match, MatchedBy, Verdict};
 use crate::record::{Reject, Source, Timestamp};
 
 /// One header of a record: a name, and bytes or null.
@@ -86,7 +86,7 @@ impl HeaderSettings {
         let mut ours = Vec::with_capacity(10);
         let mut say = |name: &str, value: String| ours.push(Header::text(&self.prefix, name, value));
         if let Answer::Page(page) = &verdict.answer {
-            say("verdict", verdict_name(page).to_owned());
+            say("verdict", page.decision.kind().name().to_owned());
             if let Some(simhash) = simhash {
                 say("fp", simhash.to_string());
             }
@@ -150,12 +150,6 @@ impl HeaderSettings {
     }
 }
 
-/// Returns the name of a verdict, as used in headers, metrics and verdict lines.
-#[must_use]
-pub const fn verdict_name(page: &PageVerdict) -> &'static str {
-    page.decision.kind().name()
-}
-
 /// Says in one line what is wrong with a page. Holds nothing of its text.
 #[must_use]
 pub const fn message(reason: Reject) -> &'static str {
@@ -180,6 +174,7 @@ mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
     use crate::fingerprint::PerMille;
+    use crate::protocol::PageVerdict;
     use crate::protocol::RequestId;
     use crate::record::PartitionId;
 

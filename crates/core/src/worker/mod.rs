@@ -40,7 +40,7 @@ mod unanswered;
 pub use backlog::Backlog;
 pub use blocked_reason::Blocked;
 pub use events::{Effect, Event, Failure, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom};
-pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message, verdict_name};
+pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message};
 pub use machine::{Status, Worker};
 pub use pacing::Pacing;
 pub use route::{BadRecords, Mode, OBSERVED, Partitioning, Routing, Tombstones, murmur2};
