@@ -30,8 +30,6 @@ use serde_json::json;
 /// Characters of a page: some three hundred words.
 const LETTERS: usize = 1800;
 const THOUSAND: usize = 1000;
-/// How many requests ahead the judge asks the memory for what it will read.
-const AHEAD: usize = 8;
 /// A kind is given up after this much CPU time.
 const MAX_NS: f64 = 60e9;
 /// One page in this many is asked about again, for what is compared for it.
@@ -181,12 +179,7 @@ impl Run {
                 compared.push((number, compared_for(&state, request)));
             }
             for (at, request) in requests.iter().enumerate() {
-                if let Some(RequestBody::Page(page)) = requests.get(at + AHEAD).map(|request| &request.body) {
-                    state.index().prefetch(&page.fingerprints, page.scope);
-                }
-                if let Some(RequestBody::Page(page)) = requests.get(at + AHEAD / 2).map(|request| &request.body) {
-                    state.index().prefetch_runs(&page.fingerprints, page.scope);
-                }
+                state.index().fetch_ahead(|ahead| requests.get(at + 1 + ahead)?.body.page());
                 let started = cpu_ns();
                 let verdict = decide(&state, request, APPENDED).unwrap();
                 state.follow(&verdict).unwrap();

@@ -14,9 +14,6 @@ use serde::Serialize;
 
 use crate::Page;
 
-/// How many requests ahead the judge asks the memory for what it will read.
-const AHEAD: usize = 8;
-
 /// Statistics of one set of rules.
 #[derive(Debug, Serialize)]
 pub(crate) struct Run {
@@ -97,12 +94,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
         let started = cpu_ns();
         let mut verdicts = Vec::with_capacity(requests.len());
         for (number, request) in requests.iter().enumerate() {
-            if let Some(RequestBody::Page(page)) = requests.get(number + AHEAD).map(|request| &request.body) {
-                state.index().prefetch(&page.fingerprints, page.scope);
-            }
-            if let Some(RequestBody::Page(page)) = requests.get(number + AHEAD / 2).map(|request| &request.body) {
-                state.index().prefetch_runs(&page.fingerprints, page.scope);
-            }
+            state.index().fetch_ahead(|ahead| requests.get(number + 1 + ahead)?.body.page());
             let verdict = decide(&state, request, Timestamp::from_millis(i64::MAX / 2)).unwrap();
             state.follow(&verdict).unwrap();
             verdicts.push(verdict);

@@ -20,7 +20,7 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::requests::{Requests, RequestsError};
 use crate::protocol::{PageRequest, Request, RequestBody, RequestId, RequestOffset, Verdict};
 use crate::record::PartitionId;
-use crate::replay::{Next, Part, name_of, name_of_verdict};
+use crate::replay::{LogOrder, Next, Part, name_of, name_of_verdict};
 use crate::worker::PageOutcome;
 
 /// Time-out for reading requests.
@@ -92,6 +92,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         if let (Some(counts), None, Part::Range) = (self.counts.first_mut(), &request, part) {
             counts.gone += 1;
         }
+        kept.fetch_ahead(&mut walk.order);
         let judged = walk.order.judge(&live, request.as_ref()).map_err(diverged)?;
         let is_taken_over = judged.first().is_some_and(|first| matches!(first, Some((_, true))));
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
@@ -172,6 +173,12 @@ impl Kept {
     fn take(&mut self, request: RequestId) -> Option<PageRequest> {
         let at = self.pages.iter().position(|(_, found, _)| *found == request)?;
         self.pages.drain(..=at).next_back().map(|(_, _, page)| page)
+    }
+
+    /// Prefetches what the pages after the next one will read of the indexes.
+    fn fetch_ahead(&self, order: &mut LogOrder) {
+        let upcoming = |ahead| self.pages.get(ahead).map(|(_, _, page)| page);
+        order.judges().iter().for_each(|judge| judge.state().index().fetch_ahead(upcoming));
     }
 
     /// Forgets the pages of requests below this offset: all verdicts on them were handed over.

@@ -1,20 +1,30 @@
 //! Metrics of a running replay.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::replay::{Counts, FilePlace, Plan};
 use crate::telemetry::{Metrics, ReplayProgress};
 
 /// Counts the work of this run: a resumed replay has totals of earlier runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Meter {
     followed: u64,
+    /// Records and bytes by topic, since the metrics were set.
+    consumed: BTreeMap<Arc<str>, (u64, u64)>,
     warmed_up_before: u64,
     of_range_before: u64,
 }
 
 impl Meter {
     /// Starts at the totals of the earlier runs.
-    pub(super) const fn start(counts: &Counts) -> Self {
-        Self { followed: 0, warmed_up_before: counts.warm_up, of_range_before: counts.pages + counts.gone }
+    pub(super) fn start(counts: &Counts) -> Self {
+        Self {
+            followed: 0,
+            consumed: BTreeMap::new(),
+            warmed_up_before: counts.warm_up,
+            of_range_before: counts.pages + counts.gone,
+        }
     }
 
     /// Counts records whose committed verdicts were read again.
@@ -22,23 +32,43 @@ impl Meter {
         self.followed += records as u64;
     }
 
+    /// Counts a record of a topic.
+    pub(super) fn consume(&mut self, topic: &Arc<str>, bytes: usize) {
+        if !self.consumed.contains_key(topic) {
+            self.consumed.insert(Arc::clone(topic), (0, 0));
+        }
+        if let Some((records, total)) = self.consumed.get_mut(topic) {
+            *records += 1;
+            *total += bytes as u64;
+        }
+    }
+
     /// Sets the progress of a replay, and whether it waits for the service.
     pub(super) fn show(
-        &self,
+        &mut self,
         metrics: &Metrics,
         plan: &Plan,
         counts: &Counts,
         place: Option<&FilePlace>,
         is_yielding: bool,
     ) {
+        self.show_consumed(metrics, plan);
         let progress = self.progress(counts, plan.done(counts, place), plan.is_of_files());
         metrics.replay(&plan.id, &ReplayProgress { is_yielding, ..progress });
     }
 
     /// Sets that everything is committed.
-    pub(super) fn show_end(&self, metrics: &Metrics, plan: &Plan, counts: &Counts) {
+    pub(super) fn show_end(&mut self, metrics: &Metrics, plan: &Plan, counts: &Counts) {
+        self.show_consumed(metrics, plan);
         let progress = self.progress(counts, (1, 1), plan.is_of_files());
         metrics.replay(&plan.id, &ReplayProgress { share: 1.0, ..progress });
+    }
+
+    fn show_consumed(&mut self, metrics: &Metrics, plan: &Plan) {
+        for (topic, (records, bytes)) in std::mem::take(&mut self.consumed) {
+            // There may be thousands of files, and each name would become a series.
+            metrics.consumed(if plan.is_of_files() { "files" } else { &topic }, records, bytes);
+        }
     }
 
     /// Returns the displayed progress of a replay: done and total, in records or in bytes of files.

@@ -1,6 +1,7 @@
 //! One run of a plan: from its current state to its end, a signal, or a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,6 +165,8 @@ pub(super) struct Run<'a, S> {
     pub(super) withdrawn: Vec<(Source, Reject)>,
     /// For the metrics.
     pub(super) meter: Meter,
+    /// Room for the texts of two positions.
+    pub(super) positions: [Vec<u8>; 2],
 }
 
 impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
@@ -261,6 +264,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             marks,
             withdrawn: Vec::new(),
             meter,
+            positions: [Vec::new(), Vec::new()],
             plan,
         })
     }
@@ -276,19 +280,17 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         if let Some(end) = ends.first() {
             if part == Part::Range {
-                self.tell_metrics(source, bytes, end);
+                self.note_in_metrics(source, bytes, end);
             }
-            let original = matched(end).map(ToString::to_string);
-            let (place, name) = (source.to_string(), name_of(end));
-            let fields = [Some(place.as_bytes()), Some(name.as_bytes()), original.as_deref().map(str::as_bytes)];
-            self.verdicts = self.verdicts.with(&fields);
+            let [place, original] = &mut self.positions;
+            write_position(place, source);
+            let original = matched(end).map(|source| write_position(original, source));
+            self.verdicts = self.verdicts.with(&[Some(place), Some(name_of(end).as_bytes()), original]);
         }
     }
 
-    fn tell_metrics(&self, source: &Source, bytes: usize, end: &PageOutcome) {
-        // There may be thousands of files, and each name would become a series.
-        let topic = if self.plan.is_of_files() { "files" } else { &*source.partition.topic };
-        self.metrics.consumed(topic, 1, bytes as u64);
+    fn note_in_metrics(&mut self, source: &Source, bytes: usize, end: &PageOutcome) {
+        self.meter.consume(&source.partition.topic, bytes);
         match end {
             PageOutcome::Judged(verdict) => {
                 if let Answer::Page(page) = &verdict.answer {
@@ -441,7 +443,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     /// Sets the progress in the metrics.
-    fn measure(&self) {
+    fn measure(&mut self) {
         let is_yielding = matches!(self.phase, Phase::Yielding(_));
         if let Some(counts) = self.counts.first() {
             self.meter.show(&self.metrics, &self.plan, counts, self.place.as_ref(), is_yielding);
@@ -541,6 +543,14 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         Ok(Outcome { total, variants: self.counts, elapsed_ms: millis(self.clock.now()) })
     }
+}
+
+/// Writes a position as text into `text` instead of what it holds.
+fn write_position<'t>(text: &'t mut Vec<u8>, source: &Source) -> &'t [u8] {
+    text.clear();
+    // Writing into memory does not fail.
+    let _ = write!(text, "{source}");
+    text
 }
 
 fn matched(end: &PageOutcome) -> Option<&Source> {

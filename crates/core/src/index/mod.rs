@@ -41,7 +41,7 @@ use std::cell::RefCell;
 use dupgate_index::{FuzzyTags, Tables};
 
 use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
-use crate::protocol::{ExpiryWatermarks, MinHashRules};
+use crate::protocol::{ExpiryWatermarks, MinHashRules, PageRequest};
 use crate::record::{PartitionId, Source};
 use families::Families;
 use ring::{ByAddress, ByExact, ById, BySource, Ring, masked};
@@ -51,6 +51,12 @@ use variants::OldestOfIds;
 
 /// How many originals are scanned in the time of one look-up by source, or more.
 const SCANNED_IN_A_LOOK_UP: usize = 16;
+
+/// How many pages before its turn a page's cache lines are asked for.
+const LINES_AHEAD: usize = 8;
+
+/// How many pages before its turn what those lines lead to is asked for.
+const RUNS_AHEAD: usize = 3;
 
 /// Most originals that a plan is made for: ids are distinguished up to here.
 const MAX_ENTRIES: u64 = 1 << 31;
@@ -205,10 +211,19 @@ impl Index {
         run(tasks);
     }
 
-    /// Prefetches what a probe with these fingerprints will read. Changes nothing; worth while some pages
-    /// ahead of the probe.
+    /// Prefetches what the probes of the next pages will read; changes nothing. `upcoming` returns the page that is
+    /// judged after this many others.
     #[inline]
-    pub fn prefetch(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
+    pub fn fetch_ahead<'p>(&self, upcoming: impl Fn(usize) -> Option<&'p PageRequest>) {
+        if let Some(page) = upcoming(LINES_AHEAD) {
+            self.prefetch(&page.fingerprints, page.scope);
+        }
+        if let Some(page) = upcoming(RUNS_AHEAD) {
+            self.prefetch_runs(&page.fingerprints, page.scope);
+        }
+    }
+
+    fn prefetch(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
         self.by_exact.prefetch([ring::key_of_exact(fingerprints.exact.0, scope)]);
         if let Some(code) = fingerprints.simhash {
             self.codes.prefetch(masked(code, scope));
@@ -219,8 +234,7 @@ impl Index {
     }
 
     /// Asks for what the lines of [`Index::prefetch`] lead to, when they have come.
-    #[inline]
-    pub fn prefetch_runs(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
+    fn prefetch_runs(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
         if let Some(code) = fingerprints.simhash {
             self.codes.prefetch_runs(masked(code, scope));
         }

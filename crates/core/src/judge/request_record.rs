@@ -6,12 +6,6 @@ use crate::index::Index;
 use crate::protocol::{Request, RequestBody, RequestId, RequestOffset};
 use crate::record::{PartitionId, Timestamp};
 
-/// How many requests before its turn a request's cache lines are asked for.
-const LINES_AHEAD: usize = 8;
-
-/// How many requests before its turn what those lines lead to is asked for.
-const RUNS_AHEAD: usize = 3;
-
 /// A record of requests and how far it is judged.
 #[derive(Debug)]
 pub(super) struct RequestRecord {
@@ -84,15 +78,6 @@ impl RequestRecord {
 
     /// Prefetches what the requests after the next one will read.
     pub(super) fn fetch_ahead(&self, index: &Index) {
-        if let Some(RequestBody::Page(page)) = self.body(LINES_AHEAD) {
-            index.prefetch(&page.fingerprints, page.scope);
-        }
-        if let Some(RequestBody::Page(page)) = self.body(RUNS_AHEAD) {
-            index.prefetch_runs(&page.fingerprints, page.scope);
-        }
-    }
-
-    fn body(&self, ahead: usize) -> Option<&RequestBody> {
-        self.requests.get(self.judged.saturating_add(ahead)).map(|request| &request.body)
+        index.fetch_ahead(|ahead| self.requests.get(self.judged.saturating_add(ahead))?.body.page());
     }
 }

@@ -41,6 +41,17 @@ pub enum RequestBody {
     },
 }
 
+impl RequestBody {
+    /// Returns the page, if one is to be judged.
+    #[must_use]
+    pub const fn page(&self) -> Option<&PageRequest> {
+        match self {
+            Self::Page(page) => Some(page),
+            Self::Withdraw { .. } | Self::Forget(_) | Self::Reopen { .. } => None,
+        }
+    }
+}
+
 /// Which originals a `forget` means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForgetTarget {

@@ -43,7 +43,12 @@ impl Counts {
         if let PageOutcome::DeadLetter(reason) = outcome {
             self.note_dead_letter(*reason);
         }
-        *self.verdicts.entry(name_of(outcome).to_owned()).or_default() += 1;
+        let name = name_of(outcome);
+        if let Some(count) = self.verdicts.get_mut(name) {
+            *count += 1;
+        } else {
+            self.verdicts.insert(name.to_owned(), 1);
+        }
     }
 
     fn note_dead_letter(&mut self, reason: Reject) {

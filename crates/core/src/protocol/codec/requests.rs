@@ -29,10 +29,7 @@ const MIN_BYTES: usize = 9;
 pub fn encode_requests(requests: &[Request], out: &mut Vec<u8>) {
     let mut places = Positions::default();
     let mut body = Vec::with_capacity(requests.len() * 64);
-    let pages = requests.iter().filter_map(|request| match &request.body {
-        RequestBody::Page(page) => Some(page),
-        RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
-    });
+    let pages = requests.iter().filter_map(|request| request.body.page());
     let of_fingerprints = fingerprints::version_for(pages.clone().map(|page| &page.fingerprints));
     let version = pages.filter_map(version_of).max().unwrap_or(of_fingerprints);
     for request in requests {
