@@ -18,7 +18,7 @@ fn pages_of_any_mode_that_came_before_are_originals_only_if_they_were_delivered(
             }
             schedule.run(STEPS);
             if mode == Mode::Observe {
-                observed += schedule.laws.statistics.get("verdicts").copied().unwrap_or(0);
+                observed += schedule.laws.statistics().get("verdicts").copied().unwrap_or(0);
             }
         }
         if schedule.world.violation.is_none() {
@@ -27,7 +27,7 @@ fn pages_of_any_mode_that_came_before_are_originals_only_if_they_were_delivered(
         let trace: Vec<&str> = schedule.world.trace.iter().map(String::as_str).collect();
         let broken = &schedule.world.violation;
         assert!(broken.is_none(), "{}\nseed {seed}: {broken:?}", trace.join("\n"));
-        found += schedule.laws.statistics.get("delivered").copied().unwrap_or(0);
+        found += schedule.laws.statistics().get("delivered").copied().unwrap_or(0);
     }
     assert!(
         observed > 300 && found > 1000,

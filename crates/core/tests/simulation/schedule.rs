@@ -578,7 +578,7 @@ impl Schedule {
     }
 
     fn high(&self, input: &PartitionId) -> i64 {
-        self.laws.high.get(input).copied().unwrap_or(0)
+        self.laws.high(input)
     }
 
     /// Has a range judged again: goes to every partition of the log.
@@ -638,7 +638,7 @@ impl Schedule {
         if self.world.change_mode(mode) {
             self.ghosts.clear();
             self.orphans.clear();
-            self.laws.begin_anew();
+            self.laws.restart();
             self.instances.iter_mut().for_each(|instance| instance.disks.clear());
         }
         self.reap();
@@ -734,7 +734,7 @@ impl Schedule {
             if !self.laws.is_judged(log, &source) {
                 continue;
             }
-            if let Err(broken) = self.laws.is_gone_for_good(&self.world, log, &source) {
+            if let Err(broken) = self.laws.check_unreadable(&self.world, log, &source) {
                 let workers = self.processes.iter().filter_map(|process| process.worker.as_ref());
                 let inside: Vec<String> = workers.map(WorkerDriver::inside).collect();
                 self.world.log(|| inside.join("\n"));

@@ -21,7 +21,7 @@ fn run(seed: u64, steps: u64) -> Result<Statistics, String> {
         schedule.finish();
     }
     let Some(broken) = &schedule.world.violation else {
-        return Ok(schedule.laws.statistics);
+        return Ok(schedule.laws.statistics().clone());
     };
     let trace: Vec<&str> = schedule.world.trace.iter().map(String::as_str).collect();
     let next = seed + 1;

@@ -17,7 +17,7 @@ use dupgate_core::record::PartitionId;
 
 pub(crate) use group::{Committed, MemberId, Notice};
 pub(crate) use partition::{Fetched, SlotState};
-pub(crate) use transaction::{CommittedTransaction, End};
+pub(crate) use transaction::{CommittedOffset, CommittedTransaction, End};
 
 use group::Group;
 use partition::Partition;
