@@ -15,6 +15,7 @@ use super::output::{Format, columns, print, print_json};
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::runtime::clock::Clock;
+use crate::telemetry::labels::{LabelValue, VerdictLabel};
 
 /// Arguments of `status`.
 #[derive(Clone, Debug, Default, Args)]
@@ -159,7 +160,8 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
         row("", text.to_owned());
     }
     let pages = sum(page, "documents");
-    let duplicates: u64 = ["exact", "near"].iter().map(|verdict| count_of(&page["documents"], verdict)).sum();
+    let duplicates = VerdictLabel::ALL.iter().filter(|verdict| verdict.is_duplicate());
+    let duplicates: u64 = duplicates.map(|verdict| count_of(&page["documents"], verdict.name())).sum();
     let share = if pages > 0 { format!(", {} duplicates", percent(duplicates, pages)) } else { String::new() };
     let rate = rate(page, before).map(|rate| format!(", {rate}")).unwrap_or_default();
     row("pages", format!("{}{share}{rate}", count(pages)));

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use crate::telemetry::Metrics;
-use crate::telemetry::catalog;
-use crate::telemetry::parsed_metrics::ParsedMetrics;
+use crate::telemetry::labels::{LabelValue, VerdictLabel};
+use crate::telemetry::{Metrics, catalog};
 
 /// Interval between two lines.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -29,10 +28,10 @@ impl MinuteReport {
         if passed < INTERVAL {
             return;
         }
-        let metrics = ParsedMetrics::parse(&metrics.render());
-        let of = |verdict: &str| metrics.count_of(catalog::DOCUMENTS.name, &[("verdict", verdict)]);
-        let pages = metrics.count(catalog::DOCUMENTS.name);
-        let (duplicates, dead_letters) = (of("exact") + of("near"), metrics.count(catalog::DEAD_LETTERS.name));
+        let metrics = metrics.values();
+        let (pages, dead_letters) = (metrics.count(&catalog::DOCUMENTS), metrics.count(&catalog::DEAD_LETTERS));
+        let duplicates = VerdictLabel::ALL.iter().filter(|verdict| verdict.is_duplicate());
+        let duplicates: u64 = duplicates.map(|verdict| metrics.count_of(&catalog::DOCUMENTS, &[verdict.pair()])).sum();
         let new_pages = pages.saturating_sub(self.pages);
         tracing::info!(
             target: "dupgate::service",
@@ -40,8 +39,8 @@ impl MinuteReport {
             pages_per_second = new_pages * 1000 / u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1),
             duplicates = duplicates.saturating_sub(self.duplicates),
             dead_letters = dead_letters.saturating_sub(self.dead_letters),
-            lag = metrics.count(catalog::CONSUMER_LAG.name),
-            originals = metrics.count(catalog::INDEX_ENTRIES.name),
+            lag = metrics.count(&catalog::CONSUMER_LAG),
+            originals = metrics.count(&catalog::INDEX_ENTRIES),
             "the last minute"
         );
         *self = Self { at: now, pages, duplicates, dead_letters };
@@ -52,7 +51,6 @@ impl MinuteReport {
 mod tests {
     use super::*;
     use crate::config::settings::{self, Level};
-    use crate::telemetry::labels::VerdictLabel;
     use crate::telemetry::logging::captured;
 
     #[test]

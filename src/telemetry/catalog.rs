@@ -282,6 +282,15 @@ table! {
         "1 while a replay waits because the service lags by more records than --yield-to-lag.";
 }
 
+/// The start of the process. Recorded with the rest of `process_*`, and so not in [`TABLE`].
+pub const PROCESS_START_TIME: Spec = Spec {
+    name: "process_start_time_seconds",
+    kind: Gauge,
+    unit: Unit::Seconds,
+    labels: &[],
+    help: "Start time of the process since unix epoch in seconds.",
+};
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

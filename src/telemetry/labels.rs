@@ -11,6 +11,11 @@ pub trait LabelValue: Copy + 'static {
     /// The values as written, in the same order.
     const NAMES: &'static [&'static str];
 
+    /// Returns the label with this value.
+    fn pair(self) -> (&'static str, &'static str) {
+        (Self::LABEL, self.name())
+    }
+
     /// Returns the index of the value in its set.
     fn index(self) -> usize;
 
@@ -55,6 +60,18 @@ label! {
         Bypass = "bypass",
     }
 }
+
+impl VerdictLabel {
+    /// Returns whether a page with this verdict is a duplicate.
+    #[must_use]
+    pub const fn is_duplicate(self) -> bool {
+        match self {
+            Self::Exact | Self::Near => true,
+            Self::Unique | Self::Update | Self::Template | Self::Bypass => false,
+        }
+    }
+}
+
 label! {
     /// How a duplicate was found.
     Duplicate = "verdict" {
@@ -349,6 +366,12 @@ label! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_two_lists_of_duplicates_agree() {
+        let duplicates = VerdictLabel::ALL.iter().filter(|verdict| verdict.is_duplicate());
+        assert_eq!(duplicates.map(|verdict| verdict.name()).collect::<Vec<_>>(), Duplicate::NAMES);
+    }
 
     #[test]
     fn every_output_is_labelled_with_its_name() {

@@ -6,8 +6,10 @@
 //! topics and partitions.
 
 mod indexes;
+mod recorder;
 mod replays;
 mod series;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 pub use self::indexes::IndexTotals;
+use self::recorder::ReadableRecorder;
 pub use self::replays::ReplayProgress;
 use self::series::Series;
+pub use self::values::{Buckets, MetricValues, whole};
 use super::catalog::{self, Kind, TABLE};
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
@@ -56,7 +60,7 @@ pub struct Build {
 }
 
 struct Inner {
-    recorder: PrometheusRecorder,
+    recorder: ReadableRecorder,
     handle: PrometheusHandle,
     process: metrics_process::Collector,
     partition_labels: bool,
@@ -86,9 +90,12 @@ impl Metrics {
         for (name, value) in &settings.labels {
             builder = builder.add_global_label(name, value);
         }
-        let recorder = builder.build_recorder();
+        let recorder = ReadableRecorder::new(builder.build_recorder());
         let process = metrics_process::Collector::default();
-        metrics::with_local_recorder(&recorder, || process.describe());
+        metrics::with_local_recorder(&recorder, || {
+            process.describe();
+            process.collect();
+        });
         let series = Series::register(&recorder);
         let handle = recorder.handle();
         Ok(Self {
@@ -111,7 +118,14 @@ impl Metrics {
     #[must_use]
     pub fn render(&self) -> String {
         metrics::with_local_recorder(&self.inner.recorder, || self.inner.process.collect());
+        self.inner.recorder.export();
         self.inner.handle.render()
+    }
+
+    /// Reads the values of the metrics now. `process_*` has the values of the last [`Metrics::render`], or of the start.
+    #[must_use]
+    pub fn values(&self) -> MetricValues {
+        self.inner.recorder.values()
     }
 
     /// Moves samples into their buckets. Needed every few seconds: without it memory grows while metrics are not
@@ -198,8 +212,7 @@ impl Metrics {
             counter.increment(1);
         } else {
             // An unexpected pair is counted, too.
-            let labels = &[(Component::LABEL, component.name()), (ErrorKind::LABEL, kind.name())];
-            self.counter(catalog::ERRORS.name, labels).increment(1);
+            self.counter(catalog::ERRORS.name, &[component.pair(), kind.pair()]).increment(1);
         }
     }
 

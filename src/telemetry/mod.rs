@@ -5,7 +5,6 @@
 
 pub mod admin;
 pub mod http_client;
-pub mod parsed_metrics;
 pub mod health;
 pub mod http;
 pub mod labels;
@@ -20,4 +19,4 @@ pub mod status;
 pub mod catalog;
 
 pub use health::{Check, Health, Heartbeat};
-pub use metrics::{IndexTotals, Metrics, ReplayProgress};
+pub use metrics::{IndexTotals, MetricValues, Metrics, ReplayProgress};

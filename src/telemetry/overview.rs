@@ -9,6 +9,7 @@ mod history;
 mod judges;
 mod reading;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,8 +21,8 @@ pub use self::judges::{NO_JUDGE, VERDICTS_CHECK, judge_check};
 use self::history::{History, KEPT};
 use self::judges::Judges;
 use self::reading::Reading;
-use super::metrics::{Build, Metrics};
-use super::parsed_metrics::ParsedMetrics;
+use super::labels::{Blocked, LabelValue};
+use super::metrics::{Build, MetricValues, Metrics};
 use super::status;
 use super::{Health, catalog};
 use crate::record::Timestamp;
@@ -103,7 +104,7 @@ impl Overview {
 
     fn sample(&self) {
         let inner = &*self.inner;
-        let metrics = ParsedMetrics::parse(&inner.metrics.render());
+        let metrics = inner.metrics.values();
         let checks = inner.health.readiness();
         let (now, at) = ((inner.clock)(), (inner.wall)());
         let mut state = self.lock();
@@ -114,7 +115,7 @@ impl Overview {
     /// Returns the state now, with the samples after this number.
     pub(super) fn answer(&self, after: u64) -> Value {
         let inner = &*self.inner;
-        let metrics = ParsedMetrics::parse(&inner.metrics.render());
+        let metrics = inner.metrics.values();
         let checks = inner.health.readiness();
         let examples = inner.metrics.dead_letter_examples();
         let now = (inner.wall)();
@@ -154,23 +155,22 @@ impl About {
 }
 
 /// The page's data besides the summary.
-fn more(metrics: &ParsedMetrics) -> Map<String, Value> {
-    let reasons = metrics.by_label(catalog::BLOCKED_PARTITIONS.name, "reason");
-    let blocked: Map<String, Value> =
-        reasons.into_iter().filter(|(_, count)| *count > 0.0).map(|(reason, count)| (reason, count.into())).collect();
-    let interval = metrics.largest(catalog::SNAPSHOT_INTERVAL.name).map(|seconds| seconds * 1000.0);
+fn more(metrics: &MetricValues) -> Map<String, Value> {
+    let reasons = metrics.by_label(&catalog::BLOCKED_PARTITIONS, Blocked::LABEL);
+    let blocked: BTreeMap<&str, f64> = reasons.filter(|(_, count)| *count > 0.0).collect();
+    let interval = metrics.largest(&catalog::SNAPSHOT_INTERVAL).map(|seconds| seconds * 1000.0);
     status::members(json!({
         "lags": lags(metrics),
         "blocked": blocked,
         "snapshot_interval_ms": interval,
-        "snapshot_bytes": metrics.largest(catalog::SNAPSHOT_SIZE.name),
+        "snapshot_bytes": metrics.largest(&catalog::SNAPSHOT_SIZE),
     }))
 }
 
 /// The partitions of the input with the largest lags, largest first; those without a lag are left out.
-fn lags(metrics: &ParsedMetrics) -> Value {
-    let mut lags = metrics.by_two_labels(catalog::CONSUMER_LAG.name, "topic", "partition");
-    lags.retain(|(_, _, lag)| *lag > 0.0);
+fn lags(metrics: &MetricValues) -> Value {
+    let all = metrics.by_two_labels(&catalog::CONSUMER_LAG, "topic", "partition");
+    let mut lags: Vec<_> = all.filter(|(_, _, lag)| *lag > 0.0).collect();
     lags.sort_by(|one, other| other.2.total_cmp(&one.2));
     let listed = lags.iter().take(LISTED_LAGS);
     listed.map(|(topic, partition, lag)| json!({"topic": topic, "partition": partition, "lag": lag})).collect()

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::metrics::{Build, Metrics};
-use super::parsed_metrics::ParsedMetrics;
+use super::catalog::{self, Spec};
+use super::labels::{Component, ErrorKind, LabelValue, Pause, VerdictLabel};
+use super::metrics::{Build, MetricValues, Metrics, whole};
 use crate::record::Timestamp;
 
 /// Sums up the metrics and the checks, with input and group from `config` (the body of `/config`). Times of events that
@@ -18,8 +19,7 @@ pub fn status(
     config: &str,
     now: Timestamp,
 ) -> Value {
-    let scraped = ParsedMetrics::parse(&metrics.render());
-    let mut page = summary(&scraped, &metrics.dead_letter_examples(), checks, build, now);
+    let mut page = summary(&metrics.values(), &metrics.dead_letter_examples(), checks, build, now);
     let config: Value = serde_json::from_str(config).unwrap_or_default();
     if let Some(input) = config.pointer("/config/input").and_then(Value::as_object) {
         let named = ["group", "instance_id", "topics"].into_iter();
@@ -30,7 +30,7 @@ pub fn status(
 
 /// Sums up the metrics.
 pub(super) fn summary(
-    metrics: &ParsedMetrics,
+    metrics: &MetricValues,
     examples: &BTreeMap<&'static str, (String, String)>,
     checks: &[(String, Result<(), String>)],
     build: &Build,
@@ -38,10 +38,10 @@ pub(super) fn summary(
 ) -> Map<String, Value> {
     let waits: Vec<String> =
         checks.iter().filter_map(|(name, state)| Some(format!("{name}: {}", state.as_ref().err()?))).collect();
-    let label = |name| metrics.label("dupgate_config_info", name);
-    let count = |name| metrics.count(name);
-    let age = |name| metrics.largest(name).and_then(millis).map(|then| now.millis().saturating_sub(then));
-    let since_start = metrics.largest("process_start_time_seconds").and_then(millis);
+    let label = |name| metrics.label(&catalog::CONFIG_INFO, name);
+    let count = |spec| metrics.count(spec);
+    let age = |spec| metrics.largest(spec).and_then(millis).map(|then| now.millis().saturating_sub(then));
+    let since_start = metrics.largest(&catalog::PROCESS_START_TIME).and_then(millis);
     let page = json!({
         "version": build.version,
         "librdkafka": build.librdkafka,
@@ -52,22 +52,22 @@ pub(super) fn summary(
         "mode": label("mode"),
         "scheme": label("scheme"),
         "config_hash": label("hash"),
-        "documents": object(metrics.by_label("dupgate_documents_total", "verdict")),
-        "dead_letters": count("dupgate_dead_letters_total"),
+        "documents": object(metrics.by_label(&catalog::DOCUMENTS, VerdictLabel::LABEL)),
+        "dead_letters": count(&catalog::DEAD_LETTERS),
         "dead_letter_reasons": dead_letters(metrics, examples),
-        "pending_verdicts_ms": metrics.largest("dupgate_oldest_pending_verdict_seconds").and_then(millis),
-        "assigned_partitions": object(metrics.by_label("dupgate_assigned_partitions", "topic")),
-        "lag": count("dupgate_consumer_lag_records"),
-        "lag_ms": age("dupgate_last_record_timestamp_seconds"),
-        "paused": set(metrics, "dupgate_consumer_paused", "reason"),
-        "last_commit_age_ms": age("dupgate_last_commit_timestamp_seconds"),
-        "judge": object(metrics.by_label("dupgate_judge_active", "log_partition")),
-        "index_entries": count("dupgate_index_entries"),
-        "index_memory_bytes": count("dupgate_index_memory_bytes"),
-        "index_memory_limit_bytes": count("dupgate_index_memory_limit_bytes"),
-        "window_ms": metrics.largest("dupgate_index_window_seconds").and_then(millis),
+        "pending_verdicts_ms": metrics.largest(&catalog::OLDEST_PENDING_VERDICT).and_then(millis),
+        "assigned_partitions": object(metrics.by_label(&catalog::ASSIGNED_PARTITIONS, "topic")),
+        "lag": count(&catalog::CONSUMER_LAG),
+        "lag_ms": age(&catalog::LAST_RECORD_TIMESTAMP),
+        "paused": paused(metrics),
+        "last_commit_age_ms": age(&catalog::LAST_COMMIT_TIMESTAMP),
+        "judge": object(metrics.by_label(&catalog::JUDGE_ACTIVE, "log_partition")),
+        "index_entries": count(&catalog::INDEX_ENTRIES),
+        "index_memory_bytes": count(&catalog::INDEX_MEMORY),
+        "index_memory_limit_bytes": count(&catalog::INDEX_MEMORY_LIMIT),
+        "window_ms": metrics.largest(&catalog::INDEX_WINDOW).and_then(millis),
         "effective_window_ms": effective_window_ms(metrics),
-        "snapshot_age_ms": age("dupgate_snapshot_last_success_timestamp_seconds"),
+        "snapshot_age_ms": age(&catalog::SNAPSHOT_LAST_SUCCESS),
         "errors": errors(metrics),
     });
     members(page)
@@ -82,9 +82,9 @@ pub(super) fn members(value: Value) -> Map<String, Value> {
 }
 
 /// Event time from the oldest original to the newest page.
-pub(super) fn effective_window_ms(metrics: &ParsedMetrics) -> Option<i64> {
-    let oldest = metrics.largest("dupgate_index_oldest_entry_timestamp_seconds").and_then(millis)?;
-    let newest = metrics.largest("dupgate_last_record_timestamp_seconds").and_then(millis)?;
+pub(super) fn effective_window_ms(metrics: &MetricValues) -> Option<i64> {
+    let oldest = metrics.largest(&catalog::INDEX_OLDEST_ENTRY).and_then(millis)?;
+    let newest = metrics.largest(&catalog::LAST_RECORD_TIMESTAMP).and_then(millis)?;
     Some(newest.saturating_sub(oldest).max(0))
 }
 
@@ -95,13 +95,13 @@ fn millis(seconds: f64) -> Option<i64> {
 }
 
 /// Every reason why a record got no verdict, with the last such record.
-fn dead_letters(metrics: &ParsedMetrics, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
-    let of = |name: &str, reason: &str| whole(metrics.sum(name, &[("reason", reason)]));
+fn dead_letters(metrics: &MetricValues, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
+    let of = |spec: &Spec, reason: &str| metrics.count_of(spec, &[("reason", reason)]);
     let tell = |(reason, (position, why)): (&&str, &(String, String))| {
         json!({
             "reason": reason,
-            "delivered": of("dupgate_dead_letters_total", reason),
-            "held": of("dupgate_dead_letters_held", reason),
+            "delivered": of(&catalog::DEAD_LETTERS, reason),
+            "held": of(&catalog::DEAD_LETTERS_HELD, reason),
             "example": position,
             "why": why,
         })
@@ -109,30 +109,23 @@ fn dead_letters(metrics: &ParsedMetrics, examples: &BTreeMap<&'static str, (Stri
     examples.iter().map(tell).collect()
 }
 
-fn object(metrics: Vec<(String, f64)>) -> Map<String, Value> {
-    metrics.into_iter().map(|(name, number)| (name, whole(number).into())).collect()
+fn object<'v>(values: impl Iterator<Item = (&'v str, f64)>) -> Map<String, Value> {
+    values.map(|(name, number)| (name.to_owned(), whole(number).into())).collect()
 }
 
-/// A count as a whole number.
-fn whole(count: f64) -> u64 {
-    format!("{count:.0}").parse().unwrap_or(0)
-}
-
-/// Values of a label whose series is not 0.
-fn set(metrics: &ParsedMetrics, name: &str, label: &str) -> Vec<String> {
-    metrics.by_label(name, label).into_iter().filter(|(_, number)| *number > 0.0).map(|(value, _)| value).collect()
+/// The reasons for which the input is paused.
+fn paused(metrics: &MetricValues) -> Vec<&str> {
+    let reasons = metrics.by_label(&catalog::CONSUMER_PAUSED, Pause::LABEL);
+    reasons.filter(|(_, is_paused)| *is_paused > 0.0).map(|(reason, _)| reason).collect()
 }
 
 /// Errors that occurred, by component and kind.
-fn errors(metrics: &ParsedMetrics) -> Map<String, Value> {
-    let name = "dupgate_errors_total";
-    let mut found = Map::new();
-    for component in set(metrics, name, "component") {
-        let of = |kind: &str| whole(metrics.sum(name, &[("component", &component), ("kind", kind)]));
-        let kinds = set(metrics, name, "kind").into_iter().map(|kind| (kind.clone(), of(&kind)));
-        let kinds: Map<String, Value> =
-            kinds.filter(|(_, count)| *count > 0).map(|(kind, count)| (kind, count.into())).collect();
-        found.insert(component, kinds.into());
+fn errors(metrics: &MetricValues) -> BTreeMap<&str, BTreeMap<&str, u64>> {
+    let mut found: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
+    for (component, kind, count) in metrics.by_two_labels(&catalog::ERRORS, Component::LABEL, ErrorKind::LABEL) {
+        if let Some(kind) = kind.filter(|_| count > 0.0) {
+            found.entry(component).or_default().insert(kind, whole(count));
+        }
     }
     found
 }
@@ -140,35 +133,45 @@ fn errors(metrics: &ParsedMetrics) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::settings;
+    use crate::protocol::LogPartition;
+    use crate::record::Reject;
+    use crate::telemetry::IndexTotals;
+    use crate::telemetry::labels::CommitResult;
+    use std::time::Duration;
 
     #[test]
     fn the_page_shows_what_is_not_ready_and_the_state() {
-        let metrics = "dupgate_documents_total{verdict=\"near\"} 25\n\
-                       dupgate_config_info{hash=\"abc\",mode=\"route\",scheme=\"sh64-1\"} 1\n\
-                       dupgate_assigned_partitions{topic=\"a\"} 2\n\
-                       dupgate_consumer_paused{reason=\"manual\"} 1\ndupgate_consumer_paused{reason=\"restore\"} 0\n\
-                       dupgate_last_commit_timestamp_seconds 7.5\ndupgate_judge_active{log_partition=\"0\"} 1\n\
-                       dupgate_last_record_timestamp_seconds{topic=\"a\"} 9\n\
-                       dupgate_index_oldest_entry_timestamp_seconds 2\n\
-                       dupgate_dead_letters_total{stage=\"extract\",reason=\"no_text\"} 3\n\
-                       dupgate_dead_letters_held{reason=\"no_text\"} 2\n\
-                       dupgate_oldest_pending_verdict_seconds 4.5\n\
-                       process_start_time_seconds 1\n\
-                       dupgate_errors_total{component=\"consumer\",kind=\"fatal\"} 0\n\
-                       dupgate_errors_total{component=\"log\",kind=\"corrupt\"} 3\n\
-                       dupgate_errors_total{component=\"log\",kind=\"fatal\"} 0\n";
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let started = metrics.values().largest(&catalog::PROCESS_START_TIME).and_then(millis).unwrap();
+        // In whole seconds, which a metric shows exactly.
+        let start = started.div_euclid(1000) * 1000;
+        let at = |millis: i64| Timestamp::from_millis(start + millis);
+        (0..25).for_each(|_| metrics.document(VerdictLabel::Near));
+        metrics.config_info("abc", "sh64-1", "route", "simhash");
+        metrics.assigned_partitions(&BTreeMap::from([("a".to_owned(), 2)]));
+        metrics.paused(Pause::Manual, true);
+        metrics.committed(CommitResult::Ok, at(7500));
+        metrics.judge_active(LogPartition(0), true);
+        metrics.last_record("a", at(9000));
+        metrics.index(LogPartition(0), IndexTotals { oldest: Some(at(2000)), ..IndexTotals::default() });
+        (0..3).for_each(|_| metrics.dead_letter(Reject::NoText));
+        metrics.dead_letters_held(&BTreeMap::from([(Reject::NoText, 2)]));
+        metrics.oldest_pending_verdict(Duration::from_millis(4500));
+        (0..3).for_each(|_| metrics.error(Component::Log, ErrorKind::Corrupt));
         let checks = [("joined".to_owned(), Ok(())), ("restored".to_owned(), Err("restoring, 40 %".to_owned()))];
         let build = Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() };
         let examples = BTreeMap::from([("no_text", ("a:0:7".to_owned(), "no text is left".to_owned()))]);
-        let page = summary(&ParsedMetrics::parse(metrics), &examples, &checks, &build, Timestamp::from_millis(10_000));
+        let page = summary(&metrics.values(), &examples, &checks, &build, at(10_000));
         for (key, expected) in [
             ("version", json!("1.2.3")),
             ("ready", json!(false)),
             ("waits_for", json!(["restored: restoring, 40 %"])),
             ("mode", json!("route")),
-            ("documents", json!({"near": 25})),
+            ("documents", json!({"bypass": 0, "exact": 0, "near": 25, "template": 0, "unique": 0, "update": 0})),
             ("assigned_partitions", json!({"a": 2})),
             ("paused", json!(["manual"])),
+            ("judge", json!({"0": 1})),
             ("dead_letters", json!(3)),
             (
                 "dead_letter_reasons",
@@ -180,15 +183,12 @@ mod tests {
             ("last_commit_age_ms", json!(2500)),
             ("lag_ms", json!(1000)),
             ("effective_window_ms", json!(7000)),
-            ("uptime_ms", json!(9000)),
+            ("uptime_ms", json!(start + 10_000 - started)),
             ("snapshot_age_ms", json!(null)),
             ("errors", json!({"log": {"corrupt": 3}})),
         ] {
             assert_eq!(page[key], expected, "{key} of {page:#?}");
         }
-        assert_eq!(
-            summary(&ParsedMetrics::default(), &BTreeMap::new(), &[], &build, Timestamp::from_millis(1))["ready"],
-            true
-        );
+        assert_eq!(summary(&metrics.values(), &BTreeMap::new(), &[], &build, at(1))["ready"], true);
     }
 }

@@ -17,7 +17,8 @@ use crate::crawl::score::{Found, Scorer};
 use crate::error::{Fatal, Reason};
 use crate::kafka::tail::{Step, Tail, Written};
 use crate::runtime::clock::Clock;
-use crate::telemetry::Metrics;
+use crate::telemetry::metrics::whole;
+use crate::telemetry::{Metrics, catalog};
 
 /// Pages whose places and families are remembered: more than the crawl's reach plus the pages in flight.
 const REMEMBERED: usize = 50_000;
@@ -158,7 +159,7 @@ impl Known {
     }
 
     fn summary(&self, shared: &Shared, metrics: &Metrics, now: Duration, before: (u64, Duration)) -> Summary {
-        let metrics = metrics.render();
+        let metrics = metrics.values();
         let mut verdicts: Vec<(&'static str, u64)> =
             ["unique", "update", "exact", "near", "dead"].map(|name| (name, 0)).into();
         for (found, count) in &self.verdicts {
@@ -173,25 +174,11 @@ impl Known {
             bytes: self.bytes,
             lately: (self.judged - before.0, now.saturating_sub(before.1)),
             verdicts,
-            originals: gauge(&metrics, "dupgate_index_entries"),
-            index_bytes: gauge(&metrics, "dupgate_index_memory_bytes"),
+            originals: metrics.largest(&catalog::INDEX_ENTRIES).map(whole),
+            index_bytes: Some(metrics.count(&catalog::INDEX_MEMORY)),
             report: self.scorer.report(),
         }
     }
-}
-
-/// Sums a gauge over its series, in the text that Prometheus scrapes.
-fn gauge(metrics: &str, name: &str) -> Option<u64> {
-    let series = metrics.lines().filter_map(|line| {
-        let rest = line.strip_prefix(name)?;
-        let value = if let Some(value) = rest.strip_prefix(' ') {
-            value
-        } else {
-            rest.strip_prefix('{')?.rsplit(' ').next()?
-        };
-        value.split('.').next()?.parse::<u64>().ok()
-    });
-    series.reduce(|sum, value| sum + value)
 }
 
 /// Where the live summary is shown: redrawn on a terminal, one line elsewhere.
@@ -290,11 +277,5 @@ mod tests {
         assert_eq!(rows(80, &text), ["started", "second 3", &"v".repeat(80), "end", ""], "{text:?}");
         text += &screen.cleared();
         assert_eq!(rows(80, &text), ["started", ""], "{text:?}");
-    }
-
-    #[test]
-    fn gauges_are_summed_over_their_series() {
-        let text = "# HELP a b\n# TYPE a gauge\na 12\na_b 7\nc{part=\"x y\"} 3.5\nc{part=\"z\"} 4\n";
-        assert_eq!((gauge(text, "a"), gauge(text, "c"), gauge(text, "d")), (Some(12), Some(7), None));
     }
 }

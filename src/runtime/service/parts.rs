@@ -11,9 +11,7 @@ use crate::runtime::fatal::failure;
 use crate::runtime::judge_handle::JudgeHandle;
 use crate::runtime::minute_report::MinuteReport;
 use crate::runtime::worker_driver::WorkerHandle;
-use crate::telemetry::Metrics;
-use crate::telemetry::catalog;
-use crate::telemetry::parsed_metrics::ParsedMetrics;
+use crate::telemetry::{Metrics, catalog};
 
 /// How a part of the service ended.
 type Ended = (String, Result<(), Fatal>);
@@ -134,12 +132,12 @@ impl Parts {
             }
         }
         if outcome.is_ok() {
-            let totals = ParsedMetrics::parse(&metrics.render());
+            let totals = metrics.values();
             tracing::info!(
                 target: "dupgate::service",
-                documents = totals.count(catalog::DOCUMENTS.name),
-                dead_letters = totals.count(catalog::DEAD_LETTERS.name),
-                produced = totals.count(catalog::RECORDS_PRODUCED.name),
+                documents = totals.count(&catalog::DOCUMENTS),
+                dead_letters = totals.count(&catalog::DEAD_LETTERS),
+                produced = totals.count(&catalog::RECORDS_PRODUCED),
                 "stopped: everything is committed"
             );
         }

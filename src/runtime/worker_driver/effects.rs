@@ -259,15 +259,12 @@ mod tests {
 
     use super::*;
     use crate::config::settings;
+    use crate::telemetry::catalog;
 
     #[test]
     fn each_poll_of_the_input_beats_and_sets_the_time_of_the_last_poll() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
-        let last_poll = || {
-            let text = metrics.render();
-            let line = text.lines().find_map(|line| line.strip_prefix("dupgate_last_poll_timestamp_seconds "));
-            line.map(|seconds| seconds.parse::<f64>().unwrap())
-        };
+        let last_poll = || metrics.values().largest(&catalog::LAST_POLL_TIMESTAMP);
         let beats = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&beats);
         let hook = polls(

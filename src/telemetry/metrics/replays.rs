@@ -30,8 +30,7 @@ impl Metrics {
                 ReplayPhase::WarmUp => at.warmed_up,
                 ReplayPhase::Range => at.of_range,
             };
-            let labels = &[label, (ReplayPhase::LABEL, phase.name())];
-            self.counter(catalog::REPLAY_RECORDS.name, labels).absolute(records);
+            self.counter(catalog::REPLAY_RECORDS.name, &[label, phase.pair()]).absolute(records);
         }
         self.gauge(catalog::REPLAY_PROGRESS.name, &[label]).set(at.share);
         if let Some(remaining) = at.remaining {

@@ -14,7 +14,7 @@ use super::{
 use crate::record::Reject;
 use crate::worker::OutputKind;
 
-static METADATA: Metadata<'static> = Metadata::new("dupgate", Level::INFO, Some("dupgate"));
+pub(super) static METADATA: Metadata<'static> = Metadata::new("dupgate", Level::INFO, Some("dupgate"));
 
 fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
     Key::from_parts(
@@ -77,7 +77,7 @@ impl Handle for BTreeMap<Reject, Counter> {
 
 impl<L: LabelValue, H: Handle> Family<L, H> {
     fn new(make: impl Fn((&'static str, &'static str)) -> H) -> Self {
-        Self::of_each(|value| make((L::LABEL, value.name())))
+        Self::of_each(|value| make(value.pair()))
     }
 
     fn of_each(make: impl Fn(L) -> H) -> Self {
@@ -180,9 +180,8 @@ impl Series {
                 rejects
             }),
             errors: Family::of_each(|component: Component| {
-                let of = (Component::LABEL, component.name());
                 let counted = |kind: &ErrorKind| {
-                    (*kind, counter(recorder, catalog::ERRORS.name, &[of, (ErrorKind::LABEL, kind.name())]))
+                    (*kind, counter(recorder, catalog::ERRORS.name, &[component.pair(), kind.pair()]))
                 };
                 component.kinds().iter().map(counted).collect()
             }),

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::protocol::LogPartition;
 use crate::record::Timestamp;
-use crate::telemetry::catalog;
-use crate::telemetry::parsed_metrics::ParsedMetrics;
+use crate::telemetry::{MetricValues, catalog};
 
 /// Name of the check that fails while requests wait and no verdicts arrive.
 pub const VERDICTS_CHECK: &str = "verdicts";
@@ -69,7 +68,7 @@ impl Judges {
     pub(super) fn note(
         &mut self,
         at: Timestamp,
-        metrics: &ParsedMetrics,
+        metrics: &MetricValues,
         checks: &[(String, Result<(), String>)],
         log_partitions: u32,
     ) {
@@ -81,7 +80,7 @@ impl Judges {
         let mut silence = no_verdicts.clone();
         for partition in 0..log_partitions {
             let label = partition.to_string();
-            let is_judge = metrics.sum(catalog::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
+            let is_judge = metrics.total_of(&catalog::JUDGE_ACTIVE, &[("log_partition", &label)]) > 0.0;
             let (presence, why) = match failing(&judge_check(LogPartition(partition))) {
                 Some(_) if is_judge => (JudgePresence::Judge, None),
                 Some(None) => (JudgePresence::Standby, None),
@@ -127,12 +126,14 @@ impl Judges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::settings;
+    use crate::telemetry::Metrics;
 
     /// Names of checks, with the reason of each failing one.
     type Known = [(&'static str, Option<&'static str>)];
 
-    /// Metrics and checks.
-    type Seen = (&'static str, &'static Known);
+    /// Whether this instance judges partition 0, if that is known, and the checks.
+    type Seen = (Option<bool>, &'static Known);
 
     fn checks(list: &Known) -> Vec<(String, Result<(), String>)> {
         let state = |why: Option<&str>| why.map_or(Ok(()), |why| Err(why.to_owned()));
@@ -142,10 +143,12 @@ mod tests {
     /// Applies these states one after the other, a second apart; returns state and time of partition 0, and since when
     /// no instance judges.
     fn noted(partitions: u32, states: &[Seen]) -> Vec<(String, i64, Option<i64>)> {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let mut judges = Judges::default();
-        let one = |(second, (metrics, known)): (usize, &Seen)| {
+        let one = |(second, (is_judge, known)): (usize, &Seen)| {
+            is_judge.iter().for_each(|is_judge| metrics.judge_active(LogPartition(0), *is_judge));
             let at = Timestamp::from_millis(i64::try_from(second).unwrap() * 1000);
-            judges.note(at, &ParsedMetrics::parse(metrics), &checks(known), partitions);
+            judges.note(at, &metrics.values(), &checks(known), partitions);
             let json = judges.json();
             assert_eq!(json.as_array().unwrap().len(), usize::try_from(partitions).unwrap());
             let state = json[0]["state"].as_str().unwrap().to_owned();
@@ -156,13 +159,12 @@ mod tests {
 
     #[test]
     fn the_state_of_a_partition_is_shown_with_its_age() {
-        let active = "dupgate_judge_active{log_partition=\"0\"} 1\n";
-        let idle = "dupgate_judge_active{log_partition=\"0\"} 0\n";
+        let (active, idle) = (Some(true), Some(false));
         let found = noted(
             1,
             &[
-                ("", &[("judge 0", Some("restoring the index"))]),
-                ("", &[("judge 0", Some("restoring the index, 40 % of the verdict log"))]),
+                (None, &[("judge 0", Some("restoring the index"))]),
+                (None, &[("judge 0", Some("restoring the index, 40 % of the verdict log"))]),
                 (idle, &[("judge 0", None)]),
                 (idle, &[("judge 0", Some("waits to take over (at most 6 s): no instance judges"))]),
                 (idle, &[("judge 0", Some("waits to take over (at most 5 s): no instance judges"))]),
@@ -186,7 +188,7 @@ mod tests {
     fn a_worker_without_a_judge_reports_that_no_instance_judges() {
         const WAITS: Option<&str> = Some("none for 4 s (3306 pages wait; no judge answers)");
         let states: [Seen; 3] =
-            [("", &[("verdicts", None)]), ("", &[("verdicts", WAITS)]), ("", &[("verdicts", None)])];
+            [(None, &[("verdicts", None)]), (None, &[("verdicts", WAITS)]), (None, &[("verdicts", None)])];
         let one = noted(1, &states);
         assert_eq!(one[0], ("elsewhere".to_owned(), 0, None));
         assert_eq!(one[1], ("no_judge".to_owned(), 1000, Some(1000)));

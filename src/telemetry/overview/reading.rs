@@ -1,14 +1,11 @@
 //! Totals and levels at one moment, and quantiles between two readings.
 
-use crate::telemetry::labels::{LabelValue, VerdictLabel};
-use crate::telemetry::parsed_metrics::ParsedMetrics;
+use crate::telemetry::labels::{Eviction, LabelValue, VerdictLabel};
+use crate::telemetry::metrics::{Buckets, MetricValues};
 use crate::telemetry::{catalog, status};
 
 /// Number of verdicts.
 pub(super) const VERDICTS: usize = <VerdictLabel as LabelValue>::NAMES.len();
-
-/// Cumulative counts of a histogram, by upper bound, ascending.
-type Buckets = Vec<(f64, f64)>;
 
 /// Values of the metrics at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,21 +25,20 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn of(metrics: &ParsedMetrics) -> Self {
+    pub(super) fn of(metrics: &MetricValues) -> Self {
         let mut documents = [0.0; VERDICTS];
-        for (total, verdict) in documents.iter_mut().zip(VerdictLabel::NAMES) {
-            *total = metrics.sum(catalog::DOCUMENTS.name, &[("verdict", verdict)]);
+        for (total, verdict) in documents.iter_mut().zip(VerdictLabel::ALL) {
+            *total = metrics.total_of(&catalog::DOCUMENTS, &[verdict.pair()]);
         }
-        let sum = |spec: &catalog::Spec| metrics.sum(spec.name, &[]);
-        let window = metrics.largest(catalog::INDEX_WINDOW.name).map(|seconds| seconds * 1000.0);
+        let window = metrics.largest(&catalog::INDEX_WINDOW).map(|seconds| seconds * 1000.0);
         Self {
             documents,
-            dead_letters: sum(&catalog::DEAD_LETTERS),
-            end_to_end: metrics.buckets(catalog::END_TO_END_LATENCY.name),
-            verdict_wait: metrics.buckets(catalog::VERDICT_SECONDS.name),
-            lag: sum(&catalog::CONSUMER_LAG),
-            evicted_for_capacity: metrics.sum(catalog::INDEX_EVICTIONS.name, &[("reason", "capacity")]),
-            index_fill: share(sum(&catalog::INDEX_MEMORY), sum(&catalog::INDEX_MEMORY_LIMIT)),
+            dead_letters: metrics.total(&catalog::DEAD_LETTERS),
+            end_to_end: metrics.buckets(&catalog::END_TO_END_LATENCY).to_vec(),
+            verdict_wait: metrics.buckets(&catalog::VERDICT_SECONDS).to_vec(),
+            lag: metrics.total(&catalog::CONSUMER_LAG),
+            evicted_for_capacity: metrics.total_of(&catalog::INDEX_EVICTIONS, &[Eviction::Capacity.pair()]),
+            index_fill: share(metrics.total(&catalog::INDEX_MEMORY), metrics.total(&catalog::INDEX_MEMORY_LIMIT)),
             window_reached: status::effective_window_ms(metrics).zip(window).and_then(|(reached, window)| {
                 // Windows are far below 2^53 ms.
                 let reached = reached.to_string().parse().ok()?;
@@ -145,11 +141,7 @@ mod tests {
     #[test]
     fn a_reading_has_the_values_of_the_metrics() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
-        assert_eq!(
-            Reading::of(&ParsedMetrics::parse(&metrics.render())).window_reached,
-            None,
-            "before anything was seen"
-        );
+        assert_eq!(Reading::of(&metrics.values()).window_reached, None, "before anything was seen");
         for (verdict, count) in [(VerdictLabel::Unique, 3), (VerdictLabel::Near, 2), (VerdictLabel::Bypass, 1)] {
             (0..count).for_each(|_| metrics.document(verdict));
         }
@@ -159,7 +151,7 @@ mod tests {
         metrics.index(LogPartition(0), IndexTotals { oldest, exact_bytes: 100, ..IndexTotals::default() });
         metrics.last_record("t", Timestamp::from_millis(75_000));
         metrics.verdict(Duration::from_millis(20));
-        let reading = Reading::of(&ParsedMetrics::parse(&metrics.render()));
+        let reading = Reading::of(&metrics.values());
         let expected: [f64; VERDICTS] = [3.0, 0.0, 0.0, 2.0, 0.0, 1.0];
         assert!(reading.documents.iter().zip(expected).all(|(found, expected)| is(Some(*found), expected)));
         assert!(is(Some(reading.lag), 13.0));
