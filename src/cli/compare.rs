@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::output::{Format, columns, print, print_json};
-use super::page::{FormatArg, PageReader, Place};
+use super::page::{self, PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::{PairVerdict, Threshold};
@@ -16,6 +16,7 @@ use crate::fingerprint::{Inspection, LowConfidence, Numbers, PerMille};
 use crate::judge::Refusal;
 use crate::protocol::{MinHashRules, Stage};
 use crate::quality::{contained, jaccard, set_of};
+use crate::record;
 use crate::text::{self, Digits};
 
 use diff::{Diff, diff};
@@ -36,8 +37,8 @@ pub struct CompareArgs {
     #[arg(value_name = "B")]
     pub other: Place,
     /// Format of the files [default: by extension: .txt, .html; otherwise `input.format`]
-    #[arg(long = "as", value_enum, value_name = "FORMAT")]
-    pub format: Option<FormatArg>,
+    #[arg(long = "as", value_parser = page::format(), value_name = "FORMAT")]
+    pub format: Option<record::Format>,
     /// Number of changed passages to show; 0 for all
     #[arg(long, value_name = "NUMBER", default_value_t = 8)]
     pub changes: usize,

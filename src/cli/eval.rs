@@ -9,11 +9,12 @@ mod texts;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Global;
+use super::one_of::one_of;
 use super::output::{Format as OutputFormat, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -42,8 +43,13 @@ pub struct EvalArgs {
     #[arg(long, value_name = "FILE", requires = "base")]
     pub pairs: Option<PathBuf>,
     /// Which texts to use: one half to choose settings, the other to report on
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = HalfArg::Report)]
-    pub half: HalfArg,
+    #[arg(
+        long,
+        value_parser = one_of(&Half::ALL, Half::name, half_help),
+        value_name = "WHICH",
+        default_value = Half::Report.name()
+    )]
+    pub half: Half,
     /// Edited copies per text
     #[arg(long, value_name = "NUMBER", default_value_t = 2)]
     pub copies: usize,
@@ -86,15 +92,12 @@ pub struct EvalArgs {
     pub verdicts: Vec<PathBuf>,
 }
 
-/// Half of the texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HalfArg {
-    /// The first, third, fifth...
-    Tune,
-    /// The others.
-    Report,
-    /// All.
-    Both,
+const fn half_help(half: Half) -> &'static str {
+    match half {
+        Half::Tune => "The first, third, fifth...",
+        Half::Report => "The others",
+        Half::Both => "All",
+    }
 }
 
 /// Plants, judges, scores; prints one table, or the same results as JSON.
@@ -114,7 +117,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     };
     let reader = Fingerprinter::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
-    let found = texts::gather(args, args.half.half(), &reader).map_err(|error| Reason::Input.because(error))?;
+    let found = texts::gather(args, args.half, &reader).map_err(|error| Reason::Input.because(error))?;
     if args.sites {
         return sites::sites(args, found, &settings, format);
     }
@@ -210,16 +213,6 @@ fn judge(stream: &[Planted], reader: &Fingerprinter, settings: &Settings) -> Res
         Ok(duplicate.and_then(|original| usize::try_from(original.source.offset).ok()))
     };
     (0..).zip(stream).map(&mut sift).collect()
-}
-
-impl HalfArg {
-    const fn half(self) -> Half {
-        match self {
-            Self::Tune => Half::Tune,
-            Self::Report => Half::Report,
-            Self::Both => Half::Both,
-        }
-    }
 }
 
 /// A page without edits.

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::output::{Format, columns, print, print_json};
-use super::page::{FormatArg, PageReader, Place};
+use super::page::{self, PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
 use crate::fingerprint::{FingerprintedPage, Inspection, PerMille, ReadFrom, Shingling};
 use crate::protocol::Match;
-use crate::record::Encoding;
+use crate::record::{self, Encoding};
 use crate::text::{CutBy, Extraction, runs};
 
 use candidates::{Found, Near};
@@ -31,8 +31,8 @@ pub struct ExplainArgs {
     #[arg(value_name = "FILE", default_value = "-")]
     pub page: Place,
     /// Format of the file [default: by extension: .txt, .html; otherwise `input.format`]
-    #[arg(long = "as", value_enum, value_name = "FORMAT")]
-    pub format: Option<FormatArg>,
+    #[arg(long = "as", value_parser = page::format(), value_name = "FORMAT")]
+    pub format: Option<record::Format>,
     /// Number of nearest originals to show, if a snapshot is available
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     pub nearest: usize,

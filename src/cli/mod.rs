@@ -4,6 +4,7 @@
 //! cluster needs `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
 pub mod instance;
+mod one_of;
 pub mod check;
 pub mod compare;
 pub mod completions;
@@ -42,6 +43,7 @@ use std::sync::OnceLock;
 use annotate_snippets::Renderer;
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use self::one_of::one_of;
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
 use crate::error::Fatal;
@@ -104,8 +106,14 @@ pub struct Global {
     #[arg(global = true, short, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub output: Option<output::Format>,
     /// Log format: auto, text or json [default: as configured]
-    #[arg(global = true, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
-    pub log_format: Option<LogFormatArg>,
+    #[arg(
+        global = true,
+        long,
+        value_parser = one_of(&LogFormat::ALL, LogFormat::name, log_format_help),
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    pub log_format: Option<LogFormat>,
     /// Colours: auto, always or never; auto means on a terminal, unless `NO_COLOR` is set
     #[arg(
         global = true,
@@ -125,15 +133,12 @@ pub struct Global {
     pub quiet: u8,
 }
 
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormatArg {
-    /// Text on a terminal, JSON elsewhere.
-    Auto,
-    /// Text.
-    Text,
-    /// One JSON object a line.
-    Json,
+const fn log_format_help(format: LogFormat) -> &'static str {
+    match format {
+        LogFormat::Auto => "Text on a terminal, JSON elsewhere",
+        LogFormat::Text => "Text",
+        LogFormat::Json => "One JSON object a line",
+    }
 }
 
 /// When to use colours.
@@ -318,7 +323,7 @@ impl Global {
     /// Starts logging, panics included. `-v`, `-q` and `--log-format` take precedence over the configuration.
     pub fn start_logging(&self, configured: &Logging) {
         let level = Levels { base: self.level(configured.level.base), ..configured.level.clone() };
-        let logging = Logging { level, format: self.format(configured.format) };
+        let logging = Logging { level, format: self.log_format.unwrap_or(configured.format) };
         // A second start in one process keeps the first logger.
         let _ = crate::telemetry::logging::start(&logging, self.color.of_log(), wall_clock);
         log_panics();
@@ -338,15 +343,6 @@ impl Global {
         let at = Level::ALL.iter().position(|(level, _)| *level == configured).unwrap_or_default();
         let at = (at + usize::from(self.verbose)).saturating_sub(usize::from(self.quiet));
         Level::ALL.get(at).map_or(Level::Trace, |(level, _)| *level)
-    }
-
-    fn format(&self, configured: LogFormat) -> LogFormat {
-        match self.log_format {
-            None => configured,
-            Some(LogFormatArg::Auto) => LogFormat::Auto,
-            Some(LogFormatArg::Text) => LogFormat::Text,
-            Some(LogFormatArg::Json) => LogFormat::Json,
-        }
     }
 }
 

@@ -10,8 +10,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::ValueEnum;
+use clap::builder::TypedValueParser;
 
+use super::one_of::one_of;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection};
@@ -56,25 +57,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// The content of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatArg {
-    /// A record as the service reads it from Kafka, by `input.fields`.
-    Json,
-    /// Plain text.
-    Text,
-    /// An HTML page.
-    Html,
-}
-
-impl FormatArg {
-    const fn format(self) -> Format {
-        match self {
-            Self::Json => Format::Json,
-            Self::Text => Format::Text,
-            Self::Html => Format::Html,
-        }
-    }
+/// Parses the format of a file.
+pub(super) fn format() -> impl TypedValueParser<Value = Format> {
+    one_of(&Format::ALL, Format::name, |format| match format {
+        Format::Json => "A record as the service reads it from Kafka, by `input.fields`",
+        Format::Text => "Plain text",
+        Format::Html => "An HTML page",
+    })
 }
 
 /// Reads pages of any format by the settings in effect.
@@ -103,7 +92,7 @@ impl PageReader {
     /// # Errors
     ///
     /// The file cannot be opened, has no such line, or holds no page.
-    pub fn open(&mut self, place: &Place, format: Option<FormatArg>) -> Result<Inspection, Fatal> {
+    pub fn open(&mut self, place: &Place, format: Option<Format>) -> Result<Inspection, Fatal> {
         let (bytes, format) = self.fetch(place, format)?;
         self.read(&bytes, format)?.map_err(|rejection| {
             let lines = place.line.is_none() && bytes.trim_ascii().contains(&b'\n');
@@ -121,13 +110,13 @@ impl PageReader {
     /// # Errors
     ///
     /// The file cannot be opened or has no such line.
-    pub fn fetch(&self, place: &Place, format: Option<FormatArg>) -> Result<(Vec<u8>, Format), Fatal> {
+    pub fn fetch(&self, place: &Place, format: Option<Format>) -> Result<(Vec<u8>, Format), Fatal> {
         let unreadable = |error: std::io::Error| {
             Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
         };
         let bytes = bytes_of(place).map_err(unreadable)?;
         let bytes = bytes.ok_or_else(|| Reason::Failure.because(anyhow::anyhow!("{place}: there is no such line")))?;
-        Ok((bytes, format.map_or_else(|| self.format_of(place), FormatArg::format)))
+        Ok((bytes, format.unwrap_or_else(|| self.format_of(place))))
     }
 
     /// Reads the bytes of one page.

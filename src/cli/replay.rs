@@ -12,9 +12,10 @@ mod when;
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::Global;
+use super::one_of::one_of;
 use crate::error::Fatal;
 use crate::replay::{Order, Target};
 use crate::runtime::replay::Rate;
@@ -89,15 +90,20 @@ pub struct RangeArgs {
     #[arg(long, value_name = "DURATION")]
     pub warm: Option<Warm>,
     /// Order of judging [default: log where the verdict log reaches back, else time]
-    #[arg(long, value_enum, value_name = "ORDER")]
-    pub order: Option<OrderArg>,
+    #[arg(long, value_parser = one_of(&[Order::Log, Order::Time], Order::name, order_help), value_name = "ORDER")]
+    pub order: Option<Order>,
     /// Judge the fingerprints that the live log keeps, not the pages: fast, for settings of the live scheme, --into
     /// none
     #[arg(long)]
     pub from_fingerprints: bool,
     /// Where the outcome goes: shadow topics, only verdicts, the live outputs, or none
-    #[arg(long, value_enum, value_name = "TARGET", default_value = "shadow")]
-    pub into: TargetArg,
+    #[arg(
+        long,
+        value_parser = one_of(&Target::ALL, Target::name, target_help),
+        value_name = "TARGET",
+        default_value = Target::Shadow.name()
+    )]
+    pub into: Target,
     /// Maximum number of records of the range
     #[arg(long, value_name = "NUMBER")]
     pub max_records: Option<u64>,
@@ -208,46 +214,20 @@ impl std::str::FromStr for Warm {
     }
 }
 
-/// Names of orders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OrderArg {
-    /// As in the live verdict log: with the live settings, the verdicts are exactly the live ones.
-    Log,
-    /// Partitions merged by event time.
-    Time,
-}
-
-/// Names of targets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum TargetArg {
-    /// Topics of the replay.
-    #[default]
-    Shadow,
-    /// A verdict log of the replay, no pages.
-    Verdicts,
-    /// The live outputs, only pages whose verdict differs.
-    Live,
-    /// Nothing but the report.
-    None,
-}
-
-impl From<OrderArg> for Order {
-    fn from(order: OrderArg) -> Self {
-        match order {
-            OrderArg::Log => Self::Log,
-            OrderArg::Time => Self::Time,
-        }
+const fn order_help(order: Order) -> &'static str {
+    match order {
+        Order::Log => "As in the live verdict log: with the live settings, the verdicts are exactly the live ones",
+        Order::Time => "Partitions merged by event time",
+        Order::Files => "Files, line by line",
     }
 }
 
-impl From<TargetArg> for Target {
-    fn from(target: TargetArg) -> Self {
-        match target {
-            TargetArg::Shadow => Self::Shadow,
-            TargetArg::Verdicts => Self::Verdicts,
-            TargetArg::Live => Self::Live,
-            TargetArg::None => Self::None,
-        }
+const fn target_help(target: Target) -> &'static str {
+    match target {
+        Target::Shadow => "Topics of the replay",
+        Target::Verdicts => "A verdict log of the replay, no pages",
+        Target::Live => "The live outputs, only pages whose verdict differs",
+        Target::None => "Nothing but the report",
     }
 }
 

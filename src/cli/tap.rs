@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Map, Value};
 
 use super::Global;
 use super::human::age;
 use super::instance::{Instance, in_query};
+use super::one_of::one_of;
 use super::output::{Format, StreamedTable, print};
 use super::verdict::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::pages::{PageBytes, Pages};
-use crate::protocol::{Answer, PageVerdict, VerdictRecord};
+use crate::protocol::{Answer, PageVerdict, VerdictKind, VerdictRecord};
 use crate::record::{Decoder, Source};
 use crate::runtime::clock::wall_time;
 use crate::runtime::fatal::failure;
@@ -34,8 +35,13 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
                   other.")]
 pub struct TapArgs {
     /// Only these verdicts; --running has exact and near only
-    #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
-    pub verdict: Vec<Wanted>,
+    #[arg(
+        long,
+        value_parser = one_of(&VerdictKind::ALL, VerdictKind::name, verdict_help),
+        value_name = "VERDICT",
+        value_delimiter = ','
+    )]
+    pub verdict: Vec<VerdictKind>,
     /// Stop after this many
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<u64>,
@@ -50,33 +56,14 @@ pub struct TapArgs {
     pub instance: Instance,
 }
 
-/// A verdict to look for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Wanted {
-    /// Nothing near it is remembered
-    Unique,
-    /// A known page with changed text
-    Update,
-    /// Near text with other numbers
-    Template,
-    /// Identical text
-    Exact,
-    /// Near text
-    Near,
-    /// Dead letters whose verdict was requested before; unreadable records have no request
-    Dead,
-}
-
-impl Wanted {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Unique => "unique",
-            Self::Update => "update",
-            Self::Template => "template",
-            Self::Exact => "exact",
-            Self::Near => "near",
-            Self::Dead => "dead",
-        }
+const fn verdict_help(verdict: VerdictKind) -> &'static str {
+    match verdict {
+        VerdictKind::Unique => "Nothing near it is remembered",
+        VerdictKind::Update => "A known page with changed text",
+        VerdictKind::Template => "Near text with other numbers",
+        VerdictKind::Exact => "Identical text",
+        VerdictKind::Near => "Near text",
+        VerdictKind::Withdrawn => "Dead letters whose verdict was requested before; unreadable records have no request",
     }
 }
 
@@ -100,13 +87,9 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
             return ControlFlow::Continue(());
         };
         for verdict in batch.verdicts {
-            let name = match &verdict.answer {
-                Answer::Page(page) => page.decision.kind().name(),
-                Answer::Withdrawn { .. } => "dead",
-                Answer::Forgotten(_) | Answer::Reopened { .. } => continue,
-            };
-            let by_default = args.verdict.is_empty() && name != "dead";
-            if !by_default && !args.verdict.iter().any(|wanted| wanted.name() == name) {
+            let Some(kind) = verdict.answer.kind() else { continue };
+            let by_default = args.verdict.is_empty() && kind != VerdictKind::Withdrawn;
+            if !by_default && !args.verdict.contains(&kind) {
                 continue;
             }
             if left == 0 {
@@ -121,7 +104,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
                 }
                 Answer::Withdrawn { source, reason } => {
                     let why = format!("({})", reason.name());
-                    let cells = ["dead", "-", "-", &source.to_string(), &why, "-", "-"].map(str::to_owned);
+                    let cells = [kind.name(), "-", "-", &source.to_string(), &why, "-", "-"].map(str::to_owned);
                     lines.print(&time_of_day(), &cells, || other(&verdict.answer, form))
                 }
                 Answer::Forgotten(_) | Answer::Reopened { .. } => Ok(()),
@@ -137,7 +120,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Prints the duplicates that a running instance reports.
 fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
-    if let Some(verdict) = args.verdict.iter().find(|verdict| !matches!(verdict, Wanted::Exact | Wanted::Near)) {
+    if let Some(verdict) = args.verdict.iter().find(|verdict| !verdict.is_duplicate()) {
         let why = anyhow::anyhow!(
             "--running offers duplicates only (exact, near), not `{}`: without it tap reads the verdict log",
             verdict.name()
@@ -228,7 +211,7 @@ impl Lines {
         // Ids may be of any length: so only the last column may grow.
         let [verdict, nearness, age, page, original, id, original_id] = HEADS;
         let mut columns =
-            vec![("TIME", 8), (verdict, 8), (nearness, 8), (age, 12), (page, page.len()), (original, original.len())];
+            vec![("TIME", 8), (verdict, 9), (nearness, 8), (age, 12), (page, page.len()), (original, original.len())];
         if has_ids {
             columns.extend([(id, id.len()), (original_id, original_id.len())]);
         }

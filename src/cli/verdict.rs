@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::human::age;
 use crate::fingerprint::SketchForm;
-use crate::protocol::{Answer, Match, MatchedBy, PageVerdict};
+use crate::protocol::{Answer, Match, MatchedBy, PageVerdict, VerdictKind};
 use crate::record::Source;
 
 /// The form of the scheme's sketches, if any: it converts a distance to a similarity.
@@ -109,7 +109,7 @@ pub(super) fn other(answer: &Answer, form: Form) -> Value {
     match answer {
         Answer::Page(page) => Value::Object(object(page, form)),
         Answer::Withdrawn { source, reason } => {
-            json!({"source": source.to_string(), "verdict": "withdrawn", "reason": reason.name()})
+            json!({"source": source.to_string(), "verdict": VerdictKind::Withdrawn.name(), "reason": reason.name()})
         }
         Answer::Forgotten(_) => json!({"verdict": "forgotten"}),
         Answer::Reopened { partition, from, to } => {

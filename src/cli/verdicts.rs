@@ -20,7 +20,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::IdHash;
-use crate::protocol::{Answer, ForgetTarget, PageVerdict, RequestBody, VerdictRecord};
+use crate::protocol::{Answer, ForgetTarget, PageVerdict, RequestBody, VerdictKind, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::runtime::verdicts::{Extent, Read, read};
 
@@ -263,7 +263,9 @@ fn row(offset: i64, answer: &Answer, form: verdict::Form) -> Vec<String> {
     let other = |what: &str, page: String, why: String| [what, "-", "-", &page, &why].map(str::to_owned).to_vec();
     let cells = match answer {
         Answer::Page(page) => verdict::cells(page, form, |_| None).into_iter().take(5).collect(),
-        Answer::Withdrawn { source, reason } => other("withdrawn", source.to_string(), format!("({})", reason.name())),
+        Answer::Withdrawn { source, reason } => {
+            other(VerdictKind::Withdrawn.name(), source.to_string(), format!("({})", reason.name()))
+        }
         Answer::Forgotten(ForgetTarget::Source(source)) => other("forgotten", source.to_string(), String::new()),
         Answer::Forgotten(ForgetTarget::Id(id)) => {
             other("forgotten", format!("id of hash {:016x}", id.0), String::new())

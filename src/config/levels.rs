@@ -1,4 +1,4 @@
-//! How much is logged: a level for the program, and levels for parts of it.
+//! How much is logged, a level for the program and levels for parts of it, and how a line looks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,6 +64,31 @@ impl Level {
     }
 }
 
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the words that operators write")]
+pub enum LogFormat {
+    Auto,
+    Text,
+    Json,
+}
+
+impl LogFormat {
+    /// Every format.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Text, Self::Json];
+
+    /// Returns the word that operators write.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 impl From<Level> for Levels {
     fn from(base: Level) -> Self {
         Self { base, targets: Vec::new() }
@@ -124,6 +149,13 @@ impl<'de> Deserialize<'de> for Levels {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn formats_are_written_by_their_names() {
+        for format in LogFormat::ALL {
+            assert_eq!(serde_json::to_value(format).unwrap(), format.name());
+        }
+    }
 
     #[test]
     fn a_level_for_all_and_levels_for_parts() {

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::levels::{Level, Levels};
+use super::levels::{Level, Levels, LogFormat};
 use super::properties::RawProperty;
 use super::secret::RawSecret;
 use super::units::{ByteSize, Span};
@@ -548,10 +548,6 @@ section! {
         level: Levels = Levels::from(Level::Info),
         format: LogFormat = LogFormat::Auto,
     }
-}
-words! {
-    /// How a log line looks.
-    LogFormat { Auto, Text, Json, }
 }
 section! {
     Metrics {

@@ -15,10 +15,10 @@ use crate::protocol::Rules;
 use crate::transaction::Delivery;
 use crate::{fingerprint, record, text};
 
-pub use super::levels::Level;
+pub use super::levels::{Level, LogFormat};
 pub use super::raw::{
-    ColdStart, Compression, DuplicateValue, LogFormat, Mechanism, Mode, OnBadRecord, Partition, Protocol,
-    ServedPartitions, ShownText, TimestampOf, Tombstones,
+    ColdStart, Compression, DuplicateValue, Mechanism, Mode, OnBadRecord, Partition, Protocol, ServedPartitions,
+    ShownText, TimestampOf, Tombstones,
 };
 
 /// All settings.

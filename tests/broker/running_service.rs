@@ -183,8 +183,8 @@ fn withdrawn_pages_are_listed() {
     let withdrawn = running.lines(&["verdicts", "withdrawn"]);
     assert_eq!(withdrawn[0]["source"], format!("{}:0:0", running.desk.input));
     assert_eq!(withdrawn[0]["verdict"], "withdrawn");
-    let dead = running.lines(&["tap", "--kept", "--verdict", "dead"]);
-    assert_eq!((dead.len(), &dead[0]["source"]), (1, &withdrawn[0]["source"]), "{dead:?}");
+    let kept = running.lines(&["tap", "--kept", "--verdict", "withdrawn"]);
+    assert_eq!((kept.len(), &kept[0]["source"]), (1, &withdrawn[0]["source"]), "{kept:?}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn a_verdict_that_tap_cannot_show_is_refused_with_the_valid_ones() {
     let (_folder, file) = away();
     let misspelt = output_of(dupgate().args(["tap", "--verdict", "nearr", "-c", &file]));
     assert_eq!(misspelt.code, 2);
-    assert!(misspelt.err.contains("unique, update, template, exact, near, dead"), "{}", misspelt.err);
+    assert!(misspelt.err.contains("unique, update, template, exact, near, withdrawn"), "{}", misspelt.err);
     let running = output_of(dupgate().args(["tap", "--running", "--verdict", "unique", "-c", &file]));
     assert_eq!(running.code, 2);
     assert!(running.err.contains("offers duplicates only (exact, near), not `unique`"), "{}", running.err);
@@ -134,5 +134,5 @@ fn a_reader_that_closes_the_pipe_is_not_an_error() {
 #[test]
 fn completions_offer_verdicts_and_not_files() {
     let script = output_of(dupgate().args(["completions", "bash"])).out;
-    assert!(script.contains("\"unique update template exact near dead\""), "no verdicts");
+    assert!(script.contains("\"unique update template exact near withdrawn\""), "no verdicts");
 }

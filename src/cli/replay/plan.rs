@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::settings::{self, Both};
-use super::{OrderArg, PlanArgs, RangeArgs, When};
+use super::{PlanArgs, RangeArgs, When};
 use crate::cli::output::{Format, columns, print, print_json};
 use crate::cli::{Global, human, note};
 use crate::config::ByteSize;
@@ -48,7 +48,7 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
         Some(id) => checked(id)?,
         None => new_id(),
     };
-    let into = Target::from(args.into);
+    let into = args.into;
     if both.tried.len() > 1 && into != Target::None {
         let why = anyhow::anyhow!("several values of a setting are judged in one pass with --into none only");
         return Err(Reason::Usage.because(why));
@@ -60,7 +60,7 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
         );
         return Err(Reason::Usage.because(why));
     }
-    if args.from_fingerprints && (into != Target::None || args.order == Some(OrderArg::Time)) {
+    if args.from_fingerprints && (into != Target::None || args.order == Some(Order::Time)) {
         let why = "--from-fingerprints judges in the order of the log and writes nothing: it needs --into none";
         return Err(Reason::Usage.because(anyhow::anyhow!(why)));
     }
@@ -75,7 +75,7 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
         files: args.from_files.clone(),
         ranges,
         warm: args.warm.map(|warm| warm.0),
-        order: args.order.map(Order::from).or_else(|| needs_log.then_some(Order::Log)),
+        order: args.order.or_else(|| needs_log.then_some(Order::Log)),
         reads,
         into,
         max_records: args.max_records,

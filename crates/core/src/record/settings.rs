@@ -30,6 +30,21 @@ pub enum Format {
     Html,
 }
 
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 3] = [Self::Json, Self::Text, Self::Html];
+
+    /// Returns the name, which is part of the scheme.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Text => "text",
+            Self::Html => "html",
+        }
+    }
+}
+
 /// Where event time is read (`window.timestamp_source`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EventTime {
@@ -102,11 +117,7 @@ impl InputSettings {
     ///
     /// The scheme is a hash of these lines: their form never changes between releases without a new scheme.
     pub fn write_canonical(&self, out: &mut String) {
-        let format = match self.format {
-            Format::Json => "json",
-            Format::Text => "text",
-            Format::Html => "html",
-        };
+        let format = self.format.name();
         let fields = &self.fields;
         let read = |wanted: bool, path: &Option<FieldPath>| match path {
             Some(path) if wanted => format!("{:?}", path.to_string()),

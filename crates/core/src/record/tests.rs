@@ -239,7 +239,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_decoding_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>()) {
-        for format in [Format::Json, Format::Text, Format::Html] {
+        for format in Format::ALL {
             let _ = decode(&settings(|settings| settings.format = format), &bytes);
         }
         // Damaged JSON comes further than noise.

@@ -24,6 +24,18 @@ pub enum Order {
     Files,
 }
 
+impl Order {
+    /// Returns the name, as in a plan file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Time => "time",
+            Self::Files => "files",
+        }
+    }
+}
+
 /// What is judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -36,10 +48,11 @@ pub enum Reads {
 }
 
 /// Where the outcome goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
     /// Pages to topics of the replay, verdicts to a log of its own.
+    #[default]
     Shadow,
     /// Verdicts to a log of the replay; no pages.
     Verdicts,
@@ -50,6 +63,20 @@ pub enum Target {
 }
 
 impl Target {
+    /// Every target.
+    pub const ALL: [Self; 4] = [Self::Shadow, Self::Verdicts, Self::Live, Self::None];
+
+    /// Returns the name, as in a plan file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shadow => "shadow",
+            Self::Verdicts => "verdicts",
+            Self::Live => "live",
+            Self::None => "none",
+        }
+    }
+
     /// Returns whether anything is written to the cluster.
     #[must_use]
     pub fn writes(self) -> bool {
@@ -404,6 +431,16 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plan_files_have_the_names_of_orders_and_targets() {
+        for order in [Order::Log, Order::Time, Order::Files] {
+            assert_eq!(serde_json::to_value(order).unwrap(), order.name());
+        }
+        for target in Target::ALL {
+            assert_eq!(serde_json::to_value(target).unwrap(), target.name());
+        }
+    }
 
     fn plan() -> Plan {
         let range = InputRange { topic: "pages".to_owned(), partition: 0, warm_from: 2, from: 5, to: 9 };

@@ -25,6 +25,19 @@ pub enum Half {
 }
 
 impl Half {
+    /// Every choice.
+    pub const ALL: [Self; 3] = [Self::Tune, Self::Report, Self::Both];
+
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tune => "tune",
+            Self::Report => "report",
+            Self::Both => "both",
+        }
+    }
+
     /// Returns whether the text of this number, from 0, is in this half.
     #[must_use]
     pub const fn has(self, number: usize) -> bool {
