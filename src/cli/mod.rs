@@ -44,6 +44,7 @@ use annotate_snippets::Renderer;
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use self::one_of::one_of;
+use self::progress_bar::{LogWriter, above_bar};
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
 use crate::error::Fatal;
@@ -236,7 +237,7 @@ fn complain(fatal: &Fatal, color: Color) {
 /// Prints a message that is not data.
 fn note(text: &str) {
     // Standard error may be closed: the work is done all the same.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = above_bar(|| writeln!(std::io::stderr().lock(), "{text}"));
 }
 
 fn dispatch(cli: &Cli) -> Result<(), Fatal> {
@@ -325,7 +326,7 @@ impl Global {
         let level = Levels { base: self.level(configured.level.base), ..configured.level.clone() };
         let logging = Logging { level, format: self.log_format.unwrap_or(configured.format) };
         // A second start in one process keeps the first logger.
-        let _ = crate::telemetry::logging::start(&logging, self.color.of_log(), wall_clock);
+        let _ = crate::telemetry::logging::start(&logging, self.color.of_log(), wall_clock, || LogWriter);
         log_panics();
     }
 

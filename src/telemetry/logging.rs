@@ -28,16 +28,18 @@ use self::repeats::Repeats;
 use crate::config::Levels;
 use crate::config::settings::{Level, LogFormat, Logging};
 
-/// Starts logging to standard error. `auto` writes text on a terminal, JSON otherwise; text is coloured as `colors`
-/// sets, or by default on a terminal. `now` counts from any fixed point.
+/// Starts logging to standard error, by `writer`. `auto` writes text on a terminal, JSON otherwise; text is coloured as
+/// `colors` sets, or by default on a terminal. `now` counts from any fixed point.
 ///
 /// # Errors
 ///
 /// Logging was already started in this process.
-pub fn start(settings: &Logging, colors: Option<bool>, now: fn() -> Duration) -> Result<(), TryInitError> {
+pub fn start<W>(settings: &Logging, colors: Option<bool>, now: fn() -> Duration, writer: W) -> Result<(), TryInitError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let (subscriber, set_level) =
-        subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), now, std::io::stderr);
+    let (subscriber, set_level) = subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), now, writer);
     subscriber.try_init()?;
     let _ = IS_JSON.set(!is_text(settings.format, is_terminal));
     // Only the first is installed.

@@ -104,10 +104,8 @@ fn produce_writes_the_crawl_of_its_arguments() {
 fn produce_shows_its_progress_on_a_terminal() {
     let Some(broker) = Broker::shared() else { return };
     let topic = broker.topic("demo.shown", 1);
-    // A log line would disturb the bar.
-    let quiet = ["-s", "logging.level=error", "--brokers", broker.address()];
-    let arguments = [["demo", "produce", "--topic", &topic, "--rate", "200/s"].as_slice(), &quiet].concat();
-    let shown = on_a_terminal(80, &[arguments.as_slice(), &["--count", "300"]].concat());
+    let arguments = ["demo", "produce", "--topic", &topic, "--rate", "200/s", "--count", "300", "-v"];
+    let shown = on_a_terminal(80, &[arguments.as_slice(), &["--brokers", broker.address()]].concat());
     let rows: Vec<&str> = shown.split(['\r', '\n']).filter(|row| row.contains("produce ")).collect();
     let pages: std::collections::BTreeSet<&str> =
         rows.iter().filter_map(|row| row.split(" pages").next()?.split_whitespace().next_back()).collect();
@@ -115,6 +113,8 @@ fn produce_shows_its_progress_on_a_terminal() {
     assert!(rows.iter().all(|row| row.contains('%') && row.contains("/s") && row.contains("left ")), "{shown:?}");
     let wide = rows.iter().find(|row| printed(row) > 80);
     assert_eq!(wide, None, "it is wider than the terminal");
+    assert!(rows.iter().all(|row| !row.contains("dupgate::") && !row.contains("librdkafka")), "{shown:?}");
+    assert!(shown.contains("crawl written"), "{shown:?}");
 }
 
 /// Returns how many columns a row takes, without escape sequences.

@@ -1,16 +1,14 @@
 //! `demo produce`: the generated crawl into the topics of a cluster.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::tick;
-use indicatif::ProgressBar;
 
 use super::ProduceArgs;
 use crate::cli::Global;
-use crate::cli::progress_bar::progress_bar;
+use crate::cli::progress_bar::ProgressDisplay;
 use crate::config::Purpose;
 use crate::config::settings::Topics;
 use crate::crawl::Truth;
@@ -55,7 +53,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
 
     // As PID 1 of a container, unhandled signals would not end the process.
     let signals = service::signals()?;
-    let bar = std::io::stderr().is_terminal().then(|| bar(args.count));
+    let progress = ProgressDisplay::new(args.count, template(args.count));
     let bursts = tick(BURST);
     let (mut credit, mut written) = (0.0, 0_u64);
     let count = args.count.unwrap_or(u64::MAX);
@@ -75,11 +73,11 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
         let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
         feed.write(record).map_err(|error| Reason::Unavailable.because(error))?;
         written += 1;
-        if let Some(bar) = &bar {
+        if let Some(bar) = progress.bar() {
             bar.set_position(written);
         }
     }
-    bar.iter().for_each(ProgressBar::finish_and_clear);
+    progress.finish();
     feed.flush().map_err(|error| Reason::Unavailable.because(error))?;
     let failed = failed.load(Ordering::Relaxed);
     tracing::info!(target: "dupgate::cli", written, failed, "crawl written");
@@ -89,11 +87,10 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     Ok(())
 }
 
-/// Shows how many pages were written, and how many are left if known.
-fn bar(count: Option<u64>) -> ProgressBar {
-    let template = match count {
+/// The bar: how many pages were written, and how many are left if known.
+const fn template(count: Option<u64>) -> &'static str {
+    match count {
         Some(_) => "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}",
         None => "produce {spinner} {human_pos} pages  {per_sec}",
-    };
-    progress_bar(count, template)
+    }
 }

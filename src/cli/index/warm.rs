@@ -1,16 +1,14 @@
 //! `index warm`: fills the logs of a new scheme beside the running one.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use crossbeam_channel::{Receiver, tick};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::cli::output::{Format, columns, print, print_json};
-use crate::cli::progress_bar::{LOG_INTERVAL, progress_bar};
+use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::replay::When;
 use crate::cli::{Global, human, note};
 use crate::config::{Purpose, load};
@@ -77,7 +75,7 @@ pub(super) fn warm(args: &WarmArgs, global: &Global) -> Result<(), Fatal> {
     };
     let mut progress = Progress::new();
     let outcome = run(&running, new, &options, &signals()?, |report| progress.show(report));
-    progress.end();
+    progress.display.finish();
     tell(&outcome?, format)
 }
 
@@ -179,28 +177,24 @@ fn tell(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
 
 /// Shows progress (a bar on a terminal, else log lines), and the next step when that changes.
 struct Progress {
-    bar: Option<ProgressBar>,
-    ticks: Receiver<Instant>,
+    display: ProgressDisplay,
     shown: Option<Phase>,
 }
 
 impl Progress {
     fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let template = "{prefix:8} {bar:28} {percent:>3} %  {msg}  left {eta}";
-            progress_bar(Some(1), template)
-        });
-        Self { bar, ticks: tick(LOG_INTERVAL), shown: None }
+        let template = "{prefix:8} {bar:28} {percent:>3} %  {msg}  left {eta}";
+        Self { display: ProgressDisplay::new(Some(1), template), shown: None }
     }
 
     fn show(&mut self, report: &Report<'_>) {
         let was_caught_up = matches!(self.shown, Some(Phase::Following | Phase::Quiet));
         match report.phase {
-            Phase::Following if !was_caught_up => self.say(
+            Phase::Following if !was_caught_up => note(
                 "caught up, and follows the running service. Next: stop the old instances cleanly, and wait until this \
                  command reports that nothing new is judged",
             ),
-            Phase::Quiet if self.shown != Some(Phase::Quiet) => self.say(
+            Phase::Quiet if self.shown != Some(Phase::Quiet) => note(
                 "nothing new is judged, and everything is filled in. Once the old instances are stopped: start the new \
                  ones, then stop this command (SIGTERM or Ctrl-C)",
             ),
@@ -216,31 +210,20 @@ impl Progress {
             Phase::Quiet => ("quiet", None),
         };
         let (asked, waiting) = (report.filled.asked, report.waiting);
-        if let Some(bar) = &self.bar {
+        let draw = |bar: &ProgressBar| {
             bar.set_length(total.max(1));
             bar.set_position(read.min(total));
             bar.set_prefix(phase);
             bar.set_message(format!("pages {}  waiting {}", human::count(asked), human::count(waiting)));
-        } else if self.ticks.try_recv().is_ok() {
+        };
+        let log = || {
             let percent = (read * 100 / total.max(1)).min(100);
             tracing::info!(
                 target: "dupgate::replay",
                 phase, pages = asked, percent, waiting, service_lag = lag, "warming"
             );
-        }
-    }
-
-    fn say(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| note(text)),
-            None => note(text),
-        }
-    }
-
-    fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        };
+        self.display.show(draw, log);
     }
 }
 

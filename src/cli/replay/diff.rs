@@ -4,19 +4,17 @@ mod page;
 mod why;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use crossbeam_channel::tick;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use self::page::Shown;
 use super::settings::{self, Both};
 use crate::cli::output::{Format, print, print_json};
-use crate::cli::progress_bar::LOG_INTERVAL;
+use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::{Global, human, note, tap, verdict};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
@@ -85,9 +83,15 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let names = Sides { before: name, after: format!("replay {}", plan.id) };
     let topics = Sides { before: topic, after: plan.own_verdicts() };
     let mut changes = Changes::new(&ranges, args.examples);
-    let mut progress = Progress::new();
-    let read = compare(&both.live, &topics, &mut changes, |verdicts| progress.show(verdicts));
-    progress.end();
+    let progress = ProgressDisplay::new(None, "{spinner} {msg}");
+    let read = compare(&both.live, &topics, &mut changes, |verdicts| {
+        let draw = |bar: &ProgressBar| {
+            bar.set_position(verdicts);
+            bar.set_message(format!("{} verdicts read", human::count(verdicts)));
+        };
+        progress.show(draw, || tracing::info!(target: "dupgate::replay", verdicts, "comparing"));
+    });
+    progress.finish();
     read?;
     let compared = changes.finish();
     let anchors = compared.examples.iter().map(|example| example.source.clone()).collect();
@@ -262,34 +266,6 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
     std::fs::write(file, out).map_err(|error| {
         Reason::State.because(anyhow::anyhow!("the examples are not written to {}: {error}", file.display()))
     })
-}
-
-/// Number of verdicts read, on standard error: a line on a terminal, else a log line every ten seconds.
-struct Progress {
-    bar: Option<ProgressBar>,
-    ticks: crossbeam_channel::Receiver<std::time::Instant>,
-}
-
-impl Progress {
-    fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
-        Self { bar, ticks: tick(LOG_INTERVAL) }
-    }
-
-    fn show(&mut self, verdicts: u64) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(verdicts);
-            bar.set_message(format!("{} verdicts read", human::count(verdicts)));
-        } else if self.ticks.try_recv().is_ok() {
-            tracing::info!(target: "dupgate::replay", verdicts = verdicts, "comparing");
-        }
-    }
-
-    fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 #[cfg(test)]

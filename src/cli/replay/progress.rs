@@ -1,13 +1,11 @@
 //! Progress of a replay on standard error: a bar on a terminal, else a log line every ten seconds.
 
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, tick};
 use indicatif::ProgressBar;
 
 use crate::cli::human;
-use crate::cli::progress_bar::{LOG_INTERVAL, progress_bar};
+use crate::cli::progress_bar::ProgressDisplay;
 use crate::replay::{Counts, Plan};
 use crate::runtime::clock::Clock;
 use crate::runtime::replay::{Phase, Report};
@@ -15,8 +13,7 @@ use crate::runtime::replay::{Phase, Report};
 /// Shows the progress of a replay.
 pub(super) struct Progress {
     plan: Plan,
-    bar: Option<ProgressBar>,
-    ticks: Receiver<Instant>,
+    display: ProgressDisplay,
     /// What was done before this run began.
     before: Option<u64>,
     /// Start of this run.
@@ -46,16 +43,13 @@ impl Pace {
 impl Progress {
     pub(super) fn new(plan: &Plan) -> Self {
         let (_, total) = plan.done(&Counts::default(), None);
-        let is_of_files = plan.is_of_files();
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let template = if is_of_files {
-                "{prefix:8} {bar:28} {percent:>3} %  {bytes} / {total_bytes}  {bytes_per_sec}  {msg}  left {eta}"
-            } else {
-                "{prefix:8} {bar:28} {percent:>3} %  {human_pos} / {human_len}  {per_sec}  {msg}  left {eta}"
-            };
-            progress_bar(Some(total), template)
-        });
-        Self { plan: plan.clone(), bar, ticks: tick(LOG_INTERVAL), before: None, clock: Clock::start() }
+        let template = if plan.is_of_files() {
+            "{prefix:8} {bar:28} {percent:>3} %  {bytes} / {total_bytes}  {bytes_per_sec}  {msg}  left {eta}"
+        } else {
+            "{prefix:8} {bar:28} {percent:>3} %  {human_pos} / {human_len}  {per_sec}  {msg}  left {eta}"
+        };
+        let display = ProgressDisplay::new(Some(total), template);
+        Self { plan: plan.clone(), display, before: None, clock: Clock::start() }
     }
 
     /// Shows the latest numbers.
@@ -69,14 +63,15 @@ impl Progress {
             Phase::Yielding(lag) => ("replay", format!("  (yielding: the service lags by {})", human::count(lag))),
         };
         let duplicates = share(report.counts);
-        if let Some(bar) = &self.bar {
+        let draw = |bar: &ProgressBar| {
             if bar.position() == 0 && before > 0 {
                 bar.reset_eta();
             }
             bar.set_prefix(phase);
             bar.set_position(done.min(total));
             bar.set_message(format!("duplicates {duplicates:.1} %{more}"));
-        } else if self.ticks.try_recv().is_ok() {
+        };
+        let log = || {
             let percent = percent(done, total);
             let yielding = if let Phase::Yielding(lag) = report.phase { Some(lag) } else { None };
             let pace = Pace::of(done - before.min(done), total - done.min(total), self.clock.now());
@@ -110,14 +105,13 @@ impl Progress {
                     "replaying"
                 );
             }
-        }
+        };
+        self.display.show(draw, log);
     }
 
     /// Removes the bar.
     pub(super) fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.display.finish();
     }
 }
 

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::IsTerminal;
-use std::time::Instant;
 
-use crossbeam_channel::{Receiver, tick};
 use indicatif::ProgressBar;
 
 use crate::cli::human;
-use crate::cli::progress_bar::{LOG_INTERVAL, progress_bar};
+use crate::cli::progress_bar::ProgressDisplay;
 use crate::deduplicator::{LineVerdict, PageResult, place_of};
 use crate::record::Rejection;
 use crate::runtime::lines::Line;
@@ -24,15 +21,13 @@ pub(super) struct Progress {
     size: Option<u64>,
     verdicts: BTreeMap<&'static str, u64>,
     reasons: BTreeMap<&'static str, u64>,
-    bar: Option<ProgressBar>,
-    ticks: Receiver<Instant>,
+    display: ProgressDisplay,
     shows_dead_letters: bool,
 }
 
 impl Progress {
     /// Starts counting towards `size` bytes, if known. Dead letters are logged here if no verdict line names them.
     pub(super) fn new(size: Option<u64>, shows_dead_letters: bool) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| bar(size));
         let verdicts = ["unique", "update", "template", "exact", "near", "dead"].map(|name| (name, 0)).into();
         Self {
             pages: 0,
@@ -40,8 +35,7 @@ impl Progress {
             size,
             verdicts,
             reasons: BTreeMap::new(),
-            bar,
-            ticks: tick(LOG_INTERVAL),
+            display: ProgressDisplay::new(size, template(size)),
             shows_dead_letters,
         }
     }
@@ -54,16 +48,17 @@ impl Progress {
         if let LineVerdict::Dead(rejection) = &sifted.verdict {
             self.note_dead(line, rejection);
         }
-        if self.pages.is_multiple_of(256)
-            && let Some(bar) = &self.bar
-        {
-            bar.set_position(self.bytes);
-            bar.set_message(format!("{} pages", self.pages));
-        }
-        if self.bar.is_none() && self.ticks.try_recv().is_ok() {
+        let draw = |bar: &ProgressBar| {
+            if self.pages.is_multiple_of(256) {
+                bar.set_position(self.bytes);
+                bar.set_message(format!("{} pages", self.pages));
+            }
+        };
+        let log = || {
             let percent = self.size.map(|size| self.bytes * 100 / size.max(1));
             tracing::info!(target: "dupgate::cli", pages = self.pages, bytes = self.bytes, percent, "sieving");
-        }
+        };
+        self.display.show(draw, log);
     }
 
     fn note_dead(&mut self, line: &Line, rejection: &Rejection) {
@@ -72,18 +67,14 @@ impl Progress {
             return;
         }
         let dead = self.verdicts.get("dead").copied().unwrap_or(0);
-        let show = || tracing::warn!(target: "dupgate::cli", source = place_of(&line.source), "{rejection}");
         if dead <= MAX_LOGGED {
-            self.bar.as_ref().map_or_else(show, |bar| bar.suspend(show));
+            tracing::warn!(target: "dupgate::cli", source = place_of(&line.source), "{rejection}");
         }
     }
 
     /// Returns the summary.
     pub(super) fn finish(self) {
-        let is_terminal = self.bar.is_some();
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.display.finish();
         let mut reasons = String::new();
         for (reason, count) in &self.reasons {
             let gap = if reasons.is_empty() { "" } else { ", " };
@@ -93,7 +84,7 @@ impl Progress {
         let of = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
         let (unique, update, template) = (of("unique"), of("update"), of("template"));
         let (exact, near, dead) = (of("exact"), of("near"), of("dead"));
-        if is_terminal {
+        if self.display.bar().is_some() {
             let shown = self.verdicts.iter().filter(|(_, count)| **count > 0);
             let shown: Vec<String> = shown.map(|(name, count)| format!("{name} {}", human::count(*count))).collect();
             let why = if reasons.is_empty() { String::new() } else { format!("  ({reasons})") };
@@ -108,10 +99,9 @@ impl Progress {
     }
 }
 
-fn bar(size: Option<u64>) -> ProgressBar {
-    let template = match size {
+const fn template(size: Option<u64>) -> &'static str {
+    match size {
         Some(_) => "sieve {bar:28} {percent:>3} %  {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  left {eta}",
         None => "sieve {spinner} {bytes}  {bytes_per_sec}  {msg}",
-    };
-    progress_bar(size, template)
+    }
 }

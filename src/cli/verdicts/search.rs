@@ -2,14 +2,12 @@
 //! their output topic is searched.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::IsTerminal;
 
-use indicatif::ProgressBar;
 use serde_json::Value;
 
 use super::ShowArgs;
 use crate::cli::instance::{Instance, in_query};
-use crate::cli::progress_bar::progress_bar;
+use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::{human, note};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -84,18 +82,16 @@ pub(super) fn search(settings: &Settings, limits: Limits, ids: &Ids<'_>) -> Resu
     let max =
         limits.records.map_or_else(String::new, |max| format!(", at most its last {} records", human::count(max)));
     note(&format!("searching {} in {}{max}", listed(ids.values().copied()), quoted(&searched_topics(settings))));
-    let bar = std::io::stderr().is_terminal().then(|| {
-        let template = "search {bar:28} {percent:>3} %  {human_pos} / {human_len} records  {per_sec}  left {eta}";
-        progress_bar(Some(0), template)
-    });
+    let template = "search {bar:28} {percent:>3} %  {human_pos} / {human_len} records  {per_sec}  left {eta}";
+    let progress = ProgressDisplay::new(Some(0), template);
     let wanted = Wanted { ids: ids.keys().copied().collect(), records: limits.records, since: limits.since };
     let searched = search_pages(settings, &wanted, |Progress { records, max }| {
-        if let Some(bar) = &bar {
+        if let Some(bar) = progress.bar() {
             bar.set_length(max);
             bar.set_position(records);
         }
     });
-    bar.iter().for_each(ProgressBar::finish_and_clear);
+    progress.finish();
     searched
 }
 
