@@ -188,7 +188,7 @@ impl WorkerDriver {
                 Ready::Page(mut page, _held) => {
                     if self.must_stop_at(&page) {
                         self.inputs.remove(partition);
-                        return self.handle(Event::StopBehind(partition.clone()));
+                        return self.handle(Event::StopAfter(partition.clone()));
                     }
                     page.payload.is_reported = self.report.page(&page);
                     self.handle(Event::Page(*page))?;

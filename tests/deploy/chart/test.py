@@ -581,7 +581,7 @@ REFUSED = [
     ),
     ("judges that do not judge", ["judges.roles={worker}"], "judges.roles must have judge"),
     ("judges with an unknown role", ["judges.roles={judge,jduge}"], "at '/judges/roles/1'"),
-    ("nobody who reads", ["judges.roles={judge}", "workers.replicas=0"], "no instance reads the input"),
+    ("no worker", ["judges.roles={judge}", "workers.replicas=0"], "no instance reads the input"),
     ("a replay of nothing", ["replayJob.enabled=true"], "replayJob.enabled needs replayJob.args"),
     ("another listener of a replay", ["replayJob.args={run,--listen=:1}"], "--listen is set by the chart"),
     ("a size that is none", ["judges.persistence.size=plenty"], "at '/judges/persistence/size'"),
@@ -613,7 +613,7 @@ def refusals():
     code, _, error = template(*sets([*observed, "extraEnv[0].name=DUPGATE_KAFKA__BROKERS", "extraEnv[0].value=k:9092"]))
     expect(code == 0, "accepted: brokers from the environment", error)
     for what, arguments in (
-        ("a variable where a number stands", ["config.match.simhash.max_distance=${DISTANCE}"]),
+        ("a variable in place of a number", ["config.match.simhash.max_distance=${DISTANCE}"]),
         ("a password by a variable", ["config.kafka.security.sasl.password=${PASSWORD}"]),
     ):
         code, _, error = template(*values("production"), *sets(arguments))

@@ -39,7 +39,7 @@ CONF
 
 engine_start() {
     engine_files
-    # Left behind by a run that was killed.
+    # Left by a run that was killed.
     buildah rm --all > /dev/null 2>&1 || true
     podman rm --all --force --volumes > /dev/null 2>&1 || true
     podman volume prune --force > /dev/null 2>&1 || true

@@ -92,7 +92,7 @@ names_the_source() { [[ $(addr2line --exe "$1" --functions --demangle --inlines 
 
 check_image() {
     local container binary=$cache/dupgate id said feature address size
-    check "the image runs as nobody in particular" is "$(inspect '{{.Config.User}}')" 65532:65532
+    check "the image runs as an unprivileged user" is "$(inspect '{{.Config.User}}')" 65532:65532
     check "its entry point is dupgate" is "$(inspect '{{join .Config.Entrypoint " "}} {{join .Config.Cmd " "}}')" "/usr/local/bin/dupgate run"
     check "it is checked by status --ready" is "$(inspect '{{join .Config.Healthcheck.Test " "}}')" "CMD /usr/local/bin/dupgate status --ready"
     check "label: version" is "$(inspect '{{index .Config.Labels "org.opencontainers.image.version"}}')" "$version"

@@ -149,7 +149,7 @@ main() {
     run_secure
 }
 
-# In any case, leave nothing behind except the images.
+# In any case, leave nothing except the images.
 finish() {
     local status=$?
     trap '' INT TERM

@@ -436,7 +436,7 @@ def check_runbooks(program, alerts, panels):
         check(any(line.startswith("$ dupgate ") for line in shown), name, "its first look has no command")
         check(shown and not shown[-1].startswith("$ "), name, "its first look does not show what the command prints")
         # The image contains only the program.
-        check("curl" not in section, name, "needs curl: the recipe stands above the sections")
+        check("curl" not in section, name, "needs curl: the recipe is above the sections")
         severity = alerts.get(name, {}).get("labels", {}).get("severity")
         check(re.search(rf"^Severity: {severity}\.", section, re.M), name, "its section must tell the severity of the rule")
     for panel in re.findall(r"[Pp]anel \*([^*]+)\*", text):

@@ -500,10 +500,10 @@ def scraped_metrics(play):
     text = (ROOT / "docs/METRICS.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `(dupgate_\w+)` \| (?:counter|gauge|histogram)", text, re.M))
     found = get(f"{play.url}/api/v1/metadata")["data"]
-    told = {name for name in found if name.startswith("dupgate_")}
-    if told - documented:
-        raise Fault(f"metrics without documentation: {sorted(told - documented)}")
-    say(f"{len(told)} of {len(documented)} documented metrics are scraped, and no other")
+    ours = {name for name in found if name.startswith("dupgate_")}
+    if ours - documented:
+        raise Fault(f"metrics without documentation: {sorted(ours - documented)}")
+    say(f"{len(ours)} of {len(documented)} documented metrics are scraped, and no other")
     with urllib.request.urlopen(f"http://{play.targets['crawl'][0]}/metrics", timeout=20) as answer:
         exposed = answer.read()
     # 3 is the exit code for names against Prometheus' conventions, 1 that for a text that cannot be parsed.
@@ -635,7 +635,7 @@ def main(program, prometheus, promtool):
         crawl_processes[judge].wait()
         play.expect("crawl", "DupgateNoJudge", "the judge is killed")
         play.expect("crawl", "DupgateInstanceDown", "the same")
-        play.expect("crawl", "DupgateNoStandby", "the other one has nobody to stand by")
+        play.expect("crawl", "DupgateNoStandby", "the other one has no standby")
         until("the standby judges", lambda: play.value('max(dupgate_judge_active{job="crawl"})') == 1)
         until("DupgateNoJudge ends", lambda: "DupgateNoJudge" not in play.firing("crawl"))
         say("the standby took over, and DupgateNoJudge ended")
@@ -733,9 +733,9 @@ def main(program, prometheus, promtool):
         play.kafka.order("kill")
         play.expect("full-replay", "DupgateReplayStalled", "the brokers are gone while it commits")
         for job, why in (("crawl", "was ended"), ("block", "waits for the service")):
-            told = {alert for of, alert in play.seen if of == f"{job}-replay"} & OF_PROCESSES
-            if told:
-                raise Fault(f"{told} for a replay that {why}")
+            fired = {alert for of, alert in play.seen if of == f"{job}-replay"} & OF_PROCESSES
+            if fired:
+                raise Fault(f"{fired} for a replay that {why}")
             say(f"DupgateReplayStalled         is silent for a replay that {why}")
         # A transaction takes too long to fail for the alert to fire within the shortened ranges.
         play.expect("bad", "DupgateCommitsFailing", "the brokers are gone", states=("pending", "firing"))

@@ -57,7 +57,7 @@ fn is_year(part: &str) -> bool {
 }
 
 /// Returns whether a time of day follows a place, with blanks between them at most.
-pub(super) fn time_behind(text: &str, place: usize) -> bool {
+pub(super) fn time_after(text: &str, place: usize) -> bool {
     let rest = text.get(place..).unwrap_or_default().trim_start();
     let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b':').count();
     rest.get(..length).is_some_and(is_time)
@@ -237,9 +237,9 @@ mod tests {
 
     #[test]
     fn a_time_of_day_may_follow() {
-        assert!(time_behind("3月5日 12:30 x", "3月5日".len()));
-        assert!(time_behind("3月5日8:05:59", "3月5日".len()));
-        assert!(!time_behind("3月5日 12", "3月5日".len()));
+        assert!(time_after("3月5日 12:30 x", "3月5日".len()));
+        assert!(time_after("3月5日8:05:59", "3月5日".len()));
+        assert!(!time_after("3月5日 12", "3月5日".len()));
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::dates::{is_numeric_date, is_time, time_behind, written_date};
+use super::dates::{is_numeric_date, is_time, time_after, written_date};
 use crate::text::is_han;
 
 /// Marks an empty place: no hash has this value.
@@ -197,7 +197,7 @@ pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
         } else if is_numeric_date(number) {
             (Kind::Stamp, range)
         } else if let Some(date) = written_date(text, at, range.start) {
-            (if time_behind(text, date.end) { Kind::Stamp } else { Kind::Date }, date)
+            (if time_after(text, date.end) { Kind::Stamp } else { Kind::Date }, date)
         } else {
             (Kind::Number, range)
         };

@@ -31,7 +31,7 @@ use dupgate_index::{Task, run_sequential};
 pub(super) const KEYS: usize = 16;
 
 /// Tells pairs of numbers from pairs of slots.
-const FIGURES: u64 = 1 << 62;
+const NUMBERS: u64 = 1 << 62;
 /// Tells pairs of slots from pairs of numbers.
 const SLOTS: u64 = 1 << 63;
 
@@ -87,11 +87,11 @@ impl Difference<'_> {
         };
         let numbers = self.numbers.hashes();
         if let [only] = numbers {
-            add(FIGURES, u64::from(*only), u64::from(*only));
+            add(NUMBERS, u64::from(*only), u64::from(*only));
         }
         for pair in numbers.windows(2) {
             if let [one, next] = pair {
-                add(FIGURES, u64::from(*one), u64::from(*next));
+                add(NUMBERS, u64::from(*one), u64::from(*next));
             }
         }
         if let Some((form, head, page)) = self.sketches {

@@ -13,7 +13,7 @@ impl Index {
         let found = self.positions_of_source(source);
         found
             .into_iter()
-            .filter(|&position| !self.is_behind(position, watermarks))
+            .filter(|&position| !self.is_expired(position, watermarks))
             .filter_map(|position| self.original(position))
             .collect()
     }
@@ -44,7 +44,7 @@ impl Index {
         (positions.start.max(held.start)..positions.end.min(held.end))
             .filter_map(|position| {
                 let distance = self.bits_to(masked(code, self.ring.scope(position)), position)?;
-                let is_near = distance <= max_distance && !self.is_behind(position, watermarks);
+                let is_near = distance <= max_distance && !self.is_expired(position, watermarks);
                 is_near.then(|| Some((distance, self.original(position)?))).flatten()
             })
             .collect()
@@ -57,7 +57,7 @@ impl Index {
     pub fn near_code(&self, code: SimHash, max_distance: u8, watermarks: &ExpiryWatermarks) -> Vec<(u8, Original)> {
         let is_near = |position: u64| {
             let distance = self.bits_to(masked(code, self.ring.scope(position)), position)?;
-            (distance <= max_distance && !self.is_behind(position, watermarks)).then_some((distance, position))
+            (distance <= max_distance && !self.is_expired(position, watermarks)).then_some((distance, position))
         };
         let mut near: Vec<(u8, u64)> = if self.ring.has_scopes() {
             self.ring.positions().filter_map(is_near).collect()

@@ -366,7 +366,7 @@ impl Index {
     pub fn live<'a>(&'a self, watermarks: &'a ExpiryWatermarks) -> impl Iterator<Item = Original> + 'a {
         let first = self.ring.first_from(watermarks.first_sequence);
         (first..self.ring.positions().end)
-            .filter(|&position| !self.is_behind(position, watermarks))
+            .filter(|&position| !self.is_expired(position, watermarks))
             .filter_map(|position| self.original(position))
     }
 
@@ -376,8 +376,8 @@ impl Index {
     }
 
     /// Returns whether no stage can match the original at a position any more.
-    fn is_behind(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
-        self.ring.is_behind(position, watermarks)
+    fn is_expired(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
+        self.ring.is_expired(position, watermarks)
     }
 
     /// Returns what [`Index::live`] does as a value that stays as it is now, whatever becomes of the index. It shares

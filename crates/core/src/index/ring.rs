@@ -497,7 +497,7 @@ impl Ring {
     }
 
     /// Returns whether no stage can match the original at a position any more.
-    pub(super) fn is_behind(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
+    pub(super) fn is_expired(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
         self.sequence(position).is_none_or(|sequence| sequence < watermarks.first_sequence)
             || self.event_time(position).is_none_or(|time| time < watermarks.times.min())
     }

@@ -63,7 +63,7 @@ impl SharedOriginals {
 
     fn live(&self, positions: Range<u64>) -> impl Iterator<Item = u64> {
         positions
-            .filter(|&position| !self.ring.is_forgotten(position) && !self.ring.is_behind(position, &self.watermarks))
+            .filter(|&position| !self.ring.is_forgotten(position) && !self.ring.is_expired(position, &self.watermarks))
     }
 
     fn at(&self, positions: Range<u64>) -> impl Iterator<Item = Original> {

@@ -640,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_under_which_an_original_is_not_held_do_not_count_wherever_it_stands() {
+    fn keys_under_which_an_original_is_not_held_do_not_count_wherever_it_is() {
         for gap in [1_000, 65_535, 65_536, 131_072] {
             assert_eq!(compared_at_distance(gap), 0, "{gap} positions apart");
         }

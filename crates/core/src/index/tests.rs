@@ -379,7 +379,7 @@ fn equal_zero_and_one_codes_are_all_found_once() {
 }
 
 #[test]
-fn tables_that_are_built_anew_are_those_that_suit_the_codes_held() {
+fn tables_that_are_rebuilt_are_those_that_suit_the_codes_held() {
     let held = |mask: u64| {
         let code = |sequence| SimHash::B64(spread(sequence + 1) & mask);
         let originals: Vec<Original> = (0..20_000).map(|sequence| coded(sequence, code(sequence))).collect();
@@ -473,7 +473,7 @@ fn an_original_at_the_tail_is_live_and_one_before_it_is_not() {
 }
 
 #[test]
-fn a_dead_original_behind_a_live_one_is_no_candidate() {
+fn a_dead_original_after_a_live_one_is_no_candidate() {
     let mut index = Index::new(3);
     index.insert(&original(0, 0, None, 50));
     index.insert(&original(1, 7, None, 5));
@@ -541,7 +541,7 @@ fn memory_is_given_back_when_the_window_empties() {
 }
 
 #[test]
-fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
+fn the_nearest_of_all_candidates_is_reported_whether_it_matches_or_not() {
     let form = SketchForm::new(16, SlotBits::B8).unwrap();
     let banding = Banding::new(4, 4, form).unwrap();
     let mut index = Index::new(3);

@@ -45,7 +45,7 @@ pub fn decide_watched(
         RequestBody::Reopen { partition, from, to } => {
             first_time(state, request)?;
             // What may be on its way is never judged again (law L8): only what the input group has committed since it
-            // was judged is reopened, as far as the log says so, and nothing behind the first that it has not.
+            // was judged is reopened, as far as the log says so, and nothing after the first that it has not.
             Answer::Reopened {
                 partition: partition.clone(),
                 from: *from,
@@ -175,8 +175,8 @@ fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> boo
 const HEADS_A_WINDOW: u32 = 6;
 
 /// A head takes members for the first sixth of its time in the window, so that they are found for the other five at
-/// least. Counted in event time and in sequence numbers, whichever is over first: what the log says, and nobody's
-/// memory (law L5).
+/// least. Counted in event time and in sequence numbers, whichever is over first: what the log says, and not the
+/// memory of an instance (law L5).
 fn members_from(state: &State, rules: &Rules, event_time: Timestamp) -> MembersFrom {
     let by_sketch = rules.stages.contains(&Stage::MinHash);
     let window = if by_sketch { rules.windows.minhash } else { rules.windows.simhash };

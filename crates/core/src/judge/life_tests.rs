@@ -131,7 +131,7 @@ fn a_page_that_is_on_its_way_again_is_not_reopened_again() {
     let question = judge.question().expect("it may be delivered");
     judge.answer(question, 0);
     assert!((0..3).all(|offset| judge.is_judged(offset)), "its duplicates may be delivered already (law L8)");
-    // What stands after it is delivered, and can be reopened by itself.
+    // What comes after it is delivered, and can be reopened by itself.
     judge.reopen(1..3);
     assert_eq!([0, 1, 2].map(|offset| judge.is_judged(offset)), [true, false, false]);
     judge.reopen(0..3);
@@ -164,7 +164,7 @@ fn a_page_whose_verdict_the_brokers_refuse_is_not_delivered() {
     judge.question();
     judge.reopen(0..3);
     let question = judge.question().expect("it may be delivered");
-    // Nobody can have seen the verdict: what is committed is the first delivery.
+    // No worker can have seen the verdict: what is committed is the first delivery.
     judge.answer(question, 3);
     assert!(judge.is_judged(0));
     judge.refuses = false;
@@ -267,7 +267,7 @@ fn reading() -> TestJudge {
 }
 
 #[test]
-fn the_beginning_of_another_log_is_taken_over_where_it_stands() {
+fn the_beginning_of_another_log_is_taken_over_where_it_is() {
     let mut judge = reading();
     assert_eq!(judge.read_from_the_beginning(), 1);
     let checkpoint = |log| VerdictRecord::Checkpoint(Box::new(beginning(log, rules(1_000))));
@@ -291,7 +291,7 @@ fn a_later_checkpoint_of_another_log_is_not_taken_for_its_beginning() {
     assert_eq!(judge.read_from_the_beginning(), 1, "there is more of it");
 }
 
-/// A page judged unique, as it stands in the log.
+/// A page judged unique, as the log has it.
 fn verdict(request: u64, offset: i64, event_time: i64) -> Verdict {
     let page = PageVerdict {
         source: TestJudge::input().at(offset),

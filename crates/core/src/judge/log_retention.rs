@@ -137,8 +137,9 @@ impl LogRetention {
         let spent = |span: &LogSpan| {
             span.end_sequence <= first_live_sequence && span.newest < keep_from && span.judged.iter().all(is_delivered)
         };
-        let behind = self.spans.iter().take(self.spans.len().saturating_sub(1)).take_while(|span| spent(span)).count();
-        self.spans.get(behind).filter(|_| behind > 0)?.checkpoint
+        let spent_spans =
+            self.spans.iter().take(self.spans.len().saturating_sub(1)).take_while(|span| spent(span)).count();
+        self.spans.get(spent_spans).filter(|_| spent_spans > 0)?.checkpoint
     }
 
     /// Returns the largest event time of the oldest span that rules a page: how far back the kept log reaches.

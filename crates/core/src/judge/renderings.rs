@@ -1,4 +1,4 @@
-//! Renderings of one page (print views, AMP, tracking parameters), told from new texts of it by addresses.
+//! Renderings of one page (print views, AMP, tracking parameters), distinguished from new texts of it by addresses.
 
 use super::similar_pages::{Made, TestJudge, is_duplicate, rules};
 use crate::protocol::{Decision, Rules, SameId};
@@ -45,7 +45,7 @@ fn a_new_text_is_an_update_where_it_was_fetched_before_and_a_rendering_elsewhere
         ("a rendering of the page", PAGE, variant(PRINT), false),
         ("another rendering", variant(PRINT), variant(MOBILE), false),
         ("a rendering again", variant(PRINT), variant(PRINT), true),
-        // It takes the place of what stood for it, so that its corrections are told from then on.
+        // It replaces its rendering, so that its corrections are recognized from then on.
         ("the page after a rendering", variant(PRINT), PAGE, true),
     ] {
         let [changed, changed_by_policy, same_text] = after(original, page);
@@ -109,7 +109,7 @@ fn a_page_that_begins_to_name_another_is_the_page_that_it_was() {
 }
 
 #[test]
-fn a_variant_of_which_an_older_release_told_no_address_is_a_rendering() {
+fn a_variant_of_which_an_older_release_wrote_no_address_is_a_rendering() {
     let mut judge = TestJudge::of(rules(64));
     let variant = Made { is_variant: true, ..PAGE };
     judge.judge(PAGE);

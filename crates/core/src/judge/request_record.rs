@@ -64,7 +64,7 @@ impl RequestRecord {
     }
 
     /// Returns the partition and the range that the record reopens: the input group may have committed more of it than
-    /// is known. Such a request stands alone in its record.
+    /// is known. Such a request is alone in its record.
     pub(super) fn reopens(&self) -> Option<(RequestId, &PartitionId, Range<i64>)> {
         let request = self.requests.first()?;
         if let RequestBody::Reopen { partition, from, to } = &request.body {

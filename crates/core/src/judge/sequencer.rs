@@ -185,7 +185,7 @@ impl Judge {
         }
     }
 
-    /// Nobody else writes to the log any more, and the barrier is in it.
+    /// No other judge writes to the log any more, and the barrier is in it.
     fn follow_to_barrier(&mut self) {
         let Some(barrier) = self.pending.barrier_committed() else {
             self.role = Role::Standby;

@@ -159,7 +159,7 @@ fn template(number: u64) -> Made {
 }
 
 #[test]
-fn a_member_that_is_forgotten_takes_nobodys_place() {
+fn a_forgotten_member_takes_no_other_members_place() {
     let mut judge = TestJudge::of(rules(1));
     assert!(matches!(judge.judge(template(0)), Decision::Unique { .. }));
     assert!(matches!(judge.judge(template(1)), Decision::Template { .. }));
@@ -259,7 +259,7 @@ fn pages_of_a_template_that_are_crawled_again_are_updates_and_cost_no_more() {
 fn a_page_that_changes_all_the_time_costs_no_more_for_it() {
     let mut judge = TestJudge::of(rules(16));
     let page = Made { block: 2, own: 60, text: 1, numbers: 3, id: Some(70), ..Made::default() };
-    // What comes behind it stays in memory.
+    // What comes after it stays in memory.
     judge.judge(Made { block: 9, text: 9, ..Made::default() });
     judge.judge(page);
     for edits in 1..3_000 {
@@ -360,7 +360,7 @@ fn a_variant_is_compared_with_the_text_that_an_id_has_now() {
 }
 
 #[test]
-fn a_code_made_to_be_that_of_another_text_suppresses_nobody() {
+fn a_code_made_to_be_that_of_another_text_suppresses_no_page() {
     let crafted = |min_similarity| {
         let mut court = TestJudge::of(Rules { simhash_similarity: min_similarity, ..rules(64) });
         court.judge(Made { block: 3, text: 1, ..Made::default() });
@@ -447,7 +447,7 @@ proptest! {
     /// Law L5 where keys are full and families are large: a judge restored from a snapshot, and one that follows the
     /// verdicts alone, decide on every later page as the one that judged all of them.
     #[test]
-    fn whoever_follows_decides_alike(
+    fn every_follower_decides_alike(
         pages in prop::collection::vec((made_of_one_template(), 0_u64..12), 1..200),
         cut in 0_usize..200,
         few in prop_oneof![1_u16..4, 8_u16..20],

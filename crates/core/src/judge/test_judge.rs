@@ -149,7 +149,7 @@ impl TestJudge {
         PartitionId::new("pages", 0)
     }
 
-    /// Has a page judged that nobody has seen.
+    /// Has a page judged that was not seen before.
     pub(super) fn page(&mut self, offset: i64) {
         let page = PageRequest {
             source: Self::input().at(offset),

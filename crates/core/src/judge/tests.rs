@@ -246,7 +246,7 @@ proptest! {
         let mut state = State::begin(LogIdentity(1), rules(capacity), RequestOffset(0));
         deliver_all(&mut state);
         let (mut checkpoint, mut snapshot): (Option<Checkpoint>, Option<Snapshot>) = (None, None);
-        let mut behind = Vec::new();
+        let mut later = Vec::new();
         for (number, (request, append_time)) in requests.iter().enumerate() {
             if number == at {
                 checkpoint = state.checkpoint(None, |_| low_watermark);
@@ -256,14 +256,14 @@ proptest! {
             if let Some(verdict) = decide(&state, request, *append_time) {
                 state.follow(&verdict).unwrap();
                 if checkpoint.is_some() {
-                    behind.push(verdict);
+                    later.push(verdict);
                 }
             }
         }
         let (Some(checkpoint), Some(snapshot)) = (checkpoint, snapshot) else { return Ok(()) };
         let mut from_snapshot = State::load(&snapshot.state, &snapshot.originals, run_sequential);
         let mut from_checkpoint = State::load(&checkpoint, &[], run_sequential);
-        for verdict in &behind {
+        for verdict in &later {
             from_snapshot.follow(verdict).unwrap();
             from_checkpoint.follow(verdict).unwrap();
         }

@@ -105,8 +105,8 @@ impl Judged {
     /// Returns the offset after the last one that was judged.
     #[must_use]
     pub fn end(&self) -> i64 {
-        let behind = self.above.max().map_or(0, |last| last.saturating_add(1));
-        i64::try_from(self.low_watermark.max(behind)).unwrap_or(i64::MAX)
+        let after_last = self.above.max().map_or(0, |last| last.saturating_add(1));
+        i64::try_from(self.low_watermark.max(after_last)).unwrap_or(i64::MAX)
     }
 
     /// Returns whether nothing at all was judged.

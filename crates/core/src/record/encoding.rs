@@ -164,7 +164,7 @@ fn says_utf8(bytes: &[u8], content_type: Option<&str>) -> bool {
 
 /// Reads `text/html; charset=gb2312`.
 fn of_content_type(value: &str, of_label: ReadLabel) -> Option<&'static coding::Encoding> {
-    of_label(label_behind(value.as_bytes(), b"charset")?)
+    of_label(label_after(value.as_bytes(), b"charset")?)
 }
 
 /// Reads `<meta charset>`, `<meta http-equiv content>` or the XML declaration, whichever comes first.
@@ -172,7 +172,7 @@ fn of_page(bytes: &[u8], of_label: ReadLabel) -> Option<&'static coding::Encodin
     let mut rest = bytes.get(..DECLARED_WITHIN).unwrap_or(bytes);
     if let Some(declaration) = rest.strip_prefix(b"<?xml") {
         let end = declaration.iter().position(|byte| *byte == b'>').unwrap_or(0);
-        let named = declaration.get(..end).and_then(|inner| label_behind(inner, b"encoding")).and_then(of_label);
+        let named = declaration.get(..end).and_then(|inner| label_after(inner, b"encoding")).and_then(of_label);
         if named.is_some() {
             return named;
         }
@@ -181,7 +181,7 @@ fn of_page(bytes: &[u8], of_label: ReadLabel) -> Option<&'static coding::Encodin
         rest = rest.get(tag + b"<meta".len()..)?;
         let end = rest.iter().position(|byte| *byte == b'>').unwrap_or(rest.len());
         let inner = rest.get(..end).unwrap_or_default();
-        let named = label_behind(inner, b"charset").and_then(of_label);
+        let named = label_after(inner, b"charset").and_then(of_label);
         if named.is_some() {
             return named;
         }
@@ -197,7 +197,7 @@ fn of_label(label: &[u8]) -> Option<&'static coding::Encoding> {
 }
 
 /// Returns the value that follows a name and `=`, without quotes.
-fn label_behind<'b>(bytes: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
+fn label_after<'b>(bytes: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
     let mut rest = bytes;
     loop {
         rest = rest.get(find(rest, name)? + name.len()..)?;

@@ -1,6 +1,6 @@
 //! Pages of a replay in the order of the log, from when they are read until they leave in the order of the input.
 //!
-//! Several partitions of the log are walked side by side, so that a page may be judged long before one that stands
+//! Several partitions of the log are walked side by side, so that a page may be judged long before one that is
 //! before it in its input partition. Warm-up pages wait like all others, because their verdict may come after the range
 //! has begun in their input partition; they leave without being delivered.
 //!
@@ -19,7 +19,7 @@ use crate::record::{PartitionId, Source};
 use crate::worker::{Output, Page, PageAction, PageOutcome};
 
 /// Pages of a partition that wait at most for a warm-up page of which the log says nothing.
-const MAX_BEHIND_WARM_UP: usize = 5_000;
+const MAX_HELD_FOR_WARM_UP: usize = 5_000;
 
 /// Pages that were read and have not left.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct LogPages<P> {
     left_before: BTreeMap<PartitionId, i64>,
     /// What was judged before the interruption on pages that had not left.
     known: HashMap<Source, PageOutcome>,
-    max_behind_warm_up: usize,
+    max_held_for_warm_up: usize,
 }
 
 /// A page that leaves, and whether its verdict is another than the live one.
@@ -57,7 +57,7 @@ impl<P> LogPages<P> {
             differ: BTreeSet::new(),
             left_before: BTreeMap::new(),
             known: HashMap::new(),
-            max_behind_warm_up: MAX_BEHIND_WARM_UP,
+            max_held_for_warm_up: MAX_HELD_FOR_WARM_UP,
         }
     }
 
@@ -169,7 +169,7 @@ impl<P> LogPages<P> {
 
     /// A warm-up page that the log says nothing of holds others for a while only.
     fn give_up(&mut self, partition: &PartitionId) {
-        if self.queues.len(partition) <= self.max_behind_warm_up {
+        if self.queues.len(partition) <= self.max_held_for_warm_up {
             return;
         }
         let Some(first) = self.queues.first(partition).map(|offset| partition.at(offset)) else { return };

@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_files_are_is_told_by_their_bytes_and_committed_with_the_own_verdicts() {
+    fn progress_in_files_is_counted_in_bytes_and_committed_with_the_own_verdicts() {
         let (topics, files, counts) = (plan(), of_files(), Counts { pages: 2, warm_up: 3, ..Counts::default() });
         assert_eq!(topics.done(&counts, None), (5, 7));
         assert_eq!(files.done(&counts, None), (0, 150));

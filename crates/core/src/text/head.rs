@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_canonical_address_stands_in_the_head() {
+    fn the_canonical_address_is_in_the_head() {
         for html in [
             "<!doctype html><html><head><title>a<b></title><link rel=\"canonical\" href=\"/a?b=1&amp;c=2\"></head>",
             "<LINK HREF='/a?b=1&c=2' REL='alternate Canonical'/>",

@@ -187,8 +187,8 @@ impl TreeSink for Sink {
         self.tree.append_before_sibling(sibling, child);
     }
 
-    /// A second `<body>` may add attributes to the first, each of which is compared with all that are there. Nobody
-    /// reads them.
+    /// A second `<body>` may add attributes to the first, each of which is compared with all that are there. They
+    /// are not read.
     fn add_attrs_if_missing(&self, _: &NodeId, _: Vec<Attribute>) {
         self.called();
     }

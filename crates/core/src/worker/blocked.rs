@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_the_answer_about_a_page_that_is_dropped_behind_a_blocked_one() {
+    fn nothing_waits_for_the_answer_about_a_page_that_is_dropped_after_a_blocked_one() {
         let mut bench = TestWorker::new(vec![]);
         bench.offsets([Some(5), Some(0)]);
         bench.page(0, 5, 2);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_where_lost_records_stood_is_never_read_unasked() {
+    fn records_at_the_offsets_of_lost_ones_are_never_read_unasked() {
         let mut bench = TestWorker::new(vec![]);
         bench.offsets([Some(50), Some(3)]);
         bench.handle(Event::OutOfRange { partition: input(0), offset: 50, first: 0, end: 9 });
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_is_made_anew_begins_at_its_beginning_wherever_it_was_to_start_at_first() {
+    fn a_topic_that_is_created_again_begins_at_its_beginning_wherever_it_was_to_start_at_first() {
         let starts_at_end = |bench: &mut TestWorker| bench.handle(Event::Unread(BTreeSet::from([input(0), input(1)])));
         let none = || Event::Committed(BTreeMap::from([(input(0), None)]));
         // Committed by this worker, by another one, and nothing but judged.

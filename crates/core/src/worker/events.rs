@@ -130,7 +130,7 @@ pub enum Event<P> {
     /// Deliver what can be delivered and leave.
     Stop,
     /// The same, once every page of this partition that was read has had its turn: none comes after them.
-    StopBehind(PartitionId),
+    StopAfter(PartitionId),
 }
 
 /// An effect that the worker asks for.

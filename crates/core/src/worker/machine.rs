@@ -99,7 +99,7 @@ impl<P> Worker<P> {
             Event::Called(result) => self.called(result),
             Event::Tick => {}
             Event::Stop => self.stop(now),
-            Event::StopBehind(partition) => self.membership.stop_behind(partition),
+            Event::StopAfter(partition) => self.membership.stop_after(partition),
         }
         self.go_on(now);
     }
@@ -276,7 +276,7 @@ impl<P> Worker<P> {
         self.ask_unanswered_again(now);
         self.recheck_blocked(now);
         self.pace(now);
-        self.stop_if_behind(now);
+        self.stop_if_taken_in(now);
         self.deliver(now);
         self.finish_draining(now);
         self.leave_if_done(now);
@@ -287,10 +287,10 @@ impl<P> Worker<P> {
     }
 
     /// Pages that are held back were read and have not had their turn.
-    fn stop_if_behind(&mut self, now: Duration) {
+    fn stop_if_taken_in(&mut self, now: Duration) {
         let partitions = &self.partitions;
         let is_taken_in = |partition: &PartitionId| !partitions.get(partition).is_some_and(PartitionQueue::holds_back);
-        if self.membership.takes_stop_behind(is_taken_in) {
+        if self.membership.takes_stop_after(is_taken_in) {
             self.stop(now);
         }
     }

@@ -15,7 +15,7 @@ pub(super) struct Membership {
     /// When to leave at the latest.
     stop_by: Option<Duration>,
     /// Leave when all pages that were read of this partition are taken in.
-    stop_behind: Option<PartitionId>,
+    stop_after: Option<PartitionId>,
     stopped: bool,
     /// Fetches of committed offsets that are not answered.
     fetches: usize,
@@ -97,13 +97,13 @@ impl Membership {
     }
 
     /// It is to leave when all pages that were read of this partition are taken in.
-    pub(super) fn stop_behind(&mut self, partition: PartitionId) {
-        self.stop_behind = Some(partition);
+    pub(super) fn stop_after(&mut self, partition: PartitionId) {
+        self.stop_after = Some(partition);
     }
 
     /// Reports whether that is so now.
-    pub(super) fn takes_stop_behind(&mut self, is_taken_in: impl Fn(&PartitionId) -> bool) -> bool {
-        self.stop_behind.take_if(|partition| is_taken_in(partition)).is_some()
+    pub(super) fn takes_stop_after(&mut self, is_taken_in: impl Fn(&PartitionId) -> bool) -> bool {
+        self.stop_after.take_if(|partition| is_taken_in(partition)).is_some()
     }
 
     /// Returns whether it is to leave.
@@ -181,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn it_leaves_behind_a_partition_when_that_is_taken_in() {
+    fn it_leaves_after_a_partition_when_that_is_taken_in() {
         let mut membership = Membership::default();
-        membership.stop_behind(PartitionId::new("pages", 1));
-        assert!(!membership.takes_stop_behind(|_| false));
-        assert!(membership.takes_stop_behind(|partition| partition.number == 1));
-        assert!(!membership.takes_stop_behind(|_| true), "once");
+        membership.stop_after(PartitionId::new("pages", 1));
+        assert!(!membership.takes_stop_after(|_| false));
+        assert!(membership.takes_stop_after(|partition| partition.number == 1));
+        assert!(!membership.takes_stop_after(|_| true), "once");
     }
 }

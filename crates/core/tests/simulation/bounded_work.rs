@@ -74,7 +74,7 @@ fn judge(kind: FamilyKind) {
         } else {
             lost += u32::from(matched.is_some());
         }
-        // Told as soon as it is so: what grows with every page takes minutes to reach the end.
+        // Reported as soon as it is so: what grows with every page takes minutes to reach the end.
         if (number + 1) % THOUSAND == 0 && number > 2 * THOUSAND {
             let sum = |works: &[u64]| works.iter().sum::<u64>();
             let (first, now) = (sum(&works[THOUSAND..2 * THOUSAND]), sum(&works[number + 1 - THOUSAND..]));

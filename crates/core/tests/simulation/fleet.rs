@@ -184,7 +184,7 @@ fn a_partition_that_appears_later_is_read_from_its_beginning() {
 }
 
 #[test]
-fn a_partition_that_has_lost_its_next_offset_stops_nobody_else() {
+fn a_partition_that_has_lost_its_next_offset_stops_no_other() {
     let mut fleet = Fleet::new(4);
     let inputs = fleet.world.inputs.clone();
     inputs.iter().for_each(|input| fleet.write(input, 5));

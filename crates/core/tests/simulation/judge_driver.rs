@@ -403,7 +403,7 @@ impl JudgeDriver {
                 self.judge.handle(world.elapsed, event);
             }
             Fetched::Record { .. } | Fetched::Nothing { .. } => {}
-            Fetched::OutOfRange => world.violate(format!("{}: reads requests behind the end, at {from}", self.name)),
+            Fetched::OutOfRange => world.violate(format!("{}: reads requests after the end, at {from}", self.name)),
         }
         Ok(())
     }

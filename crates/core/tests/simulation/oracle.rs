@@ -57,8 +57,7 @@ fn millis(span: std::time::Duration) -> i64 {
 }
 
 impl Oracle {
-    /// Says whether it can judge: it knows neither families and full keys nor what they leave behind, and no rules
-    /// about sites.
+    /// Says whether it can judge: it knows neither families and full keys nor their effects, and no rules about sites.
     pub(crate) fn can_judge(&self) -> bool {
         let knows = |rules: &Rules| {
             let are_placed = rules.minhash.is_some_and(|minhash| minhash.max_bucket > 0);
@@ -348,7 +347,7 @@ fn jaccard(slots: u32, agreeing: u32) -> f64 {
 }
 
 /// Slots that differ, when enough bands agree or the page names the original and few enough differ, or when one page
-/// holds enough of the other, which is told then: slot by slot, from the definition.
+/// holds enough of the other, which is returned then: slot by slot, from the definition.
 fn sketch_distance(held: &Held, page: &PageRequest, rules: &Rules) -> Option<(u32, Option<PerMille>)> {
     let minhash = rules.minhash?;
     let (one, other) = (held.fingerprints.sketch.as_ref()?.bytes(), page.fingerprints.sketch.as_ref()?.bytes());

@@ -133,7 +133,7 @@ impl WorldPage {
         let at = (self.id.map(|id| AddressHash::of(id_of(id))) != Some(at)).then_some(at);
         match (self.id, drawn % 8) {
             (_, 0) if drawn > 0 => (at, false),
-            // An older release told nothing of its address.
+            // An older release wrote no address.
             (Some(_), 1) => (None, true),
             (Some(_), 2 | 3) => (at, at.is_some()),
             _ => (None, false),

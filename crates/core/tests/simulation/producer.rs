@@ -17,7 +17,7 @@ pub(crate) struct Out<Q> {
 pub(crate) struct Client {
     id: String,
     epoch: u32,
-    /// The coordinator has committed, and the process has not heard of it: it cannot be told to abort.
+    /// The coordinator has committed, and the process has not heard of it: it cannot be asked to abort.
     committed_unheard: bool,
 }
 
@@ -39,7 +39,7 @@ impl Client {
     }
 
     /// Creates a call, with all that can happen to it. `work` is what the broker does for `Produce` and `SendOffsets`,
-    /// as far as it is told to: `half` asks for a part of the records. `driver` is who makes it.
+    /// as far as it is asked to: `half` asks for a part of the records. `driver` is who makes it.
     pub(crate) fn make(
         &mut self,
         world: &mut World,

@@ -381,7 +381,7 @@ impl Schedule {
                     process.judges.remove(part);
                 }
                 if !process.stopping {
-                    self.world.violate(format!("{name} stopped, but nobody asked for it"));
+                    self.world.violate(format!("{name} stopped unasked"));
                 }
             }
             Step::Failed(why) => {
@@ -461,7 +461,7 @@ impl Schedule {
         }
     }
 
-    /// Sessions run out, transactions time out, processes stand still.
+    /// Sessions run out, transactions time out, processes pause.
     fn coordinator(&mut self) {
         let dice = self.world.rng.below(6);
         match dice {
@@ -486,7 +486,7 @@ impl Schedule {
             }
             2 => self.reap(),
             3 => {
-                // Stands still long enough to be thrown out, then continues as if nothing had happened.
+                // Pauses long enough to be thrown out, then continues as if nothing had happened.
                 let at = self.world.rng.below(self.processes.len());
                 self.processes[at].paused = 30 + self.world.rng.next() % 150;
                 let name = self.instances[self.processes[at].instance].name.clone();
@@ -722,7 +722,7 @@ impl Schedule {
         self.world.violate(format!("a page waits for ever: {waits}"));
     }
 
-    /// A partition may stand still only for a verdict that is gone for good.
+    /// A partition may be stuck only for a verdict that is gone for good.
     fn judge_the_gone(&mut self) {
         let statuses = self.processes.iter().filter_map(|process| process.worker.as_ref()).map(WorkerDriver::status);
         let gone: Vec<PartitionId> = statuses.flat_map(|status| status.blocked.into_keys()).collect();

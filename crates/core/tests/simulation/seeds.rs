@@ -35,7 +35,7 @@ fn run(seed: u64, steps: u64) -> Result<Statistics, String> {
 fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("DUPGATE_SIM_SEEDS") else { return 0..300 };
     let (from, to) = text.split_once("..").expect("DUPGATE_SIM_SEEDS is FROM..TO");
-    from.parse().expect("the first seed")..to.parse().expect("the seed behind the last")
+    from.parse().expect("the first seed")..to.parse().expect("the seed after the last")
 }
 
 fn steps() -> u64 {

@@ -258,7 +258,7 @@ impl World {
         self.lives
     }
 
-    /// A request id that nobody else has.
+    /// A request id that is not in use.
     pub(crate) fn new_request(&mut self) -> RequestId {
         self.requests += 1;
         RequestId(self.requests)
@@ -287,7 +287,7 @@ impl World {
         let choice = self.rng.below(10);
         let (error, done) = match (call, choice) {
             (_, 0) => (fatal, done),
-            // Records that went out twice would stand there twice: the edge never says "again" half way.
+            // Records that went out twice would be there twice: the edge never says "again" half way.
             (Call::Produce, 1..=4) => (retriable, false),
             (Call::Produce | Call::SendOffsets, _) => (abortable, done),
             (Call::Commit, 1..=4) => (CallError::Unknown("who knows".to_owned()), done),
@@ -366,8 +366,8 @@ impl World {
 
     /// Appends with the clock of whichever broker leads just now.
     fn append(&mut self, log: &PartitionId, value: Value) -> i64 {
-        let behind = if self.faults { self.rng.pick(&[0, 0, 0, 1, 3]) } else { 0 };
-        self.bus.append(log, Timestamp::from_millis(self.clock - behind), value)
+        let lag = if self.faults { self.rng.pick(&[0, 0, 0, 1, 3]) } else { 0 };
+        self.bus.append(log, Timestamp::from_millis(self.clock - lag), value)
     }
 }
 

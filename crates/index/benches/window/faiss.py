@@ -1,8 +1,8 @@
 """FAISS's binary hash indexes on the codes of the bench: query and add, one thread, nanoseconds of CPU time.
 
-    faiss.py CODES PLANTED WINDOW    prints one JSON object: name -> figures
+    faiss.py CODES PLANTED WINDOW    prints one JSON object: name -> numbers
 
-FAISS cannot remove from a binary hash index, so the window fills once and the operations are added behind it.
+FAISS cannot remove from a binary hash index, so the window fills once and the operations are added after that.
 """
 
 import json
@@ -42,7 +42,7 @@ def measure(index, codes, planted, window):
         asked += int((bits <= 3).sum())
         found += int((is_found & (bits <= 3)).sum())
         for place in numpy.flatnonzero(~is_found & (bits <= 3)):
-            # A pair that stands in the same batch was not there yet.
+            # A pair within the same batch was not there yet.
             beside = numpy.unpackbits(batch[:place] ^ batch[place], axis=1).sum(axis=1)
             asked -= int((beside <= bits[place]).any())
         start = time.process_time_ns()
@@ -63,13 +63,13 @@ def main():
     planted = numpy.fromfile(sys.argv[2], dtype=numpy.uint8)
     window = int(sys.argv[3])
     faiss.omp_set_num_threads(1)
-    figures = {}
+    numbers = {}
     for name, tables, bits, flips in (("MultiHash 2x32, nflip 1", 2, 32, 1), ("MultiHash 4x16", 4, 16, 0)):
         index = faiss.IndexBinaryMultiHash(64, tables, bits)
         index.nflip = flips
-        figures[name] = measure(index, codes, planted, window)
+        numbers[name] = measure(index, codes, planted, window)
         del index
-    print(json.dumps(figures))
+    print(json.dumps(numbers))
 
 
 main()

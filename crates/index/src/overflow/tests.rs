@@ -94,7 +94,7 @@ fn runs_in_many_slabs_stand_on_lines_of_their_own_and_go_a_slab_at_a_time() {
 }
 
 #[test]
-fn the_next_slab_is_made_by_whoever_takes_the_chore() {
+fn the_next_slab_is_made_by_the_thread_that_takes_the_task() {
     let bytes = SLAB * size_of::<u64>();
     for is_done in [true, false] {
         let mut runs = OverflowRuns::new(true);

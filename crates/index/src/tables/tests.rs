@@ -199,7 +199,7 @@ fn a_crowd_that_has_expired_is_swept_away() {
 }
 
 #[test]
-fn whoever_shares_enough_keys_is_shown_among_very_many_that_share_one() {
+fn a_position_that_shares_enough_keys_is_shown_among_very_many_that_share_one() {
     // In table 0 all share a key, in the others each has its own; every thousandth has that of position 0 as well.
     struct Crowd;
     impl Keys for Crowd {
@@ -225,7 +225,7 @@ fn whoever_shares_enough_keys_is_shown_among_very_many_that_share_one() {
 }
 
 #[test]
-fn no_table_of_many_is_left_behind() {
+fn no_table_of_many_keeps_its_old_size() {
     let mut tables = Tables::<FuzzyTags>::new(64, 0);
     for head in 1..=30_000_u32 {
         tables.insert(&Spread, 0..u64::from(head));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_one_digit_behind_the_point() {
+    fn sizes_have_one_digit_after_the_point() {
         let shown = [0, 999, 1000, 999_949, 1_000_000, 12_345_678_901].map(size);
         assert_eq!(shown, ["0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB", "12.3 GB"]);
     }

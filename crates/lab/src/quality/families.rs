@@ -52,7 +52,7 @@ pub struct FamilyPage {
 }
 
 const TEMPLATES: usize = 10;
-const FIGURES: usize = 8;
+const NUMBERS: usize = 8;
 /// Share of the text that pages have in common, in hundredths.
 const COMMON: usize = 30;
 /// Pages of a site.
@@ -63,7 +63,7 @@ const COPY_STEP: usize = 100;
 
 /// Purposes of streams of chance.
 const TEXT: u64 = 201;
-const FIGURE: u64 = 202;
+const NUMBER: u64 = 202;
 
 impl FamilyKind {
     /// All kinds.
@@ -170,12 +170,12 @@ impl Families {
 /// Puts the numbers of a page between the words of its template.
 fn with_numbers(template: &str, number: usize) -> String {
     let words: Vec<&str> = template.split(' ').collect();
-    let mut rng = Rng::of(2, number as u64, FIGURE);
-    let mut text = String::with_capacity(template.len() + 8 * FIGURES);
+    let mut rng = Rng::of(2, number as u64, NUMBER);
+    let mut text = String::with_capacity(template.len() + 8 * NUMBERS);
     for (place, word) in words.iter().enumerate() {
         text.push_str(word);
         text.push(' ');
-        if place % words.len().div_ceil(FIGURES) == 0 {
+        if place % words.len().div_ceil(NUMBERS) == 0 {
             // Writing to a string cannot fail.
             let _ = write!(text, "{} ", rng.between(100, 99_999));
         }
@@ -214,7 +214,7 @@ mod tests {
         let words = |page: &FamilyPage| page.text.replace(|c: char| c.is_ascii_digit(), "");
         let [one, other] = two(FamilyKind::Template);
         assert!(words(&one) == words(&other) && one.text != other.text && one.family == other.family);
-        assert!(one.text.split(' ').filter(|word| word.parse::<u32>().is_ok()).count() >= FIGURES - 1);
+        assert!(one.text.split(' ').filter(|word| word.parse::<u32>().is_ok()).count() >= NUMBERS - 1);
         let [one, other] = two(FamilyKind::Scopes);
         assert!(one.text == other.text && one.scope != other.scope);
         let [one, other] = two(FamilyKind::Block);

@@ -94,7 +94,7 @@ fn dates_become_others_and_numbers_stay() {
 }
 
 #[test]
-fn copies_stand_behind_their_originals_and_what_is_apart_at_the_end() {
+fn copies_follow_their_originals_and_what_is_apart_is_at_the_end() {
     let texts: Vec<String> = (0..30).map(|number| format!("{number}: {EN} {ZH}")).collect();
     let settings = PlantSettings { seed: 7, copies: 3 };
     let stream = plant(&texts, settings);
@@ -116,7 +116,7 @@ fn copies_stand_behind_their_originals_and_what_is_apart_at_the_end() {
 }
 
 #[test]
-fn a_page_of_two_texts_stands_behind_both_or_behind_one_and_holds_a_new_one() {
+fn a_page_of_two_texts_follows_both_or_follows_one_and_holds_a_new_one() {
     let texts: Vec<String> = (0..21).map(|number| format!("text {number}: {EN}")).collect();
     for page in plant(&texts, PlantSettings { seed: 7, copies: 1 }) {
         let holds = |number: usize| page.text.contains(&format!("text {number}: "));
@@ -385,7 +385,7 @@ fn a_page_is_matched_with_the_most_alike_of_those_called_unique() {
 }
 
 #[test]
-fn what_shares_a_band_is_joined_and_what_stands_apart_joins_nothing() {
+fn what_shares_a_band_is_joined_and_what_is_apart_joins_nothing() {
     // 3 joins 0 and 2, which came before; 5, apart, is like 1 and 4.
     let likes = SimilarPairs::of([&[][..], &[], &[(1, 1)], &[(0, 1), (2, 1)], &[], &[(1, 1), (4, 1)]]);
     let mut stream = originals(&[""; 6]);

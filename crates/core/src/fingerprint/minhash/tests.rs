@@ -238,7 +238,7 @@ fn how_much_of_a_set_is_in_a_larger_one_is_estimated_without_bias() {
 }
 
 #[test]
-fn slots_that_are_known_to_agree_and_the_size_behind_them_count_for_nothing() {
+fn slots_that_are_known_to_agree_and_the_size_after_them_count_for_nothing() {
     let form = form(16, SlotBits::B8).with_count();
     let sketch = |agreeing: u8, size: u8| {
         let slots = (0..16).map(|slot| if slot < agreeing { 1 } else { size });
@@ -291,7 +291,7 @@ fn sketches_compared_by_their_smallest_estimate_without_bias() {
 }
 
 #[test]
-fn the_smallest_stand_behind_the_slots_and_decide_alone() {
+fn the_smallest_follow_the_slots_and_decide_alone() {
     let slots = form(16, SlotBits::B8);
     let form = slots.with_count().with_bottom(16).unwrap();
     let sketch = |elements: &[u32]| form.cut(&[elements[0]; 16], elements, elements.len());

@@ -150,7 +150,7 @@ fn usual() -> Vec<(Request, Timestamp)> {
 }
 
 #[test]
-fn a_verdict_that_nobody_asked_for_and_a_request_without_one_are_told() {
+fn a_verdict_without_a_request_and_a_request_without_a_verdict_are_reported() {
     let mut changed = logs(&usual(), 1000);
     let (at, place) = pages(&changed)[4];
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[at] else { panic!("verdicts") };
@@ -173,7 +173,7 @@ fn a_verdict_that_nobody_asked_for_and_a_request_without_one_are_told() {
 }
 
 #[test]
-fn tails_and_checkpoints_that_do_not_follow_are_told() {
+fn tails_and_checkpoints_that_do_not_follow_are_reported() {
     let mut changed = logs(&usual(), 1000);
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[1] else { panic!("verdicts") };
     batch.watermarks = ExpiryWatermarks { times: Windows::all(Timestamp::from_millis(1_000_000)), first_sequence: 0 };
@@ -189,7 +189,7 @@ fn tails_and_checkpoints_that_do_not_follow_are_told() {
 }
 
 #[test]
-fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
+fn originals_that_are_older_than_the_kept_log_are_no_differences() {
     let whole = logs(&usual(), 1000);
     // The log is cut at its second checkpoint, though originals before it are still alive.
     let second = whole.verdicts.iter().enumerate().skip(1);
@@ -201,7 +201,7 @@ fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
     assert_eq!((found, end), (vec![], Ok(())));
     assert!(counts.unknown > 0 && counts.same > 0, "{counts:?}");
 
-    // Where the trim can be trusted, an original that nobody has is a difference.
+    // Where the trim can be trusted, an original that the log does not have is a difference.
     let mut verifier = LogVerifier::default();
     verifier.trust_the_trim();
     let mut asked = kept.asked.iter();
@@ -239,7 +239,7 @@ fn a_second_verdict_counts_for_nothing_and_is_no_difference() {
     let with = |second_verdicts| VerifyCounts { second_verdicts, ..expected };
     assert_eq!(judged_again(&changed), (vec![], with(1), Ok(())));
 
-    // Another judge has judged the last requests again, and had not read what stands before.
+    // Another judge has judged the last requests again, and had not read what is before them.
     let mut changed = logs(&usual(), 1000);
     let (at, batch) = changed
         .verdicts

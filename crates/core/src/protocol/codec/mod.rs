@@ -43,7 +43,7 @@
 //!              [· site u32] [· skipped u128] [· sequence of the family's head] [· address u32] (not before version 6)
 //! hashes       exact u128 [· simhash] [· id u64] [· scope u64] [· length · sketch]
 //!              · numbers: count · u16* (not in versions 1 and 2)
-//! simhash      u64; from version 4 on: its bytes, 4, 8 or 16, u8 · so many bytes
+//! simhash      u64; from version 4 on: its bytes, 4, 8 or 16, u8 · that many bytes
 //! page         partition · offset as the step from the partition's latest page in this record, i
 //! position     the same, but no later step begins there
 //! time         ms i: the first of a record as it is, others as the distance from the first

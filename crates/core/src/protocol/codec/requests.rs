@@ -63,7 +63,7 @@ fn kind_of(page: &PageRequest) -> u8 {
     if version_of(page).is_some() { PAGE_OF_SITE } else { PAGE }
 }
 
-/// Returns the version that a page needs for what stands besides its fingerprints.
+/// Returns the version that a page needs for what it has besides its fingerprints.
 fn version_of(page: &PageRequest) -> Option<u8> {
     if page.address.is_some() {
         return Some(ADDRESS_VERSION);

@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn requests_are_appended_to_what_stands_there() {
+fn requests_are_appended_to_what_is_there() {
     let mut bytes = vec![1, 2, 3];
     encode_requests(&golden::requests(), &mut bytes);
     assert_eq!(decode_requests(&bytes[3..]), Ok(golden::requests()));
@@ -128,7 +128,7 @@ fn a_request_takes_at_most_64_bytes_in_a_record_of_many() {
 }
 
 #[test]
-fn a_topic_name_stands_once_in_a_record() {
+fn a_topic_name_is_written_once_in_a_record() {
     let forget = |number| ForgetTarget::Source(PartitionId::new("crawler.pages", number).at(7));
     let requests: Vec<Request> =
         (0..3).map(|number| Request { id: RequestId(1), body: RequestBody::Forget(forget(number)) }).collect();
@@ -214,7 +214,7 @@ fn parts_that_do_not_follow_one_another_are_refused() {
     assert_eq!(torn(&[&parts[0], &parts[2]]), expected(1), "one is missing");
     assert_eq!(torn(&[&parts[0], &parts[1], &parts[1]]), expected(2), "one is doubled");
     assert_eq!(torn(&[&parts[0], &other[1]]), expected(1), "one is of another checkpoint");
-    assert_eq!(torn(&[&parts[0], &rules]), expected(1), "another record stands between");
+    assert_eq!(torn(&[&parts[0], &rules]), expected(1), "another record is between them");
     assert_eq!(torn(&[&parts[0], &parts[0]]), expected(1), "it begins again");
     assert_eq!(torn(&[&rules, &parts[1]]), expected(0), "the beginning is missing");
 }

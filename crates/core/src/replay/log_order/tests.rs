@@ -119,7 +119,7 @@ proptest! {
         }
     }
 
-    /// Of two verdicts on a page the first counts, wherever the second stands and whatever it says.
+    /// Of two verdicts on a page the first counts, wherever the second is and whatever it says.
     #[test]
     fn second_verdicts_are_skipped_and_counted(
         texts in prop::collection::vec(0_u128..6, 1..60), each in 1_usize..9, from in 0_i64..20,
@@ -229,7 +229,7 @@ fn eventful(events: &[Event], each: usize) -> (Vec<VerdictRecord>, Vec<u128>) {
                 let number = RulesNumber(judge.state().rules_number().0 + 1);
                 let windows = Windows::all(Duration::from_secs(*window));
                 let rules = Rules { windows, lateness: Duration::from_secs(2), max_entries: *max_entries, ..rules() };
-                // Before the first verdict they stand in the first checkpoint.
+                // Before the first verdict they are in the first checkpoint.
                 judge.follow_record(&VerdictRecord::Rules(RulesRecord { log: LIVE, number, rules })).unwrap();
             }
         }

@@ -135,20 +135,20 @@ struct Replay<'w> {
 }
 
 impl<'w> Replay<'w> {
-    fn begin(world: &'w World, max_behind_warm_up: usize) -> Self {
-        let pages = LogPages { max_behind_warm_up, ..LogPages::new(world.ranges()) };
+    fn begin(world: &'w World, max_held_for_warm_up: usize) -> Self {
+        let pages = LogPages { max_held_for_warm_up, ..LogPages::new(world.ranges()) };
         Self { world, pages, done: Done::default() }
     }
 
     /// Continues after a crash, with what was committed.
     fn resume(
         world: &'w World,
-        max_behind_warm_up: usize,
+        max_held_for_warm_up: usize,
         steps: usize,
         marks: &BTreeMap<PartitionId, (i64, i64)>,
         done: Done,
     ) -> Self {
-        let pages = LogPages { max_behind_warm_up, ..LogPages::resumed(world.ranges(), marks) };
+        let pages = LogPages { max_held_for_warm_up, ..LogPages::resumed(world.ranges(), marks) };
         let mut replay = Self { world, pages, done };
         for source in &world.walk[..steps] {
             // A verdict on a page that was not there is of the live log alone.
@@ -241,7 +241,7 @@ proptest! {
     /// every page of the warm-up that the input holds is judged, whichever log is ahead.
     #[test]
     fn every_page_leaves_in_the_order_of_the_input_with_its_own_verdict(world in world()) {
-        let mut replay = Replay::begin(&world, MAX_BEHIND_WARM_UP);
+        let mut replay = Replay::begin(&world, MAX_HELD_FOR_WARM_UP);
         (0..world.walk.len()).for_each(|step| replay.step(step));
         let done = replay.finish();
         prop_assert_eq!(by_partition(&done), expected(&world));
@@ -279,7 +279,7 @@ proptest! {
 #[test]
 fn a_warm_up_page_that_the_log_says_nothing_of_holds_others_for_a_while() {
     let partition = PartitionId::new("pages", 0);
-    let mut pages = LogPages { max_behind_warm_up: 3, ..LogPages::new(ranges(1, 9)) };
+    let mut pages = LogPages { max_held_for_warm_up: 3, ..LogPages::new(ranges(1, 9)) };
     pages.arrive(page(&partition.at(0), Kind::Unknown));
     for offset in 1..4 {
         assert!(pages.leave(&partition).is_none(), "it waits for the page before the range");

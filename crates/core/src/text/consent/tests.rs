@@ -357,7 +357,7 @@ fn banner(notice: &str) -> String {
 }
 
 #[test]
-fn notices_are_told_from_articles_by_their_language() {
+fn notices_are_distinguished_from_articles_by_their_language() {
     for (name, text) in notices() {
         assert!(is_notice(&text), "{name}");
         let length = text.chars().count();
@@ -383,7 +383,7 @@ fn the_article_beside_a_notice_is_found() {
             ] {
                 let (text, extraction) = extracted(&page);
                 assert!(text.contains(&last_words(story)), "{name}, {language}: {text}");
-                // Readability takes a short Chinese article together with what stands beside it.
+                // Readability takes a short Chinese article together with what is beside it.
                 let is_alone = extraction == Extraction::Main && !text.contains(&last_words(&notice));
                 assert!(is_alone || language == "chinese", "{name}, {language}, {}: {text}", extraction.name());
                 found_alone += u32::from(is_alone);

@@ -141,7 +141,7 @@ fn wild_time() -> impl Strategy<Value = i64> {
 proptest! {
     /// As many wild pages as it takes for all of the last ones to be wild are a partition of another time.
     #[test]
-    fn wild_times_among_right_ones_park_nobody(
+    fn wild_times_among_right_ones_park_no_partition(
         wild in prop::collection::vec((0..200_usize, 0..3_usize, wild_time()), 0..7)
     ) {
         let mut reading = Reading::beside_another();
@@ -201,9 +201,9 @@ fn a_verdict_of_a_wild_time_does_not_end_the_pacing() {
 }
 
 #[test]
-fn a_stop_behind_a_partition_waits_for_its_pages_that_are_held_back() {
+fn a_stop_after_a_partition_waits_for_its_pages_that_are_held_back() {
     let mut reading = ahead();
-    reading.handle(Event::StopBehind(input(0)));
+    reading.handle(Event::StopAfter(input(0)));
     reading.a_moment();
     assert!(!reading.is_paused(1), "the slower partition continues");
     (0..8).for_each(|_| reading.page(1, NOW + 2 * HOUR));
@@ -214,7 +214,7 @@ fn a_stop_behind_a_partition_waits_for_its_pages_that_are_held_back() {
 }
 
 #[test]
-fn nobody_waits_for_a_partition_that_gives_nothing() {
+fn no_partition_waits_for_one_that_gives_nothing() {
     let mut reading = ahead();
     reading.wait(Duration::from_secs(3));
     assert!(reading.is_paused(0));
@@ -228,7 +228,7 @@ fn nobody_waits_for_a_partition_that_gives_nothing() {
 }
 
 #[test]
-fn nobody_waits_for_a_partition_that_is_beyond_all_that_is_remembered() {
+fn no_partition_waits_for_one_that_is_beyond_all_that_is_remembered() {
     let mut reading = Reading::new();
     reading.verdicts([NOW; 8]);
     for step in 0..20 {
@@ -288,7 +288,7 @@ fn a_partition_goes_on_when_the_slower_one_has_nothing_left() {
 }
 
 #[test]
-fn a_gap_in_the_slower_partition_holds_nobody() {
+fn a_gap_in_the_slower_partition_holds_no_other() {
     let mut reading = ahead_of_the_other();
     reading.wait(Duration::from_millis(300));
     reading.answer(1000, &[NOW + 3 * HOUR; 8]);
@@ -296,7 +296,7 @@ fn a_gap_in_the_slower_partition_holds_nobody() {
 }
 
 #[test]
-fn a_partition_whose_worker_is_away_holds_nobody_for_ever() {
+fn a_partition_whose_worker_is_away_holds_no_other_for_ever() {
     let mut reading = ahead_of_the_other();
     for second in 0..70 {
         reading.wait(Duration::from_secs(1));
@@ -333,7 +333,7 @@ fn a_partition_that_has_not_much_to_wait_for_does_not_wait_for_ever_either() {
 }
 
 #[test]
-fn pages_that_come_late_and_are_judged_at_once_hold_nobody() {
+fn pages_that_come_late_and_are_judged_at_once_hold_no_partition() {
     let mut reading = Reading::beside_another();
     (0..8).for_each(|offset| reading.verdict(0, offset, NOW));
     for step in 0..100 {
@@ -376,7 +376,7 @@ fn nothing_is_asked_about_before_the_times_of_all_partitions_are_known() {
 }
 
 #[test]
-fn nobody_waits_for_ever_for_an_answer() {
+fn no_partition_waits_for_ever_for_an_answer() {
     let mut reading = Reading::beside_another();
     reading.page(0, NOW);
     reading.wait(Duration::from_secs(4));

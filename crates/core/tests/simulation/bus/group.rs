@@ -64,7 +64,7 @@ struct Member {
 }
 
 impl Group {
-    /// Owners keep what they have as far as the balance allows; the rest goes to whoever has least.
+    /// Owners keep what they have as far as the balance allows; the rest goes to the member that has least.
     fn rebalance(&mut self) {
         self.generation += 1;
         for member in self.members.values_mut() {
@@ -131,7 +131,7 @@ impl<V> Bus<V> {
         group.rebalance();
     }
 
-    /// A topic is not consumed any more, or is gone: nobody owns its partition.
+    /// A topic is not consumed any more, or is gone: no member owns its partition.
     pub(crate) fn remove_partition(&mut self, name: &str, partition: &PartitionId) {
         let group = self.group_mut(name);
         group.partitions.retain(|known| known != partition);

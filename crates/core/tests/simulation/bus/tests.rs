@@ -122,7 +122,7 @@ fn offsets_are_pending_until_the_commit_and_checked_for_member_and_generation() 
     bus.kick("g", &member);
     let gone = bus.send_offsets(("p", epoch), "g", (&member, generation), offsets.clone());
     assert_eq!(gone, Err(Refused::UnknownMember));
-    // Nobody asks whether the partition is the sender's own.
+    // The broker does not check whether the partition is the sender's own.
     bus.poll("g", &other);
     bus.create_group("g2", vec![]);
     let stranger = bus.join("g2", None);
@@ -132,7 +132,7 @@ fn offsets_are_pending_until_the_commit_and_checked_for_member_and_generation() 
 }
 
 #[test]
-fn a_partition_is_granted_only_when_nobody_owns_it() {
+fn a_partition_is_granted_only_when_no_member_owns_it() {
     let mut bus: Bus<&str> = Bus::new();
     let (zero, one) = (PartitionId::new("in", 0), PartitionId::new("in", 1));
     bus.create_group("g", vec![zero.clone(), one.clone()]);

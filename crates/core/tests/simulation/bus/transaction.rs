@@ -60,7 +60,7 @@ impl<V> Bus<V> {
         producer.epoch
     }
 
-    /// Takes the next epoch after the coordinator timed the transaction out, if nobody else did.
+    /// Takes the next epoch after the coordinator timed the transaction out, unless another producer did.
     pub(crate) fn recover_producer(&mut self, id: &str, epoch: u32) -> Result<u32, Refused> {
         match self.check_epoch(id, epoch) {
             Err(Refused::TimedOut) => Ok(self.init_producer(id)),

@@ -31,7 +31,7 @@ const MOVES: usize = 8;
 /// The one partition of the logs.
 const LOG: LogPartition = LogPartition(0);
 
-type Told = Result<(), String>;
+type Outcome = Result<(), String>;
 
 /// One process; a part that has ended is gone.
 struct Process {
@@ -91,7 +91,7 @@ impl Stage {
         lines.join("\n")
     }
 
-    pub(super) fn take(&mut self, command: Command) -> Told {
+    pub(super) fn take(&mut self, command: Command) -> Outcome {
         match command {
             Command::Write(input, pages) => pages.into_iter().for_each(|page| self.write(&input, page)),
             Command::Start { name, roles, is_static } => self.start(&name, roles, is_static)?,
@@ -149,7 +149,7 @@ impl Stage {
     }
 
     /// Everything that was written must have its end, exactly as the laws say.
-    pub(super) fn finish(&mut self) -> Told {
+    pub(super) fn finish(&mut self) -> Outcome {
         if !self.unfinished {
             self.until(&State::Delivered)?;
             self.laws.check_ends(&mut self.world);
@@ -160,7 +160,7 @@ impl Stage {
 
     // ---- processes
 
-    fn start(&mut self, name: &str, roles: Roles, is_static: bool) -> Told {
+    fn start(&mut self, name: &str, roles: Roles, is_static: bool) -> Outcome {
         if self.processes.contains_key(name) {
             return Err("it runs".to_owned());
         }
@@ -224,8 +224,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The process is gone, and nobody knows yet.
-    fn vanish(&mut self, name: &str) -> Told {
+    /// The process is gone, and no broker knows yet.
+    fn vanish(&mut self, name: &str) -> Outcome {
         let process = self.processes.remove(name).ok_or("no such process")?;
         self.ghosts.extend(process.members());
         self.orphans.extend(process.worker.map(|worker| worker.transactional_id().to_owned()));
@@ -246,7 +246,7 @@ impl Stage {
     // ---- time
 
     /// A millisecond passes.
-    fn pass(&mut self) -> Told {
+    fn pass(&mut self) -> Outcome {
         self.world.elapsed += Duration::from_millis(1);
         self.world.clock += 1;
         let names: Vec<String> = self.processes.keys().cloned().collect();
@@ -289,7 +289,7 @@ impl Stage {
         }
     }
 
-    fn until(&mut self, state: &State) -> Told {
+    fn until(&mut self, state: &State) -> Outcome {
         for _ in 0..PATIENCE {
             if self.check(state).is_ok() {
                 return Ok(());
@@ -343,7 +343,7 @@ impl Stage {
         self.world.bus.committed(GROUP, input).map(|committed| committed.offset)
     }
 
-    fn check(&self, state: &State) -> Told {
+    fn check(&self, state: &State) -> Outcome {
         match state {
             State::Joined(name) => {
                 so(self.worker(name).is_some_and(|worker| worker.status().joined), || format!("{:?}", self.names()))
@@ -389,7 +389,7 @@ impl Stage {
     }
 
     /// A call is held when it is the one to be made: the transaction is open up to there.
-    fn holds(&self, driver: &str, call: Call) -> Told {
+    fn holds(&self, driver: &str, call: Call) -> Outcome {
         let name = driver.split('.').next().unwrap_or_default();
         let process = self.processes.get(name).ok_or("no such process")?;
         let out = if driver.ends_with(".worker") {
@@ -416,7 +416,7 @@ impl Stage {
     }
 }
 
-fn so(is_so: bool, else_: impl FnOnce() -> String) -> Told {
+fn so(is_so: bool, else_: impl FnOnce() -> String) -> Outcome {
     if is_so { Ok(()) } else { Err(else_()) }
 }
 

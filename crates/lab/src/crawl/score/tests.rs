@@ -41,7 +41,7 @@ fn a_copy_is_found_when_it_is_called_a_duplicate_of_its_family() {
 }
 
 #[test]
-fn an_original_behind_its_copy_finds_the_pair_once() {
+fn an_original_after_its_copy_finds_the_pair_once() {
     let mut scorer = Scorer::new(100);
     see(&mut scorer, "copy", &near("root"), Found::Unique, None);
     assert_eq!((typos(&scorer).found, typos(&scorer).missed), (0, 1));

@@ -81,7 +81,7 @@ fn sites_have_as_many_pages_as_their_class_says_and_take_turns() {
 }
 
 #[test]
-fn copies_stand_behind_their_article_and_all_others_are_unlike() {
+fn copies_follow_their_article_and_all_others_are_unlike() {
     let given = texts(80);
     for texts in [SiteTexts::generated(3), SiteTexts::given(3, &given)] {
         let streams = all(&texts);

@@ -95,7 +95,7 @@ impl Site {
     }
 }
 
-/// The verdict on the last of these pages, which stand at these addresses by their numbers.
+/// The verdict on the last of these pages, whose addresses are these, by their numbers.
 fn verdict(pages: &[String], address: impl Fn(i64) -> Option<String>) -> String {
     let one = NonZeroUsize::MIN;
     let (input, text, fingerprint) = (InputSettings::default(), text::Settings::default(), Settings::default());
@@ -206,7 +206,7 @@ fn each_kind_of_page_gets_what_the_documents_say() {
 }
 
 #[test]
-fn pages_without_a_text_of_their_own_are_told_apart_by_their_addresses() {
+fn pages_without_a_text_of_their_own_are_distinguished_by_their_addresses() {
     for site in [Site::new(true), Site::new(false)] {
         let address = |number: i64| Some(format!("https://news.example/{number}"));
         assert_eq!(verdict(&[site.framed(400), site.framed(401)], address), "unique");

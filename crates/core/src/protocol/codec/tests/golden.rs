@@ -294,7 +294,7 @@ fn addresses_that_ids_do_not_say_are_written_as_a_version_of_their_own() {
     check_written("verdicts.v7.hex", verdicts_7, &written);
     check_read("verdicts.v7.hex", verdicts_7, &value);
 
-    // Whoever reads version 6 takes what it has no flag for as broken, not as something else.
+    // A reader of version 6 takes what it has no flag for as broken, not as something else.
     let mut old = written.into_iter().next().unwrap();
     old[2] = SITES_VERSION;
     let length = old.len() - 4;
@@ -329,7 +329,7 @@ fn options_are_written_as_a_version_of_their_own() {
         check_written(&format!("{name}.v4.hex"), golden, &encode_verdict(value, 200));
         check_read(&format!("{name}.v4.hex"), golden, value);
     }
-    // Whoever reads version 3 takes what it has no flag for as broken, not as something else.
+    // A reader of version 3 takes what it has no flag for as broken, not as something else.
     let mut old = encode_verdict(&VerdictRecord::Verdicts(batch_4()), 0).remove(0);
     old[2] = DEFAULT_VERSION;
     let length = old.len() - 4;

@@ -164,7 +164,7 @@ fn a_simhash_of_no_known_length_is_refused() {
 }
 
 #[test]
-fn bytes_behind_the_end_are_refused() {
+fn bytes_after_the_end_are_refused() {
     let bytes = encoded(&golden::requests());
     let mut body = bytes[4..bytes.len() - 4].to_vec();
     body.push(0);
