@@ -14,6 +14,17 @@ use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 /// address say that it names no page.
 const MAX_OF_ID: usize = 64;
 
+/// What the names of two pages say.
+#[derive(Clone, Copy)]
+enum Kinship {
+    /// Nothing.
+    Strangers,
+    /// One names the other, or a third page, as its canonical page.
+    Renderings,
+    /// They are one page at two times.
+    OnePage,
+}
+
 impl Index {
     /// Shows every original that matches the probe, each once with its strongest stage, in no order.
     ///
@@ -92,6 +103,12 @@ impl Index {
     fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &MatchFields), by: MatchedBy) -> Candidate {
         let names = self.names(position, facts);
         let same_id = probe.is_same_page(names);
+        let same_address = same_id && probe.is_same_address(names);
+        let kinship = match (same_id, probe.is_variant && !same_address) {
+            (false, _) => Kinship::Strangers,
+            (true, true) => Kinship::Renderings,
+            (true, false) => Kinship::OnePage,
+        };
         let slots = match by {
             MatchedBy::Exact => None,
             MatchedBy::MinHash { slots, .. } => Some(slots),
@@ -99,7 +116,7 @@ impl Index {
                 probe.fingerprints.sketch.as_ref().and_then(|sketch| self.sketches.distance_to(sketch, position))
             }
         };
-        let of_site = || if same_id { None } else { self.other_page_of_site(probe, (position, facts), slots?) };
+        let of_site = || self.other_page_of_site(probe, (position, facts), kinship, slots?);
         Candidate {
             sequence: facts.sequence,
             event_time: facts.event_time,
@@ -107,7 +124,7 @@ impl Index {
             by,
             slots,
             same_id,
-            same_address: same_id && probe.is_same_address(names),
+            same_address,
             other_numbers: probe.are_other_numbers(by, || self.ring.numbers(position)),
             refused_by: match by {
                 MatchedBy::Exact => None,
@@ -126,17 +143,23 @@ impl Index {
         (similarity < least).then_some(Refusal::SimHashSimilarity { similarity })
     }
 
-    /// Returns what says that an original of the page's site is another page.
+    /// Returns what says that an original of the page's site is another page, whatever their names say.
     fn other_page_of_site(
         &self,
         probe: &Probe<'_>,
         (position, facts): (u64, &MatchFields),
+        kinship: Kinship,
         slots: u8,
     ) -> Option<Refusal> {
         let rule = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site)?;
         let sketch = probe.fingerprints.sketch.as_ref()?;
-        let two = rule.are_two(self.sketches.form()?, sketch, self.sketches.row(position)?, slots)?;
-        Some(Refusal::SameSite(two))
+        let (form, held) = (self.sketches.form()?, self.sketches.row(position)?);
+        let two = match kinship {
+            Kinship::Strangers => rule.are_two(form, sketch, held, slots),
+            Kinship::Renderings => rule.are_no_renderings(form, sketch, held, slots),
+            Kinship::OnePage => None,
+        };
+        two.map(Refusal::SameSite)
     }
 
     pub(super) fn bits_to(&self, masked: SimHash, position: u64) -> Option<u8> {

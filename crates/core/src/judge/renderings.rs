@@ -99,6 +99,20 @@ fn a_page_whose_id_is_no_address_is_met_by_what_names_its_address() {
 }
 
 #[test]
+fn pages_of_a_section_under_one_careless_canonical_address_are_unique() {
+    for (own, is_rendering) in [(120, true), (600, false)] {
+        let mut judge = TestJudge::of(rules(64));
+        judge.judge(Made { own, ..PAGE });
+        for number in 0..20 {
+            let address = Some(1000 + number);
+            let other = Made { own, text: 100 + u64::from(number), address, is_variant: true, ..PAGE };
+            let decision = judge.judge(other);
+            assert_eq!(is_duplicate(&decision), is_rendering, "{own}, {number}: {decision:?}");
+        }
+    }
+}
+
+#[test]
 fn a_page_that_begins_to_name_another_is_the_page_that_it_was() {
     let at_print = Made { id: Some(id_at(PRINT)), ..PAGE };
     for (before, after) in [(at_print, variant(PRINT)), (variant(PRINT), at_print)] {

@@ -143,6 +143,9 @@ pub struct TwoPages {
 /// Least estimated share of the smaller page, however uncertain the estimate is.
 const MIN_CONTAINED: PerMille = PerMille(800);
 
+/// Least estimated share of the smaller of two renderings of one page: print, mobile and AMP views, session ids.
+const MIN_RENDERED: PerMille = PerMille(700);
+
 impl SameSite {
     /// Returns whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated
     /// Jaccard index is at most two standard errors below the one of pages of these sizes of which
@@ -166,6 +169,14 @@ impl SameSite {
         let contained = sizes.map(|_| form.contained(one, other, distance, 0).unwrap_or_default());
         let is_one = similarity >= least && contained.is_none_or(|share| share >= MIN_CONTAINED);
         (!is_one).then_some(TwoPages { similarity, contained })
+    }
+
+    /// Returns what speaks against their being renderings of one page, although one of them says so: careless sites name
+    /// one canonical address in all pages of a section.
+    #[must_use]
+    pub fn are_no_renderings(self, form: SketchForm, one: &[u8], other: &[u8], distance: u8) -> Option<TwoPages> {
+        let two = self.are_two(form, one, other, distance)?;
+        two.contained.is_none_or(|share| share < MIN_RENDERED).then_some(two)
     }
 }
 
