@@ -3,7 +3,7 @@
 use super::consent;
 use super::elements::{HIDDEN, INLINE};
 use super::markup::{Piece, pieces};
-use super::nesting::{self, Shape};
+use super::nesting::{self, MAX_ESCAPING, Shape, escaping_cost};
 use super::settings::HtmlText;
 use super::solid::solid;
 use super::stripped;
@@ -16,13 +16,25 @@ use dom_smoothie::{Config, Readability, TextMode};
 /// does not identify a page, so its title counts, too.
 const MIN_MAIN_TEXT: usize = 120;
 
-/// Main text of fewer characters than this may be a notice beside the article. The library takes less than this only
-/// where it has found nothing better under its loosest rules.
-const SURE_MAIN_TEXT: usize = 500;
+/// Main text of fewer characters than this may be a notice beside the article: terms of use, a disclaimer, a note about
+/// the author. It is not trusted unless it has at least one in this many characters of the page's running text.
+const SURE_MAIN_TEXT: usize = 4000;
+const MIN_SHARE_OF_TEXT: usize = 5;
 
-/// Main text that may be a notice is not trusted unless it has at least one in this many characters of the page's
-/// running text.
-const MIN_SHARE_OF_TEXT: usize = 4;
+/// The same for main text of fewer characters than this: the library takes less only where it has found nothing better
+/// under its loosest rules.
+const SHORT_MAIN_TEXT: usize = 500;
+const MIN_SHARE_OF_SHORT: usize = 4;
+
+/// The same on a page that has more text in lists, tables, preformatted text and quotes than was taken. The library
+/// looks for paragraphs, so there it may have taken the only paragraph for the article.
+const MIN_SHARE_OF_LISTS: usize = 2;
+
+/// Elements whose text the library does not look for.
+const LISTS: [&str; 7] = ["ul", "ol", "dl", "table", "pre", "blockquote", "menu"];
+
+/// Elements that hold no article.
+const FRAME: [&str; 3] = ["aside", "footer", "nav"];
 
 /// Visible text of more bytes than this is not searched for the article beside a notice: reading stays bounded.
 const MAX_SEARCHED: usize = 1 << 19;
@@ -97,9 +109,11 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     if wanted == HtmlText::AllText {
         return Ok((visible.text, Extraction::All));
     }
-    let main = if length < MIN_MAIN_TEXT { None } else { main_text(page) };
-    let main = match main {
-        Some(notice) if consent::is_notice(&notice.text) => main_text_without(&notice.text, html, max_depth, &visible),
+    let is_searched = length >= MIN_MAIN_TEXT && visible.escaping <= MAX_ESCAPING;
+    let main = match is_searched.then(|| main_text(page)).flatten() {
+        Some(notice) if consent::is_notice(&notice.text) || visible.frames(&notice) => {
+            main_text_without(&notice.text, html, max_depth, &visible)
+        }
         main => main.filter(|main| main.is_trusted(&visible)),
     };
     Ok(match main {
@@ -108,18 +122,17 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     })
 }
 
-/// Looks for the article of a page whose notice about cookies was taken for it: without the paragraphs of the notice.
+/// Looks for the article of a page whose notice about cookies, or footer, was taken for it: without its paragraphs.
 /// `None` where what is left has no article, or a small one; the page may be about cookies.
 fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visible) -> Option<MainText> {
     if visible.text.len() > MAX_SEARCHED {
         return None;
     }
-    let solid_text = |text: &str| text.split_whitespace().collect::<String>();
     let notice = solid_text(notice);
     let page = tree::build(html, max_depth).ok()?;
     let (mut paragraph, mut text, mut gone) = (Vec::new(), String::new(), Vec::new());
     walk(&page, max_depth, |step| match step {
-        Step::Text { node, .. } => {
+        Step::Text(node, _) => {
             text.push_str(&node.text());
             paragraph.push(node);
         }
@@ -132,7 +145,8 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
         }
     })?;
     gone.iter().for_each(NodeRef::remove_from_parent);
-    main_text(page).filter(|main| main.is_trusted(visible) && !consent::is_notice(&main.text))
+    let rest = visible_text(&page, max_depth)?;
+    main_text(page).filter(|main| main.is_trusted(&rest) && !consent::is_notice(&main.text) && !rest.frames(main))
 }
 
 /// What was taken for the article.
@@ -167,20 +181,60 @@ impl MainText {
     /// beside it: a list of links is no article, however long.
     fn is_trusted(&self, visible: &Visible) -> bool {
         let characters = solid(&self.text);
+        let share = match characters {
+            _ if visible.in_lists > characters => MIN_SHARE_OF_LISTS,
+            ..SHORT_MAIN_TEXT => MIN_SHARE_OF_SHORT,
+            _ => MIN_SHARE_OF_TEXT,
+        };
         self.text.trim().len() >= MIN_MAIN_TEXT
             && self.linked.saturating_mul(2) <= characters
-            && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(MIN_SHARE_OF_TEXT) >= visible.running)
+            && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(share) >= visible.running)
     }
 }
 
-/// All that a reader of the page sees.
+/// All that a reader of the page sees. Characters are counted without blanks, and outside of links: navigation is links.
+#[derive(Default)]
 struct Visible {
     text: String,
-    /// Characters outside of links, blanks not counted: navigation is links.
+    /// Characters.
     running: usize,
+    /// Those in lists, tables, preformatted text and quotes.
+    in_lists: usize,
+    /// The text of footers and asides.
+    frame: String,
+    /// Steps of writing the text as HTML. Past [`MAX_ESCAPING`], the article is not searched for.
+    escaping: usize,
 }
 
 impl Visible {
+    fn push(&mut self, text: &str, inside: &Inside) {
+        self.text.push_str(text);
+        if inside.links == 0 {
+            let characters = solid(text);
+            self.running += characters;
+            self.in_lists += if inside.lists > 0 { characters } else { 0 };
+        }
+        if inside.frames > 0 {
+            self.frame.push_str(text);
+        }
+        self.escaping = self.escaping.saturating_add(escaping_cost(text.as_bytes()));
+    }
+
+    /// Returns whether most of what was taken for the article is text of footers and asides.
+    fn frames(&self, main: &MainText) -> bool {
+        if self.frame.is_empty() || self.text.len() > MAX_SEARCHED || solid(&main.text) >= SURE_MAIN_TEXT {
+            return false;
+        }
+        let frame = solid_text(&self.frame);
+        let paragraphs = main.text.lines().map(solid_text).filter(|paragraph| !paragraph.is_empty());
+        let (mut all, mut framed) = (0, 0);
+        for paragraph in paragraphs {
+            all += paragraph.len();
+            framed += if frame.contains(&paragraph) { paragraph.len() } else { 0 };
+        }
+        framed * 2 > all
+    }
+
     /// Adds the title of the page. Without it all pages that a script fills in the browser ("Loading...") would be exact
     /// duplicates of each other.
     fn add_title(&mut self, page: &Document) {
@@ -192,42 +246,63 @@ impl Visible {
     }
 }
 
+fn solid_text(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
 /// One step through what is shown.
-enum Step<'a> {
-    /// A text node, and whether it is inside a link.
-    Text { node: NodeRef<'a>, is_link: bool },
+enum Step<'a, 'i> {
+    /// A text node, and what it is inside of.
+    Text(NodeRef<'a>, &'i Inside),
     /// A block begins or ends: words do not span it.
     Break,
 }
 
+/// How many open elements of some kinds a node is inside of.
+#[derive(Default)]
+struct Inside {
+    links: usize,
+    lists: usize,
+    frames: usize,
+}
+
+impl Inside {
+    fn open(&mut self, element: &str) {
+        self.links += usize::from(element == "a");
+        self.lists += usize::from(LISTS.contains(&element));
+        self.frames += usize::from(FRAME.contains(&element));
+    }
+
+    fn close(&mut self, element: &str) {
+        self.links -= usize::from(element == "a" && self.links > 0);
+        self.lists -= usize::from(LISTS.contains(&element) && self.lists > 0);
+        self.frames -= usize::from(FRAME.contains(&element) && self.frames > 0);
+    }
+}
+
 /// Collects what is shown; `None` when the tree is deeper than `max_depth`.
 fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
-    let mut visible = Visible { text: String::new(), running: 0 };
+    let mut visible = Visible::default();
     walk(page, max_depth, |step| match step {
-        Step::Text { node, is_link } => {
-            let text = node.text();
-            visible.text.push_str(&text);
-            visible.running += if is_link { 0 } else { solid(&text) };
-        }
+        Step::Text(node, inside) => visible.push(&node.text(), inside),
         Step::Break => visible.text.push('\n'),
     })?;
     Some(visible)
 }
 
 /// Walks through what is shown without recursion; `None` when the tree is deeper than `max_depth`.
-fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a>)) -> Option<()> {
-    let (mut depth, mut links) = (0_usize, 0_usize);
+fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a, '_>)) -> Option<()> {
+    let (mut depth, mut inside) = (0_usize, Inside::default());
     let root = page.root();
     let mut node = root;
     loop {
         let mut shown = true;
-        let mut is_link = false;
+        let name = node.node_name();
         if node.is_text() {
-            see(Step::Text { node, is_link: links > 0 });
-        } else if let Some(name) = node.node_name() {
-            shown = !HIDDEN.contains(&&*name);
-            is_link = &*name == "a";
-            if !INLINE.contains(&&*name) {
+            see(Step::Text(node, &inside));
+        } else if let Some(name) = &name {
+            shown = !HIDDEN.contains(&&**name);
+            if !INLINE.contains(&&**name) {
                 see(Step::Break);
             }
         }
@@ -236,7 +311,9 @@ fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a>))
             if depth > max_depth {
                 return None;
             }
-            links += usize::from(is_link);
+            if let Some(name) = &name {
+                inside.open(name);
+            }
             node = child;
             continue;
         }
@@ -252,7 +329,7 @@ fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a>))
             node = parent;
             depth = depth.saturating_sub(1);
             if let Some(name) = node.node_name() {
-                links -= usize::from(&*name == "a" && links > 0);
+                inside.close(&name);
                 if !INLINE.contains(&&*name) {
                     see(Step::Break);
                 }

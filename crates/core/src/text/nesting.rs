@@ -20,6 +20,20 @@ const MAX_COMPARED: usize = 8_000_000;
 /// Open elements that end tags may be compared with in vain.
 const MAX_UNMATCHED: usize = 50_000_000;
 
+/// Steps of writing texts and attributes as HTML: see [`escaping_cost`].
+pub(super) const MAX_ESCAPING: usize = 1 << 30;
+
+/// Only tags longer than this can take many steps.
+const LONG_TAG: usize = 1 << 14;
+
+/// Returns the steps that the library takes at most to write a text or an attribute as HTML: for each character that may
+/// have to be escaped, it searches the rest.
+pub(super) fn escaping_cost(text: &[u8]) -> usize {
+    // 0xC2 begins the no-break space.
+    let escaped = text.iter().filter(|byte| matches!(byte, b'&' | 0xC2)).count();
+    escaped.saturating_mul(text.len())
+}
+
 /// Elements that are opened once more in whatever follows, and compared with one another by name and attributes. Not
 /// `a`: a new one closes the one before.
 const FORMATTING: [&str; 13] =
@@ -52,7 +66,7 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
     let bytes = html.as_bytes();
     let mut most_attributes = 0;
     let mut open: Vec<Element<'_>> = Vec::new();
-    let (mut comparisons, mut unmatched) = (Comparisons::default(), 0_usize);
+    let (mut comparisons, mut unmatched, mut escaping) = (Comparisons::default(), 0_usize, 0_usize);
     let mut at = 0;
     while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'<')) {
         at += found + 1;
@@ -74,6 +88,10 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
                 let TagEnd { length, closed, attributes } = tag_end(rest);
                 most_attributes = most_attributes.max(attributes);
                 comparisons.note(name, attributes);
+                if length > LONG_TAG {
+                    let tag = rest.get(..length).unwrap_or_default();
+                    escaping = escaping.saturating_add(escaping_cost(tag));
+                }
                 at += length;
                 let foreign = open.last().is_some_and(|element| element.foreign) || is_any(name, &["svg", "math"]);
                 if foreign {
@@ -91,7 +109,7 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
             }
             Some(_) | None => {}
         }
-        if comparisons.compared > MAX_COMPARED || unmatched > MAX_UNMATCHED {
+        if comparisons.compared > MAX_COMPARED || unmatched > MAX_UNMATCHED || escaping > MAX_ESCAPING {
             return Shape::TooCostly;
         }
     }

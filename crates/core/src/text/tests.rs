@@ -234,6 +234,65 @@ fn notices_beside_the_article_are_not_taken_for_it() {
     assert!(text.contains("committee") && !text.contains("weather"), "{text}");
 }
 
+const TERMS: &str = "The information on this page is provided for general purposes only and does not constitute advice. \
+    While we make every effort to keep it correct and up to date, we make no representations or warranties of any kind \
+    about its completeness, accuracy or suitability. Any reliance you place on it is strictly at your own risk. In no \
+    event will we be liable for any loss or damage, including indirect or consequential loss, arising from the use of \
+    this page. Through this page you are able to follow links to other pages which are not under our control. We have no \
+    influence on their nature, content and availability. The inclusion of links does not imply a recommendation or \
+    endorse the views expressed within them.";
+
+/// Lists, tables and preformatted text beside terms of use: the only paragraphs of the page are the terms.
+#[test]
+fn terms_of_use_are_not_taken_for_the_article() {
+    let own = analyzer(|_| {});
+    let facts: Vec<String> = (0..90).map(|at| format!("part {at} of the pump weighs {at} grams")).collect();
+    let items =
+        |tag: &str, facts: &[String]| facts.iter().map(|fact| format!("<{tag}>{fact}</{tag}>")).collect::<String>();
+    let terms = format!("<p>{}</p><p>{}</p>", &TERMS[..300], &TERMS[300..]);
+    for count in [30, 90] {
+        let facts = &facts[..count];
+        for content in [
+            format!("<ul>{}</ul>", items("li", facts)),
+            format!("<dl>{}</dl>", items("dd", facts)),
+            format!("<table>{}</table>", items("td", facts).replace("<td>", "<tr><td>")),
+            format!("<pre>{}</pre>", facts.join("\n")),
+            format!("<blockquote>{}</blockquote>", facts.join("<br>")),
+        ] {
+            for frame in [("<footer>", "</footer>"), ("<div class=text>", "</div>")] {
+                let page = format!("<body><main><h1>Pump</h1>{content}</main>{}{terms}{}</body>", frame.0, frame.1);
+                let (text, _) = extracted(&own, &page);
+                assert!(text.contains("part 17 of the pump"), "{count} {frame:?} {}: {text}", &content[..40]);
+            }
+        }
+    }
+    // A short text is told from a footer by its place.
+    for content in ["<pre>The pump weighs 7 grams</pre>", "<ul><li>The pump weighs 7 grams</ul>"] {
+        let (text, _) = extracted(&own, &format!("<body><h1>Pump</h1>{content}<footer>{terms}</footer></body>"));
+        assert!(text.contains("weighs 7 grams"), "{text}");
+    }
+    // A table that is smaller than the article is left out.
+    let story = format!("<article>{}</article>", format!("<p>{TERMS}</p>").repeat(2).replace("page", "harbour"));
+    let table = format!("<table><tr><td>{}</table>", facts[..10].join("<td>"));
+    let (text, extraction) = extracted(&own, &format!("<body>{story}{table}<footer>{terms}</footer></body>"));
+    assert_eq!(extraction, Extraction::Main);
+    assert!(text.contains("harbour") && !text.contains("the pump"), "{text}");
+}
+
+/// The library searches the rest of a text for each `&` and each no-break space of it.
+#[test]
+fn texts_that_take_long_to_escape_are_not_searched_for_the_article() {
+    let own = analyzer(|_| {});
+    for (page, expected) in [
+        (format!("<p>word {}</p>", "& ".repeat(200_000)), Extraction::AllFallback),
+        (format!("<p>word {}</p>", "a&nbsp;".repeat(200_000)), Extraction::AllFallback),
+        (format!("<p title='{}'>{TERMS}</p>", "&".repeat(400_000)), Extraction::Stripped),
+        (format!("<p>{TERMS} {}</p>", "R&D ".repeat(2_000)), Extraction::Main),
+    ] {
+        assert_eq!(extracted(&own, &page).1, expected, "{}", &page[..40]);
+    }
+}
+
 /// A film, a gallery or a frame: the navigation is the longest text of the page, however long it is.
 #[test]
 fn navigation_is_not_taken_for_the_article() {
