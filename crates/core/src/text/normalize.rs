@@ -68,7 +68,7 @@ impl Normalizer {
                     let tail = tail.find(|c: char| c.is_ascii() || stable(c).is_some()).unwrap_or(tail.len());
                     read += tail;
                     let piece = rest.get(..read).unwrap_or_default();
-                    piece.nfkc().for_each(|c| sink.char(unquote(c)));
+                    piece.nfkc().for_each(|c| sink.composed(unquote(c)));
                 }
             }
             at += read;
@@ -106,6 +106,25 @@ fn unquote(c: char) -> char {
     if matches!(c, '\u{2018}' | '\u{2019}') { '\'' } else { c }
 }
 
+/// The zeros of the scripts that have decimal digits (general category `Nd`), ascending; one to nine follow each.
+/// Those that NFKC makes ASCII digits of are left out.
+const ZEROS: [u32; 69] = [
+    0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66, 0x0de6, 0x0e50,
+    0x0ed0, 0x0f20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50,
+    0xa620, 0xa8d0, 0xa900, 0xa9d0, 0xa9f0, 0xaa50, 0xabf0, 0x104a0, 0x10d30, 0x10d40, 0x11066, 0x110f0, 0x11136,
+    0x111d0, 0x112f0, 0x11450, 0x114d0, 0x11650, 0x116c0, 0x116d0, 0x116da, 0x11730, 0x118e0, 0x11950, 0x11bf0,
+    0x11c50, 0x11d50, 0x11da0, 0x11de0, 0x11f50, 0x16130, 0x16a60, 0x16ac0, 0x16b50, 0x16d70, 0x1e140, 0x1e2f0,
+    0x1e4f0, 0x1e5f1, 0x1e950, 0x1fbf0,
+];
+
+/// Returns the ASCII digit of the same value as a decimal digit of any script; other characters as they are.
+pub(super) fn ascii_digit(c: char) -> char {
+    let code = u32::from(c);
+    let zeros = ZEROS.partition_point(|zero| *zero <= code);
+    let value = zeros.checked_sub(1).and_then(|at| ZEROS.get(at)).map(|zero| code - zero);
+    value.filter(|value| *value < 10).and_then(|value| char::from_digit(value, 10)).unwrap_or(c)
+}
+
 /// Returns the length of the web address that the text begins with.
 fn url_length(text: &str) -> Option<usize> {
     let head = text.as_bytes();
@@ -135,6 +154,11 @@ impl Sink<'_, '_> {
 
     fn text(&mut self, text: &str) {
         text.chars().for_each(|c| self.char(c));
+    }
+
+    /// Takes a character of composed text.
+    fn composed(&mut self, c: char) {
+        self.char(ascii_digit(c));
     }
 
     fn char(&mut self, c: char) {

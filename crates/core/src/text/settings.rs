@@ -54,7 +54,8 @@ pub struct Normalize {
 /// The Unicode normalisation form (`text.normalize.unicode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UnicodeForm {
-    /// Compatibility composition: full-width and half-width forms become equal.
+    /// Compatibility composition: full-width and half-width forms become equal. Decimal digits of all scripts become
+    /// ASCII digits.
     #[default]
     Nfkc,
     /// Text stays as it came.
@@ -77,7 +78,7 @@ pub enum Digits {
     /// They stay.
     #[default]
     Keep,
-    /// Every run of the digits 0 to 9 (of any width, under NFKC) becomes one `0`.
+    /// Every run of the digits 0 to 9 (of any script and width, under NFKC) becomes one `0`.
     Mask,
 }
 

@@ -1,6 +1,6 @@
 //! From bodies to words.
 
-use super::normalize::Normalizer;
+use super::normalize::{Normalizer, ascii_digit};
 use super::*;
 use crate::record::{Body, Reject};
 use proptest::prelude::*;
@@ -51,6 +51,26 @@ fn normalisation_makes_equal_what_reads_equal() {
     ] {
         assert_eq!(normal(|_| {}, text), expected, "{text:?}");
     }
+}
+
+#[test]
+fn decimal_digits_of_all_scripts_are_one() {
+    for text in [
+        "٠١٢٣٤٥٦٧٨٩",
+        "۰۱۲۳۴۵۶۷۸۹",
+        "०१२३४५६७८९",
+        "০১২৩৪৫৬৭৮৯",
+        "๐๑๒๓๔๕๖๗๘๙",
+        "០១២៣៤៥៦៧៨៩",
+        "０１２３４５６７８９",
+        "𝟎𝟏𝟐𝟑𝟒𝟓𝟔𝟕𝟖𝟗",
+    ] {
+        assert_eq!(normal(|_| {}, text), "0123456789", "{text}");
+    }
+    assert_eq!(normal(|settings| settings.digits = Digits::Mask, "٥٠٠ دينار"), "0 دينار");
+    assert_eq!(normal(|settings| settings.unicode = UnicodeForm::None, "٥"), "٥");
+    // Letters and numerals beside the digits stay.
+    assert_eq!(normal(|_| {}, "๏๚ ௰ ፩ 三"), "๏๚ ௰ ፩ 三");
 }
 
 #[test]
@@ -371,7 +391,7 @@ proptest! {
                 || matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{ad}')
         };
         let composed: String = text.nfkc().filter(|c| !invisible(c)).collect();
-        let composed = composed.replace(['\u{2018}', '\u{2019}'], "'");
+        let composed = composed.replace(['\u{2018}', '\u{2019}'], "'").chars().map(ascii_digit).collect::<String>();
         let lower: String = composed.chars().flat_map(char::to_lowercase).collect();
         let expected = lower.split_whitespace().collect::<Vec<_>>().join(" ");
         let found = normal(|settings| {
@@ -379,6 +399,12 @@ proptest! {
             settings.urls = Urls::Keep;
         }, &text);
         prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_number_of_any_script_is_an_ascii_one(number in "\\p{Nd}{10}") {
+        let found = normal(|_| {}, &number);
+        prop_assert!(found.len() == 10 && found.bytes().all(|byte| byte.is_ascii_digit()), "{number:?} {found:?}");
     }
 
     /// Tree and scan agree on what is visible.
