@@ -4,7 +4,8 @@
 //! After: the pair page. Nothing of this decides a verdict.
 //!
 //! Texts are cut into pieces by the words of the analyzer, Chinese ones by the segmenter, and what is between two
-//! words is a piece, too; so the pieces of a text put together are the text. Cost: the time and memory of Myers'
+//! words is a piece, too; so the pieces of a text put together are the text. Where words overlap (Thai) each piece ends
+//! where the next one begins. Cost: the time and memory of Myers'
 //! algorithm over at most [`MAX_PIECES`] pieces a side.
 
 use similar::{Algorithm, DiffOp};
@@ -69,19 +70,27 @@ struct Pieces<'t> {
 
 fn pieces<'t>(analyzer: &Analyzer, text: &'t str) -> Pieces<'t> {
     let mut found = Pieces { texts: Vec::new(), is_word: Vec::new(), is_cut: false };
-    let mut end = 0;
+    let (mut last, mut end) = (0, 0);
     analyzer.words(text, |word| {
         let Some(begin) = word.text.as_ptr().addr().checked_sub(text.as_ptr().addr()) else { return };
+        let overlaps = begin < end;
         // A segmenter may name a part of a word again.
-        if begin < end || found.is_cut {
+        if overlaps && begin <= last || found.is_cut {
             return;
         }
         if found.texts.len() + 2 > MAX_PIECES {
             found.is_cut = true;
             return;
         }
-        found.put(text.get(end..begin), false);
-        end = begin + word.text.len();
+        if overlaps {
+            // Of words that overlap, each ends where the next one begins.
+            found.texts.pop();
+            found.is_word.pop();
+            found.put(text.get(last..begin), true);
+        } else {
+            found.put(text.get(end..begin), false);
+        }
+        (last, end) = (begin, begin + word.text.len());
         found.put(text.get(begin..end), true);
     });
     if !found.is_cut {
@@ -213,6 +222,12 @@ mod tests {
     }
 
     #[test]
+    fn a_text_without_blanks_differs_by_characters() {
+        let compared = Comparison::of(&analyzer(), "ระดับน้ำในแม่น้ำสูงขึ้น", "ระดับน้ำในแม่น้ำใหญ่สูงขึ้น");
+        assert_eq!(shown(&compared.runs), [(Side::Both, "ระดับน้ำในแม่น้ำ"), (Side::Second, "ใหญ่"), (Side::Both, "สูงขึ้น")]);
+    }
+
+    #[test]
     fn excerpts_show_what_differs_and_a_little_around_it() {
         let (before, after) = ("aaa bbb ".repeat(20), " ccc ddd".repeat(20));
         let analyzer = analyzer();
@@ -237,8 +252,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
         #[test]
         fn both_texts_can_be_put_together_from_the_runs(
-            first in "[ab的 一二,x]{0,60}",
-            second in "[ab的 一二,x]{0,60}",
+            first in "[ab的 一二,xกข\u{e48}]{0,60}",
+            second in "[ab的 一二,xกข\u{e48}]{0,60}",
         ) {
             let compared = Comparison::of(&analyzer(), &first, &second);
             prop_assert_eq!(joined(&compared, Side::Second), first.clone());

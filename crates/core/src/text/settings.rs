@@ -95,12 +95,13 @@ pub enum Urls {
 /// How text is cut into words (`text.segmenter`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Segmenter {
-    /// jieba for runs of Han characters, Unicode word breaks elsewhere.
+    /// jieba for runs of Han characters, Unicode word breaks elsewhere. Scripts that write no blanks between words and
+    /// have no word breaks (Thai, Lao, Burmese, Khmer) are cut into overlapping runs of characters.
     #[default]
     Auto,
     /// jieba for everything.
     Jieba,
-    /// Unicode word breaks for everything: every Han character is a word.
+    /// Unicode word breaks for everything: every Han character is a word. Thai and its like as with `auto`.
     Unicode,
 }
 
