@@ -9,7 +9,7 @@ use std::borrow::Cow;
 /// What one record says of its page. Borrows from the record wherever the bytes allow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document<'r> {
-    /// The page's own name.
+    /// The page's own name, never blank.
     pub id: Option<Cow<'r, str>>,
     /// Its web address, where that has a field of its own; else the name may be one.
     pub address: Option<Cow<'r, str>>,
@@ -123,7 +123,8 @@ impl Decoder {
         let time = fields.fetched_at.as_ref().filter(|_| self.settings.event_time == EventTime::Field);
         let fetched_at = found.get(TIME, time)?.map(|value| value.timestamp()).transpose()?;
         let name = |field, path| found.get(field, path)?.map(|value: Value<'_, 'r>| value.name()).transpose();
-        let id = name(ID, fields.id.as_ref())?;
+        // Pages with a blank id are not one page.
+        let id = name(ID, fields.id.as_ref())?.filter(|id| !id.trim().is_empty());
         let scope = name(SCOPE, fields.scope.as_ref())?;
         let address = name(ADDRESS, fields.address.as_ref())?;
         let canonical = name(CANONICAL, fields.canonical.as_ref())?;
@@ -139,14 +140,17 @@ impl Decoder {
             Format::Text => Body::Text(decoded()?),
             Format::Html => Body::Html(decoded()?),
             Format::Json => {
-                if let Some(text) = found.get(TEXT, fields.text.as_ref())? {
-                    Body::Text(text.text()?)
-                } else if let Some(html) = found.get(HTML, fields.html.as_ref())? {
-                    Body::Html(html.text()?)
-                } else {
-                    let named = [&fields.text, &fields.html];
-                    let named: Vec<String> = named.into_iter().flatten().map(|path| format!("`{path}`")).collect();
-                    return Err(Rejection::new(Reject::MissingField, format!("no {}", named.join(" and no "))));
+                let text = found.get(TEXT, fields.text.as_ref())?.map(|text| text.text()).transpose()?;
+                let is_blank = text.as_ref().is_none_or(|text| text.trim().is_empty());
+                let html = if is_blank { found.get(HTML, fields.html.as_ref())? } else { None };
+                match (text, html) {
+                    (_, Some(html)) => Body::Html(html.text()?),
+                    (Some(text), None) => Body::Text(text),
+                    (None, None) => {
+                        let named = [&fields.text, &fields.html];
+                        let named: Vec<String> = named.into_iter().flatten().map(|path| format!("`{path}`")).collect();
+                        return Err(Rejection::new(Reject::MissingField, format!("no {}", named.join(" and no "))));
+                    }
                 }
             }
         };

@@ -55,6 +55,36 @@ fn ready_text_wins_over_html_and_null_counts_as_absent() {
 }
 
 #[test]
+fn a_blank_text_counts_as_absent_beside_html() {
+    let body = |text: &str, html: Option<&str>| {
+        let value = serde_json::json!({"text": text, "html": html}).to_string();
+        match decode(&InputSettings::default(), value.as_bytes()).unwrap().body {
+            Body::Text(text) => Body::Text(text.into_owned().into()),
+            Body::Html(html) => Body::Html(html.into_owned().into()),
+        }
+    };
+    for text in ["", " \n\u{3000}"] {
+        assert_eq!(body(text, Some("<p>")), Body::Html("<p>".into()), "{text:?}");
+        assert_eq!(body(text, None), Body::Text(text.into()), "without html the text counts");
+    }
+}
+
+#[test]
+fn a_blank_id_is_none() {
+    for id in ["", " ", "\t"] {
+        let value = serde_json::json!({"url": id, "text": "a"}).to_string();
+        assert_eq!(decode(&InputSettings::default(), value.as_bytes()).unwrap().id, None, "{id:?}");
+        for (field, headers) in [("header:id", vec![("id", id)]), ("key", vec![])] {
+            let settings = settings(|settings| settings.fields.id = Some(path(field)));
+            let raw = RawRecord { key: Some(id.as_bytes()), value: Some(br#"{"text":"a"}"#), headers: &headers };
+            assert_eq!(Decoder::new(&settings, 512).unwrap().decode(&raw).unwrap().id, None, "{field} {id:?}");
+        }
+    }
+    let spaced = decode(&InputSettings::default(), br#"{"url":" 1 ","text":"a"}"#).unwrap();
+    assert_eq!(spaced.id.as_deref(), Some(" 1 "), "other ids are taken as they are");
+}
+
+#[test]
 fn escapes_are_decoded_and_the_last_of_equal_names_counts() {
     let value = br#"{"text":"a","te\u0078t":"\u5b57\n\ud83d\ude00","meta":{"site":"a"},"meta":{}}"#;
     let document = decode(&with_time(), value).unwrap();
