@@ -1,7 +1,7 @@
 //! Text -> words.
 //!
 //! Before: `record` gives the body of a page, as plain text or HTML. After: `fingerprint` hashes the normalised text
-//! and weighs its words. In order: HTML to main text, Unicode NFKC, ASCII digits, lower case, traditional to simplified Chinese,
+//! and weighs its words. In order: HTML to main text, Unicode NFKC, ASCII digits, no vowel marks, lower case, traditional to simplified Chinese,
 //! web addresses dropped, white space collapsed; then words, without stop words.
 //!
 //! Laws: the result is a function of the page and the settings alone; no input makes the stack grow with it.

@@ -125,6 +125,24 @@ pub(super) fn ascii_digit(c: char) -> char {
     value.filter(|value| *value < 10).and_then(|value| char::from_digit(value, 10)).unwrap_or(c)
 }
 
+/// Returns whether a character is one that a writer may leave out: the vowel and cantillation marks of Arabic and Hebrew,
+/// and the Arabic stroke that makes a word longer. Marks that make another letter are composed with theirs before.
+pub(super) fn is_optional(c: char) -> bool {
+    matches!(c,
+        // Tatweel, marks of vowels, superscript alef.
+        '\u{640}' | '\u{64b}'..='\u{65f}' | '\u{670}'
+        // Signs of the Quran.
+        | '\u{610}'..='\u{61a}' | '\u{6d6}'..='\u{6dc}' | '\u{6df}'..='\u{6e4}' | '\u{6e7}' | '\u{6e8}'
+        | '\u{6ea}'..='\u{6ed}' | '\u{8d3}'..='\u{8e1}' | '\u{8e3}'..='\u{8ff}'
+        // Hebrew points and accents; the punctuation between them stays.
+        | '\u{591}'..='\u{5bd}' | '\u{5bf}' | '\u{5c1}' | '\u{5c2}' | '\u{5c4}' | '\u{5c5}' | '\u{5c7}')
+}
+
+/// Returns whether a character is a Hangul filler: a letter that is shown as a blank.
+pub(super) fn is_filler(c: char) -> bool {
+    matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
+}
+
 /// Returns the length of the web address that the text begins with.
 fn url_length(text: &str) -> Option<usize> {
     let head = text.as_bytes();
@@ -158,7 +176,9 @@ impl Sink<'_, '_> {
 
     /// Takes a character of composed text.
     fn composed(&mut self, c: char) {
-        self.char(ascii_digit(c));
+        if !is_optional(c) {
+            self.char(ascii_digit(c));
+        }
     }
 
     fn char(&mut self, c: char) {
@@ -175,7 +195,7 @@ impl Sink<'_, '_> {
         if ('\u{3400}'..='\u{9fff}').contains(&c) {
             let simplified = self.normalizer.simplifier.map_or(c, |table| table.char(c));
             self.write(simplified);
-        } else if c.is_whitespace() {
+        } else if c.is_whitespace() || is_filler(c) {
             self.blank = true;
         } else if c.is_control() || matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{ad}') {
             // Zero-width blanks and soft hyphens are invisible.

@@ -55,7 +55,7 @@ pub struct Normalize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UnicodeForm {
     /// Compatibility composition: full-width and half-width forms become equal. Decimal digits of all scripts become
-    /// ASCII digits.
+    /// ASCII digits; vowel marks of Arabic and Hebrew are left out.
     #[default]
     Nfkc,
     /// Text stays as it came.

@@ -1,6 +1,6 @@
 //! From bodies to words.
 
-use super::normalize::{Normalizer, ascii_digit};
+use super::normalize::{Normalizer, ascii_digit, is_filler, is_optional};
 use super::*;
 use crate::record::{Body, Reject};
 use proptest::prelude::*;
@@ -71,6 +71,23 @@ fn decimal_digits_of_all_scripts_are_one() {
     assert_eq!(normal(|settings| settings.unicode = UnicodeForm::None, "٥"), "٥");
     // Letters and numerals beside the digits stay.
     assert_eq!(normal(|_| {}, "๏๚ ௰ ፩ 三"), "๏๚ ௰ ፩ 三");
+}
+
+#[test]
+fn marks_that_a_writer_may_leave_out_do_not_count() {
+    for (text, expected) in [
+        ("مُحَمَّدٌ كِتَـــابٌ", "محمد كتاب"),
+        // Hamza and madda make another letter, however they are written.
+        ("أ ا\u{654} آ ا\u{653} ئ", "أ أ آ آ ئ"),
+        ("ا\u{64e}\u{654}", "أ"),
+        ("שָׁלוֹם \u{fb2a}ל\u{5be}א", "שלום של\u{5be}א"),
+        ("The\u{3164}lamp\u{ffa0}of\u{115f}\u{1160}Skerry", "the lamp of skerry"),
+        // The marks of other scripts are part of their letters.
+        ("ที่นี่ हिन्दी e\u{301} x\u{301}", "ที่นี่ हिन्दी é x\u{301}"),
+    ] {
+        assert_eq!(normal(|_| {}, text), expected, "{text:?}");
+    }
+    assert_eq!(normal(|settings| settings.unicode = UnicodeForm::None, "كِـ"), "كِـ");
 }
 
 #[test]
@@ -376,6 +393,7 @@ fn any_text() -> impl Strategy<Value = String> {
         any::<char>().prop_map(String::from),
         "[a-zA-Z0-9 .,]{1,4}",
         "[\u{4e00}-\u{9fff}\u{3000}-\u{3030}\u{ff01}-\u{ff5e}\u{2010}-\u{2030}]{1,4}",
+        "[\u{5d0}\u{591}-\u{5c7}\u{620}-\u{670}\u{1160}\u{3164}]{1,3}",
         "[\u{300}-\u{310}\u{3099}\u{309a}\u{ff61}-\u{ff9f}\u{ac00}\u{1100}\u{1161}]{1,2}",
     ];
     prop::collection::vec(kinds, 0..12).prop_map(|parts| parts.concat())
@@ -391,7 +409,8 @@ proptest! {
                 || matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{ad}')
         };
         let composed: String = text.nfkc().filter(|c| !invisible(c)).collect();
-        let composed = composed.replace(['\u{2018}', '\u{2019}'], "'").chars().map(ascii_digit).collect::<String>();
+        let composed = composed.replace(['\u{2018}', '\u{2019}'], "'").replace(is_filler, " ").replace(is_optional, "");
+        let composed: String = composed.chars().map(ascii_digit).collect();
         let lower: String = composed.chars().flat_map(char::to_lowercase).collect();
         let expected = lower.split_whitespace().collect::<Vec<_>>().join(" ");
         let found = normal(|settings| {
