@@ -11,7 +11,7 @@ use super::{
 use crate::record::{Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
 use std::num::NonZeroUsize;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
 
 /// Reads records: decode, text, fingerprints. Shared by all text threads; each brings its own [`Scratch`].
 #[derive(Clone, Debug)]
@@ -211,7 +211,7 @@ impl Fingerprinter {
         });
         let distinct = words.len();
         ended(Step::Tokenize);
-        let exact = ExactHash(xxh3_128(normal.text.as_bytes()));
+        let exact = ExactHash(xxh3_128_with_seed(normal.text.as_bytes(), normal.urls.hash));
         let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
             features.clear();
             features.extend(words.values().map(|seen| self.feature(*seen)));
@@ -219,6 +219,7 @@ impl Fingerprinter {
             simhash(features, self.settings.simhash.bits)
         });
         let sketch = self.sketch(normal.text, letters, sketch);
+        let numbers = if normal.urls.kept { Numbers::with_urls(normal.text) } else { Numbers::of(normal.text) };
         let scope = document.scope.as_deref().map(scope_hash);
         let Identity { id, canonical, address, site } = Identity::of(&document);
         let reading = FingerprintedPage {
@@ -230,7 +231,7 @@ impl Fingerprinter {
             scope,
             partition: partition_of(scope, self.partitions),
             event_time: document.fetched_at,
-            fingerprints: Fingerprints { exact, simhash, sketch, numbers: Numbers::of(normal.text) },
+            fingerprints: Fingerprints { exact, simhash, sketch, numbers },
             digest: digest_of(record),
             encoding: document.encoding,
             extraction: normal.extraction,

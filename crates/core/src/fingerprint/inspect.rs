@@ -9,7 +9,7 @@ use super::shingle::{Letters, hash_of};
 use super::simhash::{Feature, keep_strongest};
 use super::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
-use crate::text::{HtmlText, WordMap};
+use crate::text::{self, HtmlText, NormalText, WordMap};
 
 /// What was read in one page, and what its fingerprints are computed from. Far more expensive than a
 /// [`FingerprintedPage`].
@@ -31,7 +31,8 @@ pub struct Inspection {
     pub shingles: Vec<String>,
     /// How many different ones do not count (`match.minhash.stop_shingles`).
     pub stopped: usize,
-    /// The different numbers that the number guard looks at, in the order of the text.
+    /// The different numbers that the number guard looks at, in the order of the text; then the web addresses, where they
+    /// count.
     pub numbers: Vec<String>,
 }
 
@@ -73,17 +74,21 @@ impl Fingerprinter {
         };
         let mut buffer = String::new();
         let visible = self.analyzer.normalize_as(&document.body, HtmlText::AllText, &mut buffer)?.text.chars().count();
-        let text = self.analyzer.normalize(&document.body, &mut buffer)?.text;
+        let NormalText { text, urls, .. } = self.analyzer.normalize(&document.body, &mut buffer)?;
         let (words, mut shingles) = (self.weighed(text), self.different_shingles(text));
         let different = shingles.len();
         shingles.retain(|shingle| !self.settings.minhash.stop.has(hash_of(shingle)));
         let stopped = different - shingles.len();
         let mut numbers: Vec<String> = Vec::new();
-        each_number(text, |number| {
+        let mut count = |number: &str| {
             if !numbers.iter().any(|known| known == number) {
                 numbers.push(number.to_owned());
             }
-        });
+        };
+        each_number(text, &mut count);
+        if urls.kept {
+            text::urls(text).for_each(count);
+        }
         Ok(Inspection { reading, site, from, visible, text: text.to_owned(), words, shingles, stopped, numbers })
     }
 

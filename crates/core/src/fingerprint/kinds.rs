@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Numbers, SimHash, Sketch, SketchForm};
 
-/// 128-bit hash of the normalised text: equal texts, equal hashes.
+/// 128-bit hash of the normalised text and of the web addresses taken out of it: equal texts, equal hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExactHash(pub u128);
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::dates::{is_numeric_date, is_time, time_after, written_date};
-use crate::text::is_han;
+use crate::text::{is_han, urls};
 
 /// Marks an empty place: no hash has this value.
 const NONE: u16 = u16::MAX;
@@ -46,6 +46,17 @@ impl Numbers {
     /// Sums up the numbers of a normalised text.
     #[must_use]
     pub fn of(text: &str) -> Self {
+        Self::with(text, std::iter::empty())
+    }
+
+    /// Sums up the numbers and the web addresses of a normalised text, where the addresses are what it says: each counts
+    /// as two numbers, so that one address on each side is evidence.
+    #[must_use]
+    pub fn with_urls(text: &str) -> Self {
+        Self::with(text, urls(text))
+    }
+
+    fn with<'t>(text: &'t str, urls: impl Iterator<Item = &'t str>) -> Self {
         let mut kept = Self::EMPTY;
         let (mut only, mut several, mut digits) = (None, false, String::new());
         let (mut dates, mut numbers) = (Vec::new(), 0_usize);
@@ -77,6 +88,14 @@ impl Numbers {
                 kept.keep(hash_of(&digits));
             }
         });
+        for url in urls {
+            several = true;
+            for place in ["1 ", "2 "] {
+                digits.clear();
+                digits.extend([place, url]);
+                kept.keep(hash_of(&digits));
+            }
+        }
         dates.sort_unstable();
         dates.dedup();
         if dates.len() >= Self::MANY_DATES && dates.len() > numbers {
@@ -337,6 +356,16 @@ mod tests {
         assert!(one.differ(&of("【21万元移民】65万瑞典克朗（约96万元）"), PerMille(1)));
         assert!(!one.differ(&of("【21万元移民】21万瑞典克朗（约21万元）"), PerMille(1000)), "one and one say nothing");
         assert_eq!(of("涨幅3.5%").hashes(), of("涨幅35%").hashes(), "one number, however it is written");
+    }
+
+    #[test]
+    fn web_addresses_are_numbers_where_they_are_what_a_page_says() {
+        let of = Numbers::with_urls;
+        let one = of("new post: https://a.example/x");
+        assert!(one.differ(&of("new post: https://a.example/y"), PerMille(500)));
+        assert!(!one.differ(&of("our new post https://a.example/x"), PerMille(1000)));
+        assert_eq!(Numbers::of("new post: https://a.example/x"), Numbers::EMPTY);
+        assert_eq!(of("3 hurt, 5 missing"), Numbers::of("3 hurt, 5 missing"));
     }
 
     #[test]

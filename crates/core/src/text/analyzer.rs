@@ -4,6 +4,7 @@ use super::dictionary::segmenter;
 use super::extract::{self, Extraction, Limits};
 use super::normalize::Normalizer;
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
+use super::urls::TextUrls;
 use super::weight::IdentityHasher;
 use super::words::{CutBy, Cutter};
 use crate::record::{Body, Reject, Rejection};
@@ -56,6 +57,8 @@ pub struct NormalText<'s> {
     pub cut: bool,
     /// What was taken out of the page.
     pub extraction: Extraction,
+    /// Its web addresses.
+    pub urls: TextUrls,
 }
 
 /// One word of a text.
@@ -141,11 +144,11 @@ impl Analyzer {
             }
         };
         let read = text.get(..text.floor_char_boundary(self.settings.max_bytes)).unwrap_or(text);
-        self.normalizer.run(read, buffer);
+        let urls = self.normalizer.run(read, buffer);
         if buffer.is_empty() {
             return Err(Rejection::new(Reject::NoText, "no text is left after normalisation"));
         }
-        Ok(NormalText { text: buffer, cut: read.len() < text.len(), extraction })
+        Ok(NormalText { text: buffer, cut: read.len() < text.len(), extraction, urls })
     }
 
     /// Hands out the words of a normalised text in order, without stop words and punctuation, and says what found them.

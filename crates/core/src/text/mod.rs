@@ -1,8 +1,8 @@
 //! Text -> words.
 //!
 //! Before: `record` gives the body of a page, as plain text or HTML. After: `fingerprint` hashes the normalised text
-//! and weighs its words. In order: HTML to main text, Unicode NFKC, ASCII digits, no vowel marks, lower case, traditional to simplified Chinese,
-//! web addresses dropped, white space collapsed; then words, without stop words.
+//! and weighs its words. In order: HTML to main text, Unicode NFKC, ASCII digits, no vowel marks, lower case,
+//! traditional to simplified Chinese, web addresses dropped, white space collapsed; then words, without stop words.
 //!
 //! Laws: the result is a function of the page and the settings alone; no input makes the stack grow with it.
 //! Cost: some tens of microseconds for 2 KB, most of it segmentation; HTML costs about as much again.
@@ -24,6 +24,7 @@ mod stripped;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod urls;
 mod weight;
 mod words;
 
@@ -36,5 +37,6 @@ pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };
 pub use tree::weight;
+pub use urls::{TextUrls, urls};
 pub use weight::{IdentityHasher, ONE, WordMap, idf};
 pub use words::{CutBy, Run, runs};

@@ -2,7 +2,9 @@
 
 use super::han::Simplifier;
 use super::settings::{Digits, Han, Normalize, UnicodeForm, Urls};
+use super::urls::{TextUrls, url_length};
 use unicode_normalization::UnicodeNormalization;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Brings text to the form that is compared: one pass, and every white space run a single blank.
 #[derive(Clone, Copy, Debug)]
@@ -24,24 +26,48 @@ impl Normalizer {
         Ok(Self { settings, simplifier })
     }
 
+    /// With fewer bytes than this beside its web addresses a text is a caption, and its addresses are what it says.
+    const CAPTION: usize = 64;
+
     /// Replaces `out` by the normalised text. It neither begins nor ends with a blank.
-    pub(super) fn run(&self, text: &str, out: &mut String) {
+    ///
+    /// Web addresses are taken out, unless they hold more bytes than the rest or the rest is a mere caption: lists of links
+    /// differ in nothing else.
+    pub(super) fn run(&self, text: &str, out: &mut String) -> TextUrls {
+        if self.settings.urls == Urls::Keep {
+            self.pass(text, out, None);
+            return TextUrls::default();
+        }
+        let mut urls = String::new();
+        self.pass(text, out, Some(&mut urls));
+        if urls.is_empty() {
+            return TextUrls::default();
+        }
+        let kept = urls.len() > out.len() || out.len() < Self::CAPTION;
+        if kept {
+            self.pass(text, out, None);
+        }
+        TextUrls { hash: xxh3_64(urls.as_bytes()), kept }
+    }
+
+    /// Normalises a text; its web addresses go to `urls`, one a line, and stay without it.
+    fn pass(&self, text: &str, out: &mut String, mut urls: Option<&mut String>) {
         out.clear();
         out.reserve(text.len());
         let mut sink = Sink { normalizer: self, out, blank: false, masking: false };
         let nfkc = self.settings.unicode == UnicodeForm::Nfkc;
-        let drop_urls = self.settings.urls == Urls::Drop;
         let (mut at, mut before) = (0, Before::Nothing);
         while let Some(rest) = text.get(at..) {
             let Some(c) = rest.chars().next() else { break };
             let mut read = c.len_utf8();
             let plain = if c.is_ascii() { Some(c) } else { stable(c) };
             if c.is_ascii() {
-                if drop_urls
-                    && matches!(c, 'h' | 'H' | 'w' | 'W')
+                if matches!(c, 'h' | 'H' | 'w' | 'W')
                     && before != Before::Alphanumeric
+                    && let Some(urls) = urls.as_deref_mut()
                     && let Some(length) = url_length(rest)
                 {
+                    urls.extend([rest.get(..length).unwrap_or_default(), "\n"]);
                     sink.blank();
                     at += length;
                     before = Before::Nothing;
@@ -141,19 +167,6 @@ pub(super) fn is_optional(c: char) -> bool {
 /// Returns whether a character is a Hangul filler: a letter that is shown as a blank.
 pub(super) fn is_filler(c: char) -> bool {
     matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
-}
-
-/// Returns the length of the web address that the text begins with.
-fn url_length(text: &str) -> Option<usize> {
-    let head = text.as_bytes();
-    let scheme = ["https://", "http://", "www."]
-        .into_iter()
-        .find(|scheme| head.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme.as_bytes())))?;
-    let ends = |c: char| !c.is_ascii_graphic() || matches!(c, '<' | '>' | '"' | '\'' | '`' | '{' | '}' | '|' | '\\');
-    let length = text.find(ends).unwrap_or(text.len());
-    // Punctuation at the end belongs to the sentence.
-    let address = text.get(..length)?.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '*']);
-    (address.len() > scheme.len()).then_some(address.len())
 }
 
 struct Sink<'n, 'o> {

@@ -85,7 +85,7 @@ pub enum Digits {
 /// What happens to web addresses (`text.normalize.urls`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Urls {
-    /// They are taken out.
+    /// They are taken out, unless the text consists of little else. The exact hash is over them, too.
     #[default]
     Drop,
     /// They stay.

@@ -109,8 +109,30 @@ fn web_addresses_are_taken_out_and_the_sentence_around_them_stays() {
         ("http:// www. http", "http:// www. http"),
         ("\"http://a.b\"", "\" \""),
     ] {
-        assert_eq!(normal(|_| {}, text), expected, "{text:?}");
+        let sentence = "The rest of this sentence is longer than all addresses before it.";
+        let found = normal(|_| {}, &format!("{text} {sentence}"));
+        assert_eq!(found, format!("{expected} {}", sentence.to_lowercase()), "{text:?}");
     }
+}
+
+/// A list of links, a bibliography and a post that shares a link differ in their addresses alone.
+#[test]
+fn web_addresses_count_in_a_text_of_little_else() {
+    let urls = |text: &str| {
+        let mut out = String::new();
+        (Normalizer::new(Normalize::default()).unwrap().run(text, &mut out), out)
+    };
+    let (caption, text) = urls("New post: https://blog.example/A");
+    assert!(caption.kept);
+    assert_eq!(text, "new post: https://blog.example/a");
+    assert_eq!(urls("https://a.example").1, "https://a.example");
+    let sentence = "x".repeat(64);
+    let (dropped, text) = urls(&format!("{sentence} https://a.example"));
+    assert_eq!((dropped.kept, &text), (false, &sentence));
+    assert!(urls(&format!("{} https://a.example", &sentence[1..])).0.kept, "a caption");
+    assert!(urls(&format!("{sentence} https://a.example/{sentence}")).0.kept, "more than the rest");
+    assert_ne!(dropped.hash, urls(&format!("{sentence} https://b.example")).0.hash);
+    assert_eq!(urls(&sentence).0, TextUrls::default());
 }
 
 #[test]
@@ -147,7 +169,7 @@ fn text_past_the_limit_is_left_unread_at_a_character() {
 #[test]
 fn a_page_without_text_is_refused() {
     let analyzer = analyzer(|_| {});
-    for text in ["", " \n\u{3000}", "\u{200b}\u{0}", "http://only.an/address"] {
+    for text in ["", " \n\u{3000}", "\u{200b}\u{0}"] {
         let mut buffer = String::new();
         let rejection = analyzer.normalize(&Body::Text(text.into()), &mut buffer).unwrap_err();
         assert_eq!(rejection.reason(), Reject::NoText, "{text:?}");
