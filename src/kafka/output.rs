@@ -170,7 +170,10 @@ impl Outputs {
             match (output_kind, &output.outcome) {
                 (OutputKind::Duplicate, PageOutcome::Judged(_)) => self.replace_value(&mut outgoing, page),
                 (OutputKind::DeadLetter, _) => {
-                    cut(&mut outgoing, topic.max_bytes);
+                    let value_bytes = outgoing.value.as_ref().map_or(0, |value| value.len());
+                    if cut(&mut outgoing, topic.max_bytes) {
+                        outgoing.headers.push(owned(self.headers.of_cut(value_bytes)));
+                    }
                     // The timestamp may be the problem; a header holds it.
                     if self.timestamp(came).is_some_and(|time| !topic.times.take(time, now)) {
                         outgoing.timestamp = None;
@@ -233,15 +236,15 @@ impl Outputs {
 }
 
 /// A dead letter that is too large for its topic carries as much of the value as fits; if that is not enough, it loses
-/// its original headers, and then its key.
-fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
+/// its original headers and its key. Returns whether anything was cut.
+fn cut(outgoing: &mut Outgoing<'_>, limit: usize) -> bool {
     let fixed = MAX_HEADER_BYTES + RECORD_OVERHEAD;
     let mut rest: usize =
         outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
     rest += outgoing.key.map_or(0, <[u8]>::len);
     let value = outgoing.value.as_ref().map_or(0, |value| value.len());
     if fixed + rest + value <= limit {
-        return;
+        return false;
     }
     if fixed + rest > limit {
         let ours =
@@ -256,6 +259,7 @@ fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
         Some(Cow::Owned(bytes)) => bytes.truncate(room),
         None => {}
     }
+    true
 }
 
 fn borrowed(header: &Header) -> HeaderField<'_> {
@@ -359,6 +363,47 @@ mod tests {
         let payload = PagePayload { record, ..PagePayload::default() };
         let page = Page { source, bytes: 0, event_time, paced_by: event_time, action, payload };
         Arc::new(Output { page, outcome: PageOutcome::Judged(Arc::new(verdict)) })
+    }
+
+    /// The key, the value and the headers of the dead letter for a value of 1000 bytes and this foreign header, in a
+    /// topic with this limit.
+    fn dead_letter(limit: usize, foreign: usize) -> (Option<Vec<u8>>, usize, BTreeMap<String, Vec<u8>>) {
+        let mut outputs = outputs(DuplicateValue::Original);
+        let topic =
+            OutputTopic { name: "dead".to_owned(), max_bytes: limit, ..outputs.topics[&OutputKind::Unique].clone() };
+        outputs.topics.insert(OutputKind::DeadLetter, topic);
+        let Output { mut page, .. } = Arc::into_inner(page(7, Decision::Unique { original: None })).unwrap();
+        let headers = vec![Header { name: "trace".to_owned(), value: Some(vec![b't'; foreign]) }];
+        page.payload.record = Arc::new(ConsumedRecord { headers, ..Arc::into_inner(page.payload.record).unwrap() });
+        let output = Output { page, outcome: PageOutcome::DeadLetter(Reject::NoText) };
+        let mut sent = Vec::new();
+        let mut load = |_: OutputKind, outgoing: Outgoing<'_>| {
+            assert!(outgoing.bytes() + RECORD_OVERHEAD <= limit, "fits its topic");
+            let header = |(name, value): &HeaderField<'_>| (name.to_string(), value.as_ref().unwrap().to_vec());
+            let headers = outgoing.headers.iter().map(header).collect();
+            sent.push((outgoing.key.map(<[u8]>::to_vec), outgoing.value.as_ref().unwrap().len(), headers));
+            Ok(())
+        };
+        outputs.write_page_records(&output, &mut load).unwrap();
+        assert_eq!(sent.len(), 1);
+        sent.remove(0)
+    }
+
+    #[test]
+    fn a_dead_letter_that_was_cut_says_how_long_its_value_was() {
+        let mark = "dupgate.error.cut_from_bytes";
+        let (key, bytes, headers) = dead_letter(1 << 20, 10);
+        assert_eq!((key.as_deref(), bytes), (Some(&b"key"[..]), 1000));
+        assert!(headers.contains_key("trace") && !headers.contains_key(mark), "{headers:?}");
+
+        let (key, bytes, headers) = dead_letter(3000, 10);
+        assert!(key.is_some() && headers.contains_key("trace"), "{headers:?}");
+        assert!((1..1000).contains(&bytes), "{bytes}");
+        assert_eq!(headers[mark], b"1000");
+
+        let (key, bytes, headers) = dead_letter(4000, 5000);
+        assert!(key.is_none() && !headers.contains_key("trace"), "{headers:?}");
+        assert_eq!((bytes, &headers[mark][..]), (1000, &b"1000"[..]), "key and headers alone are cut");
     }
 
     #[test]

@@ -148,6 +148,12 @@ impl HeaderSettings {
         say("error.attempts", "1".to_owned());
         ours
     }
+
+    /// Returns our header for a dead letter that does not hold the whole record: the length that its value had.
+    #[must_use]
+    pub fn of_cut(&self, value_bytes: usize) -> Header {
+        Header::text(&self.prefix, "error.cut_from_bytes", value_bytes.to_string())
+    }
 }
 
 /// Says in one line what is wrong with a page. Holds nothing of its text.
