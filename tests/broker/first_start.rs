@@ -113,7 +113,7 @@ fn topics_are_created_like_the_input_and_only_with_execute() {
     assert_eq!(dry.out.lines().filter(|line| line.starts_with("missing  ")).count(), 5, "{}", dry.out);
     assert_eq!(create(&desk, &[]).out, dry.out, "a dry run creates nothing");
     let unique = dry.out.lines().find(|line| line.contains(&desk.outputs[0])).unwrap();
-    for expected in ["3 partitions, replication factor 1", "max.message.bytes=4259840", "retention.ms=3600000"] {
+    for expected in ["3 partitions, replication factor 1", "max.message.bytes=8454144", "retention.ms=3600000"] {
         assert!(unique.contains(expected), "{unique}");
     }
 
@@ -156,7 +156,7 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
         "topic does not exist",
         "fix: dupgate topics create -c ",
         "max.message.bytes 1 MiB is below the input's 4 MiB",
-        "--add-config max.message.bytes=4259840",
+        "--add-config max.message.bytes=8454144",
         "takes the brokers' time instead of the page's",
         "1 partitions, the input has 2",
         "is new here and begins at input.start",
@@ -164,7 +164,7 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
         assert!(output.out.contains(expected), "{expected}: {}", output.out);
     }
     // After the suggested fixes there are no findings.
-    broker.alter(&desk.outputs[0], &[("max.message.bytes", "4259840"), ("message.timestamp.type", "CreateTime")]);
+    broker.alter(&desk.outputs[0], &[("max.message.bytes", "8454144"), ("message.timestamp.type", "CreateTime")]);
     let made = desk.ask(broker, &["topics", "create", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let output = desk.ask(broker, &["check", "-o", "table"]);

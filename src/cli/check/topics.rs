@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::rows::Row;
 use crate::cli::human;
-use crate::cli::topics::plan::{HEADROOM, Inherited};
+use crate::cli::topics::plan::{Inherited, max_document, output_bytes};
 use crate::config::raw::Partition;
 use crate::config::settings::Settings;
 use crate::kafka::admin::{DEFAULT_BATCH_BYTES, LogNames};
 use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
 use crate::record::Timestamp;
+use crate::worker::MAX_HEADER_BYTES;
 
 /// A missing topic, and the command that creates it.
 pub(super) fn missing(name: &str, create: String) -> Row {
@@ -102,16 +103,22 @@ pub(super) fn output(
     };
     let is_dead = settings.output.dead_letter.as_deref() == Some(name);
     if let (Some(limit), Some(input)) = (view.number("max.message.bytes"), input) {
-        if limit < input.max_bytes {
-            let text = format!(
-                "max.message.bytes {} is below the input's {}: larger pages will become dead letters",
-                size(limit),
-                size(input.max_bytes)
-            );
-            set(text, format!("max.message.bytes={}", input.max_bytes + HEADROOM));
-        } else if limit < input.max_bytes + 2048 {
-            let text = format!("max.message.bytes {} leaves no room for our headers", size(limit));
-            set(text, format!("max.message.bytes={}", input.max_bytes + HEADROOM));
+        let of_document = max_document(settings);
+        let of_headers = i64::try_from(MAX_HEADER_BYTES).unwrap_or(i64::MAX);
+        let fate = if is_dead { "larger dead letters are cut" } else { "larger pages become dead letters" };
+        let found = format!("max.message.bytes {}", size(limit));
+        let problem = if limit < input.max_bytes {
+            Some(format!("{found} is below the input's {}: {fate}", size(input.max_bytes)))
+        } else if limit < of_document {
+            let of_document = size(of_document);
+            Some(format!("{found} is below input.max_document {of_document}, which compressed pages can reach: {fate}"))
+        } else if limit < input.max_bytes.max(of_document).saturating_add(of_headers) {
+            Some(format!("{found} leaves no room for our headers"))
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            set(problem, format!("max.message.bytes={}", output_bytes(input.max_bytes, settings)));
         }
     }
     if view.setting("message.timestamp.type") == Some("LogAppendTime") {

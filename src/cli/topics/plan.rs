@@ -62,6 +62,19 @@ pub(in crate::cli) fn inherit(input: &[&TopicView]) -> Option<Inherited> {
     })
 }
 
+/// Returns the `max.message.bytes` that an output needs if this is the largest of the inputs.
+///
+/// A topic limits compressed batches, and the outputs check records before they are compressed: a page of
+/// `input.max_document` can come from a topic with a smaller limit.
+pub(in crate::cli) fn output_bytes(of_input: i64, settings: &Settings) -> i64 {
+    of_input.max(max_document(settings)).saturating_add(HEADROOM).min(i64::from(i32::MAX))
+}
+
+/// Returns `input.max_document` in bytes.
+pub(in crate::cli) fn max_document(settings: &Settings) -> i64 {
+    i64::try_from(settings.record.max_document).unwrap_or(i64::MAX)
+}
+
 /// Lists the topics that are needed, input first, logs last.
 pub(super) fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
     let settings = wanted.settings;
@@ -85,7 +98,7 @@ pub(super) fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
     let output = &settings.output;
     for name in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
         let mut of_output = BTreeMap::from([
-            ("max.message.bytes", of_input.max_bytes.saturating_add(HEADROOM).min(i64::from(i32::MAX)).to_string()),
+            ("max.message.bytes", output_bytes(of_input.max_bytes, settings).to_string()),
             ("retention.ms", of_input.retention.to_string()),
             ("message.timestamp.type", "CreateTime".to_owned()),
         ]);
@@ -152,17 +165,26 @@ mod tests {
     fn outputs_take_what_the_largest_input_gives() {
         let settings = settings("input: {topics: [a, b]}");
         let input = [
-            view("a", 24, &[("max.message.bytes", "4194304"), ("retention.ms", "1000")]),
+            view("a", 24, &[("max.message.bytes", "16777216"), ("retention.ms", "1000")]),
             view("b", 6, &[("max.message.bytes", "1000"), ("retention.ms", "2000")]),
         ];
         let plans = plans(&settings, &input);
         assert_eq!(plans.len(), 5, "three outputs, two logs: {plans:?}");
         let unique = &plans["crawl.pages.unique"];
         assert_eq!((unique.partitions, unique.replicas), (24, 3));
-        assert_eq!(unique.settings["max.message.bytes"], "4259840");
+        assert_eq!(unique.settings["max.message.bytes"], "16842752");
         assert_eq!(unique.settings["retention.ms"], "2000");
         assert_eq!(unique.settings["min.insync.replicas"], "2");
         assert_eq!(unique.settings["cleanup.policy"], "delete");
+    }
+
+    #[test]
+    fn outputs_take_the_largest_page_that_a_compressed_input_holds() {
+        let input = [view("crawl.pages", 1, &[("max.message.bytes", "1048588")])];
+        let plans = plans(&settings("input: {max_document: 20MiB}\nprocessing: {max_in_flight_bytes: 64MiB}"), &input);
+        for name in ["crawl.pages.unique", "crawl.pages.duplicate", "crawl.pages.dead"] {
+            assert_eq!(plans[name].settings["max.message.bytes"], ((20 << 20) + (64 << 10)).to_string(), "{name}");
+        }
     }
 
     #[test]

@@ -386,7 +386,9 @@ impl Store {
     /// The input cannot be described.
     pub fn topics(&self, plan: &Plan, settings: &Settings) -> Result<Vec<TopicPlan>, Fatal> {
         let mut names: BTreeSet<&String> = plan.input.iter().map(|range| &range.topic).collect();
-        let (mut partitions, mut replicas, mut bytes) = (1, 1, 1_048_588_i64);
+        // Pages of compressed batches can be larger than the limit of their topic.
+        let largest = i64::try_from(settings.record.max_document).unwrap_or(i64::MAX);
+        let (mut partitions, mut replicas, mut bytes) = (1, 1, largest.max(1_048_588));
         if plan.is_of_files() {
             // Files have no partitions or replicas: use those of the live topics, if they exist.
             let output = &settings.output;
@@ -394,7 +396,6 @@ impl Store {
             if let Topics::Names(inputs) = &settings.input.topics {
                 names.extend(inputs);
             }
-            bytes = bytes.max(i64::try_from(settings.record.max_document).unwrap_or(i64::MAX));
         }
         for name in names {
             let Some(view) = self.inspector.topic(name).map_err(fatal::cluster_error)? else { continue };

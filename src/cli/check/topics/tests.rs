@@ -14,7 +14,7 @@ fn settings() -> Settings {
 
 fn view(name: &str, settings: &[(&str, &str)]) -> TopicView {
     let usual =
-        [("max.message.bytes", "4259840"), ("retention.ms", "604800000"), ("message.timestamp.type", "CreateTime")];
+        [("max.message.bytes", "8454144"), ("retention.ms", "604800000"), ("message.timestamp.type", "CreateTime")];
     let all = usual.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     TopicView { name: name.to_owned(), partitions: 24, replicas: 3, in_sync: 3, settings: Ok(all) }
 }
@@ -36,10 +36,25 @@ fn an_output_that_fits_is_ok() {
 fn a_small_output_is_reported_with_the_size_it_needs() {
     let rows = of_output(&view("crawl.pages.duplicate", &[("max.message.bytes", "1048576")]), 5);
     let [(State::Warn, text, Some(fix))] = &rows[..] else { panic!("{rows:?}") };
-    assert_eq!(text, "max.message.bytes 1 MiB is below the input's 4 MiB: larger pages will become dead letters");
-    assert!(fix.ends_with("--entity-name crawl.pages.duplicate --add-config max.message.bytes=4259840"), "{fix}");
-    let rows = of_output(&view("crawl.pages.duplicate", &[("max.message.bytes", "4194304")]), 5);
+    assert_eq!(text, "max.message.bytes 1 MiB is below the input's 4 MiB: larger pages become dead letters");
+    assert!(fix.ends_with("--entity-name crawl.pages.duplicate --add-config max.message.bytes=8454144"), "{fix}");
+    let rows = of_output(&view("crawl.pages.duplicate", &[("max.message.bytes", "8388608")]), 5);
     assert!(rows[0].1.contains("leaves no room for our headers"), "{rows:?}");
+}
+
+#[test]
+fn an_output_that_is_too_small_for_compressed_pages_is_reported() {
+    let fates = [
+        ("crawl.pages.unique", "larger pages become dead letters"),
+        ("crawl.pages.dead", "larger dead letters are cut"),
+    ];
+    for (name, fate) in fates {
+        let rows = of_output(&view(name, &[("max.message.bytes", "4259840")]), 5);
+        let [(State::Warn, text, Some(fix))] = &rows[..] else { panic!("{rows:?}") };
+        let found = "max.message.bytes 4 MiB is below input.max_document 8 MiB, which compressed pages can reach";
+        assert_eq!(*text, format!("{found}: {fate}"));
+        assert!(fix.ends_with(&format!("--entity-name {name} --add-config max.message.bytes=8454144")), "{fix}");
+    }
 }
 
 #[test]
