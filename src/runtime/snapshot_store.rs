@@ -9,7 +9,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
 use crate::judge::{Restored, SharedSnapshot};
 use crate::protocol::LogPartition;
-use crate::snapshot::{Folder, SnapshotError};
+use crate::snapshot::{Damage, Discarded, Folder, SnapshotError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
 
@@ -46,6 +46,21 @@ impl FsSnapshotStore {
         Self { folder, name: log.to_string(), scheme: SchemeId(scheme.to_owned()), clock, metrics }
     }
 
+    /// A snapshot of another scheme is whole: a change of the scheme leaves it.
+    fn report_discarded(&self, discarded: &Discarded) {
+        if let Damage::AnotherScheme { found, .. } = &discarded.why {
+            let manifest = discarded.manifest.display();
+            tracing::info!(
+                target: "dupgate::snapshot",
+                log = self.name, scheme = found.0, "snapshot {manifest} ignored: it is of another scheme"
+            );
+            return;
+        }
+        tracing::warn!(target: "dupgate::snapshot", log = self.name, why = %discarded.why, "{discarded}");
+        self.metrics.snapshot_failed(SnapshotOperation::Restore);
+        self.metrics.error(Component::Snapshot, ErrorKind::Corrupt);
+    }
+
     fn failed(&self, operation: SnapshotOperation, error: &SnapshotError) {
         let causes = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
         tracing::error!(target: "dupgate::snapshot", log = self.name, "snapshot failed: {causes}");
@@ -65,9 +80,7 @@ impl SnapshotStore for FsSnapshotStore {
             }
         };
         for discarded in &newest.discarded {
-            tracing::warn!(target: "dupgate::snapshot", log = self.name, why = %discarded.why, "{discarded}");
-            self.metrics.snapshot_failed(SnapshotOperation::Restore);
-            self.metrics.error(Component::Snapshot, ErrorKind::Corrupt);
+            self.report_discarded(discarded);
         }
         let restored = newest.found?;
         self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));
@@ -90,5 +103,38 @@ impl SnapshotStore for FsSnapshotStore {
             }
             Err(error) => self.failed(SnapshotOperation::Write, &error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::protocol::{LogIdentity, VerdictOffset};
+    use crate::snapshot::Manifest;
+
+    /// What is counted when the snapshot of this scheme and with these chunks is restored under the scheme `sh64-new`:
+    /// corrupt data and failed restores.
+    fn counted(scheme: &str, sections: Vec<Vec<u8>>) -> [bool; 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::open(dir.path(), NonZeroUsize::MIN).unwrap());
+        let manifest = Manifest { log: LogIdentity(7), at: VerdictOffset(3), scheme: SchemeId(scheme.to_owned()) };
+        folder.write("0", &manifest, sections).unwrap();
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let store = FsSnapshotStore::new(folder, LogPartition(0), "sh64-new", Clock::start(), metrics.clone());
+        assert!(store.newest().is_none());
+        let text = metrics.render();
+        let is_counted = |name: &str, label: &str| {
+            let mut lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
+            lines.any(|line| !line.ends_with(" 0"))
+        };
+        [is_counted("dupgate_errors_total", "corrupt"), is_counted("dupgate_snapshot_failures_total", "restore")]
+    }
+
+    #[test]
+    fn a_snapshot_of_another_scheme_is_not_corrupt() {
+        assert_eq!(counted("sh64-new", vec![b"no chunk".to_vec()]), [true; 2]);
+        assert_eq!(counted("sh64-old", vec![b"no chunk".to_vec()]), [false; 2]);
     }
 }
