@@ -20,9 +20,13 @@ fn type_in(cluster: &Cluster<'_>, command: &str) -> String {
     let output = run(cluster.command(&words));
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
     assert!(output.status.success(), "{command}: {text}");
+    // The last argument is the file with the configuration.
+    let asked = cluster.command(&[]);
+    let file = asked.get_args().last().unwrap().to_str().unwrap();
     let scheme = cluster.log_topic("verdicts");
     let scheme = scheme.split_once(".verdicts.").unwrap().1;
-    text.replace(cluster.unique(), "crawl.pages.unique")
+    text.replace(file, "dupgate.yaml")
+        .replace(cluster.unique(), "crawl.pages.unique")
         .replace(cluster.duplicate(), "crawl.pages.duplicate")
         .replace(cluster.dead(), "crawl.pages.dead")
         .replace(&cluster.inputs()[0], "crawl.pages")
@@ -95,10 +99,11 @@ fn a_new_user_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
     let plan = "replay plan --from start -s match.minhash.min_similarity=0.8 --id strict --plan-out plan.json";
     let printed = is_documented(&cluster, plan, &[MANUAL, "README.md"]);
     let next = printed.split_once("run it by `dupgate ").expect("what to type next").1.split_once('`').unwrap().0;
-    assert_eq!(next, "replay run plan.json --execute");
+    assert_eq!(next, "replay run plan.json -c dupgate.yaml --execute");
 
     // It is killed in the middle; the status shows its progress.
-    let words: Vec<&str> = next.split(' ').chain(["--rate", "100/s"]).collect();
+    let words = next.split(' ').filter(|word| !["-c", "dupgate.yaml"].contains(word));
+    let words: Vec<&str> = words.chain(["--rate", "100/s"]).collect();
     let mut killed = Running::start(cluster.command(&words));
     wait::until("its first commit", || {
         assert!(!killed.has_ended(), "it was over before it was killed");

@@ -29,8 +29,13 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
     })?;
     let sample = if args.no_sample { None } else { sample(&draft.plan, &both)? };
     show(&draft.plan, sample, global)?;
-    note(&format!("written to {0}; run it by `dupgate replay run {0} --execute`", file.display()));
+    note(&format!("written to {}; run it by `{}`", file.display(), command_of(&file, global)));
     Ok(())
+}
+
+/// Returns the command that runs a plan, with the configuration files that were named here.
+fn command_of(file: &Path, global: &Global) -> String {
+    format!("dupgate replay run {}{} --execute", file.display(), global.given_files())
 }
 
 /// Creates a plan of what the command line requests.
@@ -309,7 +314,17 @@ fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, (i64, i64)>, Fatal> 
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+
+    #[test]
+    fn the_command_that_runs_a_plan_reads_the_files_that_were_named() {
+        let global = Global { config: ["a.yaml", "b.yaml"].map(PathBuf::from).to_vec(), ..Global::default() };
+        let command = command_of(Path::new("plan.json"), &global);
+        assert_eq!(command, "dupgate replay run plan.json -c a.yaml -c b.yaml --execute");
+        assert_eq!(command_of(Path::new("p.json"), &Global::default()), "dupgate replay run p.json --execute");
+    }
 
     #[test]
     fn partitions_are_numbers_and_ranges() {
