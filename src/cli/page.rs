@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::convert::Infallible;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -36,14 +35,16 @@ pub struct Place {
 }
 
 impl FromStr for Place {
-    type Err = Infallible;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        let numbered = text.rsplit_once(':').and_then(|(path, line)| Some((path, line.parse().ok()?)));
-        Ok(match numbered {
-            Some((path, line)) if !Path::new(text).exists() => Self { path: path.into(), line: Some(line) },
-            Some(_) | None => Self { path: text.into(), line: None },
-        })
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbered = text.rsplit_once(':').and_then(|(path, line)| Some((path, line.parse::<usize>().ok()?)));
+        let Some((path, line)) = numbered.filter(|_| !Path::new(text).exists()) else {
+            return Ok(Self { path: text.into(), line: None });
+        };
+        let line = NonZeroUsize::new(line)
+            .ok_or_else(|| format!("`{text}` names no line: lines count from 1, so the first one is {path}:1"))?;
+        Ok(Self { path: path.into(), line: Some(line) })
     }
 }
 
@@ -101,7 +102,7 @@ impl PageReader {
                 Format::Json => "; another format is --as text or --as html",
                 Format::Text | Format::Html => "",
             };
-            Reason::Failure.because(anyhow::anyhow!("{place}: {rejection}{way_out}"))
+            Reason::Input.because(anyhow::anyhow!("{place}: {rejection}{way_out}"))
         })
     }
 
@@ -115,7 +116,7 @@ impl PageReader {
             Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
         };
         let bytes = bytes_of(place).map_err(unreadable)?;
-        let bytes = bytes.ok_or_else(|| Reason::Failure.because(anyhow::anyhow!("{place}: there is no such line")))?;
+        let bytes = bytes.ok_or_else(|| Reason::Input.because(anyhow::anyhow!("{place}: there is no such line")))?;
         Ok((bytes, format.unwrap_or_else(|| self.format_of(place))))
     }
 

@@ -146,8 +146,7 @@ fn read(page: &Page, folder: &Path, page_reader: &mut PageReader) -> Result<Resu
     match page {
         Page::File(path) => {
             let path = folder.join(path).display().to_string();
-            // Every text parses as a place.
-            let Ok(place) = Place::from_str(&path);
+            let place = Place::from_str(&path).map_err(|why| Reason::Input.because(anyhow::anyhow!(why)))?;
             let (bytes, format) = page_reader.fetch(&place, None)?;
             page_reader.read(&bytes, format)
         }

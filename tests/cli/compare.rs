@@ -146,9 +146,11 @@ fn unreadable_pages_are_named_with_a_remedy() {
     };
     let (code, why) = refused("pages.jsonl");
     let begin = "error: pages.jsonl: undecodable: malformed JSON at line 3 column 1; one line of a file is FILE:LINE, ";
-    assert!(code == 1 && why.starts_with(begin), "{code} {why}");
+    assert!(code == 66 && why.starts_with(begin), "{code} {why}");
+    let (code, why) = refused("pages.jsonl:0");
+    assert!(code == 2 && why.contains("lines count from 1, so the first one is pages.jsonl:1"), "{code} {why}");
     let (code, why) = refused("pages.jsonl:9");
-    assert!(code == 1 && why.contains("pages.jsonl:9: there is no such line"), "{code} {why}");
+    assert!(code == 66 && why.contains("pages.jsonl:9: there is no such line"), "{code} {why}");
     let (code, why) = refused("nowhere.txt");
     assert!(code == 66 && why.contains("cannot read nowhere.txt: No such file"), "{code} {why}");
     assert_eq!(compare(&folder, &["-", "-"]).code, 2);

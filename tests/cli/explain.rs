@@ -244,3 +244,17 @@ fn site_and_canonical_address_are_shown() {
     let report = explain_json(folder.path(), &["page.json"]);
     assert_eq!((&report["site"], &report["extraction"]), (&"example.co.uk".into(), &"main".into()));
 }
+
+#[test]
+fn pages_that_cannot_be_read_have_the_exit_code_of_input() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("x.jsonl"), "{\"text\":1}\n").unwrap();
+    for (place, why) in [
+        ("nowhere.txt", "cannot read nowhere.txt"),
+        ("x.jsonl:99", "x.jsonl:99: there is no such line"),
+        ("x.jsonl:1", "x.jsonl:1: wrong_type"),
+    ] {
+        let output = explain(folder.path(), &[place]);
+        assert!(output.code == 66 && output.err.contains(why), "{place}: {} {}", output.code, output.err);
+    }
+}
