@@ -100,6 +100,10 @@ pub fn verdicts(args: &VerdictsArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
+/// Why a page may have no verdict.
+const NO_VERDICT: &str = "no verdict: not judged under this scheme yet, trimmed past logs.retention, or a dead letter, \
+    which is never judged (its error headers say why)";
+
 /// One answer, and the offset of its record in the verdict log.
 type Found = (i64, Answer);
 
@@ -174,7 +178,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     }
     let not_found = searched.as_ref().and_then(|(ids, searched)| search::not_found(ids, searched, limits));
     if found.is_empty() {
-        let mut why = vec!["no verdict: not judged under this scheme yet, or trimmed past logs.retention".to_owned()];
+        let mut why = vec![NO_VERDICT.to_owned()];
         why.extend(searched.iter().flat_map(|(ids, searched)| search::without_verdict(ids, searched)));
         why.extend(not_found);
         return Err(Reason::Failure.because(anyhow::anyhow!(why.join("; "))));

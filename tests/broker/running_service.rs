@@ -124,6 +124,7 @@ fn operators_see_a_running_service() {
     }
     let none = running.ask(&["verdicts", "show", &format!("{input}:1:999999")]);
     assert_eq!(none.code, Some(1), "{}", none.err);
+    assert!(none.err.contains("or a dead letter, which is never judged"), "{}", none.err);
     let top = running.lines(&["index", "top", "-n", "1"]);
     assert_eq!(top[0]["cluster"], format!("{input}:0:0"));
 
