@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
-use super::values::{at_least, bytes, per_mille, share_of};
+use super::values::{at_least, at_most, bytes, per_mille, share_of};
 use super::{ExternalInputs, Findings};
 use crate::fingerprint::{
     Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
@@ -27,6 +27,9 @@ pub(in super::super) const DEFAULT_MAX_MEMORY: ByteSize = ByteSize(4 << 30);
 
 /// Largest distance for which the index promises to find every pair.
 const MAX_DISTANCE: u8 = 8;
+
+/// Longest window, and longest lateness: ten years.
+const LONGEST_WINDOW: Duration = Duration::from_hours(3650 * 24);
 
 pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
     let fields = &raw.input.fields;
@@ -291,12 +294,15 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
     if window.size.0.is_zero() {
         found.refuse("window.size", "0s remembers nothing: expected at least 1ms");
     }
+    at_most("window.size", window.size.0, LONGEST_WINDOW, found);
+    at_most("window.allowed_lateness", window.allowed_lateness.0, LONGEST_WINDOW, found);
     let mut own = |stage: Stage, span: Option<Span>| {
         let path = format!("window.stages.{}", stage.name());
         let Some(span) = span else { return window.size.0 };
         if span.0.is_zero() {
             found.refuse(&path, "0s remembers nothing: expected at least 1ms (match.stages turns a stage off)");
         }
+        at_most(&path, span.0, LONGEST_WINDOW, found);
         if !stages.contains(&stage) {
             found.refuse(&path, format!("the stage {} is not in match.stages", stage.name()));
         }

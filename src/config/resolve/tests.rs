@@ -100,6 +100,10 @@ fn limits_are_inclusive_as_documented() {
     assert_eq!(settings(&["match.simhash.max_distance=0"]).rules.max_distance, 0);
     settings(&["window.size=1ms"]);
     refused(&["window.size=0s"], "window.size", "0s remembers nothing");
+    settings(&["window.size=3650d"]);
+    for key in ["window.size", "window.stages.exact", "window.allowed_lateness"] {
+        refused(&[&format!("{key}=99999999999d")], key, "99999999999d is above the limit of 3650d");
+    }
     settings(&["index.snapshot.interval=1s"]);
     refused(&["index.snapshot.interval=999ms"], "index.snapshot.interval", "999ms is below the limit of 1s");
     settings(&["processing.max_in_flight_bytes=8MiB"]);

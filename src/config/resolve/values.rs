@@ -17,6 +17,13 @@ pub(super) fn at_least(path: &str, span: Duration, limit: Duration, found: &mut 
     }
 }
 
+/// Refuses a duration above a limit.
+pub(super) fn at_most(path: &str, span: Duration, limit: Duration, found: &mut Findings) {
+    if span > limit {
+        found.refuse(path, format!("{} is above the limit of {}", Span(span), Span(limit)));
+    }
+}
+
 /// Takes a size of at least one byte that the machine can address.
 pub(super) fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
     if size.0 == 0 {
