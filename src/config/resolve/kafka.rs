@@ -17,7 +17,13 @@ pub(super) fn kafka(raw: &Raw, secrets: &Secrets, purpose: Purpose, found: &mut 
     if kafka.brokers.is_empty() && purpose == Purpose::Run {
         found.refuse("kafka.brokers", "no broker is given: expected at least one host:port");
     }
-    for broker in &kafka.brokers {
+    let (empty, named): (Vec<&String>, Vec<&String>) = kafka.brokers.iter().partition(|name| name.trim().is_empty());
+    match (empty.is_empty(), named.is_empty()) {
+        (true, _) => {}
+        (false, true) => found.refuse("kafka.brokers", "is empty: expected at least one host:port"),
+        (false, false) => found.refuse("kafka.brokers", "names an empty broker: expected host:port"),
+    }
+    for broker in named {
         let port = broker.rsplit_once(':').map(|(host, port)| (host, port.parse::<u16>()));
         if !matches!(port, Some((host, Ok(1..))) if !host.is_empty() && !host.contains(['/', ','])) {
             found.refuse("kafka.brokers", format!("`{broker}` is not a broker: expected host:port"));

@@ -452,6 +452,8 @@ fn properties_of_the_program_are_refused_with_the_reason() {
 #[test]
 fn brokers_and_identity_are_complete() {
     refused(&["kafka.brokers=kafka"], "kafka.brokers", "`kafka` is not a broker");
+    refused(&["kafka.brokers="], "kafka.brokers", "is empty: expected at least one host:port");
+    refused(&["kafka.brokers=kafka:9092,"], "kafka.brokers", "names an empty broker: expected host:port");
     refused(&["kafka.brokers=kafka:0"], "kafka.brokers", "expected host:port");
     settings(&["kafka.brokers=[::1]:9092"]);
     refused(&["kafka.client_id="], "kafka.client_id", "must not be empty");
