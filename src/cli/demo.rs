@@ -23,7 +23,7 @@ use crate::error::{Fatal, Reason};
 #[command(after_help = "Example:\n  dupgate demo --for 30s")]
 pub struct DemoArgs {
     /// Stop after this time, e.g. 30s [default: run until Ctrl-C]
-    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = super::duration)]
     pub duration: Option<Duration>,
     /// Use these brokers (host:port, comma-separated) and topics made for the demo [default: a broker in this process]
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]

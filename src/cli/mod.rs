@@ -39,6 +39,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use annotate_snippets::Renderer;
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -234,6 +235,12 @@ fn complain(fatal: &Fatal, color: Color) {
     }
 }
 
+/// Parses a duration of the command line.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse().map(|crate::config::Span(span)| span);
+    parsed.map_err(|_| "expected a number and a unit, such as 30s, 5m or 500ms".to_owned())
+}
+
 /// Prints a message that is not data.
 fn note(text: &str) {
     // Standard error may be closed: the work is done all the same.
@@ -405,6 +412,15 @@ mod tests {
         assert_eq!(level(9, 0), Level::Trace);
         assert_eq!(level(0, 1), Level::Warn);
         assert_eq!(level(0, 9), Level::Off);
+    }
+
+    #[test]
+    fn a_duration_that_is_refused_is_told_what_is_expected() {
+        assert_eq!(duration("1h 30m"), Ok(Duration::from_mins(90)));
+        for line in [["demo", "--for", "abc"], ["status", "--every", "5"]] {
+            let error = Cli::try_parse_from(["dupgate"].iter().chain(&line)).unwrap_err().to_string();
+            assert!(error.contains("expected a number and a unit, such as 30s"), "{error}");
+        }
     }
 
     #[test]

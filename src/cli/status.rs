@@ -33,7 +33,7 @@ pub struct StatusArgs {
     #[arg(long, conflicts_with = "ready")]
     pub watch: bool,
     /// Refresh interval
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = super::duration)]
     pub every: Duration,
 }
 
