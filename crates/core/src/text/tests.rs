@@ -306,8 +306,9 @@ const TERMS: &str = "The information on this page is provided for general purpos
 fn terms_of_use_are_not_taken_for_the_article() {
     let own = analyzer(|_| {});
     let facts: Vec<String> = (0..90).map(|at| format!("part {at} of the pump weighs {at} grams")).collect();
-    let items =
-        |tag: &str, facts: &[String]| facts.iter().map(|fact| format!("<{tag}>{fact}</{tag}>")).collect::<String>();
+    let items = |tag: &str, facts: &[String]| {
+        facts.iter().map(|fact| format!("<{tag}>{fact}</{tag}>")).collect::<Vec<_>>().concat()
+    };
     let terms = format!("<p>{}</p><p>{}</p>", &TERMS[..300], &TERMS[300..]);
     for count in [30, 90] {
         let facts = &facts[..count];
