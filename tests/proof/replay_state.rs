@@ -292,9 +292,11 @@ fn a_plan_warns_before_harm() {
     let refused = run(cluster.command(&[&live[..], &["--confirm-live", "another", "-o", "table"]].concat()));
     assert_eq!(refused.status.code(), Some(2));
     let text = String::from_utf8_lossy(&refused.stdout).into_owned();
-    for warning in
-        ["takes smaller records than the input", "may be deleted on arrival", "the others arrive a second time"]
-    {
+    for warning in [
+        "takes smaller records than the input",
+        "keeps records for 1d of their own time: older pages may be deleted on arrival",
+        "the others arrive a second time",
+    ] {
         assert!(text.contains(warning), "the plan is shown before any question: {text}");
     }
 }

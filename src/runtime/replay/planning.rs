@@ -584,7 +584,7 @@ impl Planning<'_> {
             if let Some(kept) = view.number("retention.ms").filter(|kept| *kept >= 0) {
                 self.warnings.push(format!(
                     "topic `{name}` keeps records for {} of their own time: older pages may be deleted on arrival",
-                    humantime::format_duration(Duration::from_millis(kept.unsigned_abs()))
+                    crate::config::Span(Duration::from_millis(kept.unsigned_abs()))
                 ));
             }
         }
