@@ -17,6 +17,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection};
 use crate::panics::shielded;
 use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Reject, Rejection};
+use crate::runtime::lines::without_byte_order_mark;
 use crate::text::{self, Analyzer};
 
 /// Reads a page. A panic in the text work rejects the page without revealing its text.
@@ -117,7 +118,10 @@ impl PageReader {
         };
         let bytes = bytes_of(place).map_err(unreadable)?;
         let bytes = bytes.ok_or_else(|| Reason::Input.because(anyhow::anyhow!("{place}: there is no such line")))?;
-        Ok((bytes, format.unwrap_or_else(|| self.format_of(place))))
+        let format = format.unwrap_or_else(|| self.format_of(place));
+        // In text and HTML the mark says what the encoding is.
+        let bytes = if format == Format::Json { without_byte_order_mark(&bytes).to_vec() } else { bytes };
+        Ok((bytes, format))
     }
 
     /// Reads the bytes of one page.

@@ -18,7 +18,7 @@ const BATCH_BYTES: usize = 256 << 10;
 pub(crate) struct Line {
     /// The input and the line's number in it, from 1.
     pub(crate) source: Source,
-    /// All its bytes.
+    /// All its bytes, a byte order mark included.
     pub(crate) bytes: Vec<u8>,
     /// The place after it in the input.
     pub(crate) place: InFile,
@@ -36,12 +36,18 @@ pub(crate) struct InFile {
 }
 
 impl Line {
-    /// Returns the line without its line break.
+    /// Returns the line without its line break, and without a byte order mark: a file may begin with one, and files
+    /// that were joined hold several.
     pub(crate) fn content(&self) -> &[u8] {
-        let bytes = self.bytes.as_slice();
+        let bytes = without_byte_order_mark(&self.bytes);
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         bytes.strip_suffix(b"\r").unwrap_or(bytes)
     }
+}
+
+/// Returns the bytes after the byte order mark of UTF-8, if they begin with one.
+pub(crate) fn without_byte_order_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
 /// One opened input.
@@ -199,7 +205,7 @@ impl Input {
             self.place.bytes += read as u64;
             self.place.packed = self.packed.load(Ordering::Relaxed);
             bytes += read;
-            if !line.trim_ascii().is_empty() {
+            if !without_byte_order_mark(&line).trim_ascii().is_empty() {
                 lines.push(Line { source: self.partition.at(self.place.line), bytes: line, place: self.place });
             }
             // A user who writes into a pipe line by line sees verdicts line by line.
@@ -221,6 +227,14 @@ mod tests {
 
     fn input(text: &[u8]) -> Input {
         Input::over(PartitionId::new("f", 0), Box::new(io::Cursor::new(text.to_vec())))
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_content() {
+        let mut input = input(b"\xef\xbb\xbf{}\r\n\xef\xbb\xbf\n\xef\xbb\xbf[]");
+        let lines: Vec<Line> =
+            std::iter::from_fn(|| Some(input.batch().unwrap()).filter(|lines| !lines.is_empty())).flatten().collect();
+        assert_eq!(lines.iter().map(Line::content).collect::<Vec<_>>(), [b"{}", b"[]"]);
     }
 
     #[test]

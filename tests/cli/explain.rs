@@ -258,3 +258,13 @@ fn pages_that_cannot_be_read_have_the_exit_code_of_input() {
         assert!(output.code == 66 && output.err.contains(why), "{place}: {} {}", output.code, output.err);
     }
 }
+
+#[test]
+fn a_byte_order_mark_before_a_record_is_skipped() {
+    let folder = TempDir::new().unwrap();
+    let record = json!({"url": "https://a.example/1", "text": EN}).to_string();
+    fs::write(folder.path().join("pages.jsonl"), format!("\u{feff}{record}\n")).unwrap();
+    for place in ["pages.jsonl", "pages.jsonl:1"] {
+        assert_eq!(explain_json(folder.path(), &[place])["id"], "https://a.example/1", "{place}");
+    }
+}

@@ -283,6 +283,20 @@ fn verdicts_are_printed_in_the_requested_format() {
 }
 
 #[test]
+fn files_may_begin_with_a_byte_order_mark() {
+    let folder = TempDir::new().unwrap();
+    let mark = "\u{feff}";
+    fs::write(folder.path().join("pages.jsonl"), format!("{mark}{}\n", page("https://a.example/1", FIRST))).unwrap();
+    fs::write(folder.path().join("more.jsonl"), format!("{mark}{}\n", page("https://b.example/1", FIRST))).unwrap();
+    let output = succeeds(dupgate(folder.path()).args(["sieve", "pages.jsonl", "more.jsonl"]));
+    let verdicts: Vec<Value> = verdicts(&output).into_iter().map(|verdict| verdict["verdict"].clone()).collect();
+    assert_eq!(verdicts, ["unique", "exact"]);
+    succeeds(dupgate(folder.path()).args(["sieve", "pages.jsonl", "more.jsonl", "--duplicate", "copies.jsonl"]));
+    let copies = fs::read_to_string(folder.path().join("copies.jsonl")).unwrap();
+    assert_eq!(copies, page("https://b.example/1", FIRST) + "\n", "written without the mark");
+}
+
+#[test]
 fn compressed_files_are_read_by_their_content() {
     let folder = TempDir::new().unwrap();
     let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::output::{Format, StreamedTable};
 use crate::deduplicator::{PageResult, Route};
 use crate::error::{Fatal, Reason};
-use crate::runtime::lines::{Line, is_stdin};
+use crate::runtime::lines::{Line, is_stdin, without_byte_order_mark};
 
 /// The outputs of one run.
 pub(super) enum Routes {
@@ -96,7 +96,11 @@ impl Routes {
                     Route::Dead => dead,
                 };
                 match output {
-                    Some(output) => output.write(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)),
+                    Some(output) => {
+                        let bytes = line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes);
+                        // In the middle of a file a mark is an error.
+                        output.write(without_byte_order_mark(bytes))
+                    }
                     None => Ok(Readers::Listen),
                 }
             }
