@@ -144,7 +144,7 @@ pub struct TwoPages {
 const MIN_CONTAINED: PerMille = PerMille(800);
 
 /// Least estimated share of the smaller of two renderings of one page: print, mobile and AMP views, session ids.
-const MIN_RENDERED: PerMille = PerMille(700);
+const MIN_RENDERED: PerMille = PerMille(750);
 
 impl SameSite {
     /// Returns whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated
