@@ -111,7 +111,7 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     }
     let is_searched = length >= MIN_MAIN_TEXT && visible.escaping <= MAX_ESCAPING;
     let main = match is_searched.then(|| main_text(page)).flatten() {
-        Some(notice) if consent::is_notice(&notice.text) || visible.frames(&notice) => {
+        Some(notice) if consent::is_notice(&notice.text) || visible.is_frame(&notice) => {
             main_text_without(&notice.text, html, max_depth, &visible)
         }
         main => main.filter(|main| main.is_trusted(&visible)),
@@ -146,7 +146,7 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
     })?;
     gone.iter().for_each(NodeRef::remove_from_parent);
     let rest = visible_text(&page, max_depth)?;
-    main_text(page).filter(|main| main.is_trusted(&rest) && !consent::is_notice(&main.text) && !rest.frames(main))
+    main_text(page).filter(|main| main.is_trusted(&rest) && !consent::is_notice(&main.text) && !rest.is_frame(main))
 }
 
 /// What was taken for the article.
@@ -221,7 +221,7 @@ impl Visible {
     }
 
     /// Returns whether most of what was taken for the article is text of footers and asides.
-    fn frames(&self, main: &MainText) -> bool {
+    fn is_frame(&self, main: &MainText) -> bool {
         if self.frame.is_empty() || self.text.len() > MAX_SEARCHED || solid(&main.text) >= SURE_MAIN_TEXT {
             return false;
         }
