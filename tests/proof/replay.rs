@@ -147,11 +147,11 @@ impl Drop for Running {
 }
 
 /// Runs a replay of this many pages that is repeatedly killed after a commit and resumed, and then runs to its end.
-/// Returns its status. Each attempt is slow enough (half a minute for the rest) to be killed in time even on a busy
+/// Returns its status. Each attempt is slow enough (a minute for the rest) to be killed in time even on a busy
 /// machine.
 pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize, kills: usize) -> Value {
     let attempt = |arguments: &[&str], done: u64| {
-        let rate = (pages as u64).saturating_sub(done).div_ceil(30).max(1);
+        let rate = (pages as u64).saturating_sub(done).div_ceil(60).max(1);
         Running::start(cluster.command(&[arguments, &["--rate", &format!("{rate}/s")]].concat()))
     };
     let mut running = attempt(first, 0);
