@@ -30,7 +30,7 @@ const MIN_SHARE_OF_SHORT: usize = 4;
 /// looks for paragraphs, so there it may have taken the only paragraph for the article.
 const MIN_SHARE_OF_LISTS: usize = 2;
 
-/// Elements whose text the library does not look for.
+/// Elements whose text the library seldom takes for an article.
 const LISTS: [&str; 7] = ["ul", "ol", "dl", "table", "pre", "blockquote", "menu"];
 
 /// Elements that hold no article.
