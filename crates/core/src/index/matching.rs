@@ -6,6 +6,7 @@ use super::match_fields::MatchFields;
 use super::original::{Candidate, Probe, ProbeStats};
 use super::refusal::Refusal;
 use super::ring::{self, masked};
+use super::same_page::Relation;
 use super::sketches::Wanted;
 use crate::fingerprint::{Fingerprints, Numbers, SimHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
@@ -13,17 +14,6 @@ use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 /// Most originals of its id that a page is compared with, the oldest ones: as many unlike pages under one canonical
 /// address say that it names no page.
 const MAX_OF_ID: usize = 64;
-
-/// What the names of two pages say.
-#[derive(Clone, Copy)]
-enum Kinship {
-    /// Nothing.
-    Strangers,
-    /// One names the other, or a third page, as its canonical page.
-    Renderings,
-    /// They are one page at two times.
-    OnePage,
-}
 
 impl Index {
     /// Shows every original that matches the probe, each once with its strongest stage, in no order.
@@ -101,14 +91,7 @@ impl Index {
     }
 
     fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &MatchFields), by: MatchedBy) -> Candidate {
-        let names = self.names(position, facts);
-        let same_id = probe.is_same_page(names);
-        let same_address = same_id && probe.is_same_address(names);
-        let kinship = match (same_id, probe.is_variant && !same_address) {
-            (false, _) => Kinship::Strangers,
-            (true, true) => Kinship::Renderings,
-            (true, false) => Kinship::OnePage,
-        };
+        let relation = probe.relation_to(self.names(position, facts));
         let slots = match by {
             MatchedBy::Exact => None,
             MatchedBy::MinHash { slots, .. } => Some(slots),
@@ -116,15 +99,14 @@ impl Index {
                 probe.fingerprints.sketch.as_ref().and_then(|sketch| self.sketches.distance_to(sketch, position))
             }
         };
-        let of_site = || self.other_page_of_site(probe, (position, facts), kinship, slots?);
+        let of_site = || self.other_page_of_site(probe, (position, facts), relation, slots?);
         Candidate {
             sequence: facts.sequence,
             event_time: facts.event_time,
             kin: self.ring.kin(position),
             by,
             slots,
-            same_id,
-            same_address,
+            relation,
             other_numbers: probe.are_other_numbers(by, || self.ring.numbers(position)),
             refused_by: match by {
                 MatchedBy::Exact => None,
@@ -148,16 +130,16 @@ impl Index {
         &self,
         probe: &Probe<'_>,
         (position, facts): (u64, &MatchFields),
-        kinship: Kinship,
+        relation: Relation,
         slots: u8,
     ) -> Option<Refusal> {
         let rule = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site)?;
         let sketch = probe.fingerprints.sketch.as_ref()?;
         let (form, held) = (self.sketches.form()?, self.sketches.row(position)?);
-        let two = match kinship {
-            Kinship::Strangers => rule.are_two(form, sketch, held, slots),
-            Kinship::Renderings => rule.are_no_renderings(form, sketch, held, slots),
-            Kinship::OnePage => None,
+        let two = match relation {
+            Relation::Unrelated => rule.are_two(form, sketch, held, slots),
+            Relation::Renderings => rule.are_no_renderings(form, sketch, held, slots),
+            Relation::SamePage | Relation::SameAddress => None,
         };
         two.map(Refusal::SameSite)
     }

@@ -32,6 +32,7 @@ mod why_not;
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
 pub use original::{Candidate, Kin, Original, Probe, ProbeStats, Removed};
 pub use refusal::Refusal;
+pub use same_page::Relation;
 pub use shared::SharedOriginals;
 pub use simhash_index::CODE_TABLES_BYTES;
 pub use stats::IndexStats;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::match_fields::MatchFields;
 use super::refusal::Refusal;
+use super::same_page::Relation;
 use crate::fingerprint::{AddressHash, Fingerprints, IdHash, Numbers, PerMille, SameSite, ScopeHash, SiteHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage, Windows};
 use crate::record::{Source, Timestamp};
@@ -127,10 +128,8 @@ pub struct Candidate {
     pub by: MatchedBy,
     /// In how many slots the sketches differ, where both have one. Not measured in the exact stage.
     pub slots: Option<u8>,
-    /// Whether page and original carry the same id, or one names the address of the other.
-    pub same_id: bool,
-    /// Whether both, besides, were fetched from one address, as far as that is known.
-    pub same_address: bool,
+    /// What the ids and addresses of page and original say of the two.
+    pub relation: Relation,
     /// Whether its numbers are others than those of the page; never in the exact stage.
     pub other_numbers: bool,
     /// Why it is not to be taken for the same page although it is near: of the same site and not enough alike, or near

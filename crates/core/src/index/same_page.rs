@@ -6,6 +6,19 @@ use super::original::Probe;
 use super::ring::key_of_address;
 use crate::fingerprint::{AddressHash, IdHash};
 
+/// What the ids and addresses of a page and an original say of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Nothing.
+    Unrelated,
+    /// They are renderings of one page: one names the other, or both name a third, as the canonical page.
+    Renderings,
+    /// They are one page at two times.
+    SamePage,
+    /// They are one page at two times, fetched from the same address as far as that is known.
+    SameAddress,
+}
+
 /// What is known of the names of a page or an original.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
@@ -20,16 +33,26 @@ impl Names {
         self.address.or(self.id.map(AddressHash::of))
     }
 
-    /// Says whether its address is the one that the other has as its id.
+    /// Returns whether its address is the one that the other has as its id.
     fn is_named_by(self, other: Self) -> bool {
         self.address.is_some() && self.address == other.id.map(AddressHash::of)
     }
 }
 
 impl Probe<'_> {
-    /// Says whether the page and an original of these names are one page: by their ids, by the address of one that is
-    /// the id of the other, or as a variant that named another page, or none, when it was fetched before.
-    pub(super) fn is_same_page(&self, original: Names) -> bool {
+    /// Returns what the page and an original of these names are to each other.
+    pub(super) fn relation_to(&self, original: Names) -> Relation {
+        match self.has_id_of(original) {
+            false => Relation::Unrelated,
+            true if self.is_of_address_of(original) => Relation::SameAddress,
+            true if self.is_variant => Relation::Renderings,
+            true => Relation::SamePage,
+        }
+    }
+
+    /// Returns whether page and original are one page in any rendering: by their ids, by the address of one that is the
+    /// id of the other, or as a variant that named another page, or none, when it was fetched before.
+    fn has_id_of(&self, original: Names) -> bool {
         let page = self.names();
         (page.id.is_some() && page.id == original.id)
             || page.is_named_by(original)
@@ -37,9 +60,9 @@ impl Probe<'_> {
             || (self.is_variant && page.address.is_some() && page.address == original.address)
     }
 
-    /// Says whether both were fetched from one address. A variant without an address was asked about by a release that
+    /// Returns whether both were fetched from one address. A variant without an address was asked about by a release that
     /// did not tell it.
-    pub(super) fn is_same_address(&self, original: Names) -> bool {
+    fn is_of_address_of(&self, original: Names) -> bool {
         let page = self.names();
         let is_known = page.address.is_some() || !self.is_variant;
         is_known && page.own_address().is_some() && page.own_address() == original.own_address()

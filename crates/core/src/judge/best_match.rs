@@ -1,7 +1,7 @@
 //! Chooses the best candidate, independent of the order in which the index finds them.
 
 use crate::fingerprint::PerMille;
-use crate::index::{Candidate, Kin};
+use crate::index::{Candidate, Kin, Relation};
 use crate::protocol::{MatchedBy, Rules, Stage};
 use crate::record::Timestamp;
 
@@ -23,10 +23,20 @@ type Rank = (bool, bool, bool, bool, Stage, bool, u8, u64);
 const MAX_HEADS: usize = 24;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
-    let Candidate { sequence, by, same_id, same_address, other_numbers, refused_by, .. } = *candidate;
+    let Candidate { sequence, by, relation, other_numbers, refused_by, .. } = *candidate;
     let is_contained = by.contained().is_some();
-    let is_elsewhere = !matches!(by, MatchedBy::Exact) && !same_address;
-    (refused_by.is_some(), other_numbers, !same_id, is_elsewhere, by.stage(), is_contained, by.distance(), sequence)
+    let is_other_page = matches!(relation, Relation::Unrelated);
+    let is_elsewhere = !matches!((by, relation), (MatchedBy::Exact, _) | (_, Relation::SameAddress));
+    (
+        refused_by.is_some(),
+        other_numbers,
+        is_other_page,
+        is_elsewhere,
+        by.stage(),
+        is_contained,
+        by.distance(),
+        sequence,
+    )
 }
 
 impl BestMatch {
@@ -144,8 +154,7 @@ mod tests {
             kin: Kin::Head,
             by,
             slots: None,
-            same_id: false,
-            same_address: false,
+            relation: Relation::Unrelated,
             other_numbers: false,
             refused_by: None,
         }
@@ -160,8 +169,7 @@ mod tests {
     /// From 20 on they have other numbers.
     fn best_of(candidates: &[(bool, MatchedBy, u64)]) -> u64 {
         best_among(candidates.iter().map(|&(same_id, by, sequence)| Candidate {
-            same_id,
-            same_address: same_id,
+            relation: if same_id { Relation::SameAddress } else { Relation::Unrelated },
             other_numbers: sequence >= 20,
             ..candidate(sequence, by)
         }))
@@ -170,8 +178,10 @@ mod tests {
     #[test]
     fn of_one_id_an_equal_text_then_what_was_fetched_from_the_pages_own_address_comes_first() {
         let simhash = |bits| MatchedBy::SimHash { bits };
-        let of = |by, sequence, same_address| Candidate { same_id: true, same_address, ..candidate(sequence, by) };
-        let [nearest, own, equal] = [of(simhash(0), 1, false), of(simhash(3), 2, true), of(MatchedBy::Exact, 3, false)];
+        let of = |by, sequence, relation| Candidate { relation, ..candidate(sequence, by) };
+        let nearest = of(simhash(0), 1, Relation::SamePage);
+        let own = of(simhash(3), 2, Relation::SameAddress);
+        let equal = of(MatchedBy::Exact, 3, Relation::SamePage);
         assert_eq!(best_among([nearest, own]), 2);
         assert_eq!(best_among([nearest, own, equal]), 3);
     }

@@ -2,7 +2,7 @@
 
 use super::State;
 use super::best_match::{BestMatch, Heads, MembersFrom, is_nearly_equal};
-use crate::index::{Candidate, Kin, Original, Probe, ProbeStats, Refusal};
+use crate::index::{Candidate, Kin, Original, Probe, ProbeStats, Refusal, Relation};
 use crate::protocol::{
     Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody, Rules,
     SameId, Stage, Verdict,
@@ -70,7 +70,7 @@ fn judge_page(
     let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
     let probe = state.probe(rules, page, event_time);
     let index = state.index();
-    let as_judged = |candidate| as_judged(rules, page, candidate);
+    let as_judged = |candidate| as_judged(rules, candidate);
     let (mut choice, mut heads) = (BestMatch::default(), Heads::new(rules, members_from(state, rules, event_time)));
     let mut seen = index.candidates(&probe, |candidate| {
         let candidate = as_judged(candidate);
@@ -108,7 +108,7 @@ fn judge_page(
         None => Decision::Unique { original: remembered.then(|| original(None)) },
         Some((candidate, held)) => {
             let of = matched(candidate, &held, event_time);
-            if is_update(rules, page, candidate) {
+            if is_update(rules, candidate) {
                 let replaces = event_time >= held.event_time;
                 Decision::Update { of, original: replaces.then(|| original(Some(held.cluster.clone()))) }
             } else if candidate.other_numbers {
@@ -135,12 +135,12 @@ pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, origin
         }
     };
     index.candidates(&probe, |candidate| {
-        let candidate = as_judged(rules, page, candidate);
+        let candidate = as_judged(rules, candidate);
         heads.consider(candidate);
         note(candidate);
     });
     let max_bucket = rules.minhash.map_or(0, |minhash| minhash.max_bucket);
-    index.members(&probe, &heads.sequences(), max_bucket, |member| note(as_judged(rules, page, member)));
+    index.members(&probe, &heads.sequences(), max_bucket, |member| note(as_judged(rules, member)));
     let Some(found) = found else { return index.why_not(&probe, original) };
     found.refused_by.or_else(|| {
         let held = index.get(original).filter(|_| found.other_numbers)?;
@@ -150,25 +150,24 @@ pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, origin
 }
 
 /// Other numbers are what an update is about, and of no account between renderings of one page.
-fn as_judged(rules: &Rules, page: &PageRequest, candidate: Candidate) -> Candidate {
-    let other_numbers =
-        candidate.other_numbers && !is_update(rules, page, candidate) && !is_rendering(rules, page, &candidate);
+fn as_judged(rules: &Rules, candidate: Candidate) -> Candidate {
+    let other_numbers = candidate.other_numbers && !is_update(rules, candidate) && !is_rendering(rules, &candidate);
     Candidate { other_numbers, ..candidate }
 }
 
 /// The page was seen before, and its text changed. A page that names another as its canonical one was seen before where
 /// the original came from its own address; else its text may be that of the other, rendered in another way. The page
 /// itself, after one of its renderings, takes the place: its corrections are to be found by it.
-fn is_update(rules: &Rules, page: &PageRequest, candidate: Candidate) -> bool {
-    let is_changed = candidate.same_id && candidate.by != MatchedBy::Exact;
-    is_changed && rules.same_id == SameId::Update && (candidate.same_address || !page.is_variant)
+fn is_update(rules: &Rules, candidate: Candidate) -> bool {
+    let is_seen = matches!(candidate.relation, Relation::SamePage | Relation::SameAddress);
+    is_seen && rules.same_id == SameId::Update && candidate.by != MatchedBy::Exact
 }
 
 /// The page says itself that it is another rendering of that one, and other numbers are in what surrounds the text of
 /// either. Where nearly all of both is the same, the numbers are what they are about: pages of one template, under one
 /// careless canonical address.
-fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> bool {
-    page.is_variant && candidate.same_id && !candidate.same_address && !is_nearly_equal(rules, candidate)
+fn is_rendering(rules: &Rules, candidate: &Candidate) -> bool {
+    candidate.relation == Relation::Renderings && !is_nearly_equal(rules, candidate)
 }
 
 /// Heads that one window or one capacity holds of pages that are all alike: each takes members for this part of it.
