@@ -34,12 +34,11 @@ impl Meter {
 
     /// Counts a record of a topic.
     pub(super) fn consume(&mut self, topic: &Arc<str>, bytes: usize) {
-        if !self.consumed.contains_key(topic) {
-            self.consumed.insert(Arc::clone(topic), (0, 0));
-        }
         if let Some((records, total)) = self.consumed.get_mut(topic) {
             *records += 1;
             *total += bytes as u64;
+        } else {
+            self.consumed.insert(Arc::clone(topic), (1, bytes as u64));
         }
     }
 
