@@ -16,7 +16,7 @@ pub enum Reject {
     MissingField = 3,
     /// There is a text field, but no text is left in it.
     NoText = 4,
-    /// JSON or HTML nested deeper than the limit.
+    /// JSON nested deeper than the limit.
     TooDeep = 5,
     /// Larger than `input.max_document`.
     TooLarge = 6,
@@ -86,8 +86,10 @@ impl Reject {
     #[must_use]
     pub const fn stage(self) -> &'static str {
         match self {
-            Self::Undecodable | Self::WrongType | Self::MissingField | Self::TooLarge | Self::Gone => "decode",
-            Self::NoText | Self::TooDeep | Self::TextPanic | Self::TextTimeout => "extract",
+            Self::Undecodable | Self::WrongType | Self::MissingField | Self::TooDeep | Self::TooLarge | Self::Gone => {
+                "decode"
+            }
+            Self::NoText | Self::TextPanic | Self::TextTimeout => "extract",
             Self::TooLargeForOutput | Self::Refused | Self::TimestampRefused => "produce",
         }
     }

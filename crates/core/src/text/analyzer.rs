@@ -117,7 +117,7 @@ impl Analyzer {
     ///
     /// # Errors
     ///
-    /// [`Reject::TooDeep`] for HTML past `text.max_nesting`, [`Reject::NoText`] when nothing is left.
+    /// [`Reject::NoText`] when nothing is left.
     pub fn normalize<'s>(&self, body: &Body<'_>, buffer: &'s mut String) -> Result<NormalText<'s>, Rejection> {
         self.normalize_as(body, self.settings.html, buffer)
     }
@@ -139,7 +139,7 @@ impl Analyzer {
             Body::Html(html) => {
                 let Settings { max_nesting, max_bytes, .. } = self.settings;
                 let extraction;
-                (extracted, extraction) = extract::text_of(html, wanted, Limits { max_nesting, max_bytes })?;
+                (extracted, extraction) = extract::text_of(html, wanted, Limits { max_nesting, max_bytes });
                 (&extracted, extraction)
             }
         };

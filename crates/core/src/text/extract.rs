@@ -7,8 +7,7 @@ use super::nesting::{self, MAX_ESCAPING, Shape, escaping_cost};
 use super::settings::HtmlText;
 use super::solid::solid;
 use super::stripped;
-use super::tree::{self, MAX_ATTRIBUTES, NoTree};
-use crate::record::{Reject, Rejection};
+use super::tree::{self, MAX_ATTRIBUTES};
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
 
@@ -53,7 +52,7 @@ pub enum Extraction {
     All,
     /// All visible text, because no article was found or too little of the page was taken for one.
     AllFallback,
-    /// All text between the tags, because the page has too many of them for a tree.
+    /// All text between the tags, because the page has too many of them for a tree, or nests them too deep.
     Stripped,
 }
 
@@ -74,40 +73,36 @@ impl Extraction {
 /// How a page is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Levels of nesting.
+    /// Levels of nesting that a tree is built for.
     pub(super) max_nesting: usize,
     /// Text past this many bytes is not used.
     pub(super) max_bytes: usize,
 }
 
 /// Takes the text out of an HTML page.
-pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(String, Extraction), Rejection> {
+pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, Extraction) {
     let Limits { max_nesting, max_bytes } = limits;
-    let too_deep = || {
-        let message = format!("HTML is nested deeper than {max_nesting} levels");
-        Rejection::new(Reject::TooDeep, message)
-    };
-    let stripped = || Ok((stripped::text_of(html, max_bytes), Extraction::Stripped));
+    text_of_tree(html, wanted, max_nesting)
+        .unwrap_or_else(|| (stripped::text_of(html, max_bytes), Extraction::Stripped))
+}
+
+/// Builds the tree of the page and takes the text out of it; `None` where the tree would be too deep or too large.
+fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(String, Extraction)> {
     match nesting::shape_of(html, max_nesting) {
-        Shape::TooDeep => return Err(too_deep()),
-        Shape::TooCostly => return stripped(),
-        Shape::Attributes(most) if most > MAX_ATTRIBUTES => return stripped(),
+        Shape::TooDeep | Shape::TooCostly => return None,
+        Shape::Attributes(most) if most > MAX_ATTRIBUTES => return None,
         Shape::Attributes(_) => {}
     }
     // Paragraphs, list items and cells come between the elements that the scan counted.
     let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
-    let page = match tree::build(html, max_depth) {
-        Ok(page) => page,
-        Err(NoTree::TooLarge) => return stripped(),
-        Err(NoTree::TooDeep) => return Err(too_deep()),
-    };
-    let mut visible = visible_text(&page, max_depth).ok_or_else(too_deep)?;
+    let page = tree::build(html, max_depth)?;
+    let mut visible = visible_text(&page, max_depth)?;
     let length = visible.text.trim().len();
     if (1..MIN_MAIN_TEXT).contains(&length) {
         visible.add_title(&page);
     }
     if wanted == HtmlText::AllText {
-        return Ok((visible.text, Extraction::All));
+        return Some((visible.text, Extraction::All));
     }
     let is_searched = length >= MIN_MAIN_TEXT && visible.escaping <= MAX_ESCAPING;
     let main = match is_searched.then(|| main_text(page)).flatten() {
@@ -116,7 +111,7 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
         }
         main => main.filter(|main| main.is_trusted(&visible)),
     };
-    Ok(match main {
+    Some(match main {
         Some(main) => (main.text, Extraction::Main),
         None => (visible.text, Extraction::AllFallback),
     })
@@ -129,7 +124,7 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
         return None;
     }
     let notice = solid_text(notice);
-    let page = tree::build(html, max_depth).ok()?;
+    let page = tree::build(html, max_depth)?;
     let (mut paragraph, mut text, mut gone) = (Vec::new(), String::new(), Vec::new());
     walk(&page, max_depth, |step| match step {
         Step::Text(node, _) => {

@@ -22,7 +22,7 @@ pub struct Settings {
     pub min_features: usize,
     /// Text past this many bytes is not read.
     pub max_bytes: usize,
-    /// JSON or HTML nested deeper than this many levels is refused.
+    /// JSON nested deeper than this many levels is refused; HTML is read without a tree.
     pub max_nesting: usize,
 }
 

@@ -203,21 +203,23 @@ fn main_text_leaves_navigation_out_and_short_pages_are_read_whole() {
 }
 
 #[test]
-fn html_is_read_up_to_the_nesting_limit_and_refused_above_it() {
+fn html_past_the_nesting_limit_is_read_without_a_tree() {
     let analyzer = analyzer(|_| {});
     let nested = |levels: usize| format!("{}text{}", "<div>".repeat(levels), "</div>".repeat(levels));
     for levels in [1, 200, 512] {
-        assert_eq!(html(&analyzer, &nested(levels)).unwrap(), "text", "{levels}");
+        assert_eq!(extracted(&analyzer, &nested(levels)), ("text".to_owned(), Extraction::AllFallback), "{levels}");
     }
     for levels in [513, 100_000] {
-        assert_eq!(html(&analyzer, &nested(levels)), Err(Reject::TooDeep), "{levels}");
-        assert_eq!(html(&analyzer, &"<b><i>".repeat(levels)), Err(Reject::TooDeep), "{levels}");
+        let stripped = ("text".to_owned(), Extraction::Stripped);
+        assert_eq!(extracted(&analyzer, &nested(levels)), stripped, "{levels}");
+        assert_eq!(extracted(&analyzer, &format!("{}text", "<b><i>".repeat(levels))), stripped, "{levels}");
+        assert_eq!(html(&analyzer, &"<b><i>".repeat(levels)), Err(Reject::NoText), "{levels}");
     }
     let long = format!("<article>{}<p>{}</article>", "<div>".repeat(500), "plain words, in a row. ".repeat(100));
     assert!(html(&analyzer, &long).unwrap().starts_with("plain words"));
     // Ends that are where a browser does not see them.
-    let hidden = "<div><script><!--<script></script></div></script>".repeat(3_000);
-    assert_eq!(html(&analyzer, &hidden), Err(Reject::TooDeep));
+    let hidden = format!("text{}", "<div><script><!--<script></script></div></script>".repeat(3_000));
+    assert_eq!(extracted(&analyzer, &hidden), ("text".to_owned(), Extraction::Stripped));
 }
 
 /// Returns the text of a page and what was taken out.

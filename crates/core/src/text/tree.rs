@@ -30,15 +30,6 @@ const BITE: usize = 256;
 /// Places for attributes in a token that does not end: the parser compares each attribute with all before it.
 const MAX_SILENT: usize = 16_384;
 
-/// Why no tree was built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoTree {
-    /// It would be too large.
-    TooLarge,
-    /// It would be too deep.
-    TooDeep,
-}
-
 /// How large a tree may become. A unit is a node or two attributes.
 fn bound(tags: usize) -> usize {
     tags.saturating_mul(8).saturating_add(4096).min(MAX_UNITS)
@@ -54,11 +45,11 @@ pub fn weight(value: &[u8]) -> usize {
     bound(plain + escaped).saturating_mul(UNIT_BYTES).saturating_add(value.len().saturating_mul(3))
 }
 
-/// Builds the tree of a page that nests at most `max_depth` nodes.
-pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
+/// Builds the tree of a page; `None` if it would be too large, or would nest more than `max_depth` nodes.
+pub(super) fn build(html: &str, max_depth: usize) -> Option<Document> {
     let tags = html.bytes().filter(|byte| *byte == b'<').count();
     if tags > MAX_UNITS {
-        return Err(NoTree::TooLarge);
+        return None;
     }
     let most = bound(tags);
     let options = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
@@ -71,20 +62,17 @@ pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
         rest = after;
         parser.process(StrTendril::from_slice(bite));
         let sink = &parser.tokenizer.sink.sink;
-        if sink.units() > most {
-            return Err(NoTree::TooLarge);
-        }
-        if sink.last_is_deeper_than(max_depth) {
-            return Err(NoTree::TooDeep);
+        if sink.units() > most || sink.last_is_deeper_than(max_depth) {
+            return None;
         }
         let separators = bite.bytes().filter(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'"' | b'\''));
         silent = if sink.calls.get() == seen { silent + separators.count() } else { 0 };
         seen = sink.calls.get();
         if silent > MAX_SILENT {
-            return Err(NoTree::TooLarge);
+            return None;
         }
     }
-    Ok(parser.finish())
+    Some(parser.finish())
 }
 
 /// The tree that grows, and what it has grown to.

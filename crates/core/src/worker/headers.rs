@@ -164,7 +164,7 @@ pub const fn message(reason: Reject) -> &'static str {
         Reject::WrongType => "a field holds another type than the configuration says",
         Reject::MissingField => "none of the fields that may hold the text is there",
         Reject::NoText => "no text is left in the page",
-        Reject::TooDeep => "the value is nested deeper than the limit",
+        Reject::TooDeep => "the JSON is nested deeper than the limit",
         Reject::TooLarge => "the value is larger than input.max_document",
         Reject::TooLargeForOutput => "with its headers the record is larger than an output topic takes",
         Reject::TextPanic => "the text work failed on this page",
