@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::{after, tick};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -15,6 +16,9 @@ use crate::record::PartitionId;
 
 /// Default time-out of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time between two looks at a new topic.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Largest batch that a broker accepts unless the topic sets another limit, in bytes.
 pub const DEFAULT_BATCH_BYTES: usize = 1_048_588;
@@ -168,19 +172,23 @@ impl Admin {
         if self.partition_count(topic)?.is_none() {
             self.create_log(topic, kind, partitions, replication)?;
         }
-        // The brokers learn of a new topic one by one.
-        let mut found = None;
-        for _ in 0..50 {
-            found = self.partition_count(topic)?;
-            if found.is_some() {
-                break;
-            }
-            self.client.inner().fetch_metadata(None, self.timeout)?;
-        }
-        match found {
+        match self.await_partitions(topic)? {
             Some(found) if found == partitions => Ok(()),
             Some(found) => Err(TopicError::Partitions { topic: topic.to_owned(), found, wanted: partitions }),
             None => Err(TopicError::Missing(topic.to_owned())),
+        }
+    }
+
+    /// Returns the number of partitions of a topic that may be new: the brokers learn of it one by one.
+    fn await_partitions(&self, topic: &str) -> Result<Option<usize>, TopicError> {
+        let (late, checks) = (after(self.timeout), tick(POLL_INTERVAL));
+        loop {
+            let found = self.partition_count(topic)?;
+            if found.is_some() || late.try_recv().is_ok() {
+                return Ok(found);
+            }
+            // The ticker lives as long as this channel.
+            let _ = checks.recv();
         }
     }
 

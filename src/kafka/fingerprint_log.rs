@@ -154,7 +154,7 @@ impl RequestLog {
         let record =
             BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket).partition(log.number()).payload(&payload);
         if let Err((error, record)) = self.producer.send(record) {
-            tracing::warn!(target: "dupgate::kafka", %error, "the fingerprint log's producer is busy");
+            tracing::warn!(target: "dupgate::kafka", %error, "failed to send requests, sending them again");
             for request in record.delivery_opaque.requests {
                 (self.sink.0)(Appended { request, offset: Err(NotAppended::Uncertain) });
             }

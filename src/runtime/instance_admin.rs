@@ -158,14 +158,15 @@ impl AdminService for InstanceAdmin {
         }
         let is_nothing = answers.iter().all(|answered| answered.found.as_ref().is_some_and(Found::is_empty));
         let mut results = Vec::new();
-        for Answered { log, offset, answer, found, .. } in &answers {
+        for Answered { log, offset, asked, found, .. } in &answers {
+            let RequestBody::Forget(target) = asked else { continue };
             let sources = found.as_ref().map(|found| &found.originals);
             let sources: Option<Vec<String>> =
                 sources.map(|originals| originals.iter().map(|(source, _)| source.to_string()).collect());
             let originals = sources.as_ref().map_or_else(|| "not known".to_owned(), |sources| sources.join(" "));
             tracing::info!(
                 target: "dupgate::service",
-                log = log.0, offset = offset.0, originals, "an operator requested to forget: {answer:?}"
+                log = log.0, offset = offset.0, %target, originals, "an operator requested to forget"
             );
             results.push(json!({"log_partition": log.0, "verdict_log_offset": offset.0, "originals": sources}));
         }

@@ -4,16 +4,18 @@ use super::random::draw;
 use super::service_context::REVOKE_GRACE;
 use super::time_slice::STEP_REQUESTS;
 use crate::config::settings::Settings;
+use crate::fingerprint::SketchForm;
 use crate::judge::JudgeSettings;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::fingerprint_log::MAX_REQUESTS;
-use crate::protocol::{LogIdentity, MAX_VERDICT_BYTES};
+use crate::protocol::{LogIdentity, max_verdict_bytes};
 
 /// Maximum number of verdicts in one record of the verdict log.
 const BATCH_VERDICTS: usize = 2_000;
 
 /// Returns the settings of a judge whose verdict log accepts batches of this many bytes. A new log gets a new identity.
 pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> JudgeSettings {
+    let producer = ProducerSettings::of_judge();
     JudgeSettings {
         rules: settings.rules.clone(),
         new_log: LogIdentity(draw()),
@@ -21,9 +23,12 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
         commit_interval: settings.judge.commit_interval,
         checkpoint_interval_records: settings.judge.checkpoint_interval_records,
         keep: settings.logs.retention,
-        batch_verdicts: batch_verdicts(verdict_log_bytes),
+        batch_verdicts: batch_verdicts(
+            verdict_log_bytes.min(producer.max_record_bytes),
+            settings.rules.minhash.map(|minhash| minhash.form),
+        ),
         pending_verdicts: 50_000,
-        pending_time: ProducerSettings::of_judge().transaction_timeout / 5,
+        pending_time: producer.transaction_timeout / 5,
         step_requests: STEP_REQUESTS,
         snapshot_interval: Some(settings.index.snapshot_interval),
         revoke_grace: REVOKE_GRACE,
@@ -31,21 +36,26 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
 }
 
 /// Returns the number of verdicts after which a record of the verdict log ends. A record ends with a record of
-/// requests, so that all of it is within the log's limit.
-fn batch_verdicts(verdict_log_bytes: usize) -> usize {
-    (verdict_log_bytes / MAX_VERDICT_BYTES).saturating_sub(MAX_REQUESTS).clamp(1, BATCH_VERDICTS)
+/// requests, so that all of it is within `max_bytes`.
+fn batch_verdicts(max_bytes: usize, form: Option<SketchForm>) -> usize {
+    (max_bytes / max_verdict_bytes(form)).saturating_sub(MAX_REQUESTS).clamp(1, BATCH_VERDICTS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fingerprint::SlotBits;
 
     #[test]
     fn a_record_of_verdicts_is_within_the_limit_of_the_log() {
-        for limit in [300_000, 500_000, 1_000_000, 1_048_588, 2_097_152, 100_000_000] {
-            let max = batch_verdicts(limit) - 1 + MAX_REQUESTS;
-            assert!(max * MAX_VERDICT_BYTES <= limit, "{limit}: {max} verdicts");
+        let usual = SketchForm::new(128, SlotBits::B8).unwrap().with_count();
+        let large = SketchForm::new(255, SlotBits::B16).unwrap().with_count().with_bottom(255).unwrap();
+        for (form, smallest) in [(None, 300_000), (Some(usual), 300_000), (Some(large), 1_000_000)] {
+            for limit in [smallest, 1_048_588, 2_000_000, 2_097_152, 100_000_000] {
+                let max = batch_verdicts(limit, form) - 1 + MAX_REQUESTS;
+                assert!(max * max_verdict_bytes(form) <= limit, "{limit}: {max} verdicts");
+            }
         }
-        assert_eq!(batch_verdicts(2_097_152), BATCH_VERDICTS);
+        assert_eq!(batch_verdicts(2_000_000, Some(usual)), BATCH_VERDICTS);
     }
 }

@@ -9,8 +9,8 @@
 //! the default window of three days holds 259 million pages. No page's time counts further ahead than
 //! `window.max_future_skew` past the clock handed in, as with a broker's.
 //!
-//! Laws: L3, L5 (a function of lines and settings, whatever the number of text threads), L6: ids are remembered for
-//! live originals alone. Cost: that of [`decide`], and one map entry an original with an id.
+//! Laws: L3, L5 (a function of lines and settings, whatever the number of text threads), L6: ids are remembered for at
+//! most as many originals as the index holds. Cost: that of [`decide`], and one map entry per original with an id.
 
 mod line;
 mod times;

@@ -21,9 +21,10 @@ impl Seed {
         Self(draw(xxh3_64(secret.as_bytes())).max(1))
     }
 
-    /// Returns a number that differs between seeds and does not reveal the seed.
+    /// Returns a number that differs between seeds. The seed can be computed from it, so only a short hash of it, that of
+    /// the scheme, leaves the process.
     #[must_use]
-    pub fn digest(self) -> Option<u64> {
+    pub(super) fn digest(self) -> Option<u64> {
         (self.0 != 0).then(|| draw(draw(self.0) ^ 0x64_75_70_67_61_74_65))
     }
 

@@ -185,7 +185,7 @@ impl LogVerifier {
     fn is_older_than_the_log(&self, written: &Verdict) -> bool {
         let Answer::Page(page) = &written.answer else { return false };
         let Some(of) = page.decision.matched().filter(|_| !self.is_complete) else { return false };
-        !self.state.index().live(&self.state.watermarks()).any(|original| original.source == of.source)
+        self.state.index().of_source(&of.source, &self.state.watermarks()).is_empty()
     }
 }
 

@@ -20,8 +20,8 @@ mod verdict;
 
 pub use checkpoint::{Checkpoint, PartitionCheckpoint};
 pub use codec::{
-    BARRIER, CodecError, DEFAULT_PART_BYTES, MAX_VERDICT_BYTES, VerdictReader, decode_checkpoint, decode_requests,
-    encode_checkpoint, encode_requests, encode_verdict, is_ours,
+    BARRIER, CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
+    encode_requests, encode_verdict, is_ours, max_verdict_bytes,
 };
 pub use delivered::Delivered;
 pub use judged::Judged;

@@ -1,5 +1,7 @@
 //! Requests in the fingerprint log.
 
+use std::fmt;
+
 use crate::fingerprint::{AddressHash, FingerprintedPage, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
@@ -59,6 +61,15 @@ pub enum ForgetTarget {
     Source(Source),
     /// Every live original with this id.
     Id(IdHash),
+}
+
+impl fmt::Display for ForgetTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(source) => write!(f, "{source}"),
+            Self::Id(IdHash(hash)) => write!(f, "id hash {hash:016x}"),
+        }
+    }
 }
 
 /// One page asked about.

@@ -15,8 +15,24 @@ pub(super) type Found<'r> = [Option<&'r RawValue>; FIELDS];
 /// The wanted places, as a tree of names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
-    children: Vec<(String, Wanted)>,
+    children: Vec<Child>,
     fields: Vec<usize>,
+}
+
+/// A wanted member of an object, or element of an array.
+#[derive(Clone, Debug)]
+struct Child {
+    name: String,
+    /// Which element it is, if the name can be one: a decimal number without leading zeros (RFC 6901).
+    element: Option<usize>,
+    node: Wanted,
+}
+
+impl Child {
+    fn new(name: &str) -> Self {
+        let element = name.parse().ok().filter(|number: &usize| number.to_string() == name);
+        Self { name: name.to_owned(), element, node: Wanted::default() }
+    }
 }
 
 impl Wanted {
@@ -25,13 +41,13 @@ impl Wanted {
         let Some(FieldPath::Pointer(pointer)) = path else { return };
         let mut node = self;
         for step in pointer.steps() {
-            let known = node.children.iter().position(|(name, _)| name == step);
+            let known = node.children.iter().position(|child| child.name == *step);
             let at = known.unwrap_or_else(|| {
-                node.children.push((step.clone(), Self::default()));
+                node.children.push(Child::new(step));
                 node.children.len() - 1
             });
-            let Some((_, child)) = node.children.get_mut(at) else { return };
-            node = child;
+            let Some(child) = node.children.get_mut(at) else { return };
+            node = &mut child.node;
         }
         node.fields.push(field);
     }
@@ -51,7 +67,7 @@ impl Wanted {
     }
 
     fn child(&self, name: &str) -> Option<&Self> {
-        self.children.iter().find(|(known, _)| known == name).map(|(_, node)| node)
+        self.children.iter().find(|child| child.name == name).map(|child| &child.node)
     }
 
     fn forget(&self, found: &mut Found<'_>) {
@@ -60,7 +76,7 @@ impl Wanted {
                 *place = None;
             }
         }
-        self.children.iter().for_each(|(_, child)| child.forget(found));
+        self.children.iter().for_each(|child| child.node.forget(found));
     }
 }
 
@@ -126,12 +142,10 @@ impl<'r> Visitor<'r> for Walk<'_, '_, 'r> {
     }
 
     fn visit_seq<A: SeqAccess<'r>>(self, mut seq: A) -> Result<(), A::Error> {
-        let mut place = 0_usize;
+        let mut element = 0_usize;
         loop {
-            // Names of array places are decimal numbers without leading zeros (RFC 6901).
-            let is_place = |name: &str| name == place.to_string();
-            let child = self.node.children.iter().find(|(name, _)| is_place(name)).map(|(_, node)| node);
-            let ended = match child {
+            let child = self.node.children.iter().find(|child| child.element == Some(element));
+            let ended = match child.map(|child| &child.node) {
                 None => seq.next_element::<IgnoredAny>()?.is_none(),
                 Some(child) => {
                     let mut ended = false;
@@ -152,7 +166,7 @@ impl<'r> Visitor<'r> for Walk<'_, '_, 'r> {
             if ended {
                 return Ok(());
             }
-            place += 1;
+            element += 1;
         }
     }
 

@@ -2,15 +2,14 @@
 
 use crate::judge::{Diverged, State, decide};
 use crate::protocol::{
-    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, MAX_VERDICT_BYTES, PageRequest, PageVerdict, Request,
-    RequestBody, RequestId, RequestOffset, Rules, RulesRecord, Verdict, VerdictBatch, VerdictRecord,
+    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId,
+    RequestOffset, Rules, RulesRecord, Verdict, VerdictBatch, VerdictRecord, max_verdict_bytes,
 };
 use crate::record::{Reject, Source, Timestamp};
 
-/// Maximum number of verdicts in a record: a record must fit into a Kafka message, however many pages one transaction
+/// Maximum number of verdicts in a record, if as many fit into a Kafka message, however many pages one transaction
 /// holds.
 const MAX_BATCH: usize = 1_000;
-const _: () = assert!(MAX_BATCH * MAX_VERDICT_BYTES < DEFAULT_PART_BYTES, "a record is too large for the log");
 
 /// Judges pages, and keeps what is to be written.
 #[derive(Debug)]
@@ -83,7 +82,7 @@ impl Rejudge {
         self.requests += 1;
         self.state.follow(&verdict)?;
         self.verdicts.push(verdict);
-        if self.verdicts.len() >= MAX_BATCH {
+        if self.verdicts.len() >= self.max_batch() {
             self.close_batch();
         }
         Ok(())
@@ -152,6 +151,11 @@ impl Rejudge {
     pub fn records(&mut self) -> Vec<VerdictRecord> {
         self.close_batch();
         std::mem::take(&mut self.records)
+    }
+
+    fn max_batch(&self) -> usize {
+        let form = self.state.rules().and_then(|rules| rules.minhash).map(|minhash| minhash.form);
+        (DEFAULT_PART_BYTES / max_verdict_bytes(form)).min(MAX_BATCH)
     }
 
     /// The own log begins with the state before the first verdict.

@@ -10,7 +10,7 @@ use super::bytes::{Reader, Write};
 use super::frame::{self, FRAME_BYTES, Kind};
 use super::positions::Positions;
 use super::rules::{read_rules, read_watermarks, version_of, write_rules, write_watermarks};
-use super::versions::FORMAT_VERSION;
+use super::versions::PENDING_VERSION;
 use crate::protocol::{
     Checkpoint, Delivered, Judged, LogIdentity, PartitionCheckpoint, RequestId, RequestOffset, RulesNumber,
     VerdictOffset,
@@ -38,7 +38,7 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
         judged.signed(said.judged.low_watermark());
         write_bitmap(&mut judged, said.judged.above());
         write_bitmap(&mut judged, said.judged.reopened());
-        if version >= FORMAT_VERSION {
+        if version >= PENDING_VERSION {
             write_bitmap(&mut judged, said.delivered.pending());
         }
     }
@@ -64,7 +64,7 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
 /// Returns the version of a checkpoint: that of its rules, unless a position below the end is not delivered.
 fn version_of_checkpoint(checkpoint: &Checkpoint) -> u8 {
     let is_newer = checkpoint.partitions.values().any(|said| !said.delivered.pending().is_empty());
-    if is_newer { FORMAT_VERSION } else { version_of(&checkpoint.rules) }
+    if is_newer { PENDING_VERSION } else { version_of(&checkpoint.rules) }
 }
 
 /// Reads a checkpoint in one piece.
@@ -91,7 +91,7 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
         let (above, reopened) = (read_bitmap(&mut from)?, read_bitmap(&mut from)?);
         let judged = Judged::from_parts(own_low_watermark, above, reopened);
         // Up to version 8 all below the end counts as delivered.
-        let pending = if from.version() < FORMAT_VERSION { RoaringTreemap::new() } else { read_bitmap(&mut from)? };
+        let pending = if from.version() < PENDING_VERSION { RoaringTreemap::new() } else { read_bitmap(&mut from)? };
         let delivered = Delivered::from_parts(delivered_end, pending);
         partitions.insert(partition, PartitionCheckpoint { judged, low_watermark, delivered });
     }

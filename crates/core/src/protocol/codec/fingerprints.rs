@@ -211,7 +211,7 @@ pub fn read(
 
 /// Versions 1 and 2 knew no numbers.
 fn read_numbers(from: &mut Reader<'_>) -> Result<Numbers, CodecError> {
-    if from.version() < 3 {
+    if from.version() < DEFAULT_VERSION {
         return Ok(Numbers::EMPTY);
     }
     let count = from.count(2, "numbers")?;

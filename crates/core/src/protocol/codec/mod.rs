@@ -91,7 +91,7 @@ mod versions;
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use frame::MAGIC;
 pub use requests::{decode_requests, encode_requests};
-pub use verdicts::{BARRIER, DEFAULT_PART_BYTES, MAX_VERDICT_BYTES, VerdictReader, encode_verdict};
+pub use verdicts::{BARRIER, DEFAULT_PART_BYTES, VerdictReader, encode_verdict, max_verdict_bytes};
 pub use versions::{
     ADDRESS_VERSION, DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION,
     WITNESS_VERSION,

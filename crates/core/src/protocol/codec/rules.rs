@@ -3,7 +3,9 @@
 use super::CodecError;
 use super::bytes::{Reader, Write};
 use super::frame::{self, Kind};
-use super::versions::{DEFAULT_VERSION, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION, WITNESS_VERSION};
+use super::versions::{
+    DEFAULT_VERSION, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION, SKETCHES_VERSION, WITNESS_VERSION,
+};
 use crate::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
     ExpiryWatermarks, LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Windows,
@@ -127,7 +129,7 @@ fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecErr
 
 /// Versions 1 and 2 knew no numbers.
 fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<PerMille>, CodecError> {
-    if from.version() < 3 {
+    if from.version() < DEFAULT_VERSION {
         return Ok(None);
     }
     read_bool(from, "number_guard")?.then(|| from.small("number_guard").map(PerMille)).transpose()
@@ -135,7 +137,7 @@ fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<PerMille>, CodecErr
 
 /// Version 1 knew no sketches.
 fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecError> {
-    if from.version() < 2 {
+    if from.version() < SKETCHES_VERSION {
         return Ok(None);
     }
     let bad = |what, value: u8| CodecError::BadValue { what, value: u64::from(value) };
@@ -195,7 +197,7 @@ fn read_stages<T: Copy>(
     mut read: impl FnMut(&mut Reader<'_>) -> Result<T, CodecError>,
 ) -> Result<Windows<T>, CodecError> {
     let (exact, simhash) = (read(from)?, read(from)?);
-    let minhash = if from.version() < 2 { simhash } else { read(from)? };
+    let minhash = if from.version() < SKETCHES_VERSION { simhash } else { read(from)? };
     Ok(Windows { exact, simhash, minhash })
 }
 

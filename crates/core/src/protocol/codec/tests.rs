@@ -7,13 +7,13 @@ use roaring::RoaringTreemap;
 
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, ScopeHash, SimHash, Sketch,
-    SketchForm, SlotBits, Width,
+    AddressHash, Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, PerMille, ScopeHash,
+    SimHash, SiteHash, Sketch, SketchForm, SlotBits, Width,
 };
 use crate::protocol::{
     Answer, Checkpoint, Decision, Delivered, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, Match, NewOriginal,
-    PageRequest, PageVerdict, PartitionCheckpoint, Placement, Request, RequestBody, RequestId, Rules, RulesNumber,
-    RulesRecord, SameId, Stage, Verdict, VerdictBatch, VerdictRecord, Windows,
+    PageRequest, PageVerdict, PartitionCheckpoint, Placement, Request, RequestBody, RequestId, RequestOffset, Rules,
+    RulesNumber, RulesRecord, SameId, Stage, Verdict, VerdictBatch, VerdictRecord, Windows,
 };
 use crate::protocol::{MatchedBy, MinHashRules};
 use crate::record::{PartitionId, Source, Timestamp};
@@ -134,6 +134,49 @@ fn a_topic_name_is_written_once_in_a_record() {
         (0..3).map(|number| Request { id: RequestId(1), body: RequestBody::Forget(forget(number)) }).collect();
     let bytes = encoded(&requests);
     assert_eq!(bytes.windows(13).filter(|window| window == b"crawler.pages").count(), 1);
+}
+
+#[test]
+fn a_verdict_takes_no_more_bytes_than_its_sketch_and_the_maximum_of_the_rest() {
+    let usual = SketchForm::new(128, SlotBits::B8).unwrap().with_count();
+    let large = SketchForm::new(255, SlotBits::B16).unwrap().with_count().with_bottom(255).unwrap();
+    let topic = "t".repeat(249);
+    let far = |number: i32| PartitionId::new(&*topic, i32::MAX - number).at(i64::MAX - i64::from(number));
+    for form in [None, Some(usual), Some(large)] {
+        let sketch = form.map(|form| Sketch::from_bytes(&vec![0xFF; form.bytes()]));
+        let numbers = Numbers::from_hashes(&[0xFF00, 0xFF01, 0xFF02, 0xFF03, 0xFF04, 0xFF05, 0xFF06, 0xFF07]).unwrap();
+        let fingerprints =
+            Fingerprints { exact: ExactHash(u128::MAX), simhash: Some(SimHash::B128(u128::MAX)), sketch, numbers };
+        let verdict = |number: i32| {
+            let original = NewOriginal {
+                fingerprints: fingerprints.clone(),
+                id: Some(IdHash(u64::MAX)),
+                scope: Some(ScopeHash(u64::MAX)),
+                site: Some(SiteHash(u32::MAX)),
+                address: Some(AddressHash(u32::MAX)),
+                placement: Placement { skipped: u128::MAX, family: Some(u64::MAX) },
+                cluster: Some(far(number * 5 + 1)),
+            };
+            let by = MatchedBy::MinHash { slots: u8::MAX, contained: Some(PerMille(u16::MAX)) };
+            let of = Match { by, source: far(number * 5 + 2), age_ms: i64::MIN, cluster: far(number * 5 + 3) };
+            let decision = Decision::Update { of, original: Some(original) };
+            let event_time = Timestamp::from_millis(if number % 2 == 0 { i64::MAX } else { i64::MIN });
+            let source = far(number * 5 + 4);
+            Verdict {
+                request: RequestId(u64::MAX),
+                answer: Answer::Page(PageVerdict { source, event_time, digest: PageDigest(u32::MAX), decision }),
+            }
+        };
+        let batch = VerdictBatch {
+            log: LogIdentity(u64::MAX),
+            rules: RulesNumber(1),
+            watermarks: ExpiryWatermarks::START,
+            next_request: RequestOffset(i64::MAX),
+            verdicts: (0..100).map(verdict).collect(),
+        };
+        let [bytes] = &encode_verdict(&VerdictRecord::Verdicts(batch), DEFAULT_PART_BYTES)[..] else { panic!() };
+        assert!(bytes.len() <= 100 * max_verdict_bytes(form), "{form:?}: {} bytes a verdict", bytes.len() / 100);
+    }
 }
 
 /// Bytes of one verdict in a record of many; the originals are up to a day back.

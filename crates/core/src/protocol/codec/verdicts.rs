@@ -3,13 +3,21 @@
 use super::checkpoints::{Part, decode_checkpoint, encode_parts};
 use super::frame::{self, Kind};
 use super::{CodecError, rules, verdict_batch};
+use crate::fingerprint::SketchForm;
 use crate::protocol::VerdictRecord;
 
 /// Most bytes of one part of a checkpoint where nothing else is said: below the 1 MiB that brokers take by default.
 pub const DEFAULT_PART_BYTES: usize = 1_000_000;
 
-/// Maximum size of one verdict in the log: that of an original with all its fingerprints.
-pub const MAX_VERDICT_BYTES: usize = 512;
+/// Maximum size of one verdict in the log but for a sketch: that of an original with all its other fingerprints.
+const VERDICT_BYTES: usize = 384;
+
+/// Returns the maximum size of one verdict in the log, by the form of the sketches: that of an original with all its
+/// fingerprints.
+#[must_use]
+pub fn max_verdict_bytes(form: Option<SketchForm>) -> usize {
+    VERDICT_BYTES + form.map_or(0, SketchForm::bytes)
+}
 
 /// What a judge writes to the verdict log when it takes over, in a transaction of its own: it says nothing. The judge
 /// reads on until it meets it, and so holds all that was written before. It is no frame, because releases that do not

@@ -1,8 +1,11 @@
 //! Versions of the format of both logs.
 
-/// The newest version of the format. It is written only where a record holds what older ones cannot say: a checkpoint
-/// with positions that were delivered once, and are judged again and on their way.
-pub const FORMAT_VERSION: u8 = 9;
+/// The newest version of the format. It is written only where a record holds what older ones cannot say.
+pub const FORMAT_VERSION: u8 = PENDING_VERSION;
+
+/// The version that is written where a checkpoint holds positions that were delivered once, and are judged again and on
+/// their way.
+pub(super) const PENDING_VERSION: u8 = 9;
 
 /// The version that is written where a record holds rules under which a short page needs a single key, and nothing
 /// newer.
@@ -23,18 +26,21 @@ pub const WITNESS_VERSION: u8 = 5;
 /// bits, or how much of a page is in another one.
 pub const OPTIONS_VERSION: u8 = 4;
 
-/// The version of the format that is written where it can say all: older releases read it.
+/// The version of the format that is written where it can say all: older releases read it. The first with numbers.
 pub const DEFAULT_VERSION: u8 = 3;
+
+/// The first version with sketches; never written.
+pub(super) const SKETCHES_VERSION: u8 = 2;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
 pub const KNOWN_VERSIONS: [u8; 9] = [
     1,
-    2,
+    SKETCHES_VERSION,
     DEFAULT_VERSION,
     OPTIONS_VERSION,
     WITNESS_VERSION,
     SITES_VERSION,
     ADDRESS_VERSION,
     ONE_KEY_VERSION,
-    FORMAT_VERSION,
+    PENDING_VERSION,
 ];
