@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 
 use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
 use dupgate::fingerprint::{Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, SiteHash};
-use dupgate::judge::{State, decide, decide_watched};
+use dupgate::judge::{State, decide, decide_observed};
 use dupgate::protocol::{
     Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
 };
@@ -246,6 +246,6 @@ impl Run {
 /// Returns how many originals are compared with a page, those of its families included.
 fn compared_for(state: &State, request: &Request) -> u32 {
     let mut compared = 0;
-    let _ = decide_watched(state, request, APPENDED, |seen| compared += seen.compared);
+    let _ = decide_observed(state, request, APPENDED, |seen| compared += seen.compared);
     compared
 }

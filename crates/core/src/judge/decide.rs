@@ -15,16 +15,16 @@ use crate::record::{Source, Timestamp};
 /// (law L4). Also `None` while no rules are in force, because then nothing was ever judged.
 #[must_use]
 pub fn decide(state: &State, request: &Request, append_time: Timestamp) -> Option<Verdict> {
-    decide_watched(state, request, append_time, |_| {})
+    decide_observed(state, request, append_time, |_| {})
 }
 
-/// [`decide()`] that also returns the statistics of its lookup, for monitoring.
+/// [`decide()`] that also passes the statistics of its lookup to `on_probe`, for monitoring.
 #[must_use]
-pub fn decide_watched(
+pub fn decide_observed(
     state: &State,
     request: &Request,
     append_time: Timestamp,
-    looked: impl FnMut(ProbeStats),
+    on_probe: impl FnMut(ProbeStats),
 ) -> Option<Verdict> {
     let rules = state.rules()?;
     let answer = match &request.body {
@@ -32,7 +32,7 @@ pub fn decide_watched(
             if state.is_judged(&page.source) {
                 return None;
             }
-            Answer::Page(judge_page(state, rules, page, append_time, looked))
+            Answer::Page(judge_page(state, rules, page, append_time, on_probe))
         }
         RequestBody::Withdraw { source, reason } => {
             first_time(state, request)?;
@@ -65,7 +65,7 @@ fn judge_page(
     rules: &Rules,
     page: &PageRequest,
     append_time: Timestamp,
-    mut looked: impl FnMut(ProbeStats),
+    mut on_probe: impl FnMut(ProbeStats),
 ) -> PageVerdict {
     let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
     let probe = state.probe(rules, page, event_time);
@@ -84,7 +84,7 @@ fn judge_page(
         seen.compared += members.compared;
         seen.left_out += members.left_out;
     }
-    looked(seen);
+    on_probe(seen);
     let best = choice.best().filter(|best| best.refused_by.is_none());
     let best = best.and_then(|candidate| Some((candidate, index.get(candidate.sequence)?)));
 

@@ -38,7 +38,7 @@ mod tests;
 
 pub use crate::index::Refusal;
 pub use counts::Counts;
-pub use decide::{decide, decide_watched, refusal};
+pub use decide::{decide, decide_observed, refusal};
 pub use events::{Effect, Event, Failure, ProducerCall};
 pub use log_retention::{InputOffsets, LogRetention, LogSpan};
 pub use machine::{Judge, Role};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use roaring::RoaringTreemap;
 
 use super::InputOffsets;
-use super::decide::decide_watched;
+use super::decide::decide_observed;
 use super::events::{Effect, Failure};
 use super::machine::{Judge, Role};
 use super::pending::Committed;
@@ -45,7 +45,7 @@ impl Judge {
             record.fetch_ahead(self.log.state().index());
             let Some(request) = record.next() else { break };
             let looks = &mut self.looks;
-            let Some(verdict) = decide_watched(self.log.state(), request, append_time, |seen| looks.push(seen)) else {
+            let Some(verdict) = decide_observed(self.log.state(), request, append_time, |seen| looks.push(seen)) else {
                 self.repeats += 1;
                 continue;
             };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::decide::{decide_watched, refusal};
+use super::decide::{decide_observed, refusal};
 use super::tests::rules as tiny_rules;
 use super::*;
 use crate::fingerprint::{
@@ -141,7 +141,7 @@ impl TestJudge {
         let request = made.request(self.number);
         let time = Timestamp::from_millis(i64::try_from(self.number).unwrap());
         let mut seen = ProbeStats::default();
-        let verdict = decide_watched(&self.state, &request, time, |looked| seen = looked).unwrap();
+        let verdict = decide_observed(&self.state, &request, time, |stats| seen = stats).unwrap();
         self.state.follow(&verdict).unwrap();
         self.number += 1;
         self.compared = seen.compared;

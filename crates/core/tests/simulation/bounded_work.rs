@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use dupgate_core::fingerprint::{
     Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, Settings, SiteHash,
 };
-use dupgate_core::judge::{State, decide_watched};
+use dupgate_core::judge::{State, decide_observed};
 use dupgate_core::protocol::{
     Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
 };
@@ -57,7 +57,7 @@ fn judge(kind: FamilyKind) {
         let shown = shown(&state, &body);
         let request = Request { id: RequestId(number as u64), body: RequestBody::Page(body) };
         let mut compared = 0;
-        let verdict = decide_watched(&state, &request, Timestamp::from_millis(i64::MAX / 2), |seen| {
+        let verdict = decide_observed(&state, &request, Timestamp::from_millis(i64::MAX / 2), |seen| {
             compared = u64::from(seen.compared);
         });
         works.push(shown + compared);
