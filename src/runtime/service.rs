@@ -152,12 +152,12 @@ impl Service {
             "dupgate starts"
         );
         let trees = TreeBudget::new(settings.processing.max_in_flight_bytes, settings.record.format);
-        // Skip pair collection unless the admin API is enabled.
         let kept = PageCache::of_pairs(match brokers {
             Brokers::Cluster => 0,
             // The in-process broker drops pages within seconds.
             Brokers::InProcess => pairs::KEPT,
         });
+        // Pairs are collected only if the admin API is enabled.
         let pair_recorder = match settings.http.admin.as_ref().filter(|_| settings.roles.worker) {
             None => None,
             Some(admin) => Some(pair_inspector::start(PairInspector::open(

@@ -58,10 +58,11 @@ pub(super) struct WorkerReport {
     newest: BTreeMap<Arc<str>, Timestamp>,
     /// Times since when verdicts are pending.
     requested_at: HashMap<RequestId, Duration>,
+    /// For each log, since when verdicts are pending, in request order. Requests without a waiting page are dropped when
+    /// they come first.
+    pending: Vec<Pending>,
     /// The call whose success commits the transaction.
     last_call: Call,
-    /// The same for each log, in request order. Requests without a waiting page are dropped when they come first.
-    pending: Vec<Pending>,
     verdicts: Check,
     brokers: Check,
     /// Whether silence was reported.

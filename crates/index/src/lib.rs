@@ -1,9 +1,9 @@
 //! A rolling window of codes and keys, which finds every code within a Hamming distance.
 //!
 //! [`HammingIndex`] holds codes of 64 or 128 bits in the order they came, and finds all of those within k bits of
-//! another code: recall within the bound is exactly 1. [`Tables`] does the same for keys that are equal. Neither
-//! deletes anything: an entry's id is its position, a tail moves over the positions, and what is before it is no longer
-//! found.
+//! another code: recall within the bound is exactly 1. [`Tables`] does the same for keys that are equal. Expiry deletes
+//! nothing: an entry's id is its position, a tail moves over the positions, and what is before it is no longer found.
+//! Single entries can be removed.
 //!
 //! ```
 //! use dupgate_index::HammingIndex;

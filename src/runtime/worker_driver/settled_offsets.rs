@@ -97,7 +97,8 @@ impl SettledOffsets {
     }
 }
 
-/// Returns how far each partition's settled offset is from its end. Partitions that were never read are left out.
+/// Returns how far each partition's settled offset is from its end. A partition without a settled offset counts as 0; one
+/// whose end is not known is left out.
 pub(super) fn lags(
     settled: &[(PartitionId, Option<i64>)],
     ends: &BTreeMap<PartitionId, i64>,

@@ -5,8 +5,7 @@
 //!
 //! Texts are cut into pieces by the words of the analyzer, Chinese ones by the segmenter, and what is between two
 //! words is a piece, too; so the pieces of a text put together are the text. Where words overlap (Thai) each piece ends
-//! where the next one begins. Cost: the time and memory of Myers'
-//! algorithm over at most [`MAX_PIECES`] pieces a side.
+//! where the next one begins. Cost: the time and memory of Myers' algorithm over at most [`MAX_PIECES`] pieces a side.
 
 use similar::{Algorithm, DiffOp};
 

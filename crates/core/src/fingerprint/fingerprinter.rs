@@ -178,7 +178,7 @@ impl Fingerprinter {
         self.read_watched(record, scratch, |_| {})
     }
 
-    /// Reads one record and calls `observe` after each step, so that callers can time it. A step that finds a reason to
+    /// Reads one record and calls `on_step` after each step, so that callers can time it. A step that finds a reason to
     /// reject the page has ended, too; none follows it.
     ///
     /// # Errors
@@ -188,13 +188,13 @@ impl Fingerprinter {
         &self,
         record: &RawRecord<'_>,
         scratch: &mut Scratch,
-        mut ended: impl FnMut(Step),
+        mut on_step: impl FnMut(Step),
     ) -> Result<FingerprintedPage, Rejection> {
         let document = self.decoder.decode(record);
-        ended(Step::Decode);
+        on_step(Step::Decode);
         let document = document?;
         let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
-        ended(Step::Extract);
+        on_step(Step::Extract);
         let normal = normal?;
         let Scratch { words, features, letters, sketch, .. } = scratch;
         words.clear();
@@ -210,7 +210,7 @@ impl Fingerprinter {
             seen.count = seen.count.saturating_add(1);
         });
         let distinct = words.len();
-        ended(Step::Tokenize);
+        on_step(Step::Tokenize);
         let exact = ExactHash(xxh3_128_with_seed(normal.text.as_bytes(), normal.urls.hash));
         let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
             features.clear();
@@ -241,7 +241,7 @@ impl Fingerprinter {
             cut: normal.cut,
             cut_by,
         };
-        ended(Step::Fingerprint);
+        on_step(Step::Fingerprint);
         Ok(reading)
     }
 

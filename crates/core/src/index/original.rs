@@ -69,8 +69,8 @@ pub struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// Returns the strongest stage in which an original matches, with the distance there; `distance` is that of the
-    /// codes, as far as it is known to be small.
+    /// Returns the strongest stage in which an original matches, with the distance there; `bits` is that of the codes,
+    /// as far as it is known to be small.
     pub(super) fn verify(&self, original: &MatchFields, bits: Option<u8>) -> Option<MatchedBy> {
         if original.scope != self.scope || original.sequence < self.watermarks.first_sequence {
             return None;

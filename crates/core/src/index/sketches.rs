@@ -1,9 +1,9 @@
 //! Sketches of the originals, found by the keys of their bands.
 //!
-//! Every original that shares at least `agree` of the keys by which its placement lets it be found is compared, of a
-//! short page every one that shares a single key. Keys that many have find no more than `max_bucket` originals, and
-//! members of families are found through their heads ([`super::families`]): law L7 is that of the `SimHash` stage. Keys
-//! are cut from the held sketches, so that neither entries nor the ring carry them.
+//! Every original that shares at least `min_shared_bands` of the keys by which its placement lets it be found is
+//! compared, of a short page every one that shares a single key. Keys that many have find no more than `max_bucket`
+//! originals, and members of families are found through their heads ([`super::families`]): law L7 is that of the
+//! `SimHash` stage. Keys are cut from the held sketches, so that neither entries nor the ring carry them.
 //!
 //! Cost of a probe: one line for each band, the entries in the runs of popular keys, and one comparison of two
 //! sketches for each original that shares enough keys.

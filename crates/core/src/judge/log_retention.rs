@@ -142,7 +142,7 @@ impl LogRetention {
         self.spans.get(spent_spans).filter(|_| spent_spans > 0)?.checkpoint
     }
 
-    /// Returns the largest event time of the oldest span that rules a page: how far back the kept log reaches.
+    /// Returns the largest event time of the oldest span with a judged page: how far back the kept log reaches.
     #[must_use]
     pub fn oldest(&self) -> Option<Timestamp> {
         self.spans.iter().map(|span| span.newest).find(|newest| *newest > Timestamp::MIN)

@@ -28,7 +28,7 @@ pub struct JudgeSettings {
     pub pending_time: Duration,
     /// Most requests that are judged for one event.
     pub step_requests: usize,
-    /// Time between snapshots; none are cut when absent.
+    /// Time between snapshots; none are taken when absent.
     pub snapshot_interval: Option<Duration>,
     /// How long a revoked partition may take to commit what is judged.
     pub revoke_grace: Duration,

@@ -22,7 +22,7 @@ pub enum Reject {
     TooLarge = 6,
     /// With all headers larger than an output topic takes.
     TooLargeForOutput = 7,
-    /// The text work panicked or ran out of its time limit.
+    /// The text work panicked.
     TextPanic = 8,
     /// The text work ran out of its time limit.
     TextTimeout = 9,

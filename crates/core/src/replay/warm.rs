@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
-/// Returns which verdicts of the running scheme are passed on to the new one.
+/// Selects the verdicts of the running scheme that are passed on to the new one.
 #[derive(Clone, Debug)]
 pub struct WarmUp {
     from: Timestamp,

@@ -119,9 +119,9 @@ pub enum Event<P> {
         /// The record.
         record: VerdictRecord,
     },
-    /// The recall reached the end of what was committed when it began; no record follows until the next one.
+    /// The scan reached the end of what was committed when it began; no record follows until the next one.
     ScannedToEnd(LogPartition),
-    /// The recall asked for an offset that the log does not hold any more.
+    /// The scan asked for an offset that the log does not hold any more.
     ScanMoved(LogPartition),
     /// Answers [`Effect::Call`].
     Called(Result<(), CallError>),
@@ -177,7 +177,7 @@ pub enum Effect<P> {
     /// Append this request to the fingerprint log. Answered by [`Event::Appended`].
     Append(LogPartition, Request),
     /// Read a verdict log a second time, beside the following: from this offset (from its beginning when there is
-    /// none) to the end of what is committed now. Replaces an earlier recall of the same log.
+    /// none) to the end of what is committed now. Replaces an earlier scan of the same log.
     ScanVerdicts {
         /// Which log.
         log: LogPartition,

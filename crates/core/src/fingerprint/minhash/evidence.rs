@@ -141,7 +141,7 @@ pub struct TwoPages {
 }
 
 /// Least estimated share of the smaller page, however uncertain the estimate is.
-const MIN_CONTAINED: PerMille = PerMille(800);
+const MIN_CONTAINED_OF_SITE: PerMille = PerMille(800);
 
 /// Least estimated share of the smaller of two renderings of one page: print, mobile and AMP views, session ids.
 const MIN_RENDERED: PerMille = PerMille(750);
@@ -167,7 +167,7 @@ impl SameSite {
         let least = PerMille(expected.0.saturating_sub(2 * form.standard_error(expected).0));
         let similarity = form.similarity(distance);
         let contained = sizes.map(|_| form.contained(one, other, distance, 0).unwrap_or_default());
-        let is_one = similarity >= least && contained.is_none_or(|share| share >= MIN_CONTAINED);
+        let is_one = similarity >= least && contained.is_none_or(|share| share >= MIN_CONTAINED_OF_SITE);
         (!is_one).then_some(TwoPages { similarity, contained })
     }
 

@@ -42,8 +42,8 @@ impl SlotBits {
     }
 }
 
-/// Containment is not reported where the smaller set is less than this fraction of the larger one.
-const MIN_CONTAINED: u64 = 16;
+/// Containment is not reported where the estimated Jaccard index is less than one divided by this.
+const MIN_JACCARD_DIVISOR: u64 = 16;
 
 /// No sketch has this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -225,13 +225,13 @@ impl SketchForm {
     /// and both sizes, |A and B| being J (|A| + |B|) / (1 + J). `known` slots agree because the pair was found by
     /// them: they say nothing of the others, and of texts of unlike length they are most of what agrees.
     ///
-    /// `None` when the form has no counts, or when so little of the larger set is in both that the estimate could come
-    /// from chance: less than a sixteenth.
+    /// `None` when the form has no counts, or when the Jaccard index is so low that the estimate could come from
+    /// chance: less than a sixteenth.
     #[must_use]
     pub fn contained(self, one: &[u8], other: &[u8], distance: u8, known: u8) -> Option<PerMille> {
         let [one, other] = [self.count(one)?, self.count(other)?].map(u128::from);
         let (part, whole) = self.jaccard(distance, known);
-        if part == 0 || part * MIN_CONTAINED < whole {
+        if part == 0 || part * MIN_JACCARD_DIVISOR < whole {
             return None;
         }
         let [part, whole] = [part, whole].map(u128::from);

@@ -8,56 +8,57 @@
 //! that are judged again and on their way.
 //!
 //! ```text
-//! frame        "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
+//! frame         "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
 //!
 //! 1 requests    table · count · request*
 //! 2 verdicts    log identity u64 · rules number · watermarks · next request i · table · count · verdict*
-//! 3 rules      log identity u64 · rules number · rules
-//! 4 part       number · count · crc32 u32 of the whole · a piece of a framed checkpoint
-//! 5 checkpoint log identity u64 · rules number · rules · stream time i · watermarks · next sequence · next request i
-//!              · has previous u8 [· previous i] · table
-//!              · count · (partition · low watermark i · delivered i · judged: low watermark i, bitmap, reopened bitmap
-//!              · not delivered bitmap (not before version 9))*
-//!              · count · request id u64*
+//! 3 rules       log identity u64 · rules number · rules
+//! 4 part        number · count · crc32 u32 of the whole · a piece of a framed checkpoint
+//! 5 checkpoint  log identity u64 · rules number · rules · stream time i · watermarks · next sequence · next request i
+//!               · has previous u8 [· previous i] · table
+//!               · count · (partition · low watermark i · delivered i · judged: low watermark i, bitmap, reopened bitmap
+//!               · not delivered bitmap (not before version 9))*
+//!               · count · request id u64*
 //!
-//! table        topic count · (length · UTF-8)* · partition count · (topic · number i)*
-//! request        head u8 · request id u64 · body          head: kind in bits 0-3, hashes present in bits 4-7
-//!   0 page       page · time · digest u32 · hashes
-//!   1 withdraw   page · reason u8
-//!   2 forget     position
-//!   3 forget     id hash u64
-//!   4 reopen     partition · from i · to i
-//!   5 page       as 0 · has site in bit 0, is a variant in bit 1, has address in bit 2 (not before version 7) u8
-//!              [· site u32] [· address u32] (not before version 6)
+//! table         topic count · (length · UTF-8)* · partition count · (topic · number i)*
+//! request       head u8 · request id u64 · body          head: kind in bits 0-3, hashes present in bits 4-7
+//!   0 page      page · time · digest u32 · hashes
+//!   1 withdraw  page · reason u8
+//!   2 forget    position
+//!   3 forget    id hash u64
+//!   4 reopen    partition · from i · to i
+//!   5 page      as 0 · has site in bit 0, is a variant in bit 1, has address in bit 2 (not before version 7) u8
+//!               [· site u32] [· address u32] (not before version 6)
 //! verdict       head u8 · request id u64 · body          head: kind in bits 0-3, flags
-//!   0 unique     page · time · digest u32 [· original: flag 4]
-//!   1 update     page · time · digest u32 · match [· original: flag 4]
-//!   2 duplicate  page · time · digest u32 · match
+//!   0 unique    page · time · digest u32 [· original: flag 4]
+//!   1 update    page · time · digest u32 · match [· original: flag 4]
+//!   2 duplicate page · time · digest u32 · match
 //!   3 withdrawn, 4 and 5 forgotten, 6 reopened: as in a request
-//!   7 template   as an update
-//! match        stage u8 · distance u8 [· share of the smaller page: flag 6, not before version 4] · position
-//!              · age in ms i [· position of the cluster: flag 5]
-//! original     hashes present in bits 0-2 and 4, has cluster in bit 3, more in bit 5 u8 · hashes [· more]
-//!              [· position of the cluster]
-//! more         has site in bit 0, skipped bands in bit 1, family in bit 2, address in bit 3 (not before version 7) u8
-//!              [· site u32] [· skipped u128] [· sequence of the family's head] [· address u32] (not before version 6)
-//! hashes       exact u128 [· simhash] [· id u64] [· scope u64] [· length · sketch]
-//!              · numbers: count · u16* (not in versions 1 and 2)
-//! simhash      u64; from version 4 on: its bytes, 4, 8 or 16, u8 · that many bytes
-//! page         partition · offset as the step from the partition's latest page in this record, i
-//! position     the same, but no later step begins there
-//! time         ms i: the first of a record as it is, others as the distance from the first
-//! watermarks        exact i · simhash i · minhash i (not in version 1) · first sequence
-//! rules        count · stage u8* · max_distance u8 · windows exact, simhash, minhash (not in version 1) · lateness
-//!              · max_future_skew · max_entries · same_id u8 [· minhash: not in version 1]
-//!              · has number guard u8 [· least overlap] (not in versions 1 and 2)
-//!              · has simhash similarity u8 [· share] · has same site u8 [· containment] (not before version 6)
-//! minhash      0 u8, or 1 u8 · slots u8 · bits u8 · bands u8 · rows u8 · agree u8 · min_similarity
-//!              · has counts u8 · smallest elements u8 · has containment u8 [· containment] (all not before version 4)
-//!              · low_confidence below · containment (not before version 5) · low_confidence distance u8 · of many u8 · short · below short · max_bucket
-//!              (not before version 6) · one key below (not before version 8)
-//! span         seconds · nanoseconds
-//! bitmap       length · portable Roaring treemap (nothing when empty)
+//!   7 template  as an update
+//! match         stage u8 · distance u8 [· share of the smaller page: flag 6, not before version 4] · position
+//!               · age in ms i [· position of the cluster: flag 5]
+//! original      hashes present in bits 0-2 and 4, has cluster in bit 3, more in bit 5 u8 · hashes [· more]
+//!               [· position of the cluster]
+//! more          has site in bit 0, skipped bands in bit 1, family in bit 2, address in bit 3 (not before version 7) u8
+//!               [· site u32] [· skipped u128] [· sequence of the family's head] [· address u32] (not before version 6)
+//! hashes        exact u128 [· simhash] [· id u64] [· scope u64] [· length · sketch]
+//!               · numbers: count · u16* (not in versions 1 and 2)
+//! simhash       u64; from version 4 on: its bytes, 4, 8 or 16, u8 · that many bytes
+//! page          partition · offset as the step from the partition's latest page in this record, i
+//! position      the same, but no later step begins there
+//! time          ms i: the first of a record as it is, others as the distance from the first
+//! watermarks    exact i · simhash i · minhash i (not in version 1) · first sequence
+//! rules         count · stage u8* · max_distance u8 · windows exact, simhash, minhash (not in version 1) · lateness
+//!               · max_future_skew · max_entries · same_id u8 [· minhash: not in version 1]
+//!               · has number guard u8 [· least overlap] (not in versions 1 and 2)
+//!               · has simhash similarity u8 [· share] · has same site u8 [· containment] (not before version 6)
+//! minhash       0 u8, or 1 u8 · slots u8 · bits u8 · bands u8 · rows u8 · min_shared_bands u8 · min_similarity
+//!               · has counts u8 · smallest elements u8 · has containment u8 [· containment] (all not before version 4)
+//!               · low_confidence below · containment (not before version 5)
+//!               · low_confidence distance u8 · of many u8 · short · below short · max_bucket (not before version 6)
+//!               · one_band_below (not before version 8)
+//! span          seconds · nanoseconds
+//! bitmap        length · portable Roaring treemap (nothing when empty)
 //! ```
 //!
 //! Numbers without a type are LEB128 varints, `i` zigzag ones; fixed ones are little-endian. In a record of many, a
