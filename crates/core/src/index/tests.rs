@@ -88,7 +88,7 @@ type Shown = (u64, Stage, u8, bool, bool);
 fn found(index: &Index, probe: &Probe<'_>) -> Vec<Shown> {
     let mut found = Vec::new();
     index.candidates(probe, |c| {
-        found.push((c.sequence, c.by.stage(), c.by.distance(), c.relation != Relation::Unrelated, c.other_numbers))
+        found.push((c.sequence, c.by.stage(), c.by.distance(), c.relation != Relation::Unrelated, c.other_numbers));
     });
     found.sort_unstable();
     found
