@@ -347,7 +347,7 @@ impl WorkerReport {
         }
         self.metrics.paused(Pause::Backpressure, status.full);
         self.metrics.paused(Pause::Pacing, status.ahead > 0);
-        self.metrics.paused(Pause::Restore, status.recalling);
+        self.metrics.paused(Pause::Restore, status.is_scanning);
         self.metrics.paused(Pause::Breaker, status.tripped.is_some());
         if let Some(bad) = status.tripped.filter(|_| !self.tripped) {
             self.tripped = true;

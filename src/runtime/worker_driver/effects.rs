@@ -61,7 +61,7 @@ impl WorkerDriver {
                 self.requests_since.get_or_insert_with(|| self.clock.now());
                 self.requests.append(log, request);
             }
-            Effect::ScanVerdicts { log, from } => self.recall(log, from)?,
+            Effect::ScanVerdicts { log, from } => self.scan(log, from)?,
             Effect::EndScan(log) => self.end_scan(log),
             Effect::Call(request) => self.call(request),
             Effect::Delivered(outputs) => self.report.delivered(&outputs),
@@ -184,15 +184,15 @@ impl WorkerDriver {
         }
     }
 
-    pub(super) fn recall(&mut self, log: LogPartition, from: Option<VerdictOffset>) -> Result<(), Fatal> {
+    pub(super) fn scan(&mut self, log: LogPartition, from: Option<VerdictOffset>) -> Result<(), Fatal> {
         self.serials += 1;
         let serial = self.serials;
-        let Some(place) = self.recalls.get_mut(log.index()) else { return Ok(()) };
+        let Some(place) = self.scan_readers.get_mut(log.index()) else { return Ok(()) };
         let reader = if let Some(reader) = place {
             reader
         } else {
             let sink = sink(&self.sender, move |event| Message::Scanned(log, event));
-            let follower = self.context.follow(log, "recall", &self.log_budget, sink)?;
+            let follower = self.context.follow(log, "scan", &self.log_budget, sink)?;
             place.insert(Reader { follower, serial, next: None })
         };
         reader.serial = serial;
@@ -203,7 +203,7 @@ impl WorkerDriver {
 
     fn end_scan(&mut self, log: LogPartition) {
         self.serials += 1;
-        if let Some(Some(reader)) = self.recalls.get_mut(log.index()) {
+        if let Some(Some(reader)) = self.scan_readers.get_mut(log.index()) {
             // Records that it has read ahead are skipped.
             reader.serial = self.serials;
             reader.follower.command(FollowCommand::Stop);

@@ -24,7 +24,7 @@ impl WorkerDriver {
             Message::GroupConsumer(..) => Ok(()),
             Message::Read(done) => self.read(done),
             Message::Followed(log, event) => self.followed(log, event),
-            Message::Scanned(log, event) => self.recalled(log, event),
+            Message::Scanned(log, event) => self.scanned(log, event),
             Message::Appended(Appended { offset: Err(NotAppended::Denied), .. }) => {
                 Err(append_denied(&self.context.names.fingerprints))
             }
@@ -236,8 +236,8 @@ impl WorkerDriver {
         }
     }
 
-    pub(super) fn recalled(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        let Some(Some(reader)) = self.recalls.get(log.index()) else { return Ok(()) };
+    pub(super) fn scanned(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
+        let Some(Some(reader)) = self.scan_readers.get(log.index()) else { return Ok(()) };
         if reader.serial != event.serial {
             return Ok(());
         }

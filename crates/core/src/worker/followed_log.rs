@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::verdict_cache::{OutOfPlace, VerdictCache, VerdictUpdate};
-use super::verdict_scan::{Reading, VerdictScan};
+use super::verdict_scan::{ScanStep, VerdictScan};
 use crate::protocol::{RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
@@ -13,7 +13,7 @@ use crate::record::{PartitionId, Source};
 pub(super) struct FollowedLog {
     cache: VerdictCache,
     scan: Option<VerdictScan>,
-    /// Pages wait for a verdict to be read back, and no reading has begun for them.
+    /// Pages wait for a verdict to be read back, and no scan has begun for them.
     scan_wanted: bool,
     /// Requests by their offset: the judge must have answered them when it has passed it.
     asked: BTreeMap<RequestOffset, Vec<RequestId>>,
@@ -78,7 +78,7 @@ impl FollowedLog {
     fn reopened(&mut self, partition: &PartitionId, from: i64, to: i64) {
         let Some(scan) = &mut self.scan else { return };
         scan.reopened(partition, from, to);
-        if scan.is_reading() && scan.wants_any(partition, from, to) {
+        if scan.is_scanning() && scan.wants_any(partition, from, to) {
             // It may end before the reopening and find what is void now: it begins again.
             self.scan = None;
             self.scan_wanted = true;
@@ -129,14 +129,14 @@ impl FollowedLog {
         self.scan_wanted = true;
     }
 
-    /// Returns whether a reading is to begin: pages wait for one, and none is under way.
+    /// Returns whether a scan is to begin: pages wait for one, and none is under way.
     pub(super) fn takes_scan(&mut self) -> bool {
         !self.is_scanning() && std::mem::take(&mut self.scan_wanted)
     }
 
     /// Returns whether old verdicts are being read back.
     pub(super) fn is_scanning(&self) -> bool {
-        self.scan.as_ref().is_some_and(VerdictScan::is_reading)
+        self.scan.as_ref().is_some_and(VerdictScan::is_scanning)
     }
 
     /// Begins to read back `positions` verdicts from the first wanted position of each partition on. Returns where in
@@ -148,24 +148,24 @@ impl FollowedLog {
     }
 
     /// Takes a record that was read back.
-    pub(super) fn scanned(&mut self, record: &VerdictRecord) -> Reading {
-        let Some(scan) = &mut self.scan else { return Reading::On };
+    pub(super) fn scanned(&mut self, record: &VerdictRecord) -> ScanStep {
+        let Some(scan) = &mut self.scan else { return ScanStep::Continue };
         if scan.ends_at(record, &self.cache) {
             scan.finish();
-            return Reading::Done;
+            return ScanStep::Done;
         }
         scan.read(record)
     }
 
-    /// The log begins later than the position of the reading. Returns whether it is to be read from its beginning.
+    /// The log begins later than the position of the scan. Returns whether it is to be read from its beginning.
     pub(super) fn scan_from_beginning(&mut self) -> bool {
         self.scan.as_mut().map(VerdictScan::log_begins_later).is_some()
     }
 
-    /// The reading has reached the end of the log. `None`: there is none.
+    /// The scan has reached the end of the log. `None`: there is none.
     pub(super) fn scanned_to_end(&mut self) -> Option<ScanEnd> {
         let scan = self.scan.as_mut()?;
-        if scan.is_walking() {
+        if scan.is_seeking_checkpoint() {
             // There is no checkpoint where there should be one.
             scan.log_begins_later();
             return Some(ScanEnd::FromBeginning);
@@ -174,7 +174,7 @@ impl FollowedLog {
         Some(ScanEnd::Done)
     }
 
-    /// Returns whether the last reading looked for this position. If it did not, another one will.
+    /// Returns whether the last scan looked for this position. If it did not, another one will.
     pub(super) fn was_scanned_for(&mut self, source: &Source) -> bool {
         let was_wanted = self.scan.as_ref().is_some_and(|scan| scan.wants(source));
         self.scan_wanted |= !was_wanted;
@@ -228,7 +228,7 @@ mod tests {
         log.want_scan();
         assert!(log.takes_scan());
         log.scan(BTreeMap::from([(input(0), 0)]), 10);
-        assert_eq!(log.scanned(&checkpoint(1, None, 0)), Reading::On);
+        assert_eq!(log.scanned(&checkpoint(1, None, 0)), ScanStep::Continue);
         log
     }
 
@@ -239,7 +239,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             log.scanned(&batch(vec![withdrawn(0, Reject::NoText), withdrawn(1, Reject::NoText)], 0)),
-            Reading::On
+            ScanStep::Continue
         );
         assert_eq!(reason(&log, 0), None, "not before all is read");
         assert_eq!(log.scanned_to_end(), Some(ScanEnd::Done));
@@ -294,19 +294,23 @@ mod tests {
         let mut log = FollowedLog::new(1);
         log.follow(VerdictOffset(9), &at_checkpoint(8, 7)).unwrap();
         log.scan(BTreeMap::from([(input(0), 2)]), 3);
-        assert_eq!(log.scanned(&at_checkpoint(8, 7)), Reading::From(Some(VerdictOffset(0))), "it seeks where to begin");
-        assert_eq!(log.scanned(&at_checkpoint(2, 5)), Reading::On);
+        assert_eq!(
+            log.scanned(&at_checkpoint(8, 7)),
+            ScanStep::RestartAt(Some(VerdictOffset(0))),
+            "it seeks where to begin"
+        );
+        assert_eq!(log.scanned(&at_checkpoint(2, 5)), ScanStep::Continue);
         log.scanned(&batch(vec![withdrawn(2, Reject::NoText), withdrawn(3, Reject::NoText)], 0));
-        assert_eq!(log.scanned(&at_checkpoint(4, 7)), Reading::On, "one of three is missing");
+        assert_eq!(log.scanned(&at_checkpoint(4, 7)), ScanStep::Continue, "one of three is missing");
         log.scanned(&batch(vec![withdrawn(4, Reject::NoText)], 0));
-        assert_eq!(log.scanned(&at_checkpoint(5, 6)), Reading::On, "a request was applied later, of any kind");
-        assert_eq!(log.scanned(&at_checkpoint(6, 7)), Reading::Done);
+        assert_eq!(log.scanned(&at_checkpoint(5, 6)), ScanStep::Continue, "a request was applied later, of any kind");
+        assert_eq!(log.scanned(&at_checkpoint(6, 7)), ScanStep::Done);
         assert!(!log.is_scanning());
         assert_eq!([2, 3, 4, 5].map(|offset| reason(&log, offset).is_some()), [true, true, true, false]);
     }
 
     mod readings {
-        //! A reading that ends early finds what one to the end of the log finds.
+        //! A scan that ends early finds what one to the end of the log finds.
 
         use std::collections::BTreeMap;
 
@@ -497,9 +501,9 @@ mod tests {
                         continue;
                     }
                     match worker.log.scanned(&written.records[at]) {
-                        Reading::On => at += 1,
-                        Reading::From(from) => (at, end) = (from.map_or(first, |from| usize::try_from(from.0).unwrap()), worker.next),
-                        Reading::Done => break,
+                        ScanStep::Continue => at += 1,
+                        ScanStep::RestartAt(from) => (at, end) = (from.map_or(first, |from| usize::try_from(from.0).unwrap()), worker.next),
+                        ScanStep::Done => break,
                     }
                 }
                 let in_force = written.in_force(first, worker.next);

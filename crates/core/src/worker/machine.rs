@@ -93,7 +93,7 @@ impl<P> Worker<P> {
                 self.at(&partition, |queue| queue.out_of_range(offset, first, end));
             }
             Event::Appended(request, result) => self.appended(now, request, result),
-            Event::Scanned { log, record, .. } => self.recalled(log, &record),
+            Event::Scanned { log, record, .. } => self.scanned(log, &record),
             Event::ScannedToEnd(log) => self.scanned_to_end(log),
             Event::ScanMoved(log) => self.scan_moved(log),
             Event::Called(result) => self.called(result),
@@ -110,7 +110,7 @@ impl<P> Worker<P> {
         Status {
             learned: self.has_learned(),
             joined: self.membership.is_joined(),
-            recalling: self.logs.iter().any(FollowedLog::is_scanning),
+            is_scanning: self.logs.iter().any(FollowedLog::is_scanning),
             blocked: self.blocked(),
             unanswered: self.unanswered.count(|request| self.partitions.waits_for(request)),
             tripped: self.breaker.tripped(),
@@ -343,7 +343,7 @@ pub struct Status {
     /// It is in the input group.
     pub joined: bool,
     /// It reads old verdicts back.
-    pub recalling: bool,
+    pub is_scanning: bool,
     /// Partitions that cannot be read on, and why.
     pub blocked: BTreeMap<PartitionId, Blocked>,
     /// Requests that the judge passed without a verdict more than once: they are made again ever more rarely.

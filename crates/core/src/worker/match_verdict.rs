@@ -10,7 +10,7 @@ use super::followed_log::{FollowedLog, ScanEnd};
 use super::machine::Worker;
 use super::queue::{PageState, Waiting};
 use super::verdict_cache::{OutOfPlace, VerdictUpdate};
-use super::verdict_scan::Reading;
+use super::verdict_scan::ScanStep;
 use crate::protocol::{
     Answer, LogPartition, Request, RequestBody, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
 };
@@ -141,7 +141,7 @@ impl<P> Worker<P> {
             }
             None if followed.is_judged(source) && matches!(action, PageAction::Ask(..)) => {
                 followed.want_scan();
-                self.partitions.set_state(source, PageState::Recalling(log));
+                self.partitions.set_state(source, PageState::AwaitingScan(log));
             }
             Some(VerdictMatch::NoAnswer) | None => {
                 if let Some(body) = request_body(source, action) {
@@ -209,7 +209,7 @@ impl<P> Worker<P> {
 
     fn scan_missing(&mut self, log: LogPartition) {
         let mut first: BTreeMap<PartitionId, i64> = BTreeMap::new();
-        for source in self.partitions.pages_in(|state| *state == PageState::Recalling(log)) {
+        for source in self.partitions.pages_in(|state| *state == PageState::AwaitingScan(log)) {
             first.entry(source.partition).or_insert(source.offset);
         }
         if let Some(followed) = self.logs.get_mut(log.index()).filter(|_| !first.is_empty()) {
@@ -218,14 +218,14 @@ impl<P> Worker<P> {
         }
     }
 
-    pub(super) fn recalled(&mut self, log: LogPartition, record: &VerdictRecord) {
+    pub(super) fn scanned(&mut self, log: LogPartition, record: &VerdictRecord) {
         match self.logs.get_mut(log.index()).map(|followed| followed.scanned(record)) {
-            Some(Reading::From(from)) => self.effects.push_back(Effect::ScanVerdicts { log, from }),
-            Some(Reading::Done) => {
+            Some(ScanStep::RestartAt(from)) => self.effects.push_back(Effect::ScanVerdicts { log, from }),
+            Some(ScanStep::Done) => {
                 self.effects.push_back(Effect::EndScan(log));
                 self.resolve_scanned(log);
             }
-            Some(Reading::On) | None => {}
+            Some(ScanStep::Continue) | None => {}
         }
     }
 
@@ -245,14 +245,14 @@ impl<P> Worker<P> {
 
     /// What can be read back was: pages that it was looked for have their verdict now, or it is gone for good.
     fn resolve_scanned(&mut self, log: LogPartition) {
-        let is_recalling = |state: &PageState| *state == PageState::Recalling(log);
-        for source in self.partitions.pages_in(is_recalling) {
+        let awaits_scan = |state: &PageState| *state == PageState::AwaitingScan(log);
+        for source in self.partitions.pages_in(awaits_scan) {
             if !self.logs.get_mut(log.index()).is_some_and(|followed| followed.was_scanned_for(&source)) {
                 continue;
             }
             self.partitions.set_state(&source, PageState::New);
             self.resolve(&source);
-            if self.partitions.page(&source).is_some_and(|waiting| is_recalling(waiting.state())) {
+            if self.partitions.page(&source).is_some_and(|waiting| awaits_scan(waiting.state())) {
                 // It is judged, and the log no longer says how: nothing after it can be delivered either.
                 self.partitions.block_at(&source, log, Blocked::VerdictLost);
             }
@@ -284,7 +284,7 @@ fn match_verdict(action: &PageAction, verdict: &Arc<Verdict>) -> VerdictMatch {
 /// Returns whether a page waits for something from this log.
 fn is_open_on(stage: &PageState, log: LogPartition) -> bool {
     match stage {
-        PageState::Asked { log: on, .. } | PageState::Recalling(on) => *on == log,
+        PageState::Asked { log: on, .. } | PageState::AwaitingScan(on) => *on == log,
         PageState::New | PageState::Blocked(_) | PageState::Ready(_) => false,
     }
 }

@@ -229,7 +229,7 @@ mod tests {
     fn asked(partitions: &Partitions<()>, source: &Source) -> Option<RequestId> {
         match partitions.page(source)?.state() {
             PageState::Asked { request, .. } => Some(*request),
-            PageState::New | PageState::Recalling(_) | PageState::Blocked(_) | PageState::Ready(_) => None,
+            PageState::New | PageState::AwaitingScan(_) | PageState::Blocked(_) | PageState::Ready(_) => None,
         }
     }
 

@@ -103,7 +103,7 @@ pub(super) enum PageState {
     /// Asked. The offset of the request is known once its delivery is.
     Asked { log: LogPartition, request: RequestId, offset: Option<RequestOffset> },
     /// Judged, but its verdict must be read back from this log.
-    Recalling(LogPartition),
+    AwaitingScan(LogPartition),
     /// Judged, and its verdict cannot be read any more, or is about another page.
     Blocked(LogPartition),
     /// Its end is known.
@@ -508,7 +508,7 @@ impl<P> PartitionQueue<P> {
         self.bytes = self.bytes.saturating_sub(page.bytes);
         match state {
             PageState::Ready(outcome) => Some((page, outcome)),
-            PageState::New | PageState::Asked { .. } | PageState::Recalling(_) | PageState::Blocked(_) => None,
+            PageState::New | PageState::Asked { .. } | PageState::AwaitingScan(_) | PageState::Blocked(_) => None,
         }
     }
 }

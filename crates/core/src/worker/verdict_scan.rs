@@ -10,7 +10,7 @@ use crate::protocol::{
 };
 use crate::record::{PartitionId, Source};
 
-/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one
+/// One scan of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one
 /// after which nothing was judged about them, or to the end. All partitions that need it are read for at once; what is
 /// found is kept for the pages that follow, up to a number of positions for each partition, so that memory stays
 /// bounded however deep the rewind.
@@ -21,7 +21,7 @@ pub(super) struct VerdictScan {
     /// What is judged as of the record read last, of the partitions that are read for; `None` before the first
     /// checkpoint.
     judged: Option<JudgedPartitions>,
-    /// Verdicts that were followed since the reading began: newer than anything it finds.
+    /// Verdicts that were followed since the scan began: newer than anything it finds.
     newer: HashMap<Source, Arc<Verdict>>,
     phase: Phase,
 }
@@ -38,11 +38,11 @@ enum Phase {
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum ScanStep {
     /// Read on.
-    On,
+    Continue,
     /// Begin again at this offset of the log, or at its beginning.
-    From(Option<VerdictOffset>),
+    RestartAt(Option<VerdictOffset>),
     /// Nothing more is to be found.
     Done,
 }
@@ -62,13 +62,13 @@ impl VerdictScan {
         Self { wanted, found: HashMap::new(), judged: None, newer: HashMap::new(), phase }
     }
 
-    /// Returns whether the reading continues.
-    pub(super) fn is_reading(&self) -> bool {
+    /// Returns whether the scan continues.
+    pub(super) fn is_scanning(&self) -> bool {
         self.phase != Phase::Done
     }
 
     /// Returns whether it has not found yet where to begin.
-    pub(super) fn is_walking(&self) -> bool {
+    pub(super) fn is_seeking_checkpoint(&self) -> bool {
         self.phase == Phase::SeekingCheckpoint
     }
 
@@ -80,32 +80,32 @@ impl VerdictScan {
     }
 
     /// Takes one record.
-    pub(super) fn read(&mut self, record: &VerdictRecord) -> Reading {
+    pub(super) fn read(&mut self, record: &VerdictRecord) -> ScanStep {
         match (self.phase, record) {
             (Phase::SeekingCheckpoint, VerdictRecord::Checkpoint(checkpoint)) => {
                 if self.is_ahead_of_all(checkpoint) {
                     self.phase = Phase::Scanning;
                     self.take_judged(checkpoint);
-                    return Reading::On;
+                    return ScanStep::Continue;
                 }
                 if checkpoint.previous.is_none() {
                     self.phase = Phase::Scanning;
                 }
-                Reading::From(checkpoint.previous)
+                ScanStep::RestartAt(checkpoint.previous)
             }
             (Phase::Scanning, VerdictRecord::Checkpoint(checkpoint)) => {
                 self.take_judged(checkpoint);
-                Reading::On
+                ScanStep::Continue
             }
             (Phase::Scanning, VerdictRecord::Verdicts(batch)) => {
                 batch.verdicts.iter().for_each(|verdict| self.note(verdict));
-                Reading::On
+                ScanStep::Continue
             }
-            (Phase::SeekingCheckpoint | Phase::Scanning | Phase::Done, _) => Reading::On,
+            (Phase::SeekingCheckpoint | Phase::Scanning | Phase::Done, _) => ScanStep::Continue,
         }
     }
 
-    /// The log begins later than the position of the walk: it is read from its beginning.
+    /// The log begins later than the position of the scan: it is read from its beginning.
     pub(super) fn log_begins_later(&mut self) {
         self.phase = Phase::Scanning;
         self.found.clear();
@@ -165,7 +165,7 @@ impl VerdictScan {
 
     /// Returns what was found for a position, once all is read.
     pub(super) fn found(&self, source: &Source) -> Option<&Arc<Verdict>> {
-        if self.is_reading() { None } else { self.newer.get(source).or_else(|| self.found.get(source)) }
+        if self.is_scanning() { None } else { self.newer.get(source).or_else(|| self.found.get(source)) }
     }
 
     /// A newer verdict came by while following: it counts, and what is remembered of it may be gone when it is needed.
@@ -243,20 +243,17 @@ mod tests {
 
     #[test]
     fn reading_begins_where_no_wanted_position_is_judged_though_the_first_is_not() {
-        assert_eq!(scan_of(5, 4).read(&checkpoint(&[1, 7])), Reading::From(Some(VerdictOffset(3))));
-        assert_eq!(scan_of(5, 4).read(&checkpoint(&[1, 9])), Reading::On);
-        assert_eq!(scan_of(1, 4).read(&checkpoint(&[1])), Reading::From(Some(VerdictOffset(3))));
+        assert_eq!(scan_of(5, 4).read(&checkpoint(&[1, 7])), ScanStep::RestartAt(Some(VerdictOffset(3))));
+        assert_eq!(scan_of(5, 4).read(&checkpoint(&[1, 9])), ScanStep::Continue);
+        assert_eq!(scan_of(1, 4).read(&checkpoint(&[1])), ScanStep::RestartAt(Some(VerdictOffset(3))));
     }
 
     #[test]
     fn partitions_share_the_positions_that_are_kept() {
         let first: BTreeMap<PartitionId, i64> = (0..3).map(|number| (PartitionId::new("pages", number), 5)).collect();
         let wants = |positions: i64| {
-            let recall = VerdictScan::new(first.clone(), positions, None);
-            first
-                .keys()
-                .map(|part| (0..99).filter(|&offset| recall.wants(&part.at(offset))).count())
-                .collect::<Vec<_>>()
+            let scan = VerdictScan::new(first.clone(), positions, None);
+            first.keys().map(|part| (0..99).filter(|&offset| scan.wants(&part.at(offset))).count()).collect::<Vec<_>>()
         };
         assert_eq!(wants(12), [4, 4, 4]);
         assert_eq!(wants(2), [1, 1, 1], "each gets on");
@@ -264,28 +261,28 @@ mod tests {
 
     #[test]
     fn verdict_followed_while_reading_is_newer_than_what_is_read() {
-        let mut recall = scan_of(5, 4);
-        recall.read(&checkpoint(&[]));
+        let mut scan = scan_of(5, 4);
+        scan.read(&checkpoint(&[]));
         let (newer, not_wanted) = (Arc::new(verdict(6, 2)), Arc::new(verdict(9, 3)));
-        recall.superseded(&input().at(6), &newer);
-        recall.superseded(&input().at(9), &not_wanted);
-        recall.read(&batch(vec![verdict(5, 0), verdict(6, 1)]));
-        recall.finish();
-        let found = |offset| recall.found(&input().at(offset)).map(|verdict| verdict.request.0);
+        scan.superseded(&input().at(6), &newer);
+        scan.superseded(&input().at(9), &not_wanted);
+        scan.read(&batch(vec![verdict(5, 0), verdict(6, 1)]));
+        scan.finish();
+        let found = |offset| scan.found(&input().at(offset)).map(|verdict| verdict.request.0);
         assert_eq!([found(5), found(6), found(9)], [Some(0), Some(2), None]);
-        recall.reopened(&input(), 6, 7);
-        assert_eq!(recall.found(&input().at(6)), None);
+        scan.reopened(&input(), 6, 7);
+        assert_eq!(scan.found(&input().at(6)), None);
     }
 
     #[test]
     fn a_reopening_that_is_read_back_voids_no_verdict_that_was_followed_meanwhile() {
-        let mut recall = scan_of(5, 4);
-        recall.read(&checkpoint(&[]));
-        recall.superseded(&input().at(6), &Arc::new(verdict(6, 2)));
+        let mut scan = scan_of(5, 4);
+        scan.read(&checkpoint(&[]));
+        scan.superseded(&input().at(6), &Arc::new(verdict(6, 2)));
         let answer = Answer::Reopened { partition: input(), from: 5, to: 9 };
-        recall.read(&batch(vec![verdict(5, 0), verdict(6, 1), Verdict { request: RequestId(3), answer }]));
-        recall.finish();
-        let found = |offset| recall.found(&input().at(offset)).map(|verdict| verdict.request.0);
+        scan.read(&batch(vec![verdict(5, 0), verdict(6, 1), Verdict { request: RequestId(3), answer }]));
+        scan.finish();
+        let found = |offset| scan.found(&input().at(offset)).map(|verdict| verdict.request.0);
         assert_eq!([found(5), found(6)], [None, Some(2)]);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct WorkerDriver {
     todo: VecDeque<Todo>,
     fetches: VecDeque<BTreeSet<PartitionId>>,
     follows: Vec<Follow>,
-    recalls: Vec<Option<Recall>>,
+    scans: Vec<Option<Scan>>,
     reading: BTreeMap<PartitionId, Reading>,
     /// Outlives seeks and assignments, as in the client library.
     paused: BTreeSet<PartitionId>,
@@ -67,9 +67,9 @@ struct Follow {
     reader: VerdictReader,
 }
 
-/// A second reading of a verdict log.
+/// A scan of a verdict log, beside the following.
 #[derive(Debug, Default)]
-struct Recall {
+struct Scan {
     next: Option<i64>,
     end: Option<i64>,
     reader: VerdictReader,
@@ -92,7 +92,7 @@ enum Move {
     Call,
     Committed,
     Follow(LogPartition),
-    Recall(LogPartition),
+    Scan(LogPartition),
     Read,
     HandOver,
     Report,
@@ -114,7 +114,7 @@ impl WorkerDriver {
         Self {
             name: format!("{name}.worker"),
             follows: (0..settings.logs).map(|_| Follow::default()).collect(),
-            recalls: (0..settings.logs).map(|_| None).collect(),
+            scans: (0..settings.logs).map(|_| None).collect(),
             worker: Worker::new(WorkerSettings { first_request: life << 32, ..settings.clone() }),
             life,
             instance,
@@ -192,8 +192,8 @@ impl WorkerDriver {
             if self.follows[log.index()].next.is_some() {
                 moves.push(Move::Follow(log));
             }
-            if self.recalls[log.index()].is_some() {
-                moves.push(Move::Recall(log));
+            if self.scans[log.index()].is_some() {
+                moves.push(Move::Scan(log));
             }
         }
         if self.reading.keys().any(|input| !self.paused.contains(input)) {
@@ -213,7 +213,7 @@ impl WorkerDriver {
             Move::Call => self.make_call(world),
             Move::Committed => self.fetch_committed(world),
             Move::Follow(log) => self.hand_over_verdicts(world, log),
-            Move::Recall(log) => self.recall(world, log),
+            Move::Scan(log) => self.scan(world, log),
             Move::Read => self.read(world),
             Move::HandOver => {
                 self.hand_over_page(world);
@@ -271,10 +271,10 @@ impl WorkerDriver {
                 Effect::Resume(partitions) => self.paused.retain(|partition| !partitions.contains(partition)),
                 Effect::Append(log, request) => self.todo.push_back(Todo::Append(log, request)),
                 Effect::ScanVerdicts { log, from } => {
-                    self.recalls[log.index()] = Some(Recall { next: from.map(|from| from.0), ..Recall::default() });
+                    self.scans[log.index()] = Some(Scan { next: from.map(|from| from.0), ..Scan::default() });
                 }
                 Effect::EndScan(log) => {
-                    self.recalls[log.index()] = None;
+                    self.scans[log.index()] = None;
                 }
                 Effect::Call(request) => {
                     if self.call.is_some() {
@@ -463,22 +463,22 @@ impl WorkerDriver {
         Ok(())
     }
 
-    fn recall(&mut self, world: &mut World, log: LogPartition) -> Result<(), Died> {
+    fn scan(&mut self, world: &mut World, log: LogPartition) -> Result<(), Died> {
         let partition = verdicts_of(log);
-        let Some(recall) = &mut self.recalls[log.index()] else { return Ok(()) };
-        let from = recall.next.unwrap_or_else(|| world.bus.start(&partition));
-        let end = *recall.end.get_or_insert_with(|| world.bus.stable_end(&partition));
+        let Some(scan) = &mut self.scans[log.index()] else { return Ok(()) };
+        let from = scan.next.unwrap_or_else(|| world.bus.start(&partition));
+        let end = *scan.end.get_or_insert_with(|| world.bus.stable_end(&partition));
         if world.reach().is_some() {
             return Err(Died);
         }
         let event = match world.bus.fetch(&partition, from) {
             Fetched::OutOfRange => {
-                self.recalls[log.index()] = None;
+                self.scans[log.index()] = None;
                 Some(Event::ScanMoved(log))
             }
             Fetched::Record { offset, value: Value::Verdict(part), .. } if offset < end => {
-                recall.next = Some(offset + 1);
-                match recall.reader.push(offset, part) {
+                scan.next = Some(offset + 1);
+                match scan.reader.push(offset, part) {
                     Ok(whole) => {
                         whole.map(|(first, record)| Event::Scanned { log, offset: VerdictOffset(first), record })
                     }
@@ -489,7 +489,7 @@ impl WorkerDriver {
                 }
             }
             Fetched::Record { .. } | Fetched::Nothing { .. } => {
-                self.recalls[log.index()] = None;
+                self.scans[log.index()] = None;
                 Some(Event::ScannedToEnd(log))
             }
         };

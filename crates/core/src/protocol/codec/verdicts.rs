@@ -45,11 +45,11 @@ pub fn encode_verdict(record: &VerdictRecord, max_part_bytes: usize) -> Vec<Vec<
 /// reader is as if new.
 #[derive(Debug, Default)]
 pub struct VerdictReader {
-    stage: Reading,
+    state: ReadState,
 }
 
 #[derive(Debug, Default)]
-enum Reading {
+enum ReadState {
     /// Nothing but parts of a checkpoint whose first part was not seen.
     #[default]
     Fresh,
@@ -86,7 +86,7 @@ impl VerdictReader {
         if bytes == BARRIER {
             return Ok(None);
         }
-        let before = std::mem::take(&mut self.stage);
+        let before = std::mem::take(&mut self.state);
         let record = match frame::unwrap(bytes)? {
             (Kind::Verdicts, body) => VerdictRecord::Verdicts(verdict_batch::decode(body)?),
             (Kind::Rules, body) => VerdictRecord::Rules(rules::decode(body)?),
@@ -95,29 +95,29 @@ impl VerdictReader {
                 return Err(CodecError::WrongKind { expected: Kind::Verdicts as u8, found: other as u8 });
             }
         };
-        if let Reading::Inside(collected) = before {
+        if let ReadState::Inside(collected) = before {
             return Err(collected.torn());
         }
-        self.stage = Reading::Between;
+        self.state = ReadState::Between;
         Ok(Some((offset, record)))
     }
 
     fn collect(
         &mut self,
-        before: Reading,
+        before: ReadState,
         offset: i64,
         part: Part<'_>,
     ) -> Result<Option<(i64, VerdictRecord)>, CodecError> {
         let mut collected = match before {
-            Reading::Fresh if part.number > 0 => return Ok(None),
-            Reading::Fresh | Reading::Between if part.number == 0 => {
+            ReadState::Fresh if part.number > 0 => return Ok(None),
+            ReadState::Fresh | ReadState::Between if part.number == 0 => {
                 let Part { count, checksum, .. } = part;
                 Collected { first_offset: offset, next: 0, count, checksum, bytes: Vec::new() }
             }
-            Reading::Fresh | Reading::Between => {
+            ReadState::Fresh | ReadState::Between => {
                 return Err(CodecError::TornCheckpoint { expected: 0, count: part.count });
             }
-            Reading::Inside(collected) => collected,
+            ReadState::Inside(collected) => collected,
         };
         if (part.number, part.count, part.checksum) != (collected.next, collected.count, collected.checksum) {
             return Err(collected.torn());
@@ -125,7 +125,7 @@ impl VerdictReader {
         collected.bytes.extend_from_slice(part.piece);
         collected.next += 1;
         if collected.next < collected.count {
-            self.stage = Reading::Inside(collected);
+            self.state = ReadState::Inside(collected);
             return Ok(None);
         }
         let found = crc32fast::hash(&collected.bytes);
@@ -133,7 +133,7 @@ impl VerdictReader {
             return Err(CodecError::Checksum { expected: collected.checksum, found });
         }
         let checkpoint = decode_checkpoint(&collected.bytes)?;
-        self.stage = Reading::Between;
+        self.state = ReadState::Between;
         Ok(Some((collected.first_offset, VerdictRecord::Checkpoint(Box::new(checkpoint)))))
     }
 }
