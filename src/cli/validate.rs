@@ -14,7 +14,7 @@ use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::protocol::Stage;
 
-use chance_matches::Strangers;
+use chance_matches::ChanceMatches;
 use curve::Curve;
 
 /// Arguments of `validate`.
@@ -51,12 +51,12 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     };
     let stages = settings.as_ref().map(stages).unwrap_or_default();
     let shown = settings.as_ref().filter(|_| args.matching);
-    let (strangers, curve) = (shown.and_then(Strangers::of), shown.and_then(Curve::of));
+    let (chance_matches, curve) = (shown.and_then(ChanceMatches::of), shown.and_then(Curve::of));
     match global.output {
         Some(format @ (Format::Json | Format::Jsonl)) => {
             let mut report_json = report::as_json(&problems, &warnings);
             if let Some(report_json) = report_json.as_object_mut() {
-                report_json.extend(strangers.map(|strangers| ("simhash".to_owned(), strangers.json())));
+                report_json.extend(chance_matches.map(|chance_matches| ("simhash".to_owned(), chance_matches.json())));
                 report_json.extend(curve.map(|curve| ("minhash".to_owned(), curve.json())));
             }
             print_json(&report_json, format)?;
@@ -64,8 +64,8 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         Some(Format::Table) | None => {
             // Standard error may be closed: the exit code still reports it.
             let _ = report::tell(&mut std::io::stderr().lock(), &global.color.of_excerpts(), &problems, &warnings);
-            let report_json: Vec<String> = strangers
-                .map(|strangers| strangers.line())
+            let report_json: Vec<String> = chance_matches
+                .map(|chance_matches| chance_matches.line())
                 .into_iter()
                 .chain(curve.map(|curve| curve.table()))
                 .collect();

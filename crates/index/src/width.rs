@@ -6,7 +6,7 @@ pub const MAX_DISTANCE: u8 = 8;
 /// The width of a code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Width {
-    /// 32 bits: for some ten thousand pages; among more, too many are near by chance ([`Width::strangers`]).
+    /// 32 bits: for some ten thousand pages; among more, too many are near by chance ([`Width::expected_chance_matches`]).
     B32,
     /// 64 bits.
     #[default]
@@ -62,12 +62,12 @@ impl Width {
     ///
     /// ```
     /// # use dupgate_index::Width;
-    /// assert!(Width::B64.strangers(3, 20_000_000) < 1e-7);
-    /// assert!(Width::B32.strangers(3, 20_000_000) > 20.0);
+    /// assert!(Width::B64.expected_chance_matches(3, 20_000_000) < 1e-7);
+    /// assert!(Width::B32.expected_chance_matches(3, 20_000_000) > 20.0);
     /// ```
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    pub fn strangers(self, max_distance: u8, originals: u64) -> f64 {
+    pub fn expected_chance_matches(self, max_distance: u8, originals: u64) -> f64 {
         let bits = i32::try_from(self.bits()).unwrap_or(i32::MAX);
         self.differences(u32::from(max_distance)) as f64 * 0.5_f64.powi(bits) * originals as f64
     }

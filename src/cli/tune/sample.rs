@@ -41,7 +41,7 @@ impl Chance {
     fn of(bits: u8, settings: &Settings) -> Option<Self> {
         let rules = &settings.rules;
         let max_entries = rules.max_entries;
-        let a_page = settings.fingerprint.simhash.bits.strangers(bits, max_entries);
+        let a_page = settings.fingerprint.simhash.bits.expected_chance_matches(bits, max_entries);
         let window = rules.windows.simhash.as_secs_f64().max(1.0);
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let a_day = a_page * max_entries as f64 * SECONDS_A_DAY / window;

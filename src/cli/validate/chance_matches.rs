@@ -8,26 +8,26 @@ use crate::fingerprint::Width;
 use crate::protocol::Stage;
 
 /// The stage in use, with its expected matches.
-pub(super) struct Strangers {
+pub(super) struct ChanceMatches {
     width: Width,
     max_distance: u8,
     max_entries: u64,
 }
 
-impl Strangers {
+impl ChanceMatches {
     /// Computes it from settings; `None` when the stage is not in use.
     pub(super) fn of(settings: &Settings) -> Option<Self> {
         let rules = &settings.rules;
-        let strangers = Self {
+        let chance_matches = Self {
             width: settings.fingerprint.simhash.bits,
             max_distance: rules.max_distance,
             max_entries: rules.max_entries,
         };
-        rules.stages.contains(&Stage::SimHash).then_some(strangers)
+        rules.stages.contains(&Stage::SimHash).then_some(chance_matches)
     }
 
     fn by_chance(&self) -> f64 {
-        self.width.strangers(self.max_distance, self.max_entries)
+        self.width.expected_chance_matches(self.max_distance, self.max_entries)
     }
 
     pub(super) fn line(&self) -> String {

@@ -12,7 +12,7 @@ const MAX_NANOSECONDS: f64 = 1e6;
 pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
     let rules = &settings.rules;
     if rules.stages.contains(&Stage::SimHash) && settings.roles.judge {
-        strangers(settings, found);
+        warn_of_chance_matches(settings, found);
     }
     let Some(minhash) = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash)) else { return };
     if found.purpose != Purpose::Run || !settings.roles.judge {
@@ -46,18 +46,18 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
 }
 
 /// Expected chance matches of a page above which a warning is due: the loss budget of the whole program.
-const MAX_STRANGERS: f64 = 0.002;
+const MAX_CHANCE_MATCHES: f64 = 0.002;
 
 /// Warns of codes so narrow, or a distance so far, that pages match unrelated originals.
-fn strangers(settings: &Settings, found: &mut Findings) {
+fn warn_of_chance_matches(settings: &Settings, found: &mut Findings) {
     let (width, rules) = (settings.fingerprint.simhash.bits, &settings.rules);
-    let strangers = width.strangers(rules.max_distance, rules.max_entries);
-    if strangers > MAX_STRANGERS {
+    let expected = width.expected_chance_matches(rules.max_distance, rules.max_entries);
+    if expected > MAX_CHANCE_MATCHES {
         let (bits, within, entries) = (width.bits(), rules.max_distance, rules.max_entries);
         found.warn_service(
             "match.simhash.bits",
             format!(
-                "of {entries} originals about {strangers:.3} are within {within} of {bits} bits of any page by chance, and real \
+                "of {entries} originals about {expected:.3} are within {within} of {bits} bits of any page by chance, and real \
                  texts are closer: unique pages are taken for duplicates; more bits, a smaller match.simhash.max_distance or \
                  fewer index.max_entries find fewer"
             ),
