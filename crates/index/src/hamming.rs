@@ -1,7 +1,7 @@
 //! `SimHash` codes within one window, and the tables that find codes within a Hamming distance.
 //!
 //! A ring log in columns with a tail: an entry's id is its position, and expiry moves the tail, nothing else. What a
-//! probe shows does not depend on the plan of its tables, on the engine that compares, or on what is being rebuilt.
+//! probe shows does not depend on the plan of its tables, on the backend that compares, or on what is being rebuilt.
 //!
 //! Codes have one word or two ([`Codeword`]). Each table is about one word; what it shows is compared by the whole
 //! code.
@@ -143,7 +143,7 @@ impl<W: Codeword, V: FnMut(u64, u8)> Job for Probe<'_, W, V> {
 
     /// Shows each pair in the first table that covers it, under the flip that it has there: so once.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    #[expect(clippy::inline_always, reason = "compiled once for each backend")]
     fn run<C: Compare>(self) -> u32 {
         let Self(near, code, reach, mut visit) = self;
         let (ring, tables, plan) = (&near.ring, near.tables.as_slice(), &near.plan);
@@ -177,7 +177,7 @@ impl<W: Codeword, V: FnMut(u64, u8)> Job for Sweep<'_, W, V> {
 
     /// Compares all codes from a position on.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    #[expect(clippy::inline_always, reason = "compiled once for each backend")]
     fn run<C: Compare>(self) -> u32 {
         let Self(near, from, code, reach, mut visit) = self;
         let mut verified = 0;
@@ -217,8 +217,9 @@ impl<W: Codeword> HammingIndex<W> {
     #[must_use]
     pub fn new(max_distance: u8, expected: u64) -> Self {
         let bytes_per_entry = f64::INFINITY;
-        let needs = PlanRequirements { width: W::WIDTH, max_distance, entries: expected, bytes_per_entry, sample: &[] };
-        Self::with_plan(Plan::choose(&needs), expected)
+        let requirements =
+            PlanRequirements { width: W::WIDTH, max_distance, entries: expected, bytes_per_entry, sample: &[] };
+        Self::with_plan(Plan::choose(&requirements), expected)
     }
 
     /// Creates an empty window with this plan, whose tables grow towards this many entries.
@@ -228,10 +229,10 @@ impl<W: Codeword> HammingIndex<W> {
     }
 
     /// Creates an empty window whose first entry will have this position. All else being equal, neither position nor
-    /// engine change an answer.
+    /// backend change an answer.
     #[must_use]
-    pub fn starting_at(plan: Plan, expected: u64, engine: Backend, position: u64) -> Self {
-        let tables = Tables::of_plan(plan.keyed().to_vec(), expected, engine, position);
+    pub fn starting_at(plan: Plan, expected: u64, backend: Backend, position: u64) -> Self {
+        let tables = Tables::of_plan(plan.keyed().to_vec(), expected, backend, position);
         Self { plan, ring: Ring::starting_at(position), tables }
     }
 
@@ -299,9 +300,9 @@ impl<W: Codeword> HammingIndex<W> {
     pub fn probe(&self, code: W, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
         let reach_bits = u32::from(reach);
         if reach > self.plan.max_distance() || self.is_crowded(code) {
-            return self.tables.engine().run(Sweep(self, self.ring.tail, code, reach_bits, visit));
+            return self.tables.backend().run(Sweep(self, self.ring.tail, code, reach_bits, visit));
         }
-        self.tables.engine().run(Probe(self, code, reach_bits, visit))
+        self.tables.backend().run(Probe(self, code, reach_bits, visit))
     }
 
     /// Returns whether the lines of a code lead to more entries than there are: then all are compared, each once.

@@ -203,7 +203,7 @@ impl Plan {
         }
         plans.sort_by_cached_key(Self::to_string);
         plans.dedup_by_key(|plan| plan.to_string());
-        // What is not proved is not offered.
+        // What is not proved is no candidate.
         plans.retain(|plan| plan.prove().is_ok());
         plans.sort_by_key(|plan| plan.tables.len());
         plans
@@ -211,28 +211,34 @@ impl Plan {
 
     /// Chooses the fastest plan that the memory allows, or the smallest when it allows none.
     #[must_use]
-    pub fn choose(needs: &PlanRequirements<'_>) -> Self {
-        let offers = Self::offers(needs);
-        let fastest = |offers: &mut dyn Iterator<Item = &PlanCandidate>| {
-            offers.min_by(|one, other| one.nanoseconds.total_cmp(&other.nanoseconds)).map(|offer| offer.plan.clone())
+    pub fn choose(requirements: &PlanRequirements<'_>) -> Self {
+        let candidates = Self::candidates(requirements);
+        let fastest = |candidates: &mut dyn Iterator<Item = &PlanCandidate>| {
+            candidates
+                .min_by(|one, other| one.nanoseconds.total_cmp(&other.nanoseconds))
+                .map(|candidate| candidate.plan.clone())
         };
-        fastest(&mut offers.iter().filter(|offer| offer.fits))
+        fastest(&mut candidates.iter().filter(|candidate| candidate.fits))
             .or_else(|| {
-                let smallest = offers.iter().min_by(|one, other| one.bytes_per_entry.total_cmp(&other.bytes_per_entry));
-                smallest.map(|offer| offer.plan.clone())
+                let smallest =
+                    candidates.iter().min_by(|one, other| one.bytes_per_entry.total_cmp(&other.bytes_per_entry));
+                smallest.map(|candidate| candidate.plan.clone())
             })
-            .unwrap_or_else(|| Self::new(needs.width, needs.max_distance.min(MAX_DISTANCE), vec![], &[]))
+            .unwrap_or_else(|| Self::new(requirements.width, requirements.max_distance.min(MAX_DISTANCE), vec![], &[]))
     }
 
     /// Returns all plans with their numbers, fewest tables first.
     #[must_use]
-    pub fn offers(needs: &PlanRequirements<'_>) -> Vec<PlanCandidate> {
-        Self::all(needs.width, needs.max_distance).into_iter().map(|plan| plan.offer(needs)).collect()
+    pub fn candidates(requirements: &PlanRequirements<'_>) -> Vec<PlanCandidate> {
+        Self::all(requirements.width, requirements.max_distance)
+            .into_iter()
+            .map(|plan| plan.candidate(requirements))
+            .collect()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "estimates")]
-    fn offer(self, needs: &PlanRequirements<'_>) -> PlanCandidate {
-        let entries = needs.entries.max(1);
+    fn candidate(self, requirements: &PlanRequirements<'_>) -> PlanCandidate {
+        let entries = requirements.entries.max(1);
         let (mut lines, mut compared, mut bytes, mut ns) = (0.0, 0.0, 0.0, 0.0);
         for (number, keyed) in self.tables.iter().enumerate() {
             let count = keyed.lines_for::<FuzzyTags>(entries);
@@ -242,7 +248,7 @@ impl Plan {
             // Entries beyond a line's slots: those of a full line on average, and those that collide as the sample
             // says.
             let spilled = (load - 8.0).max(0.0);
-            let crowd = collisions(&shape, needs.sample, self.word_of(number)) * entries as f64;
+            let crowd = collisions(&shape, requirements.sample, self.word_of(number)) * entries as f64;
             let in_runs = probes * spilled + (crowd - spilled - 9.0).max(0.0);
             let runs = (probes * beyond_nine(load)).max(f64::from(u8::from(crowd > 9.0)));
             let run_lines = runs + in_runs / 8.0;
@@ -258,7 +264,7 @@ impl Plan {
             compared_in_runs: compared,
             bytes_per_entry: bytes,
             nanoseconds: ns,
-            fits: bytes <= needs.bytes_per_entry,
+            fits: bytes <= requirements.bytes_per_entry,
         }
     }
 
@@ -430,17 +436,17 @@ mod tests {
         );
     }
 
-    fn needs(entries: u64, bytes_per_entry: f64) -> PlanRequirements<'static> {
+    fn requirements(entries: u64, bytes_per_entry: f64) -> PlanRequirements<'static> {
         PlanRequirements { width: Width::B64, max_distance: 3, entries, bytes_per_entry, sample: &[] }
     }
 
     #[test]
     fn more_memory_buys_fewer_lines() {
-        let wide = Plan::choose(&needs(10_000_000, 200.0));
-        let lean = Plan::choose(&needs(10_000_000, 32.0));
+        let wide = Plan::choose(&requirements(10_000_000, 200.0));
+        let lean = Plan::choose(&requirements(10_000_000, 32.0));
         assert_eq!(lean.tables(), 2);
         assert!((6..=8).contains(&wide.tables()), "{wide}");
-        assert_eq!(Plan::choose(&needs(10_000_000, 1.0)).tables(), 2, "the smallest when none fits");
+        assert_eq!(Plan::choose(&requirements(10_000_000, 1.0)).tables(), 2, "the smallest when none fits");
     }
 
     #[test]
@@ -448,7 +454,7 @@ mod tests {
         let code = |code: u64| u128::from(code.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let uniform: Vec<u128> = (0..10_000).map(code).collect();
         let crowded: Vec<u128> = uniform.iter().map(|code| code & !0x00FF_0000_00FF_0000).collect();
-        let with = |sample| Plan::choose(&PlanRequirements { sample, ..needs(10_000_000, 200.0) }).tables();
+        let with = |sample| Plan::choose(&PlanRequirements { sample, ..requirements(10_000_000, 200.0) }).tables();
         assert!(with(&crowded) > with(&uniform));
     }
 }

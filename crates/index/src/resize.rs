@@ -33,7 +33,7 @@ pub(crate) struct TableResize<L> {
     number: usize,
     /// Its lines, when they are there.
     lines: u64,
-    ground: Allocation,
+    allocation: Allocation,
     next: u64,
     at_once: u64,
 }
@@ -44,7 +44,7 @@ enum Allocation {
     /// It waits for a helper.
     Wanted,
     /// A helper makes the lines.
-    Promised(Deferred<Buckets>),
+    Deferred(Deferred<Buckets>),
     /// This many of its large pages were touched without a helper.
     Touched(usize),
     Ready,
@@ -68,8 +68,8 @@ impl DeferredFree {
         if self.0.is_empty() {
             return None;
         }
-        let scrap = std::mem::take(&mut self.0);
-        Some(Box::new(move || drop(scrap)))
+        let deferred_free = std::mem::take(&mut self.0);
+        Some(Box::new(move || drop(deferred_free)))
     }
 }
 
@@ -79,22 +79,22 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
     type Output = ();
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    #[expect(clippy::inline_always, reason = "compiled once for each backend")]
     fn run<C: Compare>(self) {
-        let Self(growing, keys, tail, alive, until) = self;
-        let number = growing.number;
-        for ahead in until..until + growing.at_once {
+        let Self(resize, keys, tail, alive, until) = self;
+        let number = resize.number;
+        for ahead in until..until + resize.at_once {
             if let Some(key) = keys.key(number, ahead) {
-                growing.table.prefetch_home(key);
+                resize.table.prefetch_home(key);
             }
         }
-        for position in growing.next..until {
+        for position in resize.next..until {
             if let Some(key) = keys.key(number, position) {
                 let held = |id| keys.key(number, position_of(id, tail));
-                growing.table.insert::<C>(key, id_of(position), alive, held);
+                resize.table.insert::<C>(key, id_of(position), alive, held);
             }
         }
-        growing.next = until;
+        resize.next = until;
     }
 }
 
@@ -108,33 +108,33 @@ impl<L: Layout> TableResize<L> {
         tail: u64,
         is_helped: bool,
     ) -> Self {
-        let (ground, here) = if is_helped && buckets::are_many(lines) {
+        let (allocation, here) = if is_helped && buckets::are_many(lines) {
             (Allocation::Wanted, 1)
         } else {
             (Allocation::Touched(0), lines)
         };
         let at_once = AT_ONCE.max(AT_ONCE_A_TABLE * tables as u64);
-        Self { table: table_of(Buckets::with_room(here)), number, lines, ground, next: tail, at_once }
+        Self { table: table_of(Buckets::with_room(here)), number, lines, allocation, next: tail, at_once }
     }
 
     /// Returns the task that allocates its memory, if that is the next step.
     pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
-        if !matches!(self.ground, Allocation::Wanted) {
+        if !matches!(self.allocation, Allocation::Wanted) {
             return self.table.maintenance_task();
         }
         let lines = self.lines;
-        let (promise, task) = Deferred::of(move || Buckets::with_room(lines).touched());
-        self.ground = Allocation::Promised(promise);
+        let (buffers, task) = Deferred::of(move || Buckets::with_room(lines).touched());
+        self.allocation = Allocation::Deferred(buffers);
         Some(task)
     }
 
     /// Returns whether the lines are there and their memory, too; does a little for it.
     fn is_ready(&mut self) -> bool {
-        self.ground = match std::mem::replace(&mut self.ground, Allocation::Ready) {
+        self.allocation = match std::mem::replace(&mut self.allocation, Allocation::Ready) {
             Allocation::Wanted => Allocation::Wanted,
             Allocation::Touched(page) if self.table.touch(page) => Allocation::Touched(page + 1),
             Allocation::Touched(_) | Allocation::Ready => return true,
-            Allocation::Promised(promise) => match promise.kept() {
+            Allocation::Deferred(buffers) => match buffers.into_inner() {
                 Ok(Some(lines)) => {
                     self.table.put_lines(lines);
                     return true;
@@ -144,20 +144,20 @@ impl<L: Layout> TableResize<L> {
                     self.table.put_lines(Buckets::with_room(self.lines));
                     Allocation::Touched(0)
                 }
-                Err(promise) => Allocation::Promised(promise),
+                Err(buffers) => Allocation::Deferred(buffers),
             },
         };
         false
     }
 
     /// Moves a few entries; returns whether the table has all of them now.
-    pub(crate) fn step(&mut self, engine: Backend, keys: &impl Keys, positions: &Range<u64>) -> bool {
+    pub(crate) fn step(&mut self, backend: Backend, keys: &impl Keys, positions: &Range<u64>) -> bool {
         if !self.is_ready() {
             return false;
         }
         self.next = self.next.max(positions.start);
         let until = (self.next + self.at_once).min(positions.end);
-        engine.run(Move(self, keys, positions.start, LiveWindow::between(positions.start, positions.end), until));
+        backend.run(Move(self, keys, positions.start, LiveWindow::between(positions.start, positions.end), until));
         self.next >= positions.end
     }
 
@@ -170,15 +170,15 @@ impl<L: Layout> TableResize<L> {
     }
 
     /// Moves all entries; returns the table.
-    pub(crate) fn finish(mut self, engine: Backend, keys: &impl Keys, positions: &Range<u64>) -> Table<L> {
-        while !self.step(engine, keys, positions) {}
+    pub(crate) fn finish(mut self, backend: Backend, keys: &impl Keys, positions: &Range<u64>) -> Table<L> {
+        while !self.step(backend, keys, positions) {}
         self.table
     }
 
     /// Puts the table in the place of the old one.
-    pub(crate) fn replace(self, tables: &mut [Table<L>], scrap: &mut DeferredFree) {
+    pub(crate) fn replace(self, tables: &mut [Table<L>], deferred_free: &mut DeferredFree) {
         if let Some(old) = tables.get_mut(self.number) {
-            scrap.0.push(std::mem::replace(old, self.table).discard());
+            deferred_free.0.push(std::mem::replace(old, self.table).discard());
         }
     }
 
@@ -186,6 +186,6 @@ impl<L: Layout> TableResize<L> {
     pub(crate) fn memory_bytes(&self) -> usize {
         let here = self.table.stats().memory_bytes;
         let all = usize::try_from(self.lines).unwrap_or(0) * LINE;
-        if matches!(self.ground, Allocation::Promised(_)) { here + all } else { here }
+        if matches!(self.allocation, Allocation::Deferred(_)) { here + all } else { here }
     }
 }

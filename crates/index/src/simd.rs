@@ -66,7 +66,7 @@ impl Backend {
         }
     }
 
-    /// Runs a job with this engine's comparisons.
+    /// Runs a job with this backend's comparisons.
     #[inline]
     pub(crate) fn run<J: Job>(self, job: J) -> J::Output {
         match self.0 {

@@ -37,12 +37,12 @@ const MARKS: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Tables<L> {
     keyed: Vec<Keyed>,
-    engine: Backend,
+    backend: Backend,
     /// Entries that the tables are made for when they grow.
     expected: u64,
     all: Vec<Table<L>>,
-    growing: Option<TableResize<L>>,
-    scrap: DeferredFree,
+    resize: Option<TableResize<L>>,
+    deferred_free: DeferredFree,
     /// Positions that have passed.
     passed: u64,
     /// Bound on the entries that one probe may meet.
@@ -59,7 +59,7 @@ impl<L: Layout, K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, L, K, F
     type Output = ();
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    #[expect(clippy::inline_always, reason = "compiled once for each backend")]
     fn run<C: Compare>(self) {
         let Self(tables, keys, positions, newest_key) = self;
         let alive = LiveWindow::between(positions.start, positions.end);
@@ -79,7 +79,7 @@ impl<L: Layout> Job for Sweep<'_, L> {
     type Output = ();
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    #[expect(clippy::inline_always, reason = "compiled once for each backend")]
     fn run<C: Compare>(self) {
         let Self(tables, positions, passed) = self;
         let alive = LiveWindow::between(positions.start, positions.end);
@@ -95,7 +95,7 @@ impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
     type Output = ();
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    #[expect(clippy::inline_always, reason = "compiled once for each backend")]
     fn run<C: Compare>(self) {
         let Self(table, key, positions, mut visit) = self;
         let alive = LiveWindow::between(positions.start, positions.end);
@@ -117,16 +117,16 @@ impl<L: Layout> Tables<L> {
     }
 
     /// Creates the empty tables of a plan over a ring that begins at a position.
-    pub(crate) fn of_plan(keyed: Vec<Keyed>, expected: u64, engine: Backend, position: u64) -> Self {
+    pub(crate) fn of_plan(keyed: Vec<Keyed>, expected: u64, backend: Backend, position: u64) -> Self {
         let fewest = |keyed: &Keyed| FEWEST_LINES.min(keyed.most_lines());
         let all = keyed.iter().map(|keyed| empty(keyed, fewest(keyed), &(position..position))).collect();
         Self {
             keyed,
-            engine,
+            backend,
             expected,
             all,
-            growing: None,
-            scrap: DeferredFree::default(),
+            resize: None,
+            deferred_free: DeferredFree::default(),
             passed: 0,
             most_met: 0,
             lead_to_runs: false,
@@ -153,7 +153,7 @@ impl<L: Layout> Tables<L> {
         held: u64,
         newest_key: impl Fn(usize) -> Option<u64>,
     ) {
-        self.engine.run(Insert(&mut self.all, keys, positions, newest_key));
+        self.backend.run(Insert(&mut self.all, keys, positions, newest_key));
         self.tend(keys, positions, held);
     }
 
@@ -172,8 +172,8 @@ impl<L: Layout> Tables<L> {
                 table.remove(key, id_of(position), alive);
             }
         }
-        if let Some(growing) = &mut self.growing {
-            growing.remove(keys, positions, position);
+        if let Some(resize) = &mut self.resize {
+            resize.remove(keys, positions, position);
         }
     }
 
@@ -182,7 +182,7 @@ impl<L: Layout> Tables<L> {
     #[inline]
     pub fn equal(&self, table: usize, key: u64, positions: &Range<u64>, visit: impl FnMut(u64)) {
         if let Some(table) = self.all.get(table) {
-            self.engine.run(Equal(table, key, positions, visit));
+            self.backend.run(Equal(table, key, positions, visit));
         }
     }
 
@@ -254,19 +254,19 @@ impl<L: Layout> Tables<L> {
     /// Passes deferred maintenance tasks to `hand_over`: see [`crate::HammingIndex::maintenance`].
     pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.is_helped = true;
-        let growing = self.growing.as_mut().and_then(TableResize::maintenance_task);
+        let resize = self.resize.as_mut().and_then(TableResize::maintenance_task);
         self.all
             .iter_mut()
             .filter_map(Table::maintenance_task)
-            .chain(growing)
-            .chain(self.scrap.maintenance_task())
+            .chain(resize)
+            .chain(self.deferred_free.maintenance_task())
             .for_each(hand_over);
     }
 
-    /// Returns the engine that compares.
+    /// Returns the backend that compares.
     #[inline]
-    pub(crate) const fn engine(&self) -> Backend {
-        self.engine
+    pub(crate) const fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// Lets the tables grow towards this many entries from now on.
@@ -291,22 +291,22 @@ impl<L: Layout> Tables<L> {
         positions: &Range<u64>,
         held: u64,
     ) -> Vec<Task<'a>> {
-        self.growing = None;
+        self.resize = None;
         let numbers = 0..self.keyed.len();
         // Each is done as a whole, its memory included.
         self.is_helped = false;
         let to_fill: Vec<TableResize<L>> =
-            numbers.filter_map(|number| self.grown(number, self.lines_of(number, held), positions)).collect();
+            numbers.filter_map(|number| self.resized(number, self.lines_of(number, held), positions)).collect();
         self.all = self.keyed.iter().map(|keyed| empty(keyed, 1, positions)).collect();
-        let engine = self.engine;
-        let fill = |(table, growing): (&'a mut Table<L>, TableResize<L>)| -> Task<'a> {
+        let backend = self.backend;
+        let fill = |(table, resize): (&'a mut Table<L>, TableResize<L>)| -> Task<'a> {
             let positions = positions.clone();
-            Box::new(move || *table = growing.finish(engine, &keys, &positions))
+            Box::new(move || *table = resize.finish(backend, &keys, &positions))
         };
         self.all.iter_mut().zip(to_fill).map(fill).collect()
     }
 
-    fn grown(&self, number: usize, lines: u64, positions: &Range<u64>) -> Option<TableResize<L>> {
+    fn resized(&self, number: usize, lines: u64, positions: &Range<u64>) -> Option<TableResize<L>> {
         let keyed = self.keyed.get(number)?;
         let table = |memory| made_of(keyed, lines, memory, positions);
         Some(TableResize::new(table, lines, (number, self.keyed.len()), positions.start, self.is_helped))
@@ -327,12 +327,12 @@ impl<L: Layout> Tables<L> {
         if self.passed.is_multiple_of(SWEEP_MANY_EVERY) {
             self.tidy(positions);
         }
-        self.scrap.step();
-        if let Some(growing) = &mut self.growing {
-            if growing.step(self.engine, keys, positions)
-                && let Some(grown) = self.growing.take()
+        self.deferred_free.step();
+        if let Some(resize) = &mut self.resize {
+            if resize.step(self.backend, keys, positions)
+                && let Some(resized) = self.resize.take()
             {
-                grown.replace(&mut self.all, &mut self.scrap);
+                resized.replace(&mut self.all, &mut self.deferred_free);
                 self.look_at_sizes(positions, held);
             }
         } else if self.passed.is_multiple_of(LOOK_EVERY) {
@@ -342,7 +342,7 @@ impl<L: Layout> Tables<L> {
 
     /// Sweeps lines, and looks at how full all of them are.
     fn tidy(&mut self, positions: &Range<u64>) {
-        self.engine.run(Sweep(&mut self.all, positions, self.passed));
+        self.backend.run(Sweep(&mut self.all, positions, self.passed));
         if self.passed.is_multiple_of(JUDGE_EVERY) {
             self.all.iter_mut().for_each(|table| table.judge(JUDGE_EVERY));
             self.lead_to_runs = self.all.iter().any(Table::leads_to_runs);
@@ -359,7 +359,7 @@ impl<L: Layout> Tables<L> {
             (is_full || is_outlived || wanted * 8 <= lines).then_some((lines, number, wanted))
         });
         // The smallest first: it is the fullest, and every table gets its turn.
-        self.growing = misfits.min().and_then(|(_, number, lines)| self.grown(number, lines, positions));
+        self.resize = misfits.min().and_then(|(_, number, lines)| self.resized(number, lines, positions));
     }
 
     /// Shrinks the tables at once when almost nothing is held.
@@ -377,13 +377,13 @@ impl<L: Layout> Tables<L> {
 
     /// Returns whether a table of another size is being filled.
     pub const fn is_growing(&self) -> bool {
-        self.growing.is_some()
+        self.resize.is_some()
     }
 
     /// Returns the memory of all tables, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let growing = self.growing.as_ref().map_or(0, TableResize::memory_bytes);
-        growing + self.all.iter().map(|table| table.stats().memory_bytes).sum::<usize>()
+        let resize = self.resize.as_ref().map_or(0, TableResize::memory_bytes);
+        resize + self.all.iter().map(|table| table.stats().memory_bytes).sum::<usize>()
     }
 }
 

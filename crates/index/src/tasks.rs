@@ -15,23 +15,23 @@ pub fn run_sequential(tasks: Vec<Task<'_>>) {
 pub(crate) struct Deferred<T>(Arc<OnceLock<T>>);
 
 impl<T: Send + Sync + 'static> Deferred<T> {
-    /// Promises what the work makes; returns the task that does it.
+    /// Defers what the work makes; returns the task that does it as well.
     pub(crate) fn of(work: impl FnOnce() -> T + Send + 'static) -> (Self, Task<'static>) {
         let made = Arc::new(OnceLock::new());
-        let promise = Self(Arc::clone(&made));
+        let deferred = Self(Arc::clone(&made));
         let task = move || {
             // Only this task sets it.
             let _ = made.set(work());
         };
-        (promise, Box::new(task))
+        (deferred, Box::new(task))
     }
 
     /// Returns what the task has made, or nothing when it was given up.
     ///
     /// # Errors
     ///
-    /// The promise, while the task is not done.
-    pub(crate) fn kept(self) -> Result<Option<T>, Self> {
+    /// The deferred value itself, while the task is not done.
+    pub(crate) fn into_inner(self) -> Result<Option<T>, Self> {
         Arc::try_unwrap(self.0).map(OnceLock::into_inner).map_err(Self)
     }
 }
@@ -41,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_is_kept_when_its_task_is_done_and_void_when_it_is_given_up() {
-        let (promise, task) = Deferred::of(|| 21);
-        let promise = promise.kept().unwrap_err();
+    fn a_deferred_value_is_there_when_its_task_is_done_and_not_when_the_task_is_given_up() {
+        let (deferred, task) = Deferred::of(|| 21);
+        let deferred = deferred.into_inner().unwrap_err();
         task();
-        assert_eq!(promise.kept().unwrap(), Some(21));
-        let (promise, task) = Deferred::of(|| 1);
+        assert_eq!(deferred.into_inner().unwrap(), Some(21));
+        let (deferred, task) = Deferred::of(|| 1);
         drop(task);
-        assert_eq!(promise.kept().unwrap(), None);
+        assert_eq!(deferred.into_inner().unwrap(), None);
     }
 }

@@ -45,10 +45,10 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
         }
     };
     let sample = args.sample.as_deref().map(|path| read_codes(path, width)).transpose()?.unwrap_or_default();
-    let needs = PlanRequirements { width, max_distance, entries, bytes_per_entry: args.bytes, sample: &sample };
+    let requirements = PlanRequirements { width, max_distance, entries, bytes_per_entry: args.bytes, sample: &sample };
     match global.output {
-        None | Some(Format::Table) => print(table(&needs).trim_end()),
-        Some(format) => print_json(&as_json(&needs), format),
+        None | Some(Format::Table) => print(table(&requirements).trim_end()),
+        Some(format) => print_json(&as_json(&requirements), format),
     }
 }
 
@@ -69,22 +69,22 @@ fn read_codes(path: &std::path::Path, width: Width) -> Result<Vec<u128>, Fatal> 
 }
 
 /// Returns the number of difference patterns that the plan was checked with; a plan with a gap is never offered.
-fn proved(offer: &PlanCandidate) -> u64 {
-    offer.plan.prove().map_or(0, |proof| proof.differences)
+fn proved(candidate: &PlanCandidate) -> u64 {
+    candidate.plan.prove().map_or(0, |proof| proof.differences)
 }
 
-fn table(needs: &PlanRequirements<'_>) -> String {
-    let chosen = Plan::choose(needs);
+fn table(requirements: &PlanRequirements<'_>) -> String {
+    let chosen = Plan::choose(requirements);
     let mut text = format!(
         "{} originals, distance {} of {} bits, at most {} bytes of tables each, keys {}\n\n",
-        needs.entries,
-        needs.max_distance,
-        needs.width.bits(),
-        needs.bytes_per_entry,
-        if needs.sample.is_empty() {
+        requirements.entries,
+        requirements.max_distance,
+        requirements.width.bits(),
+        requirements.bytes_per_entry,
+        if requirements.sample.is_empty() {
             "assumed uniform".to_owned()
         } else {
-            format!("as in {} codes", needs.sample.len())
+            format!("as in {} codes", requirements.sample.len())
         }
     );
     let _ = writeln!(
@@ -92,10 +92,10 @@ fn table(needs: &PlanRequirements<'_>) -> String {
         "  {:<48} {:>6} {:>12} {:>12} {:>9} {:>9}  CHECKED",
         "DESIGN", "TABLES", "BYTES/ENTRY", "LINES/PROBE", "COMPARED", "EST. NS"
     );
-    for offer in Plan::offers(needs) {
-        let mark = if offer.plan == chosen {
+    for candidate in Plan::candidates(requirements) {
+        let mark = if candidate.plan == chosen {
             '*'
-        } else if offer.fits {
+        } else if candidate.fits {
             ' '
         } else {
             '-'
@@ -103,48 +103,48 @@ fn table(needs: &PlanRequirements<'_>) -> String {
         let _ = writeln!(
             text,
             "{mark} {:<48} {:>6} {:>12.1} {:>12.1} {:>9.1} {:>9.0}  {} patterns",
-            offer.plan.to_string(),
-            offer.plan.tables(),
-            offer.bytes_per_entry,
-            offer.lines_per_probe,
-            offer.compared_in_runs,
-            offer.nanoseconds,
-            proved(&offer)
+            candidate.plan.to_string(),
+            candidate.plan.tables(),
+            candidate.bytes_per_entry,
+            candidate.lines_per_probe,
+            candidate.compared_in_runs,
+            candidate.nanoseconds,
+            proved(&candidate)
         );
     }
-    let fits = Plan::offers(needs).iter().any(|offer| offer.fits);
+    let fits = Plan::candidates(requirements).iter().any(|candidate| candidate.fits);
     let why = if fits { "the fastest that fits" } else { "none fits, this is the smallest" };
-    let strangers = needs.width.strangers(needs.max_distance, needs.entries);
+    let by_chance = requirements.width.expected_chance_matches(requirements.max_distance, requirements.entries);
     text + &format!(
         "\n* {chosen}: {why}; - does not fit\n\n\
          LINES/PROBE: cache lines read for one look-up. COMPARED: codes compared for one look-up. CHECKED: patterns of differing\n\
          bits for which the design was checked to find every pair; a design that misses one is not listed.\n\na page is within that distance of {} originals by chance\n",
-        expected(strangers)
+        expected(by_chance)
     )
 }
 
-fn as_json(needs: &PlanRequirements<'_>) -> serde_json::Value {
-    let chosen = Plan::choose(needs);
-    let offers = Plan::offers(needs).into_iter().map(|offer| {
+fn as_json(requirements: &PlanRequirements<'_>) -> serde_json::Value {
+    let chosen = Plan::choose(requirements);
+    let candidates = Plan::candidates(requirements).into_iter().map(|candidate| {
         json!({
-            "design": offer.plan.to_string(),
-            "tables": offer.plan.tables(),
-            "bytes_per_entry": offer.bytes_per_entry,
-            "lines_per_probe": offer.lines_per_probe,
-            "compared_in_runs": offer.compared_in_runs,
-            "nanoseconds": offer.nanoseconds,
-            "fits": offer.fits,
-            "chosen": offer.plan == chosen,
-            "proved_differences": proved(&offer),
+            "design": candidate.plan.to_string(),
+            "tables": candidate.plan.tables(),
+            "bytes_per_entry": candidate.bytes_per_entry,
+            "lines_per_probe": candidate.lines_per_probe,
+            "compared_in_runs": candidate.compared_in_runs,
+            "nanoseconds": candidate.nanoseconds,
+            "fits": candidate.fits,
+            "chosen": candidate.plan == chosen,
+            "proved_differences": proved(&candidate),
         })
     });
     json!({
-        "bits": needs.width.bits(),
-        "max_distance": needs.max_distance,
-        "near_by_chance": needs.width.strangers(needs.max_distance, needs.entries),
-        "entries": needs.entries,
-        "bytes_per_entry": needs.bytes_per_entry,
-        "sampled_codes": needs.sample.len(),
-        "plans": offers.collect::<Vec<_>>(),
+        "bits": requirements.width.bits(),
+        "max_distance": requirements.max_distance,
+        "near_by_chance": requirements.width.expected_chance_matches(requirements.max_distance, requirements.entries),
+        "entries": requirements.entries,
+        "bytes_per_entry": requirements.bytes_per_entry,
+        "sampled_codes": requirements.sample.len(),
+        "plans": candidates.collect::<Vec<_>>(),
     })
 }

@@ -78,10 +78,10 @@ macro_rules! either {
 
 impl Window {
     fn starting_at(plan: Plan, expected: u64, position: u64) -> Self {
-        let engine = Backend::detect();
+        let backend = Backend::detect();
         match plan.width() {
-            Width::B32 | Width::B64 => Self::Single(HammingIndex::starting_at(plan, expected, engine, position)),
-            Width::B128 => Self::Double(HammingIndex::starting_at(plan, expected, engine, position)),
+            Width::B32 | Width::B64 => Self::Single(HammingIndex::starting_at(plan, expected, backend, position)),
+            Width::B128 => Self::Double(HammingIndex::starting_at(plan, expected, backend, position)),
         }
     }
 }

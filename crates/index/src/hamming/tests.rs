@@ -1,4 +1,4 @@
-//! A window of codes against a list and two loops, whatever the width, the plan, the engine, the place in the ids and
+//! A window of codes against a list and two loops, whatever the width, the plan, the backend, the place in the ids and
 //! the skew.
 
 use proptest::prelude::*;
@@ -105,10 +105,10 @@ fn firsts() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(77), ((1_u64 << 32) - 600)..(1_u64 << 32), Just((7_u64 << 32) - 64)]
 }
 
-fn agrees_with_the_list<W: Listed>(plans: &[Plan], plan: usize, engine: Backend, first: u64, steps: Vec<Step>) {
+fn agrees_with_the_list<W: Listed>(plans: &[Plan], plan: usize, backend: Backend, first: u64, steps: Vec<Step>) {
     let plan_of = |number: usize| plans[number % plans.len()].clone();
     let distance = plan_of(0).max_distance();
-    let mut near: HammingIndex<W> = HammingIndex::starting_at(plan_of(plan), 60, engine, first);
+    let mut near: HammingIndex<W> = HammingIndex::starting_at(plan_of(plan), 60, backend, first);
     let mut list = List::default();
     for step in steps {
         match step {
@@ -151,10 +151,10 @@ proptest! {
         (width, steps) in width_and_steps(),
     ) {
         let plans = Plan::all(width, distance);
-        let engine = if portable { Backend::PORTABLE } else { Backend::detect() };
+        let backend = if portable { Backend::PORTABLE } else { Backend::detect() };
         match width {
-            Width::B32 | Width::B64 => agrees_with_the_list::<u64>(&plans, plan, engine, first, steps),
-            Width::B128 => agrees_with_the_list::<u128>(&plans, plan, engine, first, steps),
+            Width::B32 | Width::B64 => agrees_with_the_list::<u64>(&plans, plan, backend, first, steps),
+            Width::B128 => agrees_with_the_list::<u128>(&plans, plan, backend, first, steps),
         }
     }
 
@@ -395,19 +395,19 @@ fn batches_of_any_size_answer_as_one_by_one() {
 }
 
 #[test]
-fn plans_engines_and_a_restore_change_no_answer() {
+fn plans_backends_and_a_restore_change_no_answer() {
     let codes = stream(8_000);
     let expected = one_by_one(&codes, &mut HammingIndex::new(3, STREAM_WINDOW));
     for plan in Plan::all(Width::B64, 3).into_iter().chain(Plan::all(Width::B64, 6)) {
-        for engine in Backend::available() {
-            let mut near = HammingIndex::starting_at(plan.clone(), STREAM_WINDOW, engine, 0);
+        for backend in Backend::available() {
+            let mut near = HammingIndex::starting_at(plan.clone(), STREAM_WINDOW, backend, 0);
             let found = one_by_one(&codes[..4_000], &mut near);
             // Restored from what is held, at the same positions.
             let held = near.positions();
-            let mut restored = HammingIndex::starting_at(plan.clone(), STREAM_WINDOW, engine, held.start);
+            let mut restored = HammingIndex::starting_at(plan.clone(), STREAM_WINDOW, backend, held.start);
             restored.restore(held.map(|position| near.code(position)));
             let rest = one_by_one(&codes[4_000..], &mut restored);
-            assert!([found, rest].concat() == expected, "{plan}, {}", engine.name());
+            assert!([found, rest].concat() == expected, "{plan}, {}", backend.name());
         }
     }
 }

@@ -44,7 +44,7 @@ impl OverflowRuns {
                 self.put_free(block, class);
             }
             // Many tables have few runs: those of the first slab take small pages as they come.
-            let spare = self.spare.take().and_then(|slab| slab.kept().ok().flatten());
+            let spare = self.spare.take().and_then(|slab| slab.into_inner().ok().flatten());
             self.slabs.push(spare.unwrap_or_else(|| Slab::new(!self.slabs.is_empty())));
             self.fresh = 0;
         }

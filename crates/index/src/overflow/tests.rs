@@ -23,9 +23,9 @@ impl Job for Equal<'_> {
 
 #[test]
 fn a_run_without_codes_shows_equal_words_and_its_dead_are_dropped_at_once() {
-    for (engine, window) in [1_u32, 2, 9, 100, 4_092, 4_093, 9_000]
+    for (backend, window) in [1_u32, 2, 9, 100, 4_092, 4_093, 9_000]
         .into_iter()
-        .flat_map(|window| Backend::available().into_iter().map(move |engine| (engine, window)))
+        .flat_map(|window| Backend::available().into_iter().map(move |backend| (backend, window)))
     {
         let mut runs = OverflowRuns::new(false);
         let mut run = runs.begin(0, 0);
@@ -36,7 +36,7 @@ fn a_run_without_codes_shows_equal_words_and_its_dead_are_dropped_at_once() {
             run = runs.drop_expired(run, alive, 1).unwrap();
             if id % 97 == 0 || id < 50 {
                 let expected: Vec<u32> = (tail..=id).filter(|word| word % 8 == 5).collect();
-                assert_eq!(engine.run(Equal(&runs, run, 5, alive)), expected, "{window} at {id}");
+                assert_eq!(backend.run(Equal(&runs, run, 5, alive)), expected, "{window} at {id}");
                 assert!(runs.len(run) <= window + 1 + 4_092, "{} of {window}", runs.len(run));
                 assert!(window > 4_000 || runs.len(run) == id - tail + 1, "{} of {window}", runs.len(run));
             }

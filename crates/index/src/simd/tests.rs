@@ -38,8 +38,8 @@ proptest! {
         for slot in 0..9 {
             let portable = Backend::PORTABLE.run(Put(&line, slot, tag, id));
             prop_assert_eq!(tags(&portable)[slot as usize], tag);
-            for engine in Backend::available() {
-                prop_assert_eq!(engine.run(Put(&line, slot, tag, id)), portable, "{}", engine.name());
+            for backend in Backend::available() {
+                prop_assert_eq!(backend.run(Put(&line, slot, tag, id)), portable, "{}", backend.name());
             }
         }
     }
@@ -53,14 +53,14 @@ proptest! {
         let window = LiveWindow { tail, live };
         for tag in [tags(&line)[slot] ^ (flips & flips.rotate_left(9) & 0x00FF_FFFF), flips & 0x00FF_FFFF] {
             let portable = Backend::PORTABLE.run(HammingIndex(&line, tag, reach, window));
-            for engine in Backend::available() {
-                prop_assert_eq!(engine.run(HammingIndex(&line, tag, reach, window)), portable, "{}", engine.name());
+            for backend in Backend::available() {
+                prop_assert_eq!(backend.run(HammingIndex(&line, tag, reach, window)), portable, "{}", backend.name());
             }
         }
         for code in [codes[slot % 8] ^ (other & other.rotate_left(7) & other.rotate_left(31)), other] {
             let portable = Backend::PORTABLE.run(Eight(&codes, code, reach, window));
-            for engine in Backend::available() {
-                prop_assert_eq!(engine.run(Eight(&codes, code, reach, window)), portable, "{}", engine.name());
+            for backend in Backend::available() {
+                prop_assert_eq!(backend.run(Eight(&codes, code, reach, window)), portable, "{}", backend.name());
             }
         }
     }

@@ -99,7 +99,7 @@ impl Job for Step<'_> {
 
 #[test]
 fn nothing_is_found_twice_or_lost_when_short_ids_come_round() {
-    for engine in Backend::available() {
+    for backend in Backend::available() {
         // 4,096 ids, of which 1,024 may live; a line is swept every 32 positions.
         let layout = ExactTags { tag_bits: 20 };
         let first = (1 << 32) - 5_000;
@@ -116,7 +116,7 @@ fn nothing_is_found_twice_or_lost_when_short_ids_come_round() {
             tail = tail.max(position - window);
             held.retain(|(at, _)| *at >= tail);
             let expected: Vec<u64> = held.iter().filter(|(_, key)| *key == asked).map(|(at, _)| *at).collect();
-            assert_eq!(engine.run(Step(&mut table, key, asked, tail..position)), expected, "at {position}");
+            assert_eq!(backend.run(Step(&mut table, key, asked, tail..position)), expected, "at {position}");
             held.extend(key.map(|key| (position, key)));
         }
     }
