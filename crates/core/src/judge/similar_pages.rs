@@ -173,16 +173,16 @@ fn a_forgotten_member_takes_no_other_members_place() {
 
 #[test]
 fn pages_of_one_template_cost_as_little_at_the_end_as_at_the_beginning_and_their_copies_are_found() {
-    let mut court = TestJudge::of(rules(16));
+    let mut judge = TestJudge::of(rules(16));
     let (mut most, mut found) = (0, 0);
     for number in 0..6_000 {
-        let decision = court.judge(template(number));
+        let decision = judge.judge(template(number));
         assert!(!is_duplicate(&decision), "page {number} has numbers of its own: {decision:?}");
-        most = most.max(court.compared);
+        most = most.max(judge.compared);
         if number % 20 == 19 {
             // A copy of any of those before it, with a few words changed.
             let of = random(number) % number;
-            found += u32::from(is_duplicate(&court.judge(Made { edits: number, ..template(of) })));
+            found += u32::from(is_duplicate(&judge.judge(Made { edits: number, ..template(of) })));
         }
     }
     assert!(most < 600, "{most} compared for one page");
@@ -272,64 +272,64 @@ fn a_page_that_changes_all_the_time_costs_no_more_for_it() {
 
 #[test]
 fn one_text_in_many_scopes_is_looked_for_in_its_own() {
-    let mut court = TestJudge::of(rules(16));
+    let mut judge = TestJudge::of(rules(16));
     for scope in 0..2_000 {
         let made = Made { block: 1, text: 1, scope: Some(scope), ..Made::default() };
-        assert!(!is_duplicate(&court.judge(made)), "first of scope {scope}");
+        assert!(!is_duplicate(&judge.judge(made)), "first of scope {scope}");
         // Tags are equal by chance now and then.
-        assert!(court.compared <= 2, "{} in scope {scope}", court.compared);
+        assert!(judge.compared <= 2, "{} in scope {scope}", judge.compared);
         let near = Made { edits: scope + 1, ..made };
-        assert!(is_duplicate(&court.judge(near)), "second of scope {scope}");
+        assert!(is_duplicate(&judge.judge(near)), "second of scope {scope}");
     }
 }
 
 #[test]
 fn pages_of_one_site_are_not_duplicates_of_each_other_but_of_themselves() {
-    let mut court = TestJudge::of(rules(64));
+    let mut judge = TestJudge::of(rules(64));
     // Four tenths of each page are its own: their Jaccard index is about .4.
     let page = |number: u64, site| Made { block: 9, own: 400, text: number, site, ..Made::default() };
     let of_one = |number| page(number, Some(7));
     let mut found = 0;
     for number in 0..1_000 {
-        assert!(!is_duplicate(&court.judge(of_one(number))), "page {number} of the site");
-        found += u32::from(is_duplicate(&court.judge(Made { edits: number + 1, ..of_one(number) })));
+        assert!(!is_duplicate(&judge.judge(of_one(number))), "page {number} of the site");
+        found += u32::from(is_duplicate(&judge.judge(Made { edits: number + 1, ..of_one(number) })));
     }
     assert!(found >= 990, "{found} of 1000 pages with another session id found");
     // Of another site it is a copy in another frame.
-    assert!(is_duplicate(&court.judge(Made { edits: 5_000, site: Some(8), ..of_one(3) })));
+    assert!(is_duplicate(&judge.judge(Made { edits: 5_000, site: Some(8), ..of_one(3) })));
 }
 
 #[test]
 fn unlike_pages_under_one_canonical_address_are_compared_with_few_of_them() {
-    let mut court = TestJudge::of(rules(64));
+    let mut judge = TestJudge::of(rules(64));
     for number in 0..2_000 {
         let page =
             Made { block: number, text: number, site: Some(7), id: Some(70), is_variant: true, ..Made::default() };
-        assert!(!is_duplicate(&court.judge(page)), "{number}");
-        assert!(court.compared <= 100, "{number} is compared with {}", court.compared);
+        assert!(!is_duplicate(&judge.judge(page)), "{number}");
+        assert!(judge.compared <= 100, "{number} is compared with {}", judge.compared);
     }
 }
 
 #[test]
 fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
-    let mut court = TestJudge::of(rules(64));
+    let mut judge = TestJudge::of(rules(64));
     let page = Made { block: 2, own: 300, text: 1, site: Some(7), id: Some(70), ..Made::default() };
-    court.judge(page);
+    judge.judge(page);
     // Half of it is other text.
     let amp = Made { own: 600, is_variant: true, ..page };
-    assert!(is_duplicate(&court.judge(amp)));
+    assert!(is_duplicate(&judge.judge(amp)));
     // Without the name it is another page of the site.
-    assert!(!is_duplicate(&court.judge(Made { id: None, is_variant: false, edits: 9, ..amp })));
+    assert!(!is_duplicate(&judge.judge(Made { id: None, is_variant: false, edits: 9, ..amp })));
     // Pages of one template with other numbers are not one page, whatever they name.
     let listed = Made { block: 90, own: 20, numbers: 1, ..page };
-    court.judge(listed);
+    judge.judge(listed);
     for number in 2..20 {
         let other = Made { text: number, numbers: number, is_variant: true, ..listed };
-        assert!(!is_duplicate(&court.judge(other)), "{number}");
+        assert!(!is_duplicate(&judge.judge(other)), "{number}");
     }
     // A text that has nothing to do with the page does not become it by its name.
     let unlike = Made { block: 80, own: 0, text: 80, ..amp };
-    assert!(!is_duplicate(&court.judge(unlike)));
+    assert!(!is_duplicate(&judge.judge(unlike)));
 }
 
 #[test]
@@ -362,12 +362,12 @@ fn a_variant_is_compared_with_the_text_that_an_id_has_now() {
 #[test]
 fn a_code_made_to_be_that_of_another_text_suppresses_no_page() {
     let crafted = |min_similarity| {
-        let mut court = TestJudge::of(Rules { simhash_similarity: min_similarity, ..rules(64) });
-        court.judge(Made { block: 3, text: 1, ..Made::default() });
+        let mut judge = TestJudge::of(Rules { simhash_similarity: min_similarity, ..rules(64) });
+        judge.judge(Made { block: 3, text: 1, ..Made::default() });
         let mut request = Made { block: 4, text: 2, ..Made::default() }.request(1);
         let RequestBody::Page(page) = &mut request.body else { panic!() };
         page.fingerprints.simhash = Made { block: 3, text: 1, ..Made::default() }.fingerprints().simhash;
-        let verdict = decide(&court.state, &request, Timestamp::from_millis(1)).unwrap();
+        let verdict = decide(&judge.state, &request, Timestamp::from_millis(1)).unwrap();
         let Answer::Page(page) = verdict.answer else { panic!() };
         is_duplicate(&page.decision)
     };
