@@ -8,14 +8,14 @@ use std::time::Duration;
 pub struct ByteBudget {
     limit: usize,
     held: Mutex<usize>,
-    sank: Condvar,
+    freed: Condvar,
 }
 
 impl ByteBudget {
     /// Creates a budget of `limit` bytes: it is open while fewer are held.
     #[must_use]
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, held: Mutex::new(0), sank: Condvar::new() })
+        Arc::new(Self { limit, held: Mutex::new(0), freed: Condvar::new() })
     }
 
     /// Counts `bytes` as held until the returned value is dropped. Never waits.
@@ -29,7 +29,7 @@ impl ByteBudget {
     pub fn wait_for_room(&self, timeout: Duration) -> bool {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, _) = self
-            .sank
+            .freed
             .wait_timeout_while(held, timeout, |held| *held >= self.limit)
             .unwrap_or_else(PoisonError::into_inner);
         *held < self.limit
@@ -46,7 +46,7 @@ impl ByteBudget {
         let was_shut = *held >= self.limit;
         *held = held.saturating_sub(bytes);
         if was_shut && *held < self.limit {
-            self.sank.notify_all();
+            self.freed.notify_all();
         }
     }
 }

@@ -54,7 +54,7 @@ pub struct RequestLog {
 /// The records of a delivery report.
 struct DeliveryContext {
     requests: Vec<RequestId>,
-    on_its_way: InFlightGuard,
+    in_flight: InFlightGuard,
 }
 
 /// Receives the answers.
@@ -64,9 +64,9 @@ struct Sink(Arc<dyn Fn(Appended) + Send + Sync>);
 impl ProducerContext for LoggingContext<Sink> {
     type DeliveryOpaque = Box<DeliveryContext>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, ticket: Self::DeliveryOpaque) {
-        let DeliveryContext { requests, on_its_way } = *ticket;
-        drop(on_its_way);
+    fn delivery(&self, result: &DeliveryResult<'_>, context: Self::DeliveryOpaque) {
+        let DeliveryContext { requests, in_flight } = *context;
+        drop(in_flight);
         let offset = match result {
             Ok(message) => Ok(RequestOffset(message.offset())),
             Err((error, _)) if denied(error, "").is_some() => Err(NotAppended::Denied),
@@ -150,9 +150,9 @@ impl RequestLog {
         let requests = sent.iter().map(|request| request.id).collect();
         let mut payload = Vec::new();
         encode_requests(&sent, &mut payload);
-        let ticket = Box::new(DeliveryContext { requests, on_its_way: self.backlog.add(payload.len()) });
+        let context = Box::new(DeliveryContext { requests, in_flight: self.backlog.add(payload.len()) });
         let record =
-            BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket).partition(log.number()).payload(&payload);
+            BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, context).partition(log.number()).payload(&payload);
         if let Err((error, record)) = self.producer.send(record) {
             tracing::warn!(target: "dupgate::kafka", %error, "failed to send requests, sending them again");
             for request in record.delivery_opaque.requests {

@@ -17,9 +17,9 @@ use crate::record::{PartitionId, Timestamp};
 
 /// A client that queries on behalf of one group without joining it.
 pub struct Offsets {
-    asker: ClientPool,
+    stable: ClientPool,
     /// Created lazily: reads committed offsets without waiting for open transactions.
-    unstable_asker: ClientPool,
+    read_uncommitted: ClientPool,
     timeout: Duration,
 }
 
@@ -49,14 +49,14 @@ impl ClientPool {
 
     fn ask<T>(
         &self,
-        question: impl FnOnce(&BaseConsumer<LoggingContext>) -> Result<T, KafkaError>,
+        request: impl FnOnce(&BaseConsumer<LoggingContext>) -> Result<T, KafkaError>,
     ) -> Result<T, KafkaError> {
         let idle = self.idle().pop();
         let consumer = match idle {
             Some(consumer) => consumer,
             None => self.config.create_with_context(LoggingContext(()))?,
         };
-        match question(&consumer) {
+        match request(&consumer) {
             Ok(answer) => {
                 self.idle().push(consumer);
                 Ok(answer)
@@ -76,20 +76,20 @@ impl Offsets {
     ///
     /// The client cannot be created from these settings.
     pub fn new(config: &ClientConfig, timeout: Duration) -> Result<Self, KafkaError> {
-        let asker = ClientPool {
+        let stable = ClientPool {
             config: config.clone(),
             idle: Mutex::new(vec![config.create_with_context(LoggingContext(()))?]),
         };
-        let mut unstable_asker = config.clone();
-        unstable_asker.set("isolation.level", "read_uncommitted");
-        Ok(Self { asker, unstable_asker: ClientPool { config: unstable_asker, idle: Mutex::default() }, timeout })
+        let mut read_uncommitted = config.clone();
+        read_uncommitted.set("isolation.level", "read_uncommitted");
+        Ok(Self { stable, read_uncommitted: ClientPool { config: read_uncommitted, idle: Mutex::default() }, timeout })
     }
 
     fn ask<T>(
         &self,
-        question: impl FnOnce(&BaseConsumer<LoggingContext>) -> Result<T, KafkaError>,
+        request: impl FnOnce(&BaseConsumer<LoggingContext>) -> Result<T, KafkaError>,
     ) -> Result<T, KafkaError> {
-        self.asker.ask(question)
+        self.stable.ask(request)
     }
 
     /// Returns what the group has committed for these partitions. Waits until no open transaction holds offsets of any
@@ -103,7 +103,7 @@ impl Offsets {
         &self,
         partitions: &BTreeSet<PartitionId>,
     ) -> Result<BTreeMap<PartitionId, Option<Committed>>, KafkaError> {
-        let answers = self.fetch(&self.asker, partitions)?;
+        let answers = self.fetch(&self.stable, partitions)?;
         answers.into_iter().map(|(partition, known)| Ok((partition, known?))).collect()
     }
 
@@ -117,11 +117,11 @@ impl Offsets {
         &self,
         partitions: &BTreeSet<PartitionId>,
     ) -> Result<BTreeMap<PartitionId, Option<Committed>>, KafkaError> {
-        let answers = self.fetch(&self.unstable_asker, partitions)?;
+        let answers = self.fetch(&self.read_uncommitted, partitions)?;
         Ok(answers.into_iter().filter_map(|(partition, known)| Some((partition, known.ok()?))).collect())
     }
 
-    fn fetch(&self, asker: &ClientPool, partitions: &BTreeSet<PartitionId>) -> Result<CommittedOrErrors, KafkaError> {
+    fn fetch(&self, pool: &ClientPool, partitions: &BTreeSet<PartitionId>) -> Result<CommittedOrErrors, KafkaError> {
         if partitions.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -129,7 +129,7 @@ impl Offsets {
         for partition in partitions {
             list.add_partition(&partition.topic, partition.number);
         }
-        let answer = asker.ask(|consumer| consumer.committed_offsets(list, self.timeout))?;
+        let answer = pool.ask(|consumer| consumer.committed_offsets(list, self.timeout))?;
         let known = |element: &TopicPartitionListElem<'_>| match element.offset() {
             Offset::Offset(offset) => Some(Committed { offset, metadata: element.metadata().to_owned() }),
             Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => None,
@@ -237,7 +237,7 @@ impl Offsets {
     ///
     /// A broker did not answer in time.
     pub fn shares(&self) -> Result<Option<Vec<BTreeSet<PartitionId>>>, KafkaError> {
-        let name = self.asker.config.get("group.id").unwrap_or_default();
+        let name = self.stable.config.get("group.id").unwrap_or_default();
         let list = self.ask(|consumer| consumer.fetch_group_list(Some(name), self.timeout))?;
         let group = list.groups().iter().find(|group| group.name() == name && group.state() == "Stable");
         Ok(group.and_then(|group| {

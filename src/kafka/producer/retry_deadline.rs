@@ -40,16 +40,16 @@ mod tests {
     #[test]
     fn a_call_that_never_succeeds_is_given_up() {
         let again = || Err(CallError::Retriable("busy".to_owned()));
-        let mut patient = RetryDeadline::new(Duration::from_mins(1));
+        let mut lasting = RetryDeadline::new(Duration::from_mins(1));
         for _ in 0..9 {
-            assert_eq!(patient.judge(again()), again());
+            assert_eq!(lasting.judge(again()), again());
         }
         // A deadline that has passed at once.
-        let mut unstable_asker = RetryDeadline::new(Duration::ZERO);
+        let mut expired = RetryDeadline::new(Duration::ZERO);
         assert!(
-            matches!(unstable_asker.judge(again()), Err(CallError::Unknown(why)) if why == "busy; still failing after 0ns")
+            matches!(expired.judge(again()), Err(CallError::Unknown(why)) if why == "busy; still failing after 0ns")
         );
-        assert_eq!(unstable_asker.judge(Ok(vec![3])), Ok(vec![3]));
+        assert_eq!(expired.judge(Ok(vec![3])), Ok(vec![3]));
         // A call that succeeds in between resets the time.
         let mut busy = RetryDeadline { limit: Duration::from_mins(1), over: Some(after(Duration::ZERO)) };
         assert_eq!(busy.judge(Ok(vec![])), Ok(vec![]));
