@@ -16,7 +16,7 @@ use super::fatal::{denied_call, ended, failure};
 use super::judge_handle::JudgeHandle;
 use super::judge_message::Message;
 use super::judge_report::JudgeReport;
-use super::service_context::{ServiceContext, moves};
+use super::service_context::{ServiceContext, heartbeat};
 use super::snapshot_store::SnapshotStore;
 use super::time_slice::{FetchedRequests, RequestQueue, TIME_SLICE, Work, run_time_slice};
 use crate::error::{Fatal, Reason};
@@ -128,7 +128,7 @@ impl JudgeDriver {
 
     /// Returns the handle of the judge.
     #[must_use]
-    pub fn control(&self) -> JudgeHandle {
+    pub fn new_handle(&self) -> JudgeHandle {
         JudgeHandle::new(self.sender.clone())
     }
 
@@ -315,7 +315,7 @@ impl JudgeDriver {
             topics: vec![self.context.names.fingerprints.to_string()],
             thread: format!("judge-{}", self.log),
             budget: Arc::clone(&self.budget),
-            moved: moves(&self.context, &format!("judge {} poll", self.log)),
+            moved: heartbeat(&self.context, &format!("judge {} poll", self.log)),
         };
         self.member.join(settings, &self.sender, Message::GroupConsumer)
     }
@@ -328,7 +328,7 @@ impl JudgeDriver {
     }
 
     fn call(&mut self, request: ProducerCall) {
-        let order = match request {
+        let command = match request {
             ProducerCall::Produce(records) => {
                 self.report.writes(&records);
                 self.produce(records.iter().map(|record| encode_verdict(record, self.context.part_bytes())).collect())
@@ -336,16 +336,16 @@ impl JudgeDriver {
             ProducerCall::ProduceBarrier => self.produce(vec![vec![BARRIER.to_vec()]]),
             ProducerCall::SendOffsets { next_request, checkpoint } => {
                 let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
-                let mark = OffsetAndMetadata {
+                let position = OffsetAndMetadata {
                     partition: self.context.fingerprints(self.log),
                     offset: next_request.0,
                     metadata,
                 };
-                ProducerCommand::SendOffsets(vec![mark], self.member.membership())
+                ProducerCommand::SendOffsets(vec![position], self.member.membership())
             }
             ProducerCall::Plain(call) => ProducerCommand::Plain(call),
         };
-        self.producer.submit(order);
+        self.producer.submit(command);
     }
 
     /// Sends records to the verdict log, each in parts.

@@ -206,7 +206,7 @@ impl Service {
             Arc::new(FsSnapshotStore::new(folder, log, &context.scheme, context.clock, metrics));
         let settings = judge_settings(settings, context.verdict_log_bytes);
         let driver = JudgeDriver::new(Arc::clone(&context), log, settings, Some(snapshots))?;
-        self.parts.start(format!("judge-{log}"), Handle::Judge(log, driver.control()), move || driver.run())
+        self.parts.start(format!("judge-{log}"), Handle::Judge(log, driver.new_handle()), move || driver.run())
     }
 
     fn spawn_worker(&mut self, logs: usize) -> Result<(), Fatal> {
@@ -246,7 +246,7 @@ impl Service {
             untimed: Timestamp::default(),
         };
         let driver = WorkerDriver::new(Arc::clone(&context), reading, worker)?;
-        self.parts.start("worker".to_owned(), Handle::Worker(driver.control()), move || driver.run())
+        self.parts.start("worker".to_owned(), Handle::Worker(driver.new_handle()), move || driver.run())
     }
 }
 

@@ -148,9 +148,9 @@ impl ServiceContext {
 }
 
 /// The heartbeat of a polling thread.
-pub(super) fn moves(plan: &ServiceContext, name: &str) -> Box<dyn Fn() + Send> {
-    let clock = plan.clock;
-    let heartbeat = plan.health.heartbeat(name, clock.instant());
+pub(super) fn heartbeat(context: &ServiceContext, name: &str) -> Box<dyn Fn() + Send> {
+    let clock = context.clock;
+    let heartbeat = context.health.heartbeat(name, clock.instant());
     Box::new(move || heartbeat.tick(clock.instant()))
 }
 

@@ -59,26 +59,26 @@ pub enum Step<'a> {
 /// A log cannot be read.
 pub fn verify_logs(
     settings: &Settings,
-    mut see: impl FnMut(Step<'_>),
+    mut on_step: impl FnMut(Step<'_>),
 ) -> Result<BTreeMap<LogPartition, PartitionVerification>, Fatal> {
     let cluster = service_context::cluster(&settings.kafka);
     let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
     let config = cluster.follower(&settings.input.group);
-    let mut trials: BTreeMap<LogPartition, PartitionVerification> = BTreeMap::new();
+    let mut partitions: BTreeMap<LogPartition, PartitionVerification> = BTreeMap::new();
     let mut failed = None;
-    read(settings, Extent::Kept, |news| {
-        let Some(Read { log, offset, record, .. }) = news else { return ControlFlow::Continue(()) };
-        let begun = if let Some(verification) = trials.remove(&log) {
+    read(settings, Extent::Kept, |event| {
+        let Some(Read { log, offset, record, .. }) = event else { return ControlFlow::Continue(()) };
+        let begun = if let Some(verification) = partitions.remove(&log) {
             Ok(verification)
         } else {
             let number = log.number();
             begin(&config, PartitionId::new(Arc::clone(&names.fingerprints), number))
         };
         let result = begun.and_then(|mut verification| {
-            see(Step::Next { log, offset, verification: &verification });
+            on_step(Step::Next { log, offset, verification: &verification });
             let found = verification.take(&record)?;
-            found.into_iter().for_each(|difference| see(Step::Found { log, offset, difference }));
-            trials.insert(log, verification);
+            found.into_iter().for_each(|difference| on_step(Step::Found { log, offset, difference }));
+            partitions.insert(log, verification);
             Ok(())
         });
         match result {
@@ -91,7 +91,7 @@ pub fn verify_logs(
     })?;
     match failed {
         Some(fatal) => Err(fatal),
-        None => Ok(trials),
+        None => Ok(partitions),
     }
 }
 

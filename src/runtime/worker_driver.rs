@@ -262,7 +262,7 @@ impl WorkerDriver {
 
     /// Returns the handle of the worker.
     #[must_use]
-    pub fn control(&self) -> WorkerHandle {
+    pub fn new_handle(&self) -> WorkerHandle {
         WorkerHandle(self.sender.clone())
     }
 

@@ -258,20 +258,20 @@ impl Writer {
                 before: self.digest,
                 after: Arc::clone(&self.next_digest),
             })),
-            Call::SendOffsets => ProducerCommand::SendOffsets(self.marks(batch), self.membership.clone()),
+            Call::SendOffsets => ProducerCommand::SendOffsets(self.offsets(batch), self.membership.clone()),
             call @ (Call::Init | Call::Begin | Call::Commit | Call::Abort) => ProducerCommand::Plain(call),
         });
     }
 
-    fn marks(&self, batch: &Batch) -> Vec<OffsetAndMetadata> {
+    fn offsets(&self, batch: &Batch) -> Vec<OffsetAndMetadata> {
         let outputs = self.next_digest.lock().unwrap_or_else(PoisonError::into_inner).to_string();
         let total = Arc::new(Total { outputs, ..batch.total.clone() });
-        let mark = |(partition, &(offset, read_to)): (&PartitionId, &(i64, i64))| {
+        let offset_of = |(partition, &(offset, read_to)): (&PartitionId, &(i64, i64))| {
             let total = (*partition == self.line.total_at).then(|| Arc::clone(&total));
             let metadata = Progress { plan: self.line.plan.clone(), read_to, total }.text();
             OffsetAndMetadata { partition: partition.clone(), offset, metadata }
         };
-        batch.marks.iter().map(mark).collect()
+        batch.marks.iter().map(offset_of).collect()
     }
 }
 

@@ -217,7 +217,7 @@ impl Judges {
         for log in LogPartition::first(logs) {
             let driver =
                 JudgeDriver::new(Arc::clone(plan), log, judge_settings(&plan.settings, plan.verdict_log_bytes), None)?;
-            handles.push(driver.control());
+            handles.push(driver.new_handle());
             let ended = ended.clone();
             let thread = std::thread::Builder::new().name(format!("judge-{log}"));
             thread.spawn(move || drop(ended.send((log, driver.run())))).map_err(failure)?;

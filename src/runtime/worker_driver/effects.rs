@@ -16,7 +16,7 @@ use crate::runtime::clock::{wall_clock, wall_time};
 use crate::runtime::driver::sink;
 use crate::runtime::fatal::ended;
 use crate::runtime::remaining_input::subscription;
-use crate::runtime::service_context::moves;
+use crate::runtime::service_context::heartbeat;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
@@ -141,7 +141,7 @@ impl WorkerDriver {
     }
 
     pub(super) fn join(&mut self) -> Result<(), Fatal> {
-        let moved = polls(moves(&self.context, "input poll"), self.context.metrics.clone());
+        let moved = polls(heartbeat(&self.context, "input poll"), self.context.metrics.clone());
         let settings = GroupConsumerSettings {
             config: self.context.input_consumer(),
             topics: self.context.input_topics(),
@@ -211,24 +211,24 @@ impl WorkerDriver {
     }
 
     pub(super) fn call(&mut self, request: ProducerCall<PagePayload>) {
-        let (order, call, pages) = match request {
+        let (command, call, pages) = match request {
             ProducerCall::Produce(pages) => {
                 let count = pages.len();
                 let outputs = Arc::clone(&self.context.outputs);
-                let cargo = Pages { outputs, pages, sent: self.report.sent() };
-                (ProducerCommand::Produce(Box::new(cargo)), Call::Produce, count)
+                let records = Pages { outputs, pages, sent: self.report.sent() };
+                (ProducerCommand::Produce(Box::new(records)), Call::Produce, count)
             }
             ProducerCall::SendOffsets(offsets) => {
                 self.sent_offsets.clone_from(&offsets);
-                let mark = |(partition, offset)| OffsetAndMetadata { partition, offset, metadata: String::new() };
-                let marks = offsets.into_iter().map(mark).collect();
-                (ProducerCommand::SendOffsets(marks, self.member.membership()), Call::SendOffsets, 0)
+                let offset_of = |(partition, offset)| OffsetAndMetadata { partition, offset, metadata: String::new() };
+                let offsets = offsets.into_iter().map(offset_of).collect();
+                (ProducerCommand::SendOffsets(offsets, self.member.membership()), Call::SendOffsets, 0)
             }
             ProducerCall::Plain(call) => (ProducerCommand::Plain(call), call, 0),
         };
         self.calling = Some(call);
         self.report.calls(call, pages);
-        self.producer.submit(order);
+        self.producer.submit(command);
     }
 }
 
