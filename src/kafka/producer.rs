@@ -97,8 +97,8 @@ impl TransactionalProducer {
             let mut age = TransactionAge::new(&producer_loop.config);
             for command in commands {
                 let call = command.call();
-                let answer = retries.judge(producer_loop.perform(command));
-                sink(call, age.judge(call, answer));
+                let answer = retries.reclassify(producer_loop.perform(command));
+                sink(call, age.reclassify(call, answer));
             }
         })?;
         Ok(Self { commands: sender })

@@ -362,7 +362,7 @@ impl WorkerReport {
         if status.tripped.is_some() {
             self.metrics.dead_letters_held(&worker.dead_letters_held());
         }
-        self.judge_readiness(status, silence);
+        self.update_readiness(status, silence);
     }
 
     fn tell_unanswered(&mut self, requests: usize) {
@@ -432,7 +432,7 @@ impl WorkerReport {
         self.is_silent
     }
 
-    fn judge_readiness(&self, status: &Status, is_silent: bool) {
+    fn update_readiness(&self, status: &Status, is_silent: bool) {
         let slow = self.call.filter(|(_, since, _)| self.clock.now().saturating_sub(*since) > SLOW_CALL);
         if let Some(bad) = status.tripped {
             self.ready.fail(format!(

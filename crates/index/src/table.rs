@@ -198,7 +198,7 @@ impl<L: Layout> Table<L> {
     }
 
     /// Decides, every this many positions, whether runs are met often enough to prefetch them.
-    pub(crate) fn judge(&mut self, positions: u64) {
+    pub(crate) fn update_prefetch_hint(&mut self, positions: u64) {
         self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > positions;
     }
 

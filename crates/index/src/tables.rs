@@ -23,8 +23,8 @@ const LOOK_EVERY: u64 = 64;
 /// Fewest lines of a table.
 const FEWEST_LINES: u64 = 16;
 
-/// Positions from one judgement to the next on whether runs are met often.
-const JUDGE_EVERY: u64 = 512;
+/// Positions from one update to the next of whether runs are met often.
+const HINT_INTERVAL: u64 = 512;
 
 /// Share of the mean load by which entries may exceed it before a table grows.
 const SLACK: f64 = 1.1;
@@ -343,8 +343,8 @@ impl<L: Layout> Tables<L> {
     /// Sweeps lines, and looks at how full all of them are.
     fn tidy(&mut self, positions: &Range<u64>) {
         self.backend.run(Sweep(&mut self.all, positions, self.passed));
-        if self.passed.is_multiple_of(JUDGE_EVERY) {
-            self.all.iter_mut().for_each(|table| table.judge(JUDGE_EVERY));
+        if self.passed.is_multiple_of(HINT_INTERVAL) {
+            self.all.iter_mut().for_each(|table| table.update_prefetch_hint(HINT_INTERVAL));
             self.lead_to_runs = self.all.iter().any(Table::leads_to_runs);
         }
         self.most_met = self.all.iter().map(Table::most_met).sum();

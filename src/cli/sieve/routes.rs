@@ -126,7 +126,7 @@ impl Routes {
         };
         for output in outputs.into_iter().flatten() {
             let flushed = output.writer.flush();
-            if output.judge(flushed)? == Readers::Gone {
+            if output.readers_after(flushed)? == Readers::Gone {
                 return Ok(Readers::Gone);
             }
         }
@@ -173,10 +173,10 @@ impl Output {
     /// Writes one line with its line break. The last line of a file may have none.
     fn write(&mut self, line: &[u8]) -> Result<Readers, Fatal> {
         let written = self.writer.write_all(line).and_then(|()| self.writer.write_all(b"\n"));
-        self.judge(written)
+        self.readers_after(written)
     }
 
-    fn judge(&self, written: io::Result<()>) -> Result<Readers, Fatal> {
+    fn readers_after(&self, written: io::Result<()>) -> Result<Readers, Fatal> {
         match written {
             Ok(()) => Ok(Readers::Listen),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Readers::Gone),

@@ -27,7 +27,7 @@ impl TransactionAge {
     }
 
     /// Corrects the answer to a call by the age of the transaction.
-    pub(super) fn judge(&mut self, call: Call, answer: Answer) -> Answer {
+    pub(super) fn reclassify(&mut self, call: Call, answer: Answer) -> Answer {
         if let Err(CallError::Fenced(why)) = answer {
             let is_old = self.over.take().is_some_and(|over| over.try_recv().is_ok());
             return Err(if is_old {
@@ -63,16 +63,16 @@ mod tests {
     #[test]
     fn only_a_fence_of_a_young_transaction_is_by_another_process() {
         let mut young = age("60000");
-        assert_eq!(young.judge(Call::Begin, Ok(vec![])), Ok(vec![]));
-        assert_eq!(young.judge(Call::Produce, fenced()), fenced());
+        assert_eq!(young.reclassify(Call::Begin, Ok(vec![])), Ok(vec![]));
+        assert_eq!(young.reclassify(Call::Produce, fenced()), fenced());
         for call in [Call::Produce, Call::SendOffsets, Call::Commit, Call::Abort] {
             // It expires at once.
             let mut old = age("0");
-            old.judge(Call::Begin, Ok(vec![])).unwrap();
-            assert!(matches!(old.judge(call, fenced()), Err(CallError::Unknown(_))), "{call:?}");
+            old.reclassify(Call::Begin, Ok(vec![])).unwrap();
+            assert!(matches!(old.reclassify(call, fenced()), Err(CallError::Unknown(_))), "{call:?}");
             // No transaction has begun since: another process has the id.
-            assert_eq!(old.judge(Call::Init, Ok(vec![])), Ok(vec![]));
-            assert_eq!(old.judge(call, fenced()), fenced(), "{call:?}");
+            assert_eq!(old.reclassify(Call::Init, Ok(vec![])), Ok(vec![]));
+            assert_eq!(old.reclassify(call, fenced()), fenced(), "{call:?}");
         }
     }
 
@@ -80,10 +80,10 @@ mod tests {
     fn a_transaction_that_has_ended_has_no_age() {
         for end in [Call::Commit, Call::Abort] {
             let mut old = age("0");
-            old.judge(Call::Begin, Ok(vec![])).unwrap();
-            old.judge(end, Ok(vec![])).unwrap();
-            assert_eq!(old.judge(Call::Produce, fenced()), fenced(), "{end:?}");
+            old.reclassify(Call::Begin, Ok(vec![])).unwrap();
+            old.reclassify(end, Ok(vec![])).unwrap();
+            assert_eq!(old.reclassify(Call::Produce, fenced()), fenced(), "{end:?}");
         }
-        assert_eq!(TransactionAge::new(&ClientConfig::new()).judge(Call::Produce, fenced()), fenced());
+        assert_eq!(TransactionAge::new(&ClientConfig::new()).reclassify(Call::Produce, fenced()), fenced());
     }
 }

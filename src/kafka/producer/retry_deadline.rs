@@ -20,7 +20,7 @@ impl RetryDeadline {
     }
 
     /// Turns a retriable answer into one of unknown outcome when calls have been retriable for longer than the limit.
-    pub(super) fn judge(&mut self, answer: Answer) -> Answer {
+    pub(super) fn reclassify(&mut self, answer: Answer) -> Answer {
         let Err(CallError::Retriable(why)) = answer else {
             self.over = None;
             return answer;
@@ -42,17 +42,17 @@ mod tests {
         let again = || Err(CallError::Retriable("busy".to_owned()));
         let mut lasting = RetryDeadline::new(Duration::from_mins(1));
         for _ in 0..9 {
-            assert_eq!(lasting.judge(again()), again());
+            assert_eq!(lasting.reclassify(again()), again());
         }
         // A deadline that has passed at once.
         let mut expired = RetryDeadline::new(Duration::ZERO);
         assert!(
-            matches!(expired.judge(again()), Err(CallError::Unknown(why)) if why == "busy; still failing after 0ns")
+            matches!(expired.reclassify(again()), Err(CallError::Unknown(why)) if why == "busy; still failing after 0ns")
         );
-        assert_eq!(expired.judge(Ok(vec![3])), Ok(vec![3]));
+        assert_eq!(expired.reclassify(Ok(vec![3])), Ok(vec![3]));
         // A call that succeeds in between resets the time.
         let mut busy = RetryDeadline { limit: Duration::from_mins(1), over: Some(after(Duration::ZERO)) };
-        assert_eq!(busy.judge(Ok(vec![])), Ok(vec![]));
-        assert_eq!(busy.judge(again()), again());
+        assert_eq!(busy.reclassify(Ok(vec![])), Ok(vec![]));
+        assert_eq!(busy.reclassify(again()), again());
     }
 }
