@@ -1,6 +1,6 @@
 //! Renderings of one page (print views, AMP, tracking parameters), distinguished from new texts of it by addresses.
 
-use super::similar_pages::{Made, TestJudge, is_duplicate, rules};
+use super::similar_pages::{Made, StateJudge, is_duplicate, rules};
 use crate::protocol::{Decision, Rules, SameId};
 
 /// What the page at an address has as its id: its upper half says the address.
@@ -31,7 +31,7 @@ fn is_update(decision: &Decision) -> bool {
 /// What comes of a page after an original of another text and of the same, by each policy for one id.
 fn after(original: Made, page: Made) -> [Decision; 3] {
     let judged = |same_id, edits| {
-        let mut judge = TestJudge::of(Rules { same_id, ..rules(64) });
+        let mut judge = StateJudge::of(Rules { same_id, ..rules(64) });
         judge.judge(original);
         judge.judge(with_edits(page, edits))
     };
@@ -58,7 +58,7 @@ fn a_new_text_is_an_update_where_it_was_fetched_before_and_a_rendering_elsewhere
 #[test]
 fn a_correction_reaches_downstream_whichever_rendering_came_first() {
     for first in [PAGE, variant(PRINT)] {
-        let mut judge = TestJudge::of(rules(64));
+        let mut judge = StateJudge::of(rules(64));
         judge.judge(first);
         judge.judge(variant(MOBILE));
         judge.judge(PAGE);
@@ -71,7 +71,7 @@ fn a_correction_reaches_downstream_whichever_rendering_came_first() {
 
 #[test]
 fn a_page_is_compared_with_its_own_earlier_text_before_that_of_other_renderings() {
-    let mut judge = TestJudge::of(rules(64));
+    let mut judge = StateJudge::of(rules(64));
     judge.judge(PAGE);
     // Another text, so that nothing but its name says that it is the same page.
     let unlike = Made { block: 77, ..variant(PRINT) };
@@ -82,7 +82,7 @@ fn a_page_is_compared_with_its_own_earlier_text_before_that_of_other_renderings(
 
 #[test]
 fn a_page_whose_id_is_no_address_is_met_by_what_names_its_address() {
-    let mut judge = TestJudge::of(rules(64));
+    let mut judge = StateJudge::of(rules(64));
     let page = Made { id: Some(17), address: Some(CANONICAL), ..PAGE };
     judge.judge(page);
     // Half of it is other text, so that only the name tells.
@@ -93,7 +93,7 @@ fn a_page_whose_id_is_no_address_is_met_by_what_names_its_address() {
     assert!(is_update(&judge.judge(with_edits(page, 5))));
     assert!(is_update(&judge.judge(Made { address: Some(MOBILE), ..with_edits(page, 6) })), "an id says most");
     // The other way round.
-    let mut judge = TestJudge::of(rules(64));
+    let mut judge = StateJudge::of(rules(64));
     judge.judge(variant(PRINT));
     assert!(is_update(&judge.judge(with_edits(page, 5))));
 }
@@ -101,7 +101,7 @@ fn a_page_whose_id_is_no_address_is_met_by_what_names_its_address() {
 #[test]
 fn pages_of_a_section_under_one_careless_canonical_address_are_unique() {
     for (own, is_rendering) in [(120, true), (600, false)] {
-        let mut judge = TestJudge::of(rules(64));
+        let mut judge = StateJudge::of(rules(64));
         judge.judge(Made { own, ..PAGE });
         for number in 0..20 {
             let address = Some(1000 + number);
@@ -116,7 +116,7 @@ fn pages_of_a_section_under_one_careless_canonical_address_are_unique() {
 fn a_page_that_begins_to_name_another_is_the_page_that_it_was() {
     let at_print = Made { id: Some(id_at(PRINT)), ..PAGE };
     for (before, after) in [(at_print, variant(PRINT)), (variant(PRINT), at_print)] {
-        let mut judge = TestJudge::of(rules(64));
+        let mut judge = StateJudge::of(rules(64));
         judge.judge(before);
         assert!(is_update(&judge.judge(with_edits(after, 5))));
     }
@@ -124,7 +124,7 @@ fn a_page_that_begins_to_name_another_is_the_page_that_it_was() {
 
 #[test]
 fn a_variant_of_which_an_older_release_wrote_no_address_is_a_rendering() {
-    let mut judge = TestJudge::of(rules(64));
+    let mut judge = StateJudge::of(rules(64));
     let variant = Made { is_variant: true, ..PAGE };
     judge.judge(PAGE);
     assert!(is_duplicate(&judge.judge(with_edits(variant, 2))));

@@ -125,14 +125,14 @@ impl Made {
     }
 }
 
-/// A judge of requests that it is shown one by one.
-pub(super) struct TestJudge {
+/// Judges requests one by one with a `State` alone, without the logs.
+pub(super) struct StateJudge {
     state: State,
     number: usize,
     compared: u32,
 }
 
-impl TestJudge {
+impl StateJudge {
     pub(super) fn of(rules: Rules) -> Self {
         Self { state: State::begin(LogIdentity(1), rules, RequestOffset(0)), number: 0, compared: 0 }
     }
@@ -160,7 +160,7 @@ fn template(number: u64) -> Made {
 
 #[test]
 fn a_forgotten_member_takes_no_other_members_place() {
-    let mut judge = TestJudge::of(rules(1));
+    let mut judge = StateJudge::of(rules(1));
     assert!(matches!(judge.judge(template(0)), Decision::Unique { .. }));
     assert!(matches!(judge.judge(template(1)), Decision::Template { .. }));
     let source = PartitionId::new("pages", 0).at(1);
@@ -173,7 +173,7 @@ fn a_forgotten_member_takes_no_other_members_place() {
 
 #[test]
 fn pages_of_one_template_cost_as_little_at_the_end_as_at_the_beginning_and_their_copies_are_found() {
-    let mut judge = TestJudge::of(rules(16));
+    let mut judge = StateJudge::of(rules(16));
     let (mut most, mut found) = (0, 0);
     for number in 0..6_000 {
         let decision = judge.judge(template(number));
@@ -194,7 +194,7 @@ const BACK: u64 = 500;
 
 /// Shows a judge pages of one template and, after every twentieth of them, a copy of the one [`BACK`] pages before;
 /// `before` may show it others before each. Returns how many copies are found of how many.
-fn found_of_template(judge: &mut TestJudge, pages: u64, mut before: impl FnMut(&mut TestJudge, u64)) -> (u64, u64) {
+fn found_of_template(judge: &mut StateJudge, pages: u64, mut before: impl FnMut(&mut StateJudge, u64)) -> (u64, u64) {
     let (mut found, mut copies, mut most, mut lost) = (0, 0, 0, 0);
     for number in 0..pages {
         before(judge, number);
@@ -213,7 +213,7 @@ fn found_of_template(judge: &mut TestJudge, pages: u64, mut before: impl FnMut(&
 
 #[test]
 fn copies_of_template_pages_are_found_while_heads_are_evicted() {
-    let mut judge = TestJudge::of(Rules { max_entries: 2_000, ..rules(16) });
+    let mut judge = StateJudge::of(Rules { max_entries: 2_000, ..rules(16) });
     let (found, copies) = found_of_template(&mut judge, 10_000, |_, _| ());
     assert!(found * 100 >= copies * 98, "{found} of {copies} found");
 }
@@ -221,7 +221,7 @@ fn copies_of_template_pages_are_found_while_heads_are_evicted() {
 #[test]
 fn copies_of_template_pages_are_found_while_heads_expire() {
     let window = Duration::from_secs(2);
-    let mut judge = TestJudge::of(Rules { windows: Windows::all(window), ..rules(16) });
+    let mut judge = StateJudge::of(Rules { windows: Windows::all(window), ..rules(16) });
     let (found, copies) = found_of_template(&mut judge, 10_000, |_, _| ());
     assert!(found * 100 >= copies * 98, "{found} of {copies} found");
 }
@@ -229,7 +229,7 @@ fn copies_of_template_pages_are_found_while_heads_expire() {
 /// A front page that is crawled again every 50 pages, with another text each time, is the first page of the template.
 #[test]
 fn copies_of_template_pages_are_found_while_their_head_is_replaced() {
-    let mut judge = TestJudge::of(Rules { max_entries: 4_000, ..rules(16) });
+    let mut judge = StateJudge::of(Rules { max_entries: 4_000, ..rules(16) });
     let (found, copies) = found_of_template(&mut judge, 10_000, |judge, number| {
         if number % 50 == 1 {
             let front = Made { id: Some(1), edits: number, numbers: 77_777, ..template(900_000) };
@@ -244,7 +244,7 @@ fn copies_of_template_pages_are_found_while_their_head_is_replaced() {
 #[test]
 fn pages_of_a_template_that_are_crawled_again_are_updates_and_cost_no_more() {
     const PAGES: u64 = 400;
-    let mut judge = TestJudge::of(rules(16));
+    let mut judge = StateJudge::of(rules(16));
     let (mut most, mut updates) = (0, 0);
     for number in 0..10 * PAGES {
         let page = Made { id: Some(number % PAGES), numbers: number + 1, ..template(number % PAGES) };
@@ -257,7 +257,7 @@ fn pages_of_a_template_that_are_crawled_again_are_updates_and_cost_no_more() {
 
 #[test]
 fn a_page_that_changes_all_the_time_costs_no_more_for_it() {
-    let mut judge = TestJudge::of(rules(16));
+    let mut judge = StateJudge::of(rules(16));
     let page = Made { block: 2, own: 60, text: 1, numbers: 3, id: Some(70), ..Made::default() };
     // What comes after it stays in memory.
     judge.judge(Made { block: 9, text: 9, ..Made::default() });
@@ -272,7 +272,7 @@ fn a_page_that_changes_all_the_time_costs_no_more_for_it() {
 
 #[test]
 fn one_text_in_many_scopes_is_looked_for_in_its_own() {
-    let mut judge = TestJudge::of(rules(16));
+    let mut judge = StateJudge::of(rules(16));
     for scope in 0..2_000 {
         let made = Made { block: 1, text: 1, scope: Some(scope), ..Made::default() };
         assert!(!is_duplicate(&judge.judge(made)), "first of scope {scope}");
@@ -285,7 +285,7 @@ fn one_text_in_many_scopes_is_looked_for_in_its_own() {
 
 #[test]
 fn pages_of_one_site_are_not_duplicates_of_each_other_but_of_themselves() {
-    let mut judge = TestJudge::of(rules(64));
+    let mut judge = StateJudge::of(rules(64));
     // Four tenths of each page are its own: their Jaccard index is about .4.
     let page = |number: u64, site| Made { block: 9, own: 400, text: number, site, ..Made::default() };
     let of_one = |number| page(number, Some(7));
@@ -301,7 +301,7 @@ fn pages_of_one_site_are_not_duplicates_of_each_other_but_of_themselves() {
 
 #[test]
 fn unlike_pages_under_one_canonical_address_are_compared_with_few_of_them() {
-    let mut judge = TestJudge::of(rules(64));
+    let mut judge = StateJudge::of(rules(64));
     for number in 0..2_000 {
         let page =
             Made { block: number, text: number, site: Some(7), id: Some(70), is_variant: true, ..Made::default() };
@@ -312,7 +312,7 @@ fn unlike_pages_under_one_canonical_address_are_compared_with_few_of_them() {
 
 #[test]
 fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
-    let mut judge = TestJudge::of(rules(64));
+    let mut judge = StateJudge::of(rules(64));
     let page = Made { block: 2, own: 300, text: 1, site: Some(7), id: Some(70), ..Made::default() };
     judge.judge(page);
     // Half of it is other text.
@@ -340,7 +340,7 @@ fn a_variant_is_compared_with_the_text_that_an_id_has_now() {
         let minhash = rules(64).minhash.map(|minhash| MinHashRules { min_shared_bands: 20, ..minhash });
         Rules { minhash, ..rules(64) }
     };
-    let (mut judge, mut new) = (TestJudge::of(rules()), TestJudge::of(rules()));
+    let (mut judge, mut new) = (StateJudge::of(rules()), StateJudge::of(rules()));
     judge.judge(Made { block: 9, text: 9, ..Made::default() });
     judge.judge(page);
     // Each text replaces the one before; all of them are still in memory, after a page that is remembered.
@@ -362,7 +362,7 @@ fn a_variant_is_compared_with_the_text_that_an_id_has_now() {
 #[test]
 fn a_code_made_to_be_that_of_another_text_suppresses_no_page() {
     let crafted = |min_similarity| {
-        let mut judge = TestJudge::of(Rules { simhash_similarity: min_similarity, ..rules(64) });
+        let mut judge = StateJudge::of(Rules { simhash_similarity: min_similarity, ..rules(64) });
         judge.judge(Made { block: 3, text: 1, ..Made::default() });
         let mut request = Made { block: 4, text: 2, ..Made::default() }.request(1);
         let RequestBody::Page(page) = &mut request.body else { panic!() };
