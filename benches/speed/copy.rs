@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dupgate::config::Settings;
 use dupgate::config::settings::Compression;
-use dupgate::kafka::client::{BATCH_BYTES, ClientSettings, Cluster, ConsumerTimeouts, ProducerSettings};
+use dupgate::kafka::client::{BATCH_BYTES, ClientSettings, ConnectionSettings, ConsumerTimeouts, ProducerSettings};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
@@ -95,14 +95,14 @@ fn clients(
     group: &str,
 ) -> (BaseConsumer, ThreadedProducer<DefaultProducerContext>) {
     let kafka = &settings.kafka;
-    let cluster = Cluster {
+    let connection = ConnectionSettings {
         brokers: vec![broker.address().to_owned()],
         client_id: kafka.client_id.clone(),
-        ..Cluster::default()
+        ..ConnectionSettings::default()
     };
     let timeouts = ConsumerTimeouts { session: kafka.session_timeout, poll: kafka.max_poll_interval };
     let queue = settings.processing.max_in_flight_bytes;
-    let mut consumer: ClientSettings = cluster.input_consumer(group, Some("copy"), timeouts, queue);
+    let mut consumer: ClientSettings = connection.input_consumer(group, Some("copy"), timeouts, queue);
     // The service seeks by itself.
     consumer.set("auto.offset.reset", "earliest");
     let sending = ProducerSettings {
@@ -111,7 +111,7 @@ fn clients(
         max_batch_bytes: BATCH_BYTES,
         transaction_timeout: kafka.transaction_timeout,
     };
-    let producer = cluster.transactional_producer(&format!("{group}.copy"), &sending);
+    let producer = connection.transactional_producer(&format!("{group}.copy"), &sending);
     (consumer.create().unwrap(), producer.create().unwrap())
 }
 

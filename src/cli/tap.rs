@@ -249,7 +249,7 @@ pub(super) struct Names {
 impl Names {
     /// Creates the client.
     pub(super) fn open(settings: &Settings) -> Result<Self, Fatal> {
-        let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
+        let config = service_context::connection(&settings.kafka).follower(&settings.input.group);
         let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
         Ok(Self { pages: Pages::open(&config, REQUEST_TIMEOUT).map_err(failure)?, decoder })
     }

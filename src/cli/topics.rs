@@ -149,7 +149,7 @@ pub(super) fn brokers(
 
 /// Creates the clients to look at the cluster with.
 pub(super) fn inspector(settings: &Settings) -> Result<ClusterInspector, Fatal> {
-    ClusterInspector::new(&service_context::cluster(&settings.kafka), &settings.input.group, REQUEST_TIMEOUT)
+    ClusterInspector::new(&service_context::connection(&settings.kafka), &settings.input.group, REQUEST_TIMEOUT)
         .map_err(fatal::cluster_error)
 }
 

@@ -29,9 +29,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a judge's polling thread may stall: no less than its longest session.
 const JUDGE_POLL: Duration = Duration::from_mins(5);
 
-/// Connection settings of a cluster. Debug shows the names of the properties and hides their values: some are secrets.
+/// How a cluster is reached. Debug shows the names of the properties and hides their values: some are secrets.
 #[derive(Clone, Default)]
-pub struct Cluster {
+pub struct ConnectionSettings {
     /// `host:port` of bootstrap brokers.
     pub brokers: Vec<String>,
     /// Name of this client in the brokers' logs.
@@ -44,10 +44,10 @@ pub struct Cluster {
     pub producer_properties: BTreeMap<String, String>,
 }
 
-impl fmt::Debug for Cluster {
+impl fmt::Debug for ConnectionSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { brokers, client_id, properties, consumer_properties, producer_properties } = self;
-        f.debug_struct("Cluster")
+        f.debug_struct("ConnectionSettings")
             .field("brokers", brokers)
             .field("client_id", client_id)
             .field("properties", &properties.keys())
@@ -103,7 +103,7 @@ pub struct ConsumerTimeouts {
     pub poll: Duration,
 }
 
-impl Cluster {
+impl ConnectionSettings {
     /// Settings of a worker's consumer: static member of the group when it has an instance id.
     #[must_use]
     pub fn input_consumer(
@@ -373,14 +373,14 @@ mod tests {
     #[test]
     fn no_value_of_a_property_is_shown() {
         let secret = |key: &str| BTreeMap::from([(key.to_owned(), "hunter2".to_owned())]);
-        let cluster = Cluster {
+        let connection = ConnectionSettings {
             brokers: vec!["a:1".to_owned()],
             properties: secret("sasl.password"),
             consumer_properties: secret("ssl.key.pem"),
             producer_properties: secret("anything.at.all"),
-            ..Cluster::default()
+            ..ConnectionSettings::default()
         };
-        let shown = format!("{cluster:?} {cluster:#?}");
+        let shown = format!("{connection:?} {connection:#?}");
         assert!(!shown.contains("hunter2"), "{shown}");
         assert!(
             shown.contains("a:1") && shown.contains("sasl.password") && shown.contains("anything.at.all"),
@@ -417,9 +417,10 @@ mod tests {
     fn zstd_uses_the_cheapest_level_unless_the_user_sets_one() {
         let level = |compression: &str, of_user: Option<&str>| {
             let own = of_user.map(|level| ("compression.level".to_owned(), level.to_owned()));
-            let cluster = Cluster { producer_properties: own.into_iter().collect(), ..Cluster::default() };
+            let connection =
+                ConnectionSettings { producer_properties: own.into_iter().collect(), ..ConnectionSettings::default() };
             let settings = ProducerSettings { compression: compression.to_owned(), ..ProducerSettings::of_judge() };
-            cluster.output_producer(&settings).get("compression.level").map(str::to_owned)
+            connection.output_producer(&settings).get("compression.level").map(str::to_owned)
         };
         assert_eq!(level("zstd", None).as_deref(), Some("1"));
         assert_eq!(level("zstd", Some("9")).as_deref(), Some("9"));
@@ -428,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_record_is_given_up_before_its_transaction() {
-        let producer = Cluster::default().transactional_producer("t", &ProducerSettings::of_judge());
+        let producer = ConnectionSettings::default().transactional_producer("t", &ProducerSettings::of_judge());
         let number = |key| producer.get(key).and_then(|value| value.parse::<u64>().ok());
         assert_eq!((number("message.timeout.ms"), number("transaction.timeout.ms")), (Some(6_000), Some(10_000)));
     }
@@ -437,9 +438,10 @@ mod tests {
     fn a_batch_fits_every_output() {
         let batch = |max: usize, of_user: Option<&str>| {
             let own = of_user.map(|size| ("batch.size".to_owned(), size.to_owned()));
-            let cluster = Cluster { producer_properties: own.into_iter().collect(), ..Cluster::default() };
+            let connection =
+                ConnectionSettings { producer_properties: own.into_iter().collect(), ..ConnectionSettings::default() };
             let settings = ProducerSettings { max_batch_bytes: max, ..ProducerSettings::of_judge() };
-            cluster.output_producer(&settings).get("batch.size").map(str::to_owned)
+            connection.output_producer(&settings).get("batch.size").map(str::to_owned)
         };
         assert_eq!(batch(100_000, None).as_deref(), Some("100000"));
         assert_eq!(batch(8_000_000, None).as_deref(), Some("1000000"));
@@ -452,8 +454,8 @@ mod tests {
         let timeouts = ConsumerTimeouts { session: Duration::from_secs(30), poll: Duration::from_mins(5) };
         let max = |of_user: &[(&str, &str)]| {
             let own = of_user.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-            let cluster = Cluster { consumer_properties: own.collect(), ..Cluster::default() };
-            let config = cluster.input_consumer("g", None, timeouts, 64 << 20);
+            let connection = ConnectionSettings { consumer_properties: own.collect(), ..ConnectionSettings::default() };
+            let config = connection.input_consumer("g", None, timeouts, 64 << 20);
             config.create_native_config().unwrap();
             keys.map(|key| config.get(key).map(str::to_owned))
         };
@@ -461,7 +463,7 @@ mod tests {
         assert_eq!(max(&[]), both("262144", "8388608"));
         assert_eq!(max(&[(keys[0], "1000000")]), [Some("1000000".to_owned()), None], "a user who sets one sets both");
         assert_eq!(max(&[("max.partition.fetch.bytes", "1000000")]), [None, None]);
-        let readers = Cluster::default().follower("g");
+        let readers = ConnectionSettings::default().follower("g");
         assert_eq!(keys.map(|key| readers.get(key).map(str::to_owned)), [None, None], "the logs are not compressed");
     }
 
@@ -469,10 +471,11 @@ mod tests {
     fn a_client_reconnects_well_before_a_transaction_ends() {
         let pause = |seconds: f64, of_user: Option<&str>| {
             let own = of_user.map(|key| (key.to_owned(), "7000".to_owned()));
-            let cluster = Cluster { properties: own.into_iter().collect(), ..Cluster::default() };
+            let connection =
+                ConnectionSettings { properties: own.into_iter().collect(), ..ConnectionSettings::default() };
             let transaction_timeout = Duration::from_secs_f64(seconds);
             let settings = ProducerSettings { transaction_timeout, ..ProducerSettings::of_judge() };
-            cluster.transactional_producer("t", &settings).get("reconnect.backoff.max.ms").map(str::to_owned)
+            connection.transactional_producer("t", &settings).get("reconnect.backoff.max.ms").map(str::to_owned)
         };
         assert_eq!(pause(10.0, None).as_deref(), Some("1000"));
         assert_eq!(pause(2.0, None).as_deref(), Some("400"));
@@ -484,8 +487,8 @@ mod tests {
     #[test]
     fn a_short_poll_interval_of_the_input_does_not_apply_to_judges() {
         let properties = BTreeMap::from([("max.poll.interval.ms".to_owned(), "6000".to_owned())]);
-        let cluster = Cluster { consumer_properties: properties, ..Cluster::default() };
-        let judge = cluster.judge_consumer("g", Duration::from_secs(10));
+        let connection = ConnectionSettings { consumer_properties: properties, ..ConnectionSettings::default() };
+        let judge = connection.judge_consumer("g", Duration::from_secs(10));
         let number = |key| judge.get(key).and_then(|value| value.parse::<u64>().ok());
         assert!(number("max.poll.interval.ms") >= number("session.timeout.ms"), "or there is no client: {judge:?}");
     }
@@ -506,19 +509,19 @@ mod tests {
         let of_producers = ["transactional.id", "enable.idempotence", "partitioner", "acks"];
         let hostile: BTreeMap<String, String> =
             of_consumers.iter().chain(&of_producers).map(|key| ((*key).to_owned(), "evil".to_owned())).collect();
-        let cluster = Cluster {
+        let connection = ConnectionSettings {
             brokers: vec!["a:1".to_owned()],
             consumer_properties: hostile.clone(),
             producer_properties: hostile,
-            ..Cluster::default()
+            ..ConnectionSettings::default()
         };
-        let consumer = cluster.input_consumer(
+        let consumer = connection.input_consumer(
             "g",
             Some("i"),
             ConsumerTimeouts { session: Duration::from_secs(30), poll: Duration::from_mins(5) },
             1 << 20,
         );
-        let producer = cluster.transactional_producer("t", &ProducerSettings::of_judge());
+        let producer = connection.transactional_producer("t", &ProducerSettings::of_judge());
         for key in of_consumers {
             assert_ne!(consumer.get(key), Some("evil"), "{key}");
         }

@@ -8,9 +8,9 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
-use super::backlog::{Backlog, InFlightGuard};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied};
+use super::in_flight::{InFlight, InFlightGuard};
 use super::renewed_client::RenewedClient;
 use crate::protocol::{LogPartition, Request, RequestId, RequestOffset, encode_requests};
 
@@ -45,7 +45,7 @@ pub fn denied_append(topic: &str) -> Denied {
 pub struct RequestLog {
     producer: RenewedClient<ThreadedProducer<LoggingContext<Sink>>>,
     sink: Sink,
-    backlog: Arc<Backlog>,
+    in_flight: Arc<InFlight>,
     topic: String,
     /// Requests not handed to the client yet, by log partition.
     waiting: Vec<Vec<Request>>,
@@ -85,7 +85,7 @@ impl ProducerContext for LoggingContext<Sink> {
 }
 
 impl RequestLog {
-    /// Opens the log for appending. Answers go to `sink`, on a thread of the client. `backlog` counts the records in
+    /// Opens the log for appending. Answers go to `sink`, on a thread of the client. `in_flight` counts the records in
     /// flight.
     ///
     /// # Errors
@@ -95,14 +95,14 @@ impl RequestLog {
         config: &ClientConfig,
         topic: String,
         partitions: usize,
-        backlog: Arc<Backlog>,
+        in_flight: Arc<InFlight>,
         sink: impl Fn(Appended) + Send + Sync + 'static,
     ) -> Result<Self, KafkaError> {
         let sink = Sink(Arc::new(sink));
         let (config, reports) = (config.clone(), sink.clone());
         let create = move || config.create_with_context(LoggingContext(reports.clone()));
         let producer = RenewedClient::new(format!("producer of {topic}"), create)?;
-        Ok(Self { producer, sink, backlog, topic, waiting: vec![Vec::new(); partitions] })
+        Ok(Self { producer, sink, in_flight, topic, waiting: vec![Vec::new(); partitions] })
     }
 
     /// Takes a request. It leaves with the next [`RequestLog::send`], or at once when a record is full.
@@ -150,7 +150,7 @@ impl RequestLog {
         let requests = sent.iter().map(|request| request.id).collect();
         let mut payload = Vec::new();
         encode_requests(&sent, &mut payload);
-        let context = Box::new(DeliveryContext { requests, in_flight: self.backlog.add(payload.len()) });
+        let context = Box::new(DeliveryContext { requests, in_flight: self.in_flight.add(payload.len()) });
         let record =
             BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, context).partition(log.number()).payload(&payload);
         if let Err((error, record)) = self.producer.send(record) {
@@ -173,18 +173,18 @@ mod tests {
         let mut config = ClientConfig::new();
         // Nothing listens there.
         config.set("bootstrap.servers", "127.0.0.1:1").set("message.timeout.ms", "1000");
-        let backlog = Arc::new(Backlog::default());
+        let in_flight = Arc::new(InFlight::default());
         let (sender, answers) = crossbeam_channel::unbounded();
         let sink = move |appended| sender.send(appended).unwrap();
-        let mut log = RequestLog::open(&config, "t".to_owned(), 1, Arc::clone(&backlog), sink).unwrap();
+        let mut log = RequestLog::open(&config, "t".to_owned(), 1, Arc::clone(&in_flight), sink).unwrap();
         let source = PartitionId::new("pages", 0).at(7);
         let withdraw = RequestBody::Withdraw { source, reason: Reject::Refused };
         log.append(LogPartition(0), Request { id: RequestId(1), body: withdraw });
-        assert_eq!(backlog.records(), 0, "nothing is handed over yet");
+        assert_eq!(in_flight.records(), 0, "nothing is handed over yet");
         log.send();
-        assert!(backlog.records() == 1 && backlog.bytes() > 0);
+        assert!(in_flight.records() == 1 && in_flight.bytes() > 0);
         let answer = answers.recv_timeout(Duration::from_secs(30)).unwrap();
         assert_eq!(answer, Appended { request: RequestId(1), offset: Err(NotAppended::Uncertain) });
-        assert_eq!((backlog.records(), backlog.bytes()), (0, 0));
+        assert_eq!((in_flight.records(), in_flight.bytes()), (0, 0));
     }
 }

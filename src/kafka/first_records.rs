@@ -25,7 +25,7 @@ const FETCH_BYTES: &str = "65536";
 ///
 /// # Errors
 ///
-/// The client cannot be created from these settings, which are those of [`super::client::Cluster::query`].
+/// The client cannot be created from these settings, which are those of [`super::client::ConnectionSettings::query`].
 pub fn first_records(
     config: &ClientConfig,
     from: &BTreeMap<PartitionId, i64>,

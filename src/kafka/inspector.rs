@@ -21,7 +21,7 @@ use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::admin::options;
-use super::client::{Cluster, ProducerSettings};
+use super::client::{ConnectionSettings, ProducerSettings};
 use super::errors::{Denied, denied, denied_by_code};
 use crate::record::{PartitionId, Timestamp};
 
@@ -185,7 +185,7 @@ pub struct TopicPlan {
 
 /// Clients for inspecting a cluster.
 pub struct ClusterInspector {
-    cluster: Cluster,
+    connection: ConnectionSettings,
     group: String,
     consumer: BaseConsumer<ErrorCapture>,
     errors: ErrorCapture,
@@ -200,18 +200,18 @@ impl ClusterInspector {
     /// # Errors
     ///
     /// The clients cannot be created from these settings, for instance because a certificate cannot be read.
-    pub fn new(cluster: &Cluster, group: &str, timeout: Duration) -> Result<Self, ClusterError> {
+    pub fn new(connection: &ConnectionSettings, group: &str, timeout: Duration) -> Result<Self, ClusterError> {
         let errors = ErrorCapture::default();
         let unmade = |error: KafkaError| ClusterError::Unavailable(error.to_string());
-        let mut config = cluster.follower(group);
+        let mut config = connection.follower(group);
         // One record of each partition is enough.
         config.set("fetch.message.max.bytes", "65536").set("isolation.level", "read_uncommitted");
         config.set_log_level(RDKafkaLogLevel::Error);
-        let mut admin = cluster.admin();
+        let mut admin = connection.admin();
         admin.set_log_level(RDKafkaLogLevel::Error);
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         Ok(Self {
-            cluster: cluster.clone(),
+            connection: connection.clone(),
             group: group.to_owned(),
             consumer: config.create_with_context(errors.clone()).map_err(unmade)?,
             admin: admin.create_with_context(errors.clone()).map_err(unmade)?,
@@ -410,7 +410,7 @@ impl ClusterInspector {
     ///
     /// We may not use the id, or no coordinator answers.
     pub fn transact(&self, id: &str) -> Result<(), ClusterError> {
-        let mut config = self.cluster.transactional_producer(id, &ProducerSettings::of_judge());
+        let mut config = self.connection.transactional_producer(id, &ProducerSettings::of_judge());
         config.set_log_level(RDKafkaLogLevel::Error);
         let errors = ErrorCapture::default();
         let made = config.create_with_context(errors.clone());

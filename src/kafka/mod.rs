@@ -6,10 +6,10 @@
 //! that of a dead one), [`output`] (pages to records), [`offsets`], [`first_records`], [`pages`], [`position_reader`],
 //! [`requests`], [`inspector`] and [`admin`] (requests with one answer); for the demo [`feed`] and [`tail`] (both ends
 //! of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in order; none
-//! makes decisions. [`backlog`] counts the records that the producers have yet to deliver.
+//! makes decisions. [`in_flight`] counts the records that the producers have yet to deliver.
 
 pub mod admin;
-pub mod backlog;
+pub mod in_flight;
 pub mod client;
 pub mod requests;
 pub mod errors;

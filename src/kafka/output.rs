@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::group_consumer::ConsumedRecord;
-use super::producer::{HeaderField, Outgoing, RecordSink, RecordSource};
+use super::producer::{HeaderField, OutgoingRecord, RecordSink, RecordSource};
 use crate::record::{Reject, Source, Timestamp};
 use crate::transaction::CallError;
 use crate::worker::{Header, HeaderSettings, MAX_HEADER_BYTES, Output, OutputKind, PageAction, PageOutcome, Routing};
@@ -148,7 +148,7 @@ impl Outputs {
     pub(crate) fn write_page_records(
         &self,
         output: &Output<PagePayload>,
-        load: &mut dyn FnMut(OutputKind, Outgoing<'_>) -> Result<(), CallError>,
+        load: &mut dyn FnMut(OutputKind, OutgoingRecord<'_>) -> Result<(), CallError>,
     ) -> Result<(), CallError> {
         let page = &output.page;
         let came = &page.payload.record;
@@ -156,7 +156,7 @@ impl Outputs {
         for output_kind in self.routing.output_kinds(&output.outcome) {
             let Some(topic) = self.topics.get(output_kind) else { continue };
             let ours = self.our_headers(output);
-            let mut outgoing = Outgoing {
+            let mut outgoing = OutgoingRecord {
                 topic: &topic.name,
                 partition: Some(self.partition(&page.source, came.key.as_deref(), topic.partitions)),
                 key: came.key.as_deref(),
@@ -223,7 +223,7 @@ impl Outputs {
         }
     }
 
-    fn replace_value(&self, outgoing: &mut Outgoing<'_>, page: &crate::worker::Page<PagePayload>) {
+    fn replace_value(&self, outgoing: &mut OutgoingRecord<'_>, page: &crate::worker::Page<PagePayload>) {
         match self.duplicate_value {
             DuplicateValue::Original => {}
             DuplicateValue::None => outgoing.value = Some(Cow::Borrowed(&[])),
@@ -237,7 +237,7 @@ impl Outputs {
 
 /// A dead letter that is too large for its topic carries as much of the value as fits; if that is not enough, it loses
 /// its original headers and its key. Returns whether anything was cut.
-fn cut(outgoing: &mut Outgoing<'_>, limit: usize) -> bool {
+fn cut(outgoing: &mut OutgoingRecord<'_>, limit: usize) -> bool {
     let fixed = MAX_HEADER_BYTES + RECORD_OVERHEAD;
     let mut rest: usize =
         outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
@@ -377,7 +377,7 @@ mod tests {
         page.payload.record = Arc::new(ConsumedRecord { headers, ..Arc::into_inner(page.payload.record).unwrap() });
         let output = Output { page, outcome: PageOutcome::DeadLetter(Reject::NoText) };
         let mut sent = Vec::new();
-        let mut load = |_: OutputKind, outgoing: Outgoing<'_>| {
+        let mut load = |_: OutputKind, outgoing: OutgoingRecord<'_>| {
             assert!(outgoing.bytes() + RECORD_OVERHEAD <= limit, "fits its topic");
             let header = |(name, value): &HeaderField<'_>| (name.to_string(), value.as_ref().unwrap().to_vec());
             let headers = outgoing.headers.iter().map(header).collect();
@@ -422,7 +422,7 @@ mod tests {
             // Only the second time counts.
             for _ in 0..2 {
                 seen.clear();
-                let mut load = |_: usize, outgoing: Outgoing<'_>| {
+                let mut load = |_: usize, outgoing: OutgoingRecord<'_>| {
                     let (records, bytes) = seen.entry(outgoing.topic.to_owned()).or_default();
                     *records += 1;
                     let headers: usize =

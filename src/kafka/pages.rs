@@ -43,7 +43,7 @@ pub struct Pages {
 
 impl Pages {
     /// Creates the client. The settings must be those of a reader that commits nothing
-    /// ([`super::client::Cluster::follower`]); each fetch waits at most `timeout`.
+    /// ([`super::client::ConnectionSettings::follower`]); each fetch waits at most `timeout`.
     ///
     /// # Errors
     ///

@@ -55,7 +55,7 @@ pub struct PositionReader {
 
 impl PositionReader {
     /// Creates the client. The settings must be those of a reader that commits nothing
-    /// ([`super::client::Cluster::follower`]).
+    /// ([`super::client::ConnectionSettings::follower`]).
     ///
     /// # Errors
     ///

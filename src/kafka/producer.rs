@@ -21,11 +21,11 @@ use crossbeam_channel::{Sender, unbounded};
 use rdkafka::ClientConfig;
 
 use self::age::TransactionAge;
-pub use self::records::{EncodedBatch, HeaderField, Outgoing, RecordSink, RecordSource};
+pub use self::records::{EncodedBatch, HeaderField, OutgoingRecord, RecordSink, RecordSource};
 use self::retry_deadline::RetryDeadline;
 use self::session::ProducerSession;
-use super::backlog::Backlog;
 use super::group_consumer::Membership;
+use super::in_flight::InFlight;
 use super::watchdog::close_in_background;
 use crate::record::PartitionId;
 use crate::transaction::{Call, CallError, Delivery};
@@ -77,7 +77,7 @@ pub struct TransactionalProducer {
 }
 
 impl TransactionalProducer {
-    /// Starts the thread. Each [`Call::Init`] creates the producer. `backlog` counts the records that it has yet to
+    /// Starts the thread. Each [`Call::Init`] creates the producer. `in_flight` counts the records that it has yet to
     /// deliver.
     ///
     /// # Errors
@@ -87,12 +87,12 @@ impl TransactionalProducer {
         config: ClientConfig,
         delivery: Delivery,
         thread: String,
-        backlog: Arc<Backlog>,
+        in_flight: Arc<InFlight>,
         sink: impl Fn(Call, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (sender, commands) = unbounded::<ProducerCommand>();
         std::thread::Builder::new().name(thread).spawn(move || {
-            let mut producer_loop = ProducerLoop { config, delivery, backlog, session: None, batch: 0 };
+            let mut producer_loop = ProducerLoop { config, delivery, in_flight, session: None, batch: 0 };
             let mut retries = RetryDeadline::new(RETRY_LIMIT);
             let mut age = TransactionAge::new(&producer_loop.config);
             for command in commands {
@@ -115,7 +115,7 @@ impl TransactionalProducer {
 struct ProducerLoop {
     config: ClientConfig,
     delivery: Delivery,
-    backlog: Arc<Backlog>,
+    in_flight: Arc<InFlight>,
     session: Option<ProducerSession>,
     batch: u64,
 }
@@ -160,7 +160,7 @@ impl ProducerLoop {
             // Closing one can block while the brokers are unreachable.
             close_in_background(old);
         }
-        let session = self.session.insert(ProducerSession::connect(&self.config, Arc::clone(&self.backlog))?);
+        let session = self.session.insert(ProducerSession::connect(&self.config, Arc::clone(&self.in_flight))?);
         match self.delivery {
             Delivery::ExactlyOnce => session.init_transactions(),
             Delivery::AtLeastOnce => Ok(()),

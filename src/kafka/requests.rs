@@ -47,7 +47,7 @@ pub struct Requests {
 
 impl Requests {
     /// Creates the client; each request waits at most `timeout`. The settings must be those of a reader that commits
-    /// nothing ([`super::client::Cluster::follower`]).
+    /// nothing ([`super::client::ConnectionSettings::follower`]).
     ///
     /// # Errors
     ///

@@ -56,7 +56,7 @@ pub struct Tail {
 
 impl Tail {
     /// Starts at the beginning of every partition. The settings must be those of a reader that reports ends of
-    /// partitions ([`super::client::Cluster::follower`]).
+    /// partitions ([`super::client::ConnectionSettings::follower`]).
     ///
     /// # Errors
     ///

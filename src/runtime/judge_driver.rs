@@ -92,13 +92,13 @@ impl JudgeDriver {
             config,
             Delivery::ExactlyOnce,
             format!("verdicts-{log}"),
-            Arc::clone(&context.backlog),
+            Arc::clone(&context.in_flight),
             move |_, answer| {
                 drop(answered.send(Message::Called(answer)));
             },
         )
         .map_err(failure)?;
-        let query = context.cluster.query(&context.settings.input.group);
+        let query = context.connection.query(&context.settings.input.group);
         Ok(Self {
             judge: Judge::new(settings),
             messages,
@@ -311,7 +311,7 @@ impl JudgeDriver {
     fn join(&mut self) -> Result<(), Fatal> {
         let session = self.context.settings.judge.session_timeout;
         let settings = GroupConsumerSettings {
-            config: self.context.cluster.judge_consumer(&self.context.judge_group(self.log), session),
+            config: self.context.connection.judge_consumer(&self.context.judge_group(self.log), session),
             topics: vec![self.context.names.fingerprints.to_string()],
             thread: format!("judge-{}", self.log),
             budget: Arc::clone(&self.budget),
@@ -383,7 +383,7 @@ impl JudgeDriver {
 
     fn trim(&self, verdicts: VerdictOffset, requests: RequestOffset) {
         let before = [(self.context.verdicts(self.log), verdicts.0), (self.context.fingerprints(self.log), requests.0)];
-        let (config, brokers) = (self.context.cluster.admin(), self.context.brokers);
+        let (config, brokers) = (self.context.connection.admin(), self.context.brokers);
         let (metrics, sender, log) = (self.report.metrics().clone(), self.sender.clone(), self.log);
         self.background_tasks.run(move || {
             tracing::info!(
@@ -420,7 +420,7 @@ impl JudgeDriver {
         if now.saturating_sub(self.last_check) >= HOUSEKEEPING_INTERVAL {
             self.last_check = now;
             self.report.look(&self.judge, self.requests.requests());
-            self.report.metrics().producer_queue(self.context.backlog.records(), self.context.backlog.bytes());
+            self.report.metrics().producer_queue(self.context.in_flight.records(), self.context.in_flight.bytes());
             self.ask_end();
         }
     }

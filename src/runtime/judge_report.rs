@@ -25,12 +25,12 @@ struct Progress {
 
 /// The event time that the verdict log on the brokers spans: records count until their deletion is confirmed.
 #[derive(Debug, Default)]
-struct LogSpan {
+struct KeptTime {
     kept: Duration,
     not_deleted: Duration,
 }
 
-impl LogSpan {
+impl KeptTime {
     /// Updates the span that the judge keeps. Returns the span of the log.
     fn look(&mut self, kept: Duration) -> Duration {
         self.kept = kept;
@@ -76,7 +76,7 @@ pub(super) struct JudgeReport {
     counts: Counts,
     session: Duration,
     watch: StandbyWatch,
-    log_span: LogSpan,
+    kept_time: KeptTime,
     /// Whether it was reported that no instance judges.
     is_silent: bool,
     /// Whether the brokers refuse the verdicts.
@@ -102,7 +102,7 @@ impl JudgeReport {
             counts: Counts::default(),
             session,
             watch: StandbyWatch::default(),
-            log_span: LogSpan::default(),
+            kept_time: KeptTime::default(),
             is_silent: false,
             is_refused: false,
         }
@@ -129,13 +129,13 @@ impl JudgeReport {
 
     /// The deletion of the beginning of the verdict log was requested; the rest spans `kept`.
     pub(super) fn trims(&mut self, kept: Duration) {
-        self.log_span.trims(kept);
+        self.kept_time.trims(kept);
     }
 
     /// The deletion was confirmed.
     pub(super) fn trimmed(&mut self) {
         self.metrics.trimmed(self.log, wall_time());
-        self.log_span.trimmed();
+        self.kept_time.trimmed();
     }
 
     /// A restore begins with a snapshot of this many originals.
@@ -317,7 +317,7 @@ impl JudgeReport {
             },
         );
         if self.role != Role::Restoring {
-            self.metrics.log_kept(self.log, self.log_span.look(judge.kept()));
+            self.metrics.log_kept(self.log, self.kept_time.look(judge.kept()));
         }
         let seen = judge.cold_starts();
         for _ in self.cold_starts.new_log..seen.new_log {
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn the_span_of_the_verdict_log_includes_records_not_yet_deleted() {
-        let mut span = LogSpan::default();
+        let mut span = KeptTime::default();
         let hours = |hours: u32| hours * Duration::from_hours(1);
         assert_eq!(span.look(hours(90)), hours(90));
         span.trims(hours(80));

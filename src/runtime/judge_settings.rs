@@ -1,6 +1,6 @@
 //! Derives the judge's settings from the configuration.
 
-use super::random::draw;
+use super::random::random_id;
 use super::service_context::REVOKE_GRACE;
 use super::time_slice::STEP_REQUESTS;
 use crate::config::settings::Settings;
@@ -18,7 +18,7 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
     let producer = ProducerSettings::of_judge();
     JudgeSettings {
         rules: settings.rules.clone(),
-        new_log: LogIdentity(draw()),
+        new_log: LogIdentity(random_id()),
         cold_start: settings.index.cold_start.into(),
         commit_interval: settings.judge.commit_interval,
         checkpoint_interval_records: settings.judge.checkpoint_interval_records,

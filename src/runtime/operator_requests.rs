@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, unbounded};
 
 use super::clock::Clock;
 use super::fatal::{self, failure};
-use super::random::draw;
+use super::random::random_id;
 use super::request_impact::{Found, RequestImpact};
 use super::service_context;
 use super::topics::{ensure_logs, unavailable};
@@ -83,20 +83,20 @@ pub fn submit_to(
     timeout: Duration,
 ) -> Result<Vec<Answered>, Fatal> {
     let logs = settings.log_partitions().get();
-    let cluster = service_context::cluster(&settings.kafka);
+    let connection = service_context::connection(&settings.kafka);
     let names = log_names(settings);
-    let admin = Admin::of(&cluster.admin(), brokers).map_err(unavailable)?;
+    let admin = Admin::of(&connection.admin(), brokers).map_err(unavailable)?;
     ensure_logs(&admin, &names, settings).map_err(unavailable)?;
 
     let clock = Clock::start();
-    let offsets = Offsets::new(&cluster.query(&settings.input.group), timeout).map_err(failure)?;
+    let offsets = Offsets::new(&connection.query(&settings.input.group), timeout).map_err(failure)?;
     // All answers come after the records that are committed now.
     let end = |log: &PartitionId| offsets.range(log).map(|(_, end)| Some(VerdictOffset(end))).map_err(unknown_end);
     let reading = LogReading::start(settings, end)?;
     let (sender, appended) = unbounded();
     let fingerprints = names.fingerprints.to_string();
     let mut requests =
-        RequestLog::open(&cluster.request_producer(), fingerprints, logs, Arc::default(), move |appended| {
+        RequestLog::open(&connection.request_producer(), fingerprints, logs, Arc::default(), move |appended| {
             // The receiver may be gone: it has all answers.
             let _ = sender.send(appended);
         })
@@ -105,7 +105,7 @@ pub fn submit_to(
     let pairs = LogPartition::first(logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
     let mut pending: BTreeMap<RequestId, (LogPartition, &RequestBody)> = BTreeMap::new();
     for (log, body) in pairs {
-        let request = RequestId(draw());
+        let request = RequestId(random_id());
         pending.insert(request, (log, body));
         requests.append(log, Request { id: request, body: body.clone() });
     }
@@ -202,7 +202,7 @@ impl LogReading {
         settings: &Settings,
         from: impl Fn(&PartitionId) -> Result<Option<VerdictOffset>, Fatal>,
     ) -> Result<Self, Fatal> {
-        let (cluster, names) = (service_context::cluster(&settings.kafka), log_names(settings));
+        let (connection, names) = (service_context::connection(&settings.kafka), log_names(settings));
         let (sender, events) = unbounded();
         let budget = ByteBudget::new(16 << 20);
         let mut followers = Vec::new();
@@ -211,7 +211,7 @@ impl LogReading {
             let from = from(&partition)?;
             let sender_of_log = sender.clone();
             let sink = move |event| drop(sender_of_log.send((log, event)));
-            let config = cluster.follower(&settings.input.group);
+            let config = connection.follower(&settings.input.group);
             let follower = Follower::start(&config, partition, Arc::clone(&budget), format!("answers-{log}"), sink);
             let follower = follower.map_err(failure)?;
             follower.command(FollowCommand::From(from, 1));

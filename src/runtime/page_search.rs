@@ -108,11 +108,11 @@ pub fn searched_topics(settings: &Settings) -> Vec<String> {
 ///
 /// A topic cannot be read, or the cluster does not answer.
 pub fn search_pages(settings: &Settings, wanted: &Wanted, report: impl FnMut(Progress)) -> Result<Searched, Fatal> {
-    let cluster = service_context::cluster(&settings.kafka);
+    let connection = service_context::connection(&settings.kafka);
     let group = &settings.input.group;
     let unavailable = |error| ended(Reason::Unavailable, error, group);
     let topics = searched_topics(settings);
-    let offsets = Offsets::new(&cluster.query(group), IDLE_TIMEOUT).map_err(failure)?;
+    let offsets = Offsets::new(&connection.query(group), IDLE_TIMEOUT).map_err(failure)?;
     let partitions = offsets.partitions(&topics).map_err(unavailable)?;
     let first = wanted.since.map(|since| offsets.at_time(&partitions, since)).transpose().map_err(unavailable)?;
     let mut unread = BTreeMap::new();
@@ -123,7 +123,7 @@ pub fn search_pages(settings: &Settings, wanted: &Wanted, report: impl FnMut(Pro
     }
     let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
     let mut search = Search {
-        config: cluster.follower(group),
+        config: connection.follower(group),
         group: group.clone(),
         source_header: format!("{}source", settings.output.header_prefix),
         verdict_header: format!("{}verdict", settings.output.header_prefix),
@@ -352,7 +352,7 @@ mod tests {
         let settings = settings(&cluster);
         let group = settings.input.group.clone();
         let mut search = Search {
-            config: service_context::cluster(&settings.kafka).follower(&group),
+            config: service_context::connection(&settings.kafka).follower(&group),
             group,
             source_header: "dupgate.source".to_owned(),
             verdict_header: "dupgate.verdict".to_owned(),

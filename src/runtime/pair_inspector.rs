@@ -93,7 +93,7 @@ impl PairInspector {
         text: ShownText,
         kept: &PageCache,
     ) -> Result<Self, Fatal> {
-        let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
+        let config = service_context::connection(&settings.kafka).follower(&settings.input.group);
         let pages = Mutex::new(Pages::open(&config, FETCH_TIMEOUT).map_err(failure)?);
         let (form, format) = (settings.fingerprint.minhash.form, settings.record.format);
         let min_features = settings.text.min_features;
@@ -279,7 +279,7 @@ mod tests {
             Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions());
         let trees = TreeBudget::new(1 << 20, settings.record.format);
         let mut inspector = PairInspector::open(&settings, reader.unwrap(), trees, text, kept).unwrap();
-        let config = service_context::cluster(&settings.kafka).follower("no-group");
+        let config = service_context::connection(&settings.kafka).follower("no-group");
         inspector.pages = Mutex::new(Pages::open(&config, Duration::ZERO).unwrap());
         inspector
     }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::clock::wall_clock;
 
 /// Returns a number from the system randomness that the standard library uses for its hash maps.
-pub(crate) fn draw() -> u64 {
+pub(crate) fn random_id() -> u64 {
     RandomState::new().hash_one((wall_clock(), std::process::id()))
 }
 
@@ -15,6 +15,6 @@ mod tests {
 
     #[test]
     fn two_numbers_differ() {
-        assert_ne!(draw(), draw());
+        assert_ne!(random_id(), random_id());
     }
 }

@@ -19,7 +19,7 @@ use super::judge_driver::JudgeDriver;
 use super::judge_settings::judge_settings;
 use super::page_cache::PageCache;
 use super::pair_inspector::{self, PairInspector};
-use super::random::draw;
+use super::random::random_id;
 use super::record_processor::RecordProcessor;
 use super::service_context::{self, REVOKE_GRACE, ServiceContext};
 use super::snapshot_store::{self, FsSnapshotStore, SnapshotStore};
@@ -122,7 +122,7 @@ impl Service {
         let settings = Arc::new(settings);
         let logs = settings.log_partitions().get();
         let scheme = reader.scheme().to_string();
-        let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", draw()));
+        let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", random_id()));
         metrics.config_info(
             &settings.hash,
             &scheme,
@@ -172,14 +172,14 @@ impl Service {
             pair_recorder,
             transactional_id: format!("{}.worker.{instance}", settings.input.group),
             scheme,
-            cluster: service_context::cluster(&settings.kafka),
+            connection: service_context::connection(&settings.kafka),
             settings,
             brokers,
             names: topics.logs,
             verdict_log_bytes: topics.verdict_log_bytes,
             outputs: Arc::new(topics.outputs),
             clock,
-            backlog: Arc::default(),
+            in_flight: Arc::default(),
             trees,
             metrics,
             health,
@@ -214,7 +214,7 @@ impl Service {
         let settings = &context.settings;
         let worker = WorkerSettings {
             logs,
-            first_request: draw(),
+            first_request: random_id(),
             remembered_verdicts: REMEMBERED_VERDICTS,
             scanned_positions: SCANNED_POSITIONS,
             in_flight_bytes: settings.processing.max_in_flight_bytes,

@@ -12,9 +12,9 @@ use crate::config::raw::Compression;
 use crate::config::settings::{Kafka, Settings, Topics};
 use crate::error::Fatal;
 use crate::kafka::admin::{Brokers, LogNames};
-use crate::kafka::backlog::Backlog;
 use crate::kafka::budget::ByteBudget;
-use crate::kafka::client::{ClientSettings, Cluster, ConsumerTimeouts, ProducerSettings};
+use crate::kafka::client::{ClientSettings, ConnectionSettings, ConsumerTimeouts, ProducerSettings};
+use crate::kafka::in_flight::InFlight;
 use crate::kafka::output::Outputs;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition};
@@ -36,7 +36,7 @@ pub struct ServiceContext {
     /// The scheme's short name.
     pub scheme: String,
     /// Connection settings.
-    pub cluster: Cluster,
+    pub connection: ConnectionSettings,
     /// The kind of brokers.
     pub brokers: Brokers,
     /// Both logs.
@@ -48,7 +48,7 @@ pub struct ServiceContext {
     /// The clock.
     pub clock: Clock,
     /// Records that all producers have yet to deliver.
-    pub backlog: Arc<Backlog>,
+    pub in_flight: Arc<InFlight>,
     /// Bounds the memory of trees.
     pub(super) trees: Arc<TreeBudget>,
     /// The metrics.
@@ -88,7 +88,7 @@ impl ServiceContext {
         budget: &Arc<ByteBudget>,
         sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Follower, Fatal> {
-        let config = self.cluster.follower(&self.settings.input.group);
+        let config = self.connection.follower(&self.settings.input.group);
         let (name, metrics) = (format!("{purpose}-{log}"), self.metrics.clone());
         let skipped = move || metrics.error(Component::Log, ErrorKind::Corrupt);
         Follower::start_counting(&config, self.verdicts(log), Arc::clone(budget), name, sink, skipped).map_err(failure)
@@ -100,14 +100,14 @@ impl ServiceContext {
         let timeout = ConsumerTimeouts { session: kafka.session_timeout, poll: kafka.max_poll_interval };
         let queue = self.settings.processing.max_in_flight_bytes;
         let input = &self.settings.input;
-        self.cluster.input_consumer(&input.group, input.instance_id.as_deref(), timeout, queue)
+        self.connection.input_consumer(&input.group, input.instance_id.as_deref(), timeout, queue)
     }
 
     /// Settings of the producer of a judge.
     pub(super) fn judge_producer(&self, log: LogPartition) -> ClientSettings {
         let max_batch_bytes = self.verdict_log_bytes.saturating_sub(BATCH_HEAD_BYTES);
         let settings = ProducerSettings { max_batch_bytes, ..ProducerSettings::of_judge() };
-        self.cluster.transactional_producer(&self.judge_group(log), &settings)
+        self.connection.transactional_producer(&self.judge_group(log), &settings)
     }
 
     /// Maximum size of one part of a checkpoint: half of the verdict log's limit.
@@ -135,8 +135,8 @@ impl ServiceContext {
             transaction_timeout: self.settings.kafka.transaction_timeout,
         };
         match self.settings.output.delivery {
-            Delivery::ExactlyOnce => self.cluster.transactional_producer(&self.transactional_id, &settings),
-            Delivery::AtLeastOnce => self.cluster.output_producer(&settings),
+            Delivery::ExactlyOnce => self.connection.transactional_producer(&self.transactional_id, &settings),
+            Delivery::AtLeastOnce => self.connection.output_producer(&settings),
         }
     }
 
@@ -166,11 +166,11 @@ fn number(log: LogPartition) -> i32 {
 
 /// Returns the connection settings.
 #[must_use]
-pub fn cluster(kafka: &Kafka) -> Cluster {
+pub fn connection(kafka: &Kafka) -> ConnectionSettings {
     let exposed = |properties: &Properties| {
         properties.iter().map(|(key, value)| (key.clone(), value.expose().to_owned())).collect()
     };
-    Cluster {
+    ConnectionSettings {
         brokers: kafka.brokers.clone(),
         client_id: kafka.client_id.clone(),
         properties: exposed(&kafka.client_properties()),

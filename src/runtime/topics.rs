@@ -59,7 +59,7 @@ pub(super) fn wait_for(
     signals: &Receiver<i32>,
     starting: &Check,
 ) -> Result<Option<Topics>, Fatal> {
-    let config = service_context::cluster(&settings.kafka).admin();
+    let config = service_context::connection(&settings.kafka).admin();
     let begun = clock.now();
     let mut answered_at: Option<Duration> = None;
     let mut logged_at: Option<Duration> = None;

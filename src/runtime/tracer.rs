@@ -8,7 +8,7 @@ use opentelemetry::trace::{SpanId, SpanKind, TraceId};
 
 use super::clock::wall_clock;
 use super::fatal;
-use super::random::draw;
+use super::random::random_id;
 use super::service_context::ServiceContext;
 use crate::error::Fatal;
 use crate::kafka::output::{Outputs, PagePayload};
@@ -166,5 +166,5 @@ fn span_id() -> SpanId {
 
 /// Returns a random id of a span, or half of that of a trace: never 0, which means none.
 fn number() -> u64 {
-    draw().max(1)
+    random_id().max(1)
 }

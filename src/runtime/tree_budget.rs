@@ -9,7 +9,7 @@ use crate::text;
 /// worker stays below six.
 const TREE_BYTES_PER_PAGE_BYTE: usize = 3;
 
-/// Memory budget for HTML trees. A reader acquires the page's weight first and waits while the budget is exhausted.
+/// Memory budget for HTML trees. A reader acquires the bytes of the page's tree first and waits while the budget is exhausted.
 #[derive(Debug)]
 pub(super) struct TreeBudget {
     limit: usize,
@@ -23,7 +23,7 @@ pub(super) struct TreeBudget {
 #[must_use]
 pub(super) struct Taken {
     budget: Arc<TreeBudget>,
-    weight: usize,
+    bytes: usize,
 }
 
 impl TreeBudget {
@@ -36,19 +36,19 @@ impl TreeBudget {
     /// Reserves the memory for reading this page. A page that weighs more than the whole budget waits until it is
     /// alone.
     pub(super) fn take(self: &Arc<Self>, value: &[u8]) -> Taken {
-        let weight = if self.format == Format::Text { 0 } else { text::weight(value) };
+        let bytes = if self.format == Format::Text { 0 } else { text::max_tree_bytes(value) };
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |taken: &mut usize| *taken > 0 && taken.saturating_add(weight) > self.limit;
+        let full = |taken: &mut usize| *taken > 0 && taken.saturating_add(bytes) > self.limit;
         let mut taken = self.given_back.wait_while(taken, full).unwrap_or_else(PoisonError::into_inner);
-        *taken = taken.saturating_add(weight);
-        Taken { budget: Arc::clone(self), weight }
+        *taken = taken.saturating_add(bytes);
+        Taken { budget: Arc::clone(self), bytes }
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
         let mut taken = self.budget.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        *taken = taken.saturating_sub(self.weight);
+        *taken = taken.saturating_sub(self.bytes);
         drop(taken);
         self.budget.given_back.notify_all();
     }
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn trees_in_flight_stay_within_the_budget() {
         let page = "<br>a".repeat(1000);
-        let weight = text::weight(page.as_bytes());
-        let budget = TreeBudget::new(weight, Format::Html);
+        let bytes = text::max_tree_bytes(page.as_bytes());
+        let budget = TreeBudget::new(bytes, Format::Html);
         let (now, max) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..32 {
@@ -160,6 +160,6 @@ mod tests {
         let budget = TreeBudget::new(1, Format::Json);
         drop(budget.take(b"<p>"));
         let _first = budget.take(b"<p>");
-        assert!(text::weight(b"<p>") > budget.limit);
+        assert!(text::max_tree_bytes(b"<p>") > budget.limit);
     }
 }

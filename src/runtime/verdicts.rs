@@ -58,11 +58,11 @@ pub fn read(
     extent: Extent,
     mut visit: impl FnMut(Option<Read>) -> ControlFlow<()>,
 ) -> Result<(), Fatal> {
-    let cluster = service_context::cluster(&settings.kafka);
+    let connection = service_context::connection(&settings.kafka);
     let group = &settings.input.group;
     let scheme = settings.scheme();
     let names = LogNames::new(&settings.logs.prefix, &scheme.to_string());
-    let inspector = ClusterInspector::new(&cluster, group, IDLE_TIMEOUT).map_err(fatal::cluster_error)?;
+    let inspector = ClusterInspector::new(&connection, group, IDLE_TIMEOUT).map_err(fatal::cluster_error)?;
     inspector.brokers().map_err(fatal::cluster_error)?;
     if inspector.topic(&names.verdicts).map_err(fatal::cluster_error)?.is_none() {
         let why =
@@ -70,7 +70,7 @@ pub fn read(
         return Err(Reason::Config.because(why));
     }
     let logs = settings.log_partitions().get();
-    let offsets = Offsets::new(&cluster.query(group), IDLE_TIMEOUT).map_err(failure)?;
+    let offsets = Offsets::new(&connection.query(group), IDLE_TIMEOUT).map_err(failure)?;
     let budget = ByteBudget::new(32 << 20);
     let (sender, news) = unbounded();
     let mut followers = Vec::new();
@@ -85,7 +85,7 @@ pub fn read(
         };
         let sender_of_log = sender.clone();
         let sink = move |event| drop(sender_of_log.send((log, event)));
-        let config = cluster.follower(group);
+        let config = connection.follower(group);
         let follower = Follower::start(&config, partition, Arc::clone(&budget), format!("verdicts-{log}"), sink);
         let follower = follower.map_err(failure)?;
         follower.command(FollowCommand::From(from, 1));

@@ -61,9 +61,9 @@ pub fn verify_logs(
     settings: &Settings,
     mut on_step: impl FnMut(Step<'_>),
 ) -> Result<BTreeMap<LogPartition, PartitionVerification>, Fatal> {
-    let cluster = service_context::cluster(&settings.kafka);
+    let connection = service_context::connection(&settings.kafka);
     let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
-    let config = cluster.follower(&settings.input.group);
+    let config = connection.follower(&settings.input.group);
     let mut partitions: BTreeMap<LogPartition, PartitionVerification> = BTreeMap::new();
     let mut failed = None;
     read(settings, Extent::Kept, |event| {

@@ -190,14 +190,14 @@ impl WorkerDriver {
                 sink(&sender, move |event| Message::Followed(log, event)),
             )?;
             readers.push(Reader { follower, serial: 0, next: None });
-            let judges = context.cluster.query(&context.judge_group(log));
+            let judges = context.connection.query(&context.judge_group(log));
             judge_offsets.push(Arc::new(Offsets::new(&judges, QUERY_TIMEOUT).map_err(failure)?));
         }
         let requests = RequestLog::open(
-            &context.cluster.request_producer(),
+            &context.connection.request_producer(),
             context.names.fingerprints.to_string(),
             logs,
-            Arc::clone(&context.backlog),
+            Arc::clone(&context.in_flight),
             sink(&sender, Message::Appended),
         )
         .map_err(failure)?;
@@ -206,14 +206,14 @@ impl WorkerDriver {
             context.worker_producer(),
             context.settings.output.delivery,
             "transactions".to_owned(),
-            Arc::clone(&context.backlog),
+            Arc::clone(&context.in_flight),
             move |_, answer| drop(answered.send(Message::Called(answer))),
         )
         .map_err(failure)?;
-        let offsets = Arc::new(Offsets::new(&context.cluster.query(group), QUERY_TIMEOUT).map_err(failure)?);
+        let offsets = Arc::new(Offsets::new(&context.connection.query(group), QUERY_TIMEOUT).map_err(failure)?);
         let backlogs = Arc::new(RemainingInput {
             offsets: Arc::clone(&offsets),
-            client: context.cluster.query(group),
+            client: context.connection.query(group),
             topics: context.input_topics(),
             reader: reading.reader.clone(),
             event_time: context.settings.record.event_time,
@@ -305,7 +305,7 @@ impl WorkerDriver {
             return Err(Reason::Failure.because(why));
         }
         self.report.look(&self.worker, self.pool.waiting());
-        self.report.metrics().producer_queue(self.context.backlog.records(), self.context.backlog.bytes());
+        self.report.metrics().producer_queue(self.context.in_flight.records(), self.context.in_flight.bytes());
         let mut by_topic: BTreeMap<String, u64> = BTreeMap::new();
         for partition in self.inputs.keys() {
             *by_topic.entry(partition.topic.to_string()).or_default() += 1;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use dupgate::kafka::budget::ByteBudget;
-use dupgate::kafka::client::Cluster;
+use dupgate::kafka::client::ConnectionSettings;
 use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use dupgate::protocol::{
     BARRIER, ExpiryWatermarks, LogIdentity, RequestOffset, RulesNumber, VerdictBatch, VerdictOffset, VerdictRecord,
@@ -57,9 +57,9 @@ fn follow(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>) {
 /// A reader, its events, and the number of records it has skipped.
 fn follow_counting(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>, Arc<AtomicU64>) {
     let skipped = Arc::new(AtomicU64::new(0));
-    let cluster = Cluster { brokers: vec![broker.address().to_owned()], ..Cluster::default() };
+    let connection = ConnectionSettings { brokers: vec![broker.address().to_owned()], ..ConnectionSettings::default() };
     let (sender, events) = channel();
-    let config = cluster.follower(&broker.unique("follower"));
+    let config = connection.follower(&broker.unique("follower"));
     let sink = move |event| drop(sender.send(event));
     let counted = Arc::clone(&skipped);
     let count = move || {

@@ -19,7 +19,7 @@ use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::mock::InProcessBroker;
 use crate::kafka::tail::Tail;
-use crate::runtime::random::draw;
+use crate::runtime::random::random_id;
 use crate::runtime::{service, service_context};
 
 /// Names of the input topics, after the run's own name.
@@ -40,7 +40,7 @@ pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
         None
     };
     let brokers = broker.as_ref().map_or_else(|| args.brokers.clone(), |broker| vec![broker.address()]);
-    let name = if broker.is_some() { "demo".to_owned() } else { format!("demo-{:08x}", draw() >> 32) };
+    let name = if broker.is_some() { "demo".to_owned() } else { format!("demo-{:08x}", random_id() >> 32) };
     let topics: Vec<String> = INPUTS.iter().map(|input| format!("{name}.{input}")).collect();
     let folder = Folder(std::env::temp_dir().join(format!("dupgate-{name}-{}", std::process::id())));
     let settings = global.with(own_settings(&name, &topics, &folder.0), &brokers).start(Purpose::Run)?.settings;
@@ -92,7 +92,7 @@ fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[
     let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
     let data: Vec<&String> = inputs.iter().chain(outputs).collect();
     let Some(broker) = broker else {
-        let admin = Admin::new(&service_context::cluster(&settings.kafka).admin())
+        let admin = Admin::new(&service_context::connection(&settings.kafka).admin())
             .map_err(|error| unavailable(error.into()))?;
         return data
             .into_iter()
@@ -114,11 +114,11 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
         Brokers::Cluster => AHEAD,
     };
     let failure = |error: anyhow::Error| Reason::Failure.because(error);
-    let cluster = service_context::cluster(&settings.kafka);
+    let connection = service_context::connection(&settings.kafka);
     let output = &settings.output;
     let outputs: Vec<&str> =
         [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().map(String::as_str).collect();
-    let tail = Tail::open(&cluster.follower("demo-watcher"), &outputs).map_err(|error| failure(error.into()))?;
+    let tail = Tail::open(&connection.follower("demo-watcher"), &outputs).map_err(|error| failure(error.into()))?;
     let (fed_sender, fed_receiver) = unbounded();
     let (seen, seen_receiver) = unbounded();
     let (metrics_sender, metrics) = bounded(1);
@@ -140,7 +140,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
         max_batch_bytes: BATCH_BYTES,
         transaction_timeout: settings.kafka.transaction_timeout,
     };
-    let config = cluster.output_producer(&producer);
+    let config = connection.output_producer(&producer);
     let (crawl, topics) = (args.crawl.crawl(topics.len())?, topics.to_vec());
 
     let watching = Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch());

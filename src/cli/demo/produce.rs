@@ -42,7 +42,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
         max_batch_bytes: BATCH_BYTES,
         transaction_timeout: settings.kafka.transaction_timeout,
     };
-    let config = service_context::cluster(&settings.kafka).output_producer(&producer);
+    let config = service_context::connection(&settings.kafka).output_producer(&producer);
     let feed = Feed::open(&config, move |(key, place)| {
         if let Err(error) = place {
             count_failed.fetch_add(1, Ordering::Relaxed);

@@ -48,7 +48,7 @@ pub(super) fn judged_page(written: &Written, prefix: &str) -> Option<JudgedPage>
 /// Reads all outputs as they are now, and prints precision and recall by kind of edit.
 pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Run)?.settings;
-    let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
+    let config = service_context::connection(&settings.kafka).follower(&settings.input.group);
     let prefix = &settings.output.header_prefix;
     let (mut uniques, mut pages, mut keys, mut others) = (Vec::new(), Vec::new(), HashMap::new(), 0_u64);
     let output = &settings.output;

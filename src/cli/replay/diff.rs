@@ -21,7 +21,7 @@ use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::LogNames;
 use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
-use crate::replay::{Changes, Compared, Example, Kind, Plan, Ranges, Side, Sides};
+use crate::replay::{Changes, Compared, Example, Plan, Ranges, Side, Sides, VerdictPair};
 use crate::runtime::fatal::failure;
 use crate::runtime::replay::{Store, Stored, Texts, compare, fetch_lines};
 
@@ -171,7 +171,7 @@ fn against(store: &Store, stored: &Stored, other: &str) -> Result<(Ranges, Strin
 }
 
 /// Names a kind of change: `unique -> near`, `only in live`.
-fn kind_name(kind: Kind, names: &Sides<String>) -> String {
+fn kind_name(kind: VerdictPair, names: &Sides<String>) -> String {
     match (kind.before, kind.after) {
         (Some(before), Some(after)) => format!("{} -> {}", before.name(), after.name()),
         (Some(only), None) => format!("{} only in {}", only.name(), names.before),
@@ -190,7 +190,7 @@ fn line(counted: &Counted<'_>) -> String {
     let Counted { names, compared, .. } = counted;
     let same = compared.same();
     let mut parts = vec![format!("same verdict {} ({})", human::count(same), percent(same, compared.total()))];
-    let mut changed: Vec<(Kind, u64)> = compared.changed().collect();
+    let mut changed: Vec<(VerdictPair, u64)> = compared.changed().collect();
     changed.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
     parts
         .extend(changed.into_iter().map(|(kind, count)| format!("{} {}", kind_name(kind, names), human::count(count))));

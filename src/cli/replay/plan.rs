@@ -14,7 +14,7 @@ use crate::error::{Fatal, Reason};
 use crate::record::PartitionId;
 use crate::replay::{Counts, Order, Plan, Reads, Target};
 use crate::runtime::clock::wall_time;
-use crate::runtime::random::draw;
+use crate::runtime::random::random_id;
 use crate::runtime::replay::{Draft, Sample, Store, Wanted, estimate, make};
 use crate::telemetry::Metrics;
 
@@ -252,7 +252,7 @@ fn output(plan: &Plan) -> String {
 
 fn new_id() -> String {
     let date = jiff::Timestamp::from_millisecond(wall_time().millis()).map(|now| now.strftime("%Y%m%d").to_string());
-    format!("{}-{:04x}", date.unwrap_or_default(), draw() & 0xffff)
+    format!("{}-{:04x}", date.unwrap_or_default(), random_id() & 0xffff)
 }
 
 fn checked(id: &str) -> Result<String, Fatal> {

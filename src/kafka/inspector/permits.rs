@@ -62,7 +62,7 @@ impl ClusterInspector {
     ///
     /// The missing permission, or why there is no answer.
     pub fn may_write(&self, topic: &str) -> Result<(), ClusterError> {
-        let mut config = self.cluster.output_producer(&ProducerSettings::of_judge());
+        let mut config = self.connection.output_producer(&ProducerSettings::of_judge());
         config
             .set("enable.idempotence", "false")
             .set("acks", NO_SUCH_ACKS)
@@ -91,7 +91,7 @@ impl ClusterInspector {
     ///
     /// The missing permission, or why there is no answer.
     pub fn may_join(&self, group: &str, topic: &str) -> Result<(), ClusterError> {
-        let mut config = self.cluster.follower(group);
+        let mut config = self.connection.follower(group);
         config
             .set("session.timeout.ms", TOO_LONG_SESSION)
             .set("max.poll.interval.ms", TOO_LONG_SESSION)

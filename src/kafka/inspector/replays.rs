@@ -111,7 +111,7 @@ impl ClusterInspector {
         offset: i64,
     ) -> Result<Option<(i64, Option<Timestamp>)>, ClusterError> {
         let failed = |error: KafkaError| ClusterError::of(&error, &partition.topic);
-        let config = self.cluster.follower(&self.group);
+        let config = self.connection.follower(&self.group);
         let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(())).map_err(failed)?;
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset)).map_err(failed)?;

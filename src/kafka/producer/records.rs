@@ -10,7 +10,7 @@ pub type HeaderField<'a> = (Cow<'a, str>, Option<Cow<'a, [u8]>>);
 
 /// One outgoing record. Borrowed: the client copies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outgoing<'a> {
+pub struct OutgoingRecord<'a> {
     /// Topic.
     pub topic: &'a str,
     /// Partition; `None` leaves it to the key (murmur2, as in Java clients).
@@ -27,7 +27,7 @@ pub struct Outgoing<'a> {
     pub skew_ms: u64,
 }
 
-impl Outgoing<'_> {
+impl OutgoingRecord<'_> {
     /// Returns the size of the record in bytes: key, value, headers.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -38,7 +38,7 @@ impl Outgoing<'_> {
 }
 
 /// Takes one record: the index of the item that it belongs to, and the record.
-pub type RecordSink<'a> = dyn FnMut(usize, Outgoing<'_>) -> Result<(), CallError> + 'a;
+pub type RecordSink<'a> = dyn FnMut(usize, OutgoingRecord<'_>) -> Result<(), CallError> + 'a;
 
 /// The data of one `Produce`.
 pub trait RecordSource: Send {
@@ -78,11 +78,11 @@ impl RecordSource for EncodedBatch {
             for part in parts {
                 load(
                     index,
-                    Outgoing {
+                    OutgoingRecord {
                         topic: &self.topic,
                         partition: Some(self.partition),
                         value: Some(Cow::Borrowed(part)),
-                        ..Outgoing::default()
+                        ..OutgoingRecord::default()
                     },
                 )?;
             }

@@ -10,12 +10,12 @@ use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::delivery::{BatchOutcome, DeliveryContext, Report, ReportSink, Size};
-use super::records::{Outgoing, RecordSource};
+use super::records::{OutgoingRecord, RecordSource};
 use super::{Answer, OffsetAndMetadata, REQUEST_TIMEOUT};
-use crate::kafka::backlog::Backlog;
 use crate::kafka::client::LoggingContext;
 use crate::kafka::errors;
 use crate::kafka::group_consumer::Membership;
+use crate::kafka::in_flight::InFlight;
 use crate::kafka::watchdog::has_brokers;
 use crate::transaction::{Call, CallError};
 
@@ -25,17 +25,17 @@ const QUEUE_FULL_WAIT: Duration = Duration::from_millis(50);
 /// One client and the delivery reports of what it sent. A new session replaces it when only a new client can continue.
 pub(super) struct ProducerSession {
     producer: ThreadedProducer<LoggingContext<ReportSink>>,
-    backlog: Arc<Backlog>,
+    in_flight: Arc<InFlight>,
     reports: Receiver<Report>,
 }
 
 impl ProducerSession {
     /// Creates the client. With transactions it still has to initialise its id: [`ProducerSession::init_transactions`].
-    pub(super) fn connect(config: &ClientConfig, backlog: Arc<Backlog>) -> Result<Self, CallError> {
+    pub(super) fn connect(config: &ClientConfig, in_flight: Arc<InFlight>) -> Result<Self, CallError> {
         let (sink, reports) = ReportSink::new();
         let producer =
             config.create_with_context(LoggingContext(sink)).map_err(|error| CallError::Fatal(error.to_string()))?;
-        Ok(Self { producer, backlog, reports })
+        Ok(Self { producer, in_flight, reports })
     }
 
     /// Initialises the transactional id: fences its previous owner and aborts that one's open transaction.
@@ -147,7 +147,7 @@ impl ProducerSession {
         outcome.into_answer()
     }
 
-    fn send(&self, outcome: &mut BatchOutcome, index: usize, outgoing: &Outgoing<'_>) -> Result<(), CallError> {
+    fn send(&self, outcome: &mut BatchOutcome, index: usize, outgoing: &OutgoingRecord<'_>) -> Result<(), CallError> {
         let mut headers = OwnedHeaders::new_with_capacity(outgoing.headers.len());
         let bytes = outgoing.bytes();
         for (name, value) in &outgoing.headers {
@@ -155,7 +155,7 @@ impl ProducerSession {
         }
         let size = Size { bytes, skew_ms: outgoing.skew_ms, keyed: outgoing.key.is_some() };
         let context =
-            Box::new(DeliveryContext { batch: outcome.batch, index, size, in_flight: self.backlog.add(bytes) });
+            Box::new(DeliveryContext { batch: outcome.batch, index, size, in_flight: self.in_flight.add(bytes) });
         let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(outgoing.topic, context);
         record.partition = outgoing.partition;
         record.key = outgoing.key;

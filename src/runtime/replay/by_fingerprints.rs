@@ -37,7 +37,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_fingerprints(&mut self) -> Result<(), Fatal> {
         let mut walks = self.walks()?;
         let names = LogNames::new(&self.plan.logs, &self.plan.live_scheme);
-        let config = service_context::cluster(&self.live.kafka).follower(&self.plan.own_group());
+        let config = service_context::connection(&self.live.kafka).follower(&self.plan.own_group());
         let open = |walk: &Walk| {
             let partition = PartitionId::new(Arc::clone(&names.fingerprints), walk.partition.number);
             Kept::open(&config, &self.offsets, partition)

@@ -32,11 +32,11 @@ pub fn compare(
     changes: &mut Changes,
     mut see: impl FnMut(u64),
 ) -> Result<(), Fatal> {
-    let cluster = service_context::cluster(&settings.kafka);
+    let connection = service_context::connection(&settings.kafka);
     let group = &settings.input.group;
-    let inspector = ClusterInspector::new(&cluster, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
-    let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
-    let config = cluster.follower(group);
+    let inspector = ClusterInspector::new(&connection, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
+    let offsets = Offsets::new(&connection.query(group), QUERY_TIMEOUT).map_err(failure)?;
+    let config = connection.follower(group);
     let open = |topic: &str| Log::open(&inspector, &offsets, &config, topic);
     let mut logs = Sides { before: open(&topics.before)?, after: open(&topics.after)? };
     let mut read = 0;
@@ -134,12 +134,12 @@ impl Texts {
     ///
     /// They cannot be created from these settings.
     pub fn open(settings: &Settings) -> Result<Self, Fatal> {
-        let cluster = service_context::cluster(&settings.kafka);
+        let connection = service_context::connection(&settings.kafka);
         let group = &settings.input.group;
-        let pages = Pages::open(&cluster.follower(group), FETCH_TIMEOUT).map_err(failure)?;
+        let pages = Pages::open(&connection.follower(group), FETCH_TIMEOUT).map_err(failure)?;
         Ok(Self {
             pages,
-            offsets: Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?,
+            offsets: Offsets::new(&connection.query(group), QUERY_TIMEOUT).map_err(failure)?,
             kept: HashMap::new(),
         })
     }

@@ -81,8 +81,8 @@ pub struct Draft {
 /// The cluster does not answer, or the requested range is not available.
 pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wanted) -> Result<Draft, Fatal> {
     let first = variants.first().unwrap_or(live);
-    let cluster = service_context::cluster(&live.kafka);
-    let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
+    let connection = service_context::connection(&live.kafka);
+    let offsets = Offsets::new(&connection.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
     let mut planning = Planning { store, live, offsets, warnings: Vec::new(), log_begins: Vec::new() };
     let Scope { order, input, verdict_log, files, begins } =
         if wanted.files.is_empty() { planning.topics(&wanted, first)? } else { planning.files(&wanted)? };
@@ -154,9 +154,9 @@ pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings])
 ///
 /// [`Reason::State`] if it was trimmed since.
 pub fn expect_log(plan: &Plan, live: &Settings) -> Result<(), Fatal> {
-    let cluster = service_context::cluster(&live.kafka);
-    let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
-    expect_kept(plan, &offsets, &cluster.follower(&plan.own_group()), &BTreeMap::new())
+    let connection = service_context::connection(&live.kafka);
+    let offsets = Offsets::new(&connection.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
+    expect_kept(plan, &offsets, &connection.follower(&plan.own_group()), &BTreeMap::new())
 }
 
 /// Digest of the settings, besides the verdict, that decide the records of a page.
@@ -415,7 +415,7 @@ impl Planning<'_> {
         let committed = self.offsets.last_committed(&ranges.keys().cloned().collect()).map_err(unavailable)?;
         let mut found = Vec::new();
         let mut begins: Vec<Checkpoint> = Vec::new();
-        let config = service_context::cluster(&self.live.kafka).follower(&self.live.input.group);
+        let config = service_context::connection(&self.live.kafka).follower(&self.live.input.group);
         for log in LogPartition::first(view.partitions) {
             let partition = super::log_stream::partition(&names.verdicts, log);
             let (first, end) = self.offsets.range(&partition).map_err(unavailable)?;

@@ -185,8 +185,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let Some(first) = settings.first() else {
             return Err(Reason::Bug.because(anyhow::anyhow!("a replay without settings")));
         };
-        let cluster = service_context::cluster(&live.kafka);
-        let offsets = Offsets::new(&cluster.query(&live.input.group), super::QUERY_TIMEOUT).map_err(failure)?;
+        let connection = service_context::connection(&live.kafka);
+        let offsets = Offsets::new(&connection.query(&live.input.group), super::QUERY_TIMEOUT).map_err(failure)?;
         let ranges = plan.ranges();
         let extents = extents(&plan, &marks);
         still_there(&offsets, &extents)?;
@@ -209,7 +209,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let place = plan.is_of_files().then(|| total.place.unwrap_or_default());
         let feed = match place {
             Some(place) => Feed::of_files(&plan.files, place, reading, threads, memory, clock)?,
-            None => Feed::of_topics(&cluster.follower(&group), &extents, reading, threads, memory, clock)?,
+            None => Feed::of_topics(&connection.follower(&group), &extents, reading, threads, memory, clock)?,
         };
         let writer = plan.into.writes().then(|| {
             let producer = ProducerSettings {
@@ -219,8 +219,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 transaction_timeout: TRANSACTION,
             };
             let names = Line {
-                producer: cluster.transactional_producer(&group, &producer),
-                group: cluster.query(&group),
+                producer: connection.transactional_producer(&group, &producer),
+                group: connection.query(&group),
                 topics: plan.output.topics().cloned().chain([plan.own_verdicts()]).collect(),
                 own_group: group,
                 outputs,
@@ -515,7 +515,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         let partition = log_stream::partition(&Arc::from(self.plan.own_verdicts()), log);
         let (_, end) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-        let config = service_context::cluster(&self.live.kafka).follower(&self.plan.own_group());
+        let config = service_context::connection(&self.live.kafka).follower(&self.plan.own_group());
         LogStream::open(&config, partition, VerdictOffset(end)).map(Some)
     }
 

@@ -73,7 +73,7 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
     let extents: Extents = plan.input.iter().map(|range| (range.id(), (range.from, range.to))).collect();
     let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = settings.processing.threads.unwrap_or_else(cpus);
-    let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
+    let config = service_context::connection(&settings.kafka).follower(&settings.input.group);
     let mut feed = if plan.is_of_files() {
         Feed::of_files(&plan.files, FilePlace::default(), reading, threads, memory, clock)?
     } else {

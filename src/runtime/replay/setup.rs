@@ -68,8 +68,8 @@ pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal
         // The topics of the pages may be gone.
         settings.input.topics = Topics::Names(Vec::new());
     }
-    let admin =
-        Admin::of(&service_context::cluster(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
+    let admin = Admin::of(&service_context::connection(&settings.kafka).admin(), Brokers::Cluster)
+        .map_err(topics::unavailable)?;
     let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::unavailable)?;
     // For a pattern, the plan lists the topics.
     for topic in plan.input.iter().map(|range| &range.topic).collect::<BTreeSet<_>>() {

@@ -12,7 +12,7 @@ use super::QUERY_TIMEOUT;
 use super::TRANSACTION;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
-use crate::kafka::client::{Cluster, ProducerSettings};
+use crate::kafka::client::{ConnectionSettings, ProducerSettings};
 use crate::kafka::feed::{Feed, Page};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan};
 use crate::kafka::offsets::{Committed, Offsets};
@@ -20,7 +20,7 @@ use crate::kafka::open_transaction::end_open_transaction;
 use crate::kafka::pages::Pages;
 use crate::protocol::LogPartition;
 use crate::record::PartitionId;
-use crate::replay::{Plan, Progress, Target, Total, own_name, plan_topic};
+use crate::replay::{CommitMetadata, Plan, Target, Total, own_name, plan_topic};
 use crate::transaction::CallError;
 
 /// Header of the record in the topic of a plan that holds the result of the replay.
@@ -31,7 +31,7 @@ const PLAN_BYTES: &str = "8388608";
 
 /// The replays of one service.
 pub struct Store {
-    cluster: Cluster,
+    connection: ConnectionSettings,
     inspector: ClusterInspector,
     group: String,
     logs: String,
@@ -123,14 +123,14 @@ impl Store {
     ///
     /// No broker answers.
     pub fn open(settings: &Settings) -> Result<Self, Fatal> {
-        let cluster = service_context::cluster(&settings.kafka);
+        let connection = service_context::connection(&settings.kafka);
         let group = settings.input.group.clone();
-        let inspector = ClusterInspector::new(&cluster, &group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
+        let inspector = ClusterInspector::new(&connection, &group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
         if let Some(why) = super::super::topics::connect_error(&settings.kafka.brokers) {
             return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
         }
         inspector.brokers().map_err(fatal::cluster_error)?;
-        Ok(Self { cluster, inspector, group, logs: settings.logs.prefix.clone() })
+        Ok(Self { connection, inspector, group, logs: settings.logs.prefix.clone() })
     }
 
     /// Returns the inspection clients.
@@ -161,7 +161,7 @@ impl Store {
         if plan.into.writes() {
             let group = plan.own_group();
             let settings = ProducerSettings { transaction_timeout: TRANSACTION, ..ProducerSettings::of_judge() };
-            let producer = self.cluster.transactional_producer(&group, &settings);
+            let producer = self.connection.transactional_producer(&group, &settings);
             end_open_transaction(&producer, QUERY_TIMEOUT).map_err(|error| {
                 let otherwise =
                     if matches!(error, CallError::Fatal(_)) { Reason::Failure } else { Reason::Unavailable };
@@ -205,13 +205,13 @@ impl Store {
 
     /// Reads the first record of a plan's topic.
     fn plan_text(&self, topic: &str) -> Result<Option<String>, Fatal> {
-        let offsets = Offsets::new(&self.cluster.query(&self.group), QUERY_TIMEOUT).map_err(failure)?;
+        let offsets = Offsets::new(&self.connection.query(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         // A fetch would wait for the first record of an empty topic.
         if offsets.range(&PartitionId::new(topic, 0)).is_ok_and(|(_, end)| end == 0) {
             return Ok(None);
         }
         let first = PartitionId::new(topic, 0).at(0);
-        let pages = Pages::open(&self.cluster.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
+        let pages = Pages::open(&self.connection.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         let found = pages
             .fetch(&[&first])
             .map_err(|error| fatal::cluster_error(ClusterError::of_topic(&error, topic, "Read")))?;
@@ -285,7 +285,7 @@ impl Store {
         let Some((_, end)) = self.offsets(plan)?.range(&partition).ok().filter(|(_, end)| *end > 1) else {
             return Ok(None);
         };
-        let pages = Pages::open(&self.cluster.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
+        let pages = Pages::open(&self.connection.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         for offset in (1..end).rev() {
             let place = partition.at(offset);
             let found = pages.fetch(&[&place]).map_err(|error| Reason::Unavailable.because(error))?;
@@ -309,7 +309,7 @@ impl Store {
     }
 
     fn offsets(&self, plan: &Plan) -> Result<Offsets, Fatal> {
-        Offsets::new(&self.cluster.query(&plan.own_group()), QUERY_TIMEOUT).map_err(failure)
+        Offsets::new(&self.connection.query(&plan.own_group()), QUERY_TIMEOUT).map_err(failure)
     }
 
     /// Creates the missing topics of a replay: a run may have ended before it had created all. Once it has committed
@@ -360,7 +360,7 @@ impl Store {
         let topic = plan.plan_topic();
         let refused: Arc<Mutex<Option<ClusterError>>> = Arc::default();
         let (heard, to) = (Arc::clone(&refused), topic.clone());
-        let feed = Feed::open(&self.cluster.request_producer(), move |(_, place)| {
+        let feed = Feed::open(&self.connection.request_producer(), move |(_, place)| {
             if let Err(error) = place {
                 let error = ClusterError::of_topic(&error, &to, "Write");
                 *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -477,7 +477,7 @@ fn stored(plan: Plan, known: BTreeMap<PartitionId, Option<Committed>>) -> Result
     let (mut total, mut marks) = (None, BTreeMap::new());
     for (partition, committed) in known {
         let Some(Committed { offset, metadata }) = committed else { continue };
-        let progress = Progress::read(&metadata);
+        let progress = CommitMetadata::read(&metadata);
         if progress.plan != plan.hash {
             let group = plan.own_group();
             let why = anyhow::anyhow!(

@@ -12,18 +12,18 @@ use crossbeam_channel::{Receiver, unbounded};
 
 use super::super::fatal::{ended, failure};
 use crate::error::{Fatal, Reason};
-use crate::kafka::backlog::Backlog;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::errors::denied_in;
 use crate::kafka::group_consumer::Membership;
+use crate::kafka::in_flight::InFlight;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::{Outputs, PagePayload};
 use crate::kafka::producer::{
-    Answer, OffsetAndMetadata, Outgoing, ProducerCommand, RecordSink, RecordSource, TransactionalProducer,
+    Answer, OffsetAndMetadata, OutgoingRecord, ProducerCommand, RecordSink, RecordSource, TransactionalProducer,
 };
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
-use crate::replay::{Digest, Progress, Total, VerdictName, name_of};
+use crate::replay::{CommitMetadata, Digest, Total, VerdictName, name_of};
 use crate::transaction::{Call, CallError, Delivery, TransactionMachine, TxnStep};
 use crate::worker::{Output, OutputKind, PageOutcome};
 
@@ -110,7 +110,7 @@ impl Writer {
             line.producer.clone(),
             Delivery::ExactlyOnce,
             "replay writer".to_owned(),
-            Arc::<Backlog>::default(),
+            Arc::<InFlight>::default(),
             sink,
         );
         let mut writer = Self {
@@ -221,7 +221,8 @@ impl Writer {
         let at = &self.line.total_at;
         let known = self.offsets.committed(&[at.clone()].into());
         let known = known.map_err(|error| Reason::Unavailable.because(error))?;
-        let total = known.get(at).and_then(Option::as_ref).and_then(|known| Progress::read(&known.metadata).total);
+        let total =
+            known.get(at).and_then(Option::as_ref).and_then(|known| CommitMetadata::read(&known.metadata).total);
         Ok(total.is_some_and(|total| total.batches == batch.total.batches))
     }
 
@@ -268,7 +269,7 @@ impl Writer {
         let total = Arc::new(Total { outputs, ..batch.total.clone() });
         let offset_of = |(partition, &(offset, read_to)): (&PartitionId, &(i64, i64))| {
             let total = (*partition == self.line.total_at).then(|| Arc::clone(&total));
-            let metadata = Progress { plan: self.line.plan.clone(), read_to, total }.text();
+            let metadata = CommitMetadata { plan: self.line.plan.clone(), read_to, total }.text();
             OffsetAndMetadata { partition: partition.clone(), offset, metadata }
         };
         batch.marks.iter().map(offset_of).collect()
@@ -312,8 +313,12 @@ impl RecordSource for Load {
         for (partition, values) in &self.values {
             for value in values {
                 let value = Some(value.as_slice().into());
-                let record =
-                    Outgoing { topic: &self.verdicts, partition: Some(*partition), value, ..Outgoing::default() };
+                let record = OutgoingRecord {
+                    topic: &self.verdicts,
+                    partition: Some(*partition),
+                    value,
+                    ..OutgoingRecord::default()
+                };
                 load(self.pages.len(), record)?;
             }
         }
@@ -322,7 +327,7 @@ impl RecordSource for Load {
 }
 
 /// All of a record except the name of its topic, which differs for each replay.
-fn with_record(digest: Digest, output_kind: OutputKind, record: &Outgoing<'_>) -> Digest {
+fn with_record(digest: Digest, output_kind: OutputKind, record: &OutgoingRecord<'_>) -> Digest {
     let partition = record.partition.unwrap_or(-1).to_le_bytes();
     let time = record.timestamp.unwrap_or(-1).to_le_bytes();
     let mut fields = vec![

@@ -68,11 +68,12 @@ impl Asks {
             followers.push(follower);
         }
         let (topic, sender_of_log) = (Arc::clone(&plan.names.fingerprints), sender.clone());
-        let config = plan.cluster.request_producer();
-        let requests = RequestLog::open(&config, topic.to_string(), logs, Arc::clone(&plan.backlog), move |appended| {
-            drop(sender_of_log.send(Message::Appended(appended)));
-        })
-        .map_err(failure)?;
+        let config = plan.connection.request_producer();
+        let requests =
+            RequestLog::open(&config, topic.to_string(), logs, Arc::clone(&plan.in_flight), move |appended| {
+                drop(sender_of_log.send(Message::Appended(appended)));
+            })
+            .map_err(failure)?;
         let pending = (0..logs).map(|_| LogRequests::default()).collect();
         Ok(Self { requests, topic, followers, unacknowledged: BTreeMap::new(), logs: pending, total: 0 })
     }

@@ -95,9 +95,9 @@ pub fn fits(running: &Settings, new: &Settings) -> Result<(), String> {
 pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result<Draft, Fatal> {
     fits(running, new).map_err(|why| Reason::Config.because(anyhow::anyhow!(why)))?;
     let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
-    let cluster = service_context::cluster(&running.kafka);
+    let connection = service_context::connection(&running.kafka);
     let group = &running.input.group;
-    let inspector = ClusterInspector::new(&cluster, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
+    let inspector = ClusterInspector::new(&connection, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
     inspector.brokers().map_err(fatal::cluster_error)?;
     let names = |settings: &Settings| LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
     let (old_names, new_names) = (names(running), names(new));
@@ -113,10 +113,10 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
     };
     let topics = vec![is_there(&new_names.fingerprints)?, is_there(&new_names.verdicts)?];
 
-    let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
+    let offsets = Offsets::new(&connection.query(group), QUERY_TIMEOUT).map_err(failure)?;
     let logs = LogPartition::first(running.log_partitions().get()).map(|log| partition(&old_names.verdicts, log));
     let logs: BTreeSet<PartitionId> = logs.collect();
-    let config = cluster.follower(group);
+    let config = connection.follower(group);
     let mut held: BTreeMap<PartitionId, (VerdictOffset, VerdictOffset)> = BTreeMap::new();
     let mut newest: Option<Timestamp> = None;
     for log in &logs {

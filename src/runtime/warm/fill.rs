@@ -118,7 +118,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     ) -> Result<Self, Fatal> {
         let (sender, messages) = unbounded();
         let (clock, group) = (plan.clock, &running.input.group);
-        let cluster = service_context::cluster(&running.kafka);
+        let connection = service_context::connection(&running.kafka);
         let names = LogNames::new(&running.logs.prefix, &draft.running);
         let mut logs = Vec::new();
         for number in LogPartition::first(running.log_partitions().get()) {
@@ -127,12 +127,12 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             let next = draft.log.get(&log).map_or(VerdictOffset(0), |(start, _)| *start);
             let thread = format!("running-{number}");
             let sink = move |event| drop(sender_of_log.send(Message::Running(number, event)));
-            let follower = Follower::start(&cluster.follower(group), log, ByteBudget::new(AHEAD), thread, sink)
+            let follower = Follower::start(&connection.follower(group), log, ByteBudget::new(AHEAD), thread, sink)
                 .map_err(failure)?;
             let end_requested_at = Duration::ZERO;
             logs.push(Log { follower, permits: VecDeque::new(), next, asks_end: None, end_requested_at, ended: None });
         }
-        let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
+        let offsets = Offsets::new(&connection.query(group), QUERY_TIMEOUT).map_err(failure)?;
         let input = offsets.partitions(&plan.input_topics());
         let input = input.map_err(|error| Reason::Unavailable.because(error))?;
         let (was, will) = (&running.record, &plan.settings.record);

@@ -170,14 +170,14 @@ pub fn run(
         // No worker runs here.
         transactional_id: String::new(),
         scheme: draft.scheme.clone(),
-        cluster: service_context::cluster(&new.kafka),
+        connection: service_context::connection(&new.kafka),
         settings: Arc::new(new),
         brokers: Brokers::Cluster,
         names: topics.logs,
         verdict_log_bytes: topics.verdict_log_bytes,
         outputs: Arc::new(topics.outputs),
         clock,
-        backlog: Arc::default(),
+        in_flight: Arc::default(),
         trees: Arc::clone(&trees),
         metrics: metrics.clone(),
         health,
@@ -185,9 +185,9 @@ pub fn run(
     let untimed = Timestamp::default();
     let reading = RecordProcessor { reader, outputs: Arc::clone(&plan.outputs), clock, metrics, trees, untimed };
     let offsets =
-        Offsets::new(&plan.cluster.query(&plan.settings.input.group), draft::QUERY_TIMEOUT).map_err(failure)?;
+        Offsets::new(&plan.connection.query(&plan.settings.input.group), draft::QUERY_TIMEOUT).map_err(failure)?;
     let mut pages = pages::Pages::start(
-        &plan.cluster.follower(&plan.settings.input.group),
+        &plan.connection.follower(&plan.settings.input.group),
         offsets,
         reading,
         plan.text_threads(),

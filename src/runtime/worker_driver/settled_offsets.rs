@@ -7,12 +7,12 @@ use crate::record::PartitionId;
 /// Settled offsets of our partitions.
 #[derive(Debug, Default)]
 pub(super) struct SettledOffsets {
-    partitions: BTreeMap<PartitionId, Progress>,
+    partitions: BTreeMap<PartitionId, Settled>,
 }
 
 /// Read and committed positions of one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Progress {
+struct Settled {
     /// The group's committed offset, as far as we have read or committed it.
     committed: Option<i64>,
     /// Where a group without an offset began.
@@ -23,7 +23,7 @@ struct Progress {
     end: Option<i64>,
 }
 
-impl Progress {
+impl Settled {
     /// A group without an offset and without a record begins at `input.start`: its lag is known from the first record.
     /// Markers after the last record do not count as lag.
     fn settled(&self) -> Option<i64> {
@@ -40,7 +40,7 @@ impl SettledOffsets {
             let progress = self.partitions.entry(partition.clone()).or_default();
             if offset.is_none() && progress.committed.is_some() {
                 // The topic was recreated: earlier positions are meaningless.
-                *progress = Progress::default();
+                *progress = Settled::default();
             }
             progress.committed = *offset;
         }
@@ -86,11 +86,11 @@ impl SettledOffsets {
         &self,
         partitions: impl IntoIterator<Item = &'a PartitionId>,
     ) -> Vec<(PartitionId, Option<i64>)> {
-        let settled = |partition| self.partitions.get(partition).and_then(Progress::settled);
+        let settled = |partition| self.partitions.get(partition).and_then(Settled::settled);
         partitions.into_iter().map(|partition| (partition.clone(), settled(partition))).collect()
     }
 
-    fn at(&mut self, partition: &PartitionId, act: impl FnOnce(&mut Progress)) {
+    fn at(&mut self, partition: &PartitionId, act: impl FnOnce(&mut Settled)) {
         if let Some(progress) = self.partitions.get_mut(partition) {
             act(progress);
         }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{LineVerdict, Original, PageResult};
+use super::{LineVerdict, MatchedOriginal, PageResult};
 use crate::fingerprint::PerMille;
 use crate::record::Source;
 
@@ -49,7 +49,7 @@ impl PageResult {
             verdict: self.verdict.name(),
             ..Line::default()
         };
-        if let Some(Original { by, similarity, source, id }) = self.verdict.original() {
+        if let Some(MatchedOriginal { by, similarity, source, id }) = self.verdict.original() {
             line.stage = Some(by.stage().name());
             line.distance = Some(by.distance()).filter(|_| similarity.is_none());
             line.similarity = similarity.map(PerMille::share);

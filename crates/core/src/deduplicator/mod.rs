@@ -80,20 +80,20 @@ pub enum LineVerdict {
     /// Nothing near it is remembered.
     Unique,
     /// A known page with changed text.
-    Update(Original),
+    Update(MatchedOriginal),
     /// Near text with other numbers: delivered.
-    Template(Original),
+    Template(MatchedOriginal),
     /// Equal text.
-    Exact(Original),
+    Exact(MatchedOriginal),
     /// Near text.
-    Near(Original),
+    Near(MatchedOriginal),
     /// No verdict is possible.
     Dead(Rejection),
 }
 
 /// What a page was matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Original {
+pub struct MatchedOriginal {
     /// By which stage, and how near in its measure.
     pub by: MatchedBy,
     /// Estimated Jaccard index, in the `minhash` stage.
@@ -169,7 +169,7 @@ impl LineVerdict {
 
     /// Returns what the page was matched with.
     #[must_use]
-    pub const fn original(&self) -> Option<&Original> {
+    pub const fn original(&self) -> Option<&MatchedOriginal> {
         match self {
             Self::Update(original) | Self::Template(original) | Self::Exact(original) | Self::Near(original) => {
                 Some(original)
@@ -262,14 +262,14 @@ impl ScopeJudge {
         Ok(Some(verdict))
     }
 
-    fn original(&self, of: &Match) -> Original {
+    fn original(&self, of: &Match) -> MatchedOriginal {
         let id = self.ids.get(&of.source).cloned();
         let minhash = self.state.rules().and_then(|rules| rules.minhash);
         let similarity = match (of.by, minhash) {
             (MatchedBy::MinHash { slots, .. }, Some(minhash)) => Some(minhash.form.similarity(slots)),
             _ => None,
         };
-        Original { by: of.by, similarity, source: of.source.clone(), id }
+        MatchedOriginal { by: of.by, similarity, source: of.source.clone(), id }
     }
 
     fn remember(&mut self, page: &PageVerdict, id: Option<&str>) {

@@ -34,8 +34,8 @@ pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
 pub use minhash::{
-    BadBanding, BadForm, Banding, BottomK, Evidence, Limits, LowConfidence, Permutations, SameSite, Sketch, SketchForm,
-    SlotBits, TwoPages,
+    BadBanding, BadForm, Banding, BottomK, Evidence, EvidenceLimits, LowConfidence, Permutations, SameSite, Sketch,
+    SketchForm, SlotBits, TwoPages,
 };
 pub use numbers::{Numbers, dates};
 pub use per_mille::PerMille;

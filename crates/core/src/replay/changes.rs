@@ -73,9 +73,9 @@ impl<T> Sides<T> {
 }
 
 /// The verdicts of both runs on a page; `None` where a run has none.
-pub type Kind = Sides<Option<VerdictKind>>;
+pub type VerdictPair = Sides<Option<VerdictKind>>;
 
-impl Kind {
+impl VerdictPair {
     /// Returns whether both runs agree.
     #[must_use]
     pub fn is_same(&self) -> bool {
@@ -148,9 +148,9 @@ pub struct Example {
 impl Example {
     /// Returns the verdicts.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> VerdictPair {
         let verdict = |recorded: &Option<RecordedVerdict>| recorded.as_ref().map(|recorded| recorded.verdict);
-        Kind { before: verdict(&self.verdicts.before), after: verdict(&self.verdicts.after) }
+        VerdictPair { before: verdict(&self.verdicts.before), after: verdict(&self.verdicts.after) }
     }
 }
 
@@ -202,14 +202,14 @@ pub struct Changes {
 #[derive(Debug)]
 struct Examples {
     most: usize,
-    of: BTreeMap<Kind, BTreeMap<(u64, Source), Both>>,
+    of: BTreeMap<VerdictPair, BTreeMap<(u64, Source), Both>>,
 }
 
 /// The verdict of each run on a page.
 type Both = Sides<Option<RecordedVerdict>>;
 
 impl Examples {
-    fn offer(&mut self, kind: Kind, source: Source, verdicts: Both) {
+    fn offer(&mut self, kind: VerdictPair, source: Source, verdicts: Both) {
         let of = self.of.entry(kind).or_default();
         of.insert((hash(&source), source), verdicts);
         if of.len() > self.most {
@@ -217,7 +217,7 @@ impl Examples {
         }
     }
 
-    fn take(&mut self, kind: Kind, source: &Source) -> Option<Both> {
+    fn take(&mut self, kind: VerdictPair, source: &Source) -> Option<Both> {
         self.of.get_mut(&kind)?.remove(&(hash(source), source.clone()))
     }
 }
@@ -251,7 +251,7 @@ impl Changes {
         let Some(offsets) = self.offsets.get_mut(&source.partition) else { return };
         let from = offsets.from;
         let Some(byte) = offsets.byte(source.offset) else { return };
-        let old = Kind::of_byte(*byte);
+        let old = VerdictPair::of_byte(*byte);
         let mut new = old;
         *new.of_mut(side) = Some(kind);
         *byte = new.byte();
@@ -270,7 +270,7 @@ impl Changes {
         }
     }
 
-    fn count_waiting(&mut self, old: Kind, new: Kind) {
+    fn count_waiting(&mut self, old: VerdictPair, new: VerdictPair) {
         if old.only_in() == new.only_in() {
             return;
         }
@@ -283,7 +283,7 @@ impl Changes {
     }
 
     /// Takes out what is known of a position.
-    fn known(&mut self, kind: Kind, source: &Source) -> Both {
+    fn known(&mut self, kind: VerdictPair, source: &Source) -> Both {
         let mut known = Sides::default();
         if let Some(side) = kind.only_in() {
             *known.of_mut(side) = self.held.remove(source);
@@ -307,14 +307,14 @@ impl Changes {
             let side = offsets.get(&source.partition).and_then(|offsets| kind(offsets, &source)?.only_in());
             let Some(side) = side else { continue };
             let mut both = Sides::default();
-            let mut kind = Kind::default();
+            let mut kind = VerdictPair::default();
             *kind.of_mut(side) = Some(recorded.verdict);
             *both.of_mut(side) = Some(recorded);
             examples.offer(kind, source, both);
         }
-        let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
+        let mut counts: BTreeMap<VerdictPair, u64> = BTreeMap::new();
         for byte in offsets.values().flat_map(Offsets::counted).filter(|byte| **byte != 0) {
-            *counts.entry(Kind::of_byte(*byte)).or_default() += 1;
+            *counts.entry(VerdictPair::of_byte(*byte)).or_default() += 1;
         }
         let mut examples: Vec<Example> =
             examples.of.into_values().flatten().map(|((_, source), verdicts)| Example { source, verdicts }).collect();
@@ -323,15 +323,15 @@ impl Changes {
     }
 }
 
-fn kind(offsets: &Offsets, source: &Source) -> Option<Kind> {
-    offsets.bytes.get(offsets.place(source.offset)?).copied().map(Kind::of_byte)
+fn kind(offsets: &Offsets, source: &Source) -> Option<VerdictPair> {
+    offsets.bytes.get(offsets.place(source.offset)?).copied().map(VerdictPair::of_byte)
 }
 
 /// The result of comparing two runs.
 #[derive(Debug)]
 pub struct Compared {
     /// Numbers of positions by both runs' verdicts, equal ones included.
-    pub counts: BTreeMap<Kind, u64>,
+    pub counts: BTreeMap<VerdictPair, u64>,
     /// Pages whose verdicts differ, by kind and position.
     pub examples: Vec<Example>,
     offsets: BTreeMap<PartitionId, Offsets>,
@@ -357,14 +357,15 @@ impl Compared {
     }
 
     /// Lists the kinds of change with their counts.
-    pub fn changed(&self) -> impl Iterator<Item = (Kind, u64)> {
+    pub fn changed(&self) -> impl Iterator<Item = (VerdictPair, u64)> {
         self.counts.iter().filter(|(kind, _)| !kind.is_same()).map(|(kind, count)| (*kind, *count))
     }
 
     /// Lists the verdicts that occur and that no page has won or lost.
     pub fn unchanged(&self) -> impl Iterator<Item = VerdictKind> {
-        let is_there =
-            |verdict: &VerdictKind| self.counts.contains_key(&Kind { before: Some(*verdict), after: Some(*verdict) });
+        let is_there = |verdict: &VerdictKind| {
+            self.counts.contains_key(&VerdictPair { before: Some(*verdict), after: Some(*verdict) })
+        };
         let is_changed = |verdict: VerdictKind| {
             self.changed().any(|(kind, _)| kind.before == Some(verdict) || kind.after == Some(verdict))
         };

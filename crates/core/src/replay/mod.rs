@@ -30,13 +30,15 @@ mod time_order;
 mod warm;
 mod what_if;
 
-pub use changes::{Changes, Compared, Example, Kind, MAX_HELD, RecordedVerdict, Side, Sides};
+pub use changes::{Changes, Compared, Example, MAX_HELD, RecordedVerdict, Side, Sides, VerdictPair};
 pub use counts::{Counts, VerdictName, name_of, name_of_verdict};
 pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};
 pub use log_order::{LogOrder, Next};
 pub use log_pages::{Leaving, LogPages};
-pub use plan::{Order, Part, Plan, PlanError, Progress, Ranges, Reads, Shadow, Target, Total, own_name, plan_topic};
+pub use plan::{
+    CommitMetadata, Order, Part, Plan, PlanError, Ranges, Reads, Shadow, Target, Total, own_name, plan_topic,
+};
 pub use ranges::{InputRange, LogRange};
 pub use rejudge::Rejudge;
 pub use time_order::{LOOKAHEAD, TimeOrder};

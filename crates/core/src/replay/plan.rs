@@ -384,7 +384,7 @@ impl FromIterator<InputRange> for Ranges {
 /// What the replay has committed, in the metadata of its offsets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Progress {
+pub struct CommitMetadata {
     /// Hash of the plan.
     pub plan: String,
     /// Pages of the partition below this offset were read when the offset was committed.
@@ -414,7 +414,7 @@ pub struct Total {
     pub place: Option<FilePlace>,
 }
 
-impl Progress {
+impl CommitMetadata {
     /// Writes it as metadata of an offset.
     #[must_use]
     pub fn text(&self) -> String {
@@ -561,9 +561,9 @@ mod tests {
             FilePlace { file: usize::MAX, line: i64::MAX, bytes: u64::MAX, packed: u64::MAX, latest_ms: i64::MIN };
         let (verdicts, outputs) = (digest.clone(), digest.clone());
         let total = Total { verdicts, outputs, counts, place: Some(place), ..Total::default() };
-        let progress = Progress { plan: digest, read_to: i64::MAX, total: Some(Arc::new(total)) };
-        assert!(progress.text().len() < 4096, "{}", progress.text().len());
-        assert_eq!(Progress::read(&progress.text()), progress);
-        assert_eq!(Progress::read("17"), Progress::default());
+        let metadata = CommitMetadata { plan: digest, read_to: i64::MAX, total: Some(Arc::new(total)) };
+        assert!(metadata.text().len() < 4096, "{}", metadata.text().len());
+        assert_eq!(CommitMetadata::read(&metadata.text()), metadata);
+        assert_eq!(CommitMetadata::read("17"), CommitMetadata::default());
     }
 }

@@ -36,7 +36,7 @@ pub use head::HeadLinks;
 pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };
-pub use tree::weight;
+pub use tree::max_tree_bytes;
 pub use urls::{TextUrls, urls};
 pub use weight::{IdentityHasher, ONE, WordMap, idf};
 pub use words::{CutBy, Run, runs};

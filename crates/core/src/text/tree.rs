@@ -38,7 +38,7 @@ fn bound(tags: usize) -> usize {
 /// Returns the most bytes that reading a page of HTML takes beside its own, from the record's bytes, whatever their
 /// encoding: as they are, or as text within JSON.
 #[must_use]
-pub fn weight(value: &[u8]) -> usize {
+pub fn max_tree_bytes(value: &[u8]) -> usize {
     let plain = value.split(|byte| *byte == b'<').count();
     let is_tag = |escape: &&[u8]| escape.get(..5).is_some_and(|code| code.eq_ignore_ascii_case(b"u003c"));
     let escaped = value.split(|byte| *byte == b'\\').skip(1).filter(is_tag).count();

@@ -27,7 +27,7 @@ pub struct LowConfidence {
 
 /// What an estimate is compared with, for one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct EvidenceLimits {
     /// The least estimate that needs no further evidence, inclusive.
     pub least: PerMille,
     /// Whether it comes from [`LowConfidence::below_short`].
@@ -83,7 +83,7 @@ impl LowConfidence {
 
     /// Returns what the estimate of a pair is compared with.
     #[must_use]
-    pub fn limits(self, form: SketchForm, evidence: Evidence) -> Limits {
+    pub fn limits(self, form: SketchForm, evidence: Evidence) -> EvidenceLimits {
         let is_short =
             evidence.of_two_sites || evidence.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
         let below = if is_short { self.below_short } else { self.below };
@@ -91,7 +91,7 @@ impl LowConfidence {
         let PerMille(error) = form.standard_error(below);
         let margin = error * errors / 10;
         let stricter = u8::try_from(errors * BITS_DEVIATION / 100).unwrap_or(u8::MAX);
-        Limits {
+        EvidenceLimits {
             least: PerMille(below.0.saturating_add(margin)),
             is_short,
             max_distance: self.max_distance.saturating_sub(stricter),
@@ -102,7 +102,7 @@ impl LowConfidence {
     #[must_use]
     pub fn is_sure(self, form: SketchForm, evidence: Evidence) -> bool {
         let Evidence { estimate, contained, distance, .. } = evidence;
-        let Limits { least, max_distance, .. } = self.limits(form, evidence);
+        let EvidenceLimits { least, max_distance, .. } = self.limits(form, evidence);
         self.below == PerMille::ZERO
             || estimate >= least
             || contained.is_some_and(|share| share >= self.containment)

@@ -24,6 +24,6 @@ mod tests;
 pub use banding::{BadBanding, Banding};
 pub use bottom_k::BottomK;
 pub(super) use distinct::Distinct;
-pub use evidence::{Evidence, Limits, LowConfidence, SameSite, TwoPages};
+pub use evidence::{Evidence, EvidenceLimits, LowConfidence, SameSite, TwoPages};
 pub use permutations::Permutations;
 pub use sketch::{BadForm, Sketch, SketchForm, SlotBits};

@@ -34,7 +34,7 @@ fn verdict(source: &Source, kind: VerdictKind, distance: u8) -> Verdict {
     Verdict { request: RequestId(1), answer: Answer::Page(page) }
 }
 
-fn only(kind: Kind, count: u64) -> BTreeMap<Kind, u64> {
+fn only(kind: VerdictPair, count: u64) -> BTreeMap<VerdictPair, u64> {
     [(kind, count)].into()
 }
 
@@ -76,7 +76,7 @@ fn what_only_one_run_has_judged_is_reported_for_that_run_only() {
     let mut changes = Changes::new(&ranges(), 9);
     changes.push(Side::After, &verdict(&at(1, 5), VerdictKind::Withdrawn, 1), None);
     let compared = changes.finish();
-    let kind = Kind { before: None, after: Some(VerdictKind::Withdrawn) };
+    let kind = VerdictPair { before: None, after: Some(VerdictKind::Withdrawn) };
     assert_eq!(compared.counts, only(kind, 1));
     assert_eq!(kind.only_in(), Some(Side::After));
     let [example] = compared.examples.as_slice() else { panic!("{:?}", compared.examples) };
@@ -127,15 +127,15 @@ fn compared(steps: &[Step], most_held: usize, most: usize) -> Compared {
     changes.finish()
 }
 
-fn kind_of(said: Sides<Option<(VerdictKind, u8)>>) -> Kind {
-    Kind { before: said.before.map(|(verdict, _)| verdict), after: said.after.map(|(verdict, _)| verdict) }
+fn kind_of(said: Sides<Option<(VerdictKind, u8)>>) -> VerdictPair {
+    VerdictPair { before: said.before.map(|(verdict, _)| verdict), after: said.after.map(|(verdict, _)| verdict) }
 }
 
 proptest! {
     #[test]
     fn counts_are_those_of_a_plain_map(steps in steps(), most_held in 0_usize..20, most in 0_usize..4) {
         let (said, compared) = (plain(&steps), compared(&steps, most_held, most));
-        let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
+        let mut counts: BTreeMap<VerdictPair, u64> = BTreeMap::new();
         for said in said.values() {
             *counts.entry(kind_of(*said)).or_default() += 1;
         }
@@ -151,7 +151,7 @@ proptest! {
                 prop_assert_eq!(of.map(|of| of.by.distance()), expected, "the last verdict's");
             }
         }
-        let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();
+        let mut kinds: BTreeMap<VerdictPair, usize> = BTreeMap::new();
         compared.examples.iter().for_each(|example| *kinds.entry(example.kind()).or_default() += 1);
         prop_assert!(kinds.values().all(|count| *count <= most));
     }

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts records in flight, over any number of producers.
 #[derive(Debug, Default)]
-pub struct Backlog {
+pub struct InFlight {
     records: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Backlog {
+impl InFlight {
     /// Counts one record until the returned value is dropped.
     #[must_use]
     pub fn add(self: &Arc<Self>, bytes: usize) -> InFlightGuard {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.records.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        InFlightGuard { backlog: Arc::clone(self), bytes }
+        InFlightGuard { in_flight: Arc::clone(self), bytes }
     }
 
     /// Returns the number of records in flight.
@@ -36,14 +36,14 @@ impl Backlog {
 /// Guard for one in-flight record: passed to the client as the opaque value and dropped with the delivery report.
 #[derive(Debug)]
 pub struct InFlightGuard {
-    backlog: Arc<Backlog>,
+    in_flight: Arc<InFlight>,
     bytes: u64,
 }
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.backlog.records.fetch_sub(1, Ordering::Relaxed);
-        self.backlog.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.in_flight.records.fetch_sub(1, Ordering::Relaxed);
+        self.in_flight.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -53,13 +53,13 @@ mod tests {
 
     #[test]
     fn records_count_until_their_report_is_in() {
-        let backlog = Arc::new(Backlog::default());
-        let first = backlog.add(10);
-        let second = backlog.add(5);
-        assert_eq!((backlog.records(), backlog.bytes()), (2, 15));
+        let in_flight = Arc::new(InFlight::default());
+        let first = in_flight.add(10);
+        let second = in_flight.add(5);
+        assert_eq!((in_flight.records(), in_flight.bytes()), (2, 15));
         drop(first);
-        assert_eq!((backlog.records(), backlog.bytes()), (1, 5));
+        assert_eq!((in_flight.records(), in_flight.bytes()), (1, 5));
         drop(second);
-        assert_eq!((backlog.records(), backlog.bytes()), (0, 0));
+        assert_eq!((in_flight.records(), in_flight.bytes()), (0, 0));
     }
 }
