@@ -233,7 +233,7 @@ impl JudgeDriver {
             return Ok(Work::Done);
         };
         self.judge.handle(began, event);
-        self.report.judged(self.judge.looks(), self.clock.now().saturating_sub(began));
+        self.report.judged(self.judge.probe_stats(), self.clock.now().saturating_sub(began));
         self.perform_all()?;
         Ok(Work::More)
     }

@@ -278,7 +278,7 @@ mod tests {
                 };
                 judge.handle(now.get(), event);
                 // A look-up takes a millisecond.
-                let lookups = u32::try_from(judge.looks().len()).unwrap();
+                let lookups = u32::try_from(judge.probe_stats().len()).unwrap();
                 now.set(now.get() + lookups * MILLI);
                 Ok(Work::More)
             };

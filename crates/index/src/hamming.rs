@@ -339,7 +339,7 @@ impl<W: Codeword> HammingIndex<W> {
         }
     }
 
-    /// Prefetches what a probe will read next, when what [`HammingIndex::prefetch`] asked for has come.
+    /// Prefetches what a probe will read next, when what [`HammingIndex::prefetch`] fetches has come.
     #[inline]
     pub fn prefetch_runs(&self, code: W) {
         if !self.tables.lead_to_runs() {

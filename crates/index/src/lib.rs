@@ -25,7 +25,7 @@
 //! that another thread may make ready ([`HammingIndex::maintenance`]). All `unsafe` is in `simd`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips.
-//! Asked for ahead of time ([`HammingIndex::prefetch`], [`HammingIndex::in_order`]) they take some hundred nanoseconds
+//! Prefetched ([`HammingIndex::prefetch`], [`HammingIndex::in_order`]) they take some hundred nanoseconds
 //! among ten million codes. Memory is bounded by the entries held: 8 or 16 bytes a code and about 14 for each table.
 //!
 //! What a probe shows depends on the codes and the positions alone: not on the plan, on the machine's instructions, on

@@ -32,7 +32,7 @@ const SLACK: f64 = 1.1;
 /// Bits that mark entries found before, so that each is visited once.
 const MARKS: usize = 1 << 16;
 
-/// Some tables over one ring, which may each have a key of an entry: exact look-ups with one table, locality-sensitive
+/// Some tables over one ring, which may each have a key of an entry: exact lookups with one table, locality-sensitive
 /// hashing with one for each band.
 #[derive(Debug)]
 pub struct Tables<L> {
@@ -224,8 +224,8 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Prefetches the runs that the lines of these keys lead to, one key a table, when what [`Tables::prefetch`] asked
-    /// for has come.
+    /// Prefetches the runs that the lines of these keys lead to, one key a table, when what [`Tables::prefetch`]
+    /// fetches has come.
     #[inline]
     pub fn prefetch_runs(&self, keys: impl IntoIterator<Item = u64>) {
         for (table, key) in self.all.iter().zip(keys) {

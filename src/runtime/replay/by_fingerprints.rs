@@ -92,7 +92,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         if let (Some(counts), None, Part::Range) = (self.counts.first_mut(), &request, part) {
             counts.gone += 1;
         }
-        kept.fetch_ahead(&mut walk.order);
+        kept.prefetch_upcoming(&mut walk.order);
         let judged = walk.order.judge(&live, request.as_ref()).map_err(diverged)?;
         let is_taken_over = judged.first().is_some_and(|first| matches!(first, Some((_, true))));
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
@@ -176,9 +176,9 @@ impl Kept {
     }
 
     /// Prefetches what the pages after the next one will read of the indexes.
-    fn fetch_ahead(&self, order: &mut LogOrder) {
+    fn prefetch_upcoming(&self, order: &mut LogOrder) {
         let upcoming = |ahead| self.pages.get(ahead).map(|(_, _, page)| page);
-        order.judges().iter().for_each(|judge| judge.state().index().fetch_ahead(upcoming));
+        order.judges().iter().for_each(|judge| judge.state().index().prefetch_upcoming(upcoming));
     }
 
     /// Forgets the pages of requests below this offset: all verdicts on them were handed over.

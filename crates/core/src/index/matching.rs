@@ -24,27 +24,29 @@ impl Index {
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
         let bits_to = |position| self.bits_to(code?, position);
         let mut seen = ProbeStats::default();
-        let mut match_in = |position: u64, facts: &MatchFields, by: MatchedBy| {
-            visit(self.candidate(probe, (position, facts), by));
+        let mut match_in = |position: u64, match_fields: &MatchFields, by: MatchedBy| {
+            visit(self.candidate(probe, (position, match_fields), by));
         };
-        let mut show = |position: u64, facts: &MatchFields, bits: Option<u8>| {
-            if let Some(by) = probe.verify(facts, bits) {
-                match_in(position, facts, by);
+        let mut show = |position: u64, match_fields: &MatchFields, bits: Option<u8>| {
+            if let Some(by) = probe.verify(match_fields, bits) {
+                match_in(position, match_fields, by);
             }
         };
         self.by_exact.equal(0, ring::key_of_exact(exact.0, probe.scope), &self.ring.positions(), |position| {
             seen.compared += 1;
-            if let Some(facts) = self.ring.facts(position).filter(|facts| facts.exact == exact) {
-                show(position, &facts, bits_to(position));
+            if let Some(match_fields) =
+                self.ring.match_fields(position).filter(|match_fields| match_fields.exact == exact)
+            {
+                show(position, &match_fields, bits_to(position));
             }
         });
         if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
             let compared = self.codes.probe(code, probe.max_distance, |position, distance| {
                 // Equal exact hashes were shown above, at whatever stage they match.
-                if let Some(facts) = self.ring.facts(position) {
+                if let Some(match_fields) = self.ring.match_fields(position) {
                     seen.note(distance);
-                    if facts.exact != exact {
-                        show(position, &facts, Some(distance));
+                    if match_fields.exact != exact {
+                        show(position, &match_fields, Some(distance));
                     }
                 }
             });
@@ -53,21 +55,25 @@ impl Index {
         // No table of codes leads to members of families.
         let of_id = self.of_id_of(probe);
         for &position in of_id.iter().filter(|&&position| self.ring.is_member(position)) {
-            if let Some(facts) = self.ring.facts(position).filter(|facts| facts.exact != exact) {
-                show(position, &facts, bits_to(position));
+            if let Some(match_fields) =
+                self.ring.match_fields(position).filter(|match_fields| match_fields.exact != exact)
+            {
+                show(position, &match_fields, bits_to(position));
             }
         }
         let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
         if let Some(sketch) = sketch {
-            let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
+            let may_match = |position| {
+                self.ring.match_fields(position).is_some_and(|match_fields| probe.may_match_by_sketch(&match_fields))
+            };
             let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
             let mut show = |position, slots, contained| {
-                let Some(facts) = self.ring.facts(position) else { return };
+                let Some(match_fields) = self.ring.match_fields(position) else { return };
                 let bits = bits_to(position);
                 bits.into_iter().for_each(|bits| seen.note(bits));
                 // What matches in a stronger stage was shown above.
-                if probe.verify(&facts, bits).is_none() {
-                    match_in(position, &facts, MatchedBy::MinHash { slots, contained });
+                if probe.verify(&match_fields, bits).is_none() {
+                    match_in(position, &match_fields, MatchedBy::MinHash { slots, contained });
                 }
             };
             let compared = self.sketches.probe(&wanted, |position, slots, contained| {
@@ -90,8 +96,8 @@ impl Index {
         self.oldest_of_ids.borrow_mut().live(id, MAX_OF_ID, self.ring.positions().start, is_live, search)
     }
 
-    fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &MatchFields), by: MatchedBy) -> Candidate {
-        let relation = probe.relation_to(self.names(position, facts));
+    fn candidate(&self, probe: &Probe<'_>, (position, match_fields): (u64, &MatchFields), by: MatchedBy) -> Candidate {
+        let relation = probe.relation_to(self.names(position, match_fields));
         let slots = match by {
             MatchedBy::Exact => None,
             MatchedBy::MinHash { slots, .. } => Some(slots),
@@ -99,10 +105,10 @@ impl Index {
                 probe.fingerprints.sketch.as_ref().and_then(|sketch| self.sketches.distance_to(sketch, position))
             }
         };
-        let of_site = || self.other_page_of_site(probe, (position, facts), relation, slots?);
+        let of_site = || self.other_page_of_site(probe, (position, match_fields), relation, slots?);
         Candidate {
-            sequence: facts.sequence,
-            event_time: facts.event_time,
+            sequence: match_fields.sequence,
+            event_time: match_fields.event_time,
             kin: self.ring.kin(position),
             by,
             slots,
@@ -129,11 +135,11 @@ impl Index {
     fn other_page_of_site(
         &self,
         probe: &Probe<'_>,
-        (position, facts): (u64, &MatchFields),
+        (position, match_fields): (u64, &MatchFields),
         relation: Relation,
         slots: u8,
     ) -> Option<Refusal> {
-        let rule = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site)?;
+        let rule = probe.same_site.filter(|_| probe.site.is_some() && probe.site == match_fields.site)?;
         let sketch = probe.fingerprints.sketch.as_ref()?;
         let (form, held) = (self.sketches.form()?, self.sketches.row(position)?);
         let two = match relation {
@@ -168,25 +174,27 @@ impl Index {
         let is_live = |position| self.is_live(position, &probe.watermarks);
         let (found, left_out) = self.families.sharing(&keys, &self.ring.positions(), most.into(), is_live);
         let mut positions: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
-        self.sketches.ask_for(&self.ring, &positions);
+        self.sketches.prefetch_positions(&self.ring, &positions);
         let compared = u32::try_from(positions.len()).unwrap_or(u32::MAX);
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
         let bits_to = |position| self.bits_to_member(code?, position);
         positions.retain(|&position| {
-            let Some(facts) = self.ring.facts(position) else { return false };
-            let Some(by) = probe.verify(&facts, bits_to(position)) else { return true };
+            let Some(match_fields) = self.ring.match_fields(position) else { return false };
+            let Some(by) = probe.verify(&match_fields, bits_to(position)) else { return true };
             if by != MatchedBy::Exact {
                 // Equal texts are found by their hash, members or not.
-                visit(self.candidate(probe, (position, &facts), by));
+                visit(self.candidate(probe, (position, &match_fields), by));
             }
             false
         });
         if let Some(sketch) = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash)) {
-            let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
+            let may_match = |position| {
+                self.ring.match_fields(position).is_some_and(|match_fields| probe.may_match_by_sketch(&match_fields))
+            };
             let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
             self.sketches.compare(&wanted, &positions, |position, slots, contained| {
-                if let Some(facts) = self.ring.facts(position) {
-                    visit(self.candidate(probe, (position, &facts), MatchedBy::MinHash { slots, contained }));
+                if let Some(match_fields) = self.ring.match_fields(position) {
+                    visit(self.candidate(probe, (position, &match_fields), MatchedBy::MinHash { slots, contained }));
                 }
             });
         }

@@ -215,7 +215,7 @@ impl Index {
     /// Prefetches what the probes of the next pages will read; changes nothing. `upcoming` returns the page that is
     /// judged after this many others.
     #[inline]
-    pub fn fetch_ahead<'p>(&self, upcoming: impl Fn(usize) -> Option<&'p PageRequest>) {
+    pub fn prefetch_upcoming<'p>(&self, upcoming: impl Fn(usize) -> Option<&'p PageRequest>) {
         if let Some(page) = upcoming(LINES_AHEAD) {
             self.prefetch(&page.fingerprints, page.scope);
         }
@@ -234,7 +234,7 @@ impl Index {
         }
     }
 
-    /// Asks for what the lines of [`Index::prefetch`] lead to, when they have come.
+    /// Prefetches what the lines of [`Index::prefetch`] lead to, when they have come.
     fn prefetch_runs(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
         if let Some(code) = fingerprints.simhash {
             self.codes.prefetch_runs(masked(code, scope));

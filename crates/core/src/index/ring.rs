@@ -317,7 +317,7 @@ impl Ring {
             && self.event_time(position).is_some_and(|time| time >= from)
     }
 
-    /// Prefetches what [`Ring::facts`] reads.
+    /// Prefetches what [`Ring::match_fields`] reads.
     #[inline]
     pub(super) fn prefetch(&self, position: u64) {
         self.marks.prefetch(position);
@@ -333,7 +333,7 @@ impl Ring {
 
     /// Returns what a probe compares of an original that was not forgotten.
     #[inline]
-    pub(super) fn facts(&self, position: u64) -> Option<MatchFields> {
+    pub(super) fn match_fields(&self, position: u64) -> Option<MatchFields> {
         let marks = self.marks.get(position).filter(|marks| marks & FORGOTTEN == 0)?;
         let id = if marks & HAS_ID == 0 { None } else { self.ids.get(position).map(IdHash) };
         let scope = if marks & HAS_SCOPE == 0 { None } else { self.scopes.get(position).map(ScopeHash) };
@@ -351,7 +351,7 @@ impl Ring {
     /// Returns an original that was not forgotten, whole; its code, as the tables have it, and its sketch come from
     /// elsewhere.
     pub(super) fn original(&self, position: u64, simhash: Option<SimHash>, sketch: Option<Sketch>) -> Option<Original> {
-        let MatchFields { sequence, event_time, exact, id, scope, site } = self.facts(position)?;
+        let MatchFields { sequence, event_time, exact, id, scope, site } = self.match_fields(position)?;
         let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
         let cluster = if self.marks.get(position)? & OF_CLUSTER == 0 {
             source.clone()

@@ -75,8 +75,8 @@ impl Probe<'_> {
 
 impl Index {
     /// Returns the names of an original whose fields are at hand.
-    pub(super) fn names(&self, position: u64, facts: &MatchFields) -> Names {
-        Names { id: facts.id, address: self.ring.address(position) }
+    pub(super) fn names(&self, position: u64, match_fields: &MatchFields) -> Names {
+        Names { id: match_fields.id, address: self.ring.address(position) }
     }
 
     /// Returns every original in memory that has this id, or whose own address it is, in any order.

@@ -293,7 +293,7 @@ impl Sketches {
         let shingles = form.count(wanted.sketch);
         let (least, needed) = (rules.least_keys(shingles), rules.keys_needed(shingles));
         tables.found_in(&keys, u32::from(least), self.positions(), |position| found.push(position));
-        self.ask_for(wanted.ring, &found);
+        self.prefetch_positions(wanted.ring, &found);
         let (least, needed) = (usize::from(least), usize::from(needed));
         for position in found {
             let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { continue };
@@ -309,9 +309,9 @@ impl Sketches {
         compared
     }
 
-    /// Prefetches what is going to be read of these originals: they lie anywhere in it, and what is asked for at
-    /// once comes as soon as a single one would.
-    pub(super) fn ask_for(&self, ring: &Ring, positions: &[u64]) {
+    /// Prefetches what is going to be read of these originals: they lie anywhere in memory, and many that are fetched at
+    /// once come as soon as a single one would.
+    pub(super) fn prefetch_positions(&self, ring: &Ring, positions: &[u64]) {
         for &position in positions {
             self.column.rows.prefetch(position);
             ring.prefetch(position);
@@ -422,7 +422,7 @@ impl Sketches {
             let has_key = |position| self.column.row(position).is_some_and(|row| banding.key(form, row, band) == key);
             let counts = |&&position: &&u64| is_live(position) && has_key(position) && ring.scope(position) == scope;
             if found.len() >= most {
-                self.ask_for(ring, &found);
+                self.prefetch_positions(ring, &found);
                 if found.iter().filter(counts).count() >= most {
                     placement.skip(band);
                 }

@@ -13,8 +13,8 @@ impl Index {
     #[must_use]
     pub fn why_not(&self, probe: &Probe<'_>, sequence: u64) -> Option<Refusal> {
         let position = self.position_of(sequence)?;
-        let facts = self.ring.facts(position)?;
-        if facts.scope != probe.scope {
+        let match_fields = self.ring.match_fields(position)?;
+        if match_fields.scope != probe.scope {
             return Some(Refusal::Scope);
         }
         let uses = |stage| probe.stages.contains(&stage);
@@ -22,16 +22,18 @@ impl Index {
         let bits_to = |position| self.bits_to(code?, position);
         let bits = bits_to(position);
         let by_code = bits.filter(|_| uses(Stage::SimHash));
-        if probe.verify(&facts, bits).is_some() {
+        if probe.verify(&match_fields, bits).is_some() {
             return Some(Refusal::Crowded);
         }
-        let is_equal = uses(Stage::Exact) && facts.exact == probe.fingerprints.exact;
+        let is_equal = uses(Stage::Exact) && match_fields.exact == probe.fingerprints.exact;
         if is_equal || by_code.is_some_and(|bits| bits <= probe.max_distance) {
             return Some(Refusal::Window);
         }
         let sketch = probe.fingerprints.sketch.as_ref().filter(|_| uses(Stage::MinHash));
         let measured = sketch.and_then(|sketch| {
-            let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
+            let may_match = |position| {
+                self.ring.match_fields(position).is_some_and(|match_fields| probe.may_match_by_sketch(&match_fields))
+            };
             let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
             self.sketches.measure(&wanted, position)
         });
@@ -43,7 +45,7 @@ impl Index {
         };
         Some(if let Some(refusal) = of_sketches(measured, bits, by_code) {
             refusal
-        } else if probe.may_match_by_sketch(&facts) {
+        } else if probe.may_match_by_sketch(&match_fields) {
             Refusal::Crowded
         } else {
             Refusal::Window

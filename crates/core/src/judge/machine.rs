@@ -57,8 +57,8 @@ pub struct Judge {
     end_question: Option<u64>,
     pub(super) repeats: u64,
     pub(super) clamped: u64,
-    /// What the look-ups of the newest requests came to.
-    pub(super) looks: Vec<ProbeStats>,
+    /// Statistics of the lookups of the newest requests.
+    pub(super) probe_stats: Vec<ProbeStats>,
     /// Time of the newest event.
     pub(super) now: Duration,
     pub(super) effects: VecDeque<Effect>,
@@ -83,7 +83,7 @@ impl Judge {
             end_question: None,
             repeats: 0,
             clamped: 0,
-            looks: Vec::new(),
+            probe_stats: Vec::new(),
             now: Duration::ZERO,
             effects: VecDeque::new(),
             settings,
@@ -118,11 +118,11 @@ impl Judge {
         self.go_on(now);
     }
 
-    /// Returns what the look-ups of the newest requests came to: those of the last [`Event::Requests`] or
+    /// Returns the statistics of the lookups of the newest requests: those of the last [`Event::Requests`] or
     /// [`Event::Continue`].
     #[must_use]
-    pub fn looks(&self) -> &[ProbeStats] {
-        &self.looks
+    pub fn probe_stats(&self) -> &[ProbeStats] {
+        &self.probe_stats
     }
 
     /// Returns true if the judge accepts requests; otherwise do not send [`Event::Requests`].

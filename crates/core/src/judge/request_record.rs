@@ -77,7 +77,7 @@ impl RequestRecord {
     // ---- memory
 
     /// Prefetches what the requests after the next one will read.
-    pub(super) fn fetch_ahead(&self, index: &Index) {
-        index.fetch_ahead(|ahead| self.requests.get(self.judged.saturating_add(ahead))?.body.page());
+    pub(super) fn prefetch_upcoming(&self, index: &Index) {
+        index.prefetch_upcoming(|ahead| self.requests.get(self.judged.saturating_add(ahead))?.body.page());
     }
 }

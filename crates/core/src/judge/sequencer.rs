@@ -38,14 +38,15 @@ impl Judge {
 
     /// Judges the next requests of the record at hand; the batch may end after the last.
     pub(super) fn judge_on(&mut self) {
-        self.looks.clear();
+        self.probe_stats.clear();
         let Some(mut record) = self.record.take_if(|record| !record.waits()) else { return };
         let append_time = record.append_time();
         for _ in 0..self.settings.step_requests.max(1) {
-            record.fetch_ahead(self.log.state().index());
+            record.prefetch_upcoming(self.log.state().index());
             let Some(request) = record.next() else { break };
-            let looks = &mut self.looks;
-            let Some(verdict) = decide_observed(self.log.state(), request, append_time, |seen| looks.push(seen)) else {
+            let probe_stats = &mut self.probe_stats;
+            let Some(verdict) = decide_observed(self.log.state(), request, append_time, |seen| probe_stats.push(seen))
+            else {
                 self.repeats += 1;
                 continue;
             };
