@@ -45,7 +45,7 @@ impl StateSummary {
         }
     }
 
-    /// Summarises a judge, at the cost of a few look-ups: counts include forgotten originals that are still in memory.
+    /// Summarises a judge, at the cost of a few lookups: counts include forgotten originals that are still in memory.
     #[must_use]
     pub fn by_judge(log: LogPartition, judge: &Judge) -> Self {
         let state = judge.state();

@@ -277,7 +277,7 @@ mod tests {
                     return Ok(Work::Done);
                 };
                 judge.handle(now.get(), event);
-                // A look-up takes a millisecond.
+                // A lookup takes a millisecond.
                 let lookups = u32::try_from(judge.probe_stats().len()).unwrap();
                 now.set(now.get() + lookups * MILLI);
                 Ok(Work::More)
@@ -327,7 +327,7 @@ mod tests {
         }
         let [of_many, of_one] = thread.waits[..] else { panic!("{:?}", thread.waits) };
         assert!(of_many <= 2 * MILLI, "{of_many:?}");
-        assert!((300 * MILLI..330 * MILLI).contains(&of_one), "300 look-ups of a millisecond come first: {of_one:?}");
+        assert!((300 * MILLI..330 * MILLI).contains(&of_one), "300 lookups of a millisecond come first: {of_one:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Every series of a closed label set exists from the start, at 0: a rate over a counter that appears with its
 //! first increment would miss that increment. Gauges without a label appear when they are first set. Nothing is global:
-//! two instances in one process have two recorders. Cost: an atomic operation for closed labels, a look-up by hash for
+//! two instances in one process have two recorders. Cost: an atomic operation for closed labels, a lookup by hash for
 //! topics and partitions.
 
 mod indexes;

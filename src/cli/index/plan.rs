@@ -117,7 +117,7 @@ fn table(requirements: &PlanRequirements<'_>) -> String {
     let by_chance = requirements.width.expected_chance_matches(requirements.max_distance, requirements.entries);
     text + &format!(
         "\n* {chosen}: {why}; - does not fit\n\n\
-         LINES/PROBE: cache lines read for one look-up. COMPARED: codes compared for one look-up. CHECKED: patterns of differing\n\
+         LINES/PROBE: cache lines read for one lookup. COMPARED: codes compared for one lookup. CHECKED: patterns of differing\n\
          bits for which the design was checked to find every pair; a design that misses one is not listed.\n\na page is within that distance of {} originals by chance\n",
         expected(by_chance)
     )

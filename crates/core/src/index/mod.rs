@@ -50,7 +50,7 @@ use simhash_index::SimHashIndex;
 use sketches::Sketches;
 use variants::OldestOfIds;
 
-/// How many originals are scanned in the time of one look-up by source, or more.
+/// How many originals are scanned in the time of one lookup by source, or more.
 const SCANNED_IN_A_LOOK_UP: usize = 16;
 
 /// How many pages before its turn a page's cache lines are asked for.

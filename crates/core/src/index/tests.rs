@@ -610,9 +610,9 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
 
 #[test]
 fn a_range_is_looked_up_offset_by_offset_only_where_that_is_cheaper_than_a_scan() {
-    // A look-up by source takes as long as some dozens of comparisons in a row.
+    // A lookup by source takes as long as some dozens of comparisons in a row.
     assert!(is_short(10, 1_000) && is_short(0, 0));
-    assert!(!is_short(200, 1_000) && !is_short(1_000, 1_000), "as many look-ups as there are originals");
+    assert!(!is_short(200, 1_000) && !is_short(1_000, 1_000), "as many lookups as there are originals");
     assert!(!is_short(usize::MAX, 10_000_000));
 }
 

@@ -32,8 +32,8 @@ pub(super) struct TrimPoint {
 }
 
 impl From<Restored> for JudgedLog {
-    fn from(Restored { at, state, spans, latest_checkpoint }: Restored) -> Self {
-        Self { state, retention: spans, position: at, latest_checkpoint }
+    fn from(Restored { at, state, retention, latest_checkpoint }: Restored) -> Self {
+        Self { state, retention, position: at, latest_checkpoint }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::protocol::{Checkpoint, VerdictOffset};
 pub struct Snapshot {
     /// Offset of the next record of the verdict log to follow.
     pub at: VerdictOffset,
-    /// The state, but for the originals.
+    /// The state, except the originals.
     pub state: Checkpoint,
     /// The originals that can still be matched, in sequence order.
     pub originals: Vec<Original>,
@@ -25,7 +25,7 @@ pub struct Snapshot {
 pub struct SharedSnapshot {
     /// Offset of the next record of the verdict log to follow.
     pub at: VerdictOffset,
-    /// The state, but for the originals.
+    /// The state, except the originals.
     pub state: Checkpoint,
     /// The originals that could be matched when it was taken.
     pub originals: SharedOriginals,
@@ -40,13 +40,13 @@ impl SharedSnapshot {
     #[must_use]
     pub fn take(
         state: &State,
-        spans: &LogRetention,
+        retention: &LogRetention,
         at: VerdictOffset,
         latest_checkpoint: Option<VerdictOffset>,
     ) -> Option<Self> {
         let checkpoint = state.checkpoint(latest_checkpoint, |_| 0)?;
         let originals = state.index().share(&state.watermarks());
-        Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: spans.iter().cloned().collect() })
+        Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: retention.iter().cloned().collect() })
     }
 
     /// Lists the originals.
@@ -62,7 +62,7 @@ impl SharedSnapshot {
 pub struct Restored {
     pub(super) at: VerdictOffset,
     pub(super) state: State,
-    pub(super) spans: LogRetention,
+    pub(super) retention: LogRetention,
     pub(super) latest_checkpoint: Option<VerdictOffset>,
 }
 
@@ -105,7 +105,7 @@ impl Snapshot {
         Restoring(Restored {
             at: self.at,
             state: State::without_originals(&self.state),
-            spans: LogRetention::from_parts(self.spans.clone()),
+            retention: LogRetention::from_parts(self.spans.clone()),
             latest_checkpoint: self.latest_checkpoint,
         })
     }

@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
-/// How many applied requests are remembered. A request is repeated within seconds; this many withdrawals, takedowns
+/// How many applied requests are remembered. A request is repeated within seconds; this many withdrawals, forgets
 /// and reopened ranges covers far more than that.
 const APPLIED_REMEMBERED: usize = 65_536;
 

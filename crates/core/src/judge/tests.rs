@@ -282,28 +282,28 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
         request: RequestId(0),
         answer: Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused },
     };
-    let mut spans = LogRetention::default();
-    spans.open(Some(VerdictOffset(0)), 0);
-    spans.note(&judged(3), 0);
-    spans.open(Some(VerdictOffset(100)), 0);
-    spans.note(&judged(8), 0);
+    let mut retention = LogRetention::default();
+    retention.open(Some(VerdictOffset(0)), 0);
+    retention.note(&judged(3), 0);
+    retention.open(Some(VerdictOffset(100)), 0);
+    retention.note(&judged(8), 0);
     let input = |committed| InputOffsets {
         committed: BTreeMap::from([(partition.clone(), committed)]),
         partitions: [partition.clone()].into(),
     };
-    assert_eq!(spans.low_watermark(&partition, 0, &input(20)), 3);
-    let trim = |spans: &LogRetention, committed| spans.trim_point(0, &input(committed), Timestamp::MIN.plus(millis(1)));
-    assert_eq!(trim(&spans, 3), None, "the answer at 3 is not delivered");
-    assert_eq!(trim(&spans, 4), Some(VerdictOffset(100)));
-    spans.trimmed_to(VerdictOffset(100));
-    assert_eq!(spans.low_watermark(&partition, 0, &input(20)), 8);
-    assert_eq!(spans.low_watermark(&partition, 0, &input(5)), 5);
+    assert_eq!(retention.low_watermark(&partition, 0, &input(20)), 3);
+    let trim = |retention: &LogRetention, committed| retention.trim_point(0, &input(committed), Timestamp::MIN.plus(millis(1)));
+    assert_eq!(trim(&retention, 3), None, "the answer at 3 is not delivered");
+    assert_eq!(trim(&retention, 4), Some(VerdictOffset(100)));
+    retention.trimmed_to(VerdictOffset(100));
+    assert_eq!(retention.low_watermark(&partition, 0, &input(20)), 8);
+    assert_eq!(retention.low_watermark(&partition, 0, &input(5)), 5);
     assert_eq!(
-        spans.low_watermark(&partition, 100, &input(5)),
+        retention.low_watermark(&partition, 100, &input(5)),
         5,
         "what was delivered once is read again after a rewind"
     );
-    assert_eq!(trim(&spans, 20), None, "the newest span stays");
+    assert_eq!(trim(&retention, 20), None, "the newest span stays");
 }
 
 #[test]
@@ -312,20 +312,20 @@ fn verdicts_of_a_reopened_range_hold_nothing_back() {
     let verdict = |answer| Verdict { request: RequestId(0), answer };
     let judged = |offset| verdict(Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused });
     let reopened = |from, to| verdict(Answer::Reopened { partition: partition.clone(), from, to });
-    let mut spans = LogRetention::default();
+    let mut retention = LogRetention::default();
     for (number, offset) in [3, 700, 8].into_iter().enumerate() {
-        spans.open(Some(VerdictOffset(i64::try_from(number).unwrap() * 100)), 0);
-        spans.note(&judged(offset), 0);
+        retention.open(Some(VerdictOffset(i64::try_from(number).unwrap() * 100)), 0);
+        retention.note(&judged(offset), 0);
     }
     // The topic was recreated: the group has committed little of it.
     let input = InputOffsets { committed: [(partition.clone(), 5)].into(), partitions: [partition.clone()].into() };
-    let trim = |spans: &LogRetention| spans.trim_point(0, &input, Timestamp::MIN.plus(millis(1)));
-    assert_eq!(trim(&spans), Some(VerdictOffset(100)), "the answer at 700 is not delivered");
-    spans.note(&reopened(100, 700), 0);
-    assert_eq!(trim(&spans), Some(VerdictOffset(100)), "700 is not reopened");
-    spans.note(&reopened(100, 701), 0);
-    assert_eq!(trim(&spans), Some(VerdictOffset(200)));
-    assert_eq!(spans.low_watermark(&partition, 0, &input), 3, "what is not reopened can still be read back");
+    let trim = |retention: &LogRetention| retention.trim_point(0, &input, Timestamp::MIN.plus(millis(1)));
+    assert_eq!(trim(&retention), Some(VerdictOffset(100)), "the answer at 700 is not delivered");
+    retention.note(&reopened(100, 700), 0);
+    assert_eq!(trim(&retention), Some(VerdictOffset(100)), "700 is not reopened");
+    retention.note(&reopened(100, 701), 0);
+    assert_eq!(trim(&retention), Some(VerdictOffset(200)));
+    assert_eq!(retention.low_watermark(&partition, 0, &input), 3, "what is not reopened can still be read back");
 }
 
 #[test]
@@ -340,12 +340,12 @@ fn a_partition_that_left_the_input_holds_nothing_back() {
             decision: Decision::Unique { original: None },
         }),
     };
-    let mut spans = LogRetention::default();
+    let mut retention = LogRetention::default();
     for span in 0..10 {
-        spans.open(Some(VerdictOffset(100 * span)), 0);
-        spans.note(&page(&stays, span, 10 * span), 0);
+        retention.open(Some(VerdictOffset(100 * span)), 0);
+        retention.note(&page(&stays, span, 10 * span), 0);
         if span < 3 {
-            spans.note(&page(&leaves, span, 10 * span), 0);
+            retention.note(&page(&leaves, span, 10 * span), 0);
         }
     }
     // The last page of the dropped topic was judged, and its worker stopped before it was delivered.
@@ -354,21 +354,21 @@ fn a_partition_that_left_the_input_holds_nothing_back() {
         partitions: [stays.clone(), leaves.clone()].into(),
     };
     let keep_from = Timestamp::from_millis(55);
-    assert_eq!(spans.trim_point(0, &input, keep_from), Some(VerdictOffset(200)), "its worker may come back");
-    assert_eq!(spans.low_watermark(&leaves, 2, &input), 0);
+    assert_eq!(retention.trim_point(0, &input, keep_from), Some(VerdictOffset(200)), "its worker may come back");
+    assert_eq!(retention.low_watermark(&leaves, 2, &input), 0);
     input.partitions.remove(&leaves);
     input.committed.remove(&leaves);
     assert_eq!(
-        spans.trim_point(0, &input, Timestamp::from_millis(15)),
+        retention.trim_point(0, &input, Timestamp::from_millis(15)),
         Some(VerdictOffset(200)),
         "what is young stays"
     );
-    assert_eq!(spans.trim_point(0, &input, keep_from), Some(VerdictOffset(600)));
-    assert_eq!(spans.oldest(), Some(Timestamp::from_millis(0)));
-    spans.trimmed_to(VerdictOffset(600));
-    assert_eq!(spans.low_watermark(&leaves, 2, &input), 2, "its judged set becomes a low watermark");
-    assert_eq!(spans.low_watermark(&stays, 0, &input), 6);
-    assert_eq!(spans.oldest(), Some(Timestamp::from_millis(60)));
+    assert_eq!(retention.trim_point(0, &input, keep_from), Some(VerdictOffset(600)));
+    assert_eq!(retention.oldest(), Some(Timestamp::from_millis(0)));
+    retention.trimmed_to(VerdictOffset(600));
+    assert_eq!(retention.low_watermark(&leaves, 2, &input), 2, "its judged set becomes a low watermark");
+    assert_eq!(retention.low_watermark(&stays, 0, &input), 6);
+    assert_eq!(retention.oldest(), Some(Timestamp::from_millis(60)));
 }
 
 #[test]

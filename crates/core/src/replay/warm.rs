@@ -2,7 +2,7 @@
 //!
 //! Only a page that goes to the unique topic may become an original of the new scheme (law L8), so duplicates of the
 //! running scheme are left out. Whatever removes an original from the running index removes it from the new one, too:
-//! withdrawals, takedowns and reopened ranges are asked for at their place in the log.
+//! withdrawals, forgotten originals and reopened ranges are asked for at their place in the log.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,7 +49,7 @@ pub enum WarmAsk {
 pub struct WarmCounts {
     /// Pages to be asked about.
     pub pages: u64,
-    /// Withdrawals, takedowns and reopened ranges passed on.
+    /// Withdrawals, forgotten originals and reopened ranges passed on.
     pub changes: u64,
     /// Duplicates, left out.
     pub duplicates: u64,

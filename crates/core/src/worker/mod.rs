@@ -5,7 +5,7 @@
 //! about, uses a verdict that is known, reads back one that is written but not remembered.
 //!
 //! Laws: L1 (one end for each page), L2 (offsets only with the outputs before them), L4 (a verdict that is written is
-//! used), L8 (a page that was asked about leaves without its verdict only by `withdraw`). Cost: a map look-up and a
+//! used), L8 (a page that was asked about leaves without its verdict only by `withdraw`). Cost: a map lookup and a
 //! binary search for each page and each verdict.
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! [planted](Scorer::plant) first and [noted](Scorer::note) when their verdict comes. When an original is judged after
 //! its copy it is the original that is found, and the pair counts as found once.
 //!
-//! Cost: one look-up a page; the families of the last pages planted are remembered, as many as [`Scorer::new`] says.
+//! Cost: one lookup a page; the families of the last pages planted are remembered, as many as [`Scorer::new`] says.
 
 mod report;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::Rng;
 
 /// One language's words with the chance of each.
 ///
-/// Drawing is Walker's alias method (Electronics Letters, 1974): one look-up, whatever the number of words. The
+/// Drawing is Walker's alias method (Electronics Letters, 1974): one lookup, whatever the number of words. The
 /// table is made with integers, so that it is the same on every machine.
 #[derive(Debug)]
 pub(super) struct Vocabulary {
