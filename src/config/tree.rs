@@ -194,7 +194,7 @@ fn hint(text: &str, origin: &Origin) -> &'static str {
     if lines().any(is_bare) {
         "; inside braces a variable needs quotes, such as {topic: \"${NAME}\"}"
     } else if lines().any(|line| line.trim_start_matches(' ').starts_with('\t')) {
-        "; YAML is indented by blanks, not by tabs"
+        "; YAML is indented by spaces, not by tabs"
     } else {
         ""
     }

@@ -146,7 +146,10 @@ fn tell(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
             "pages",
             &format!("{} requested in {}", count(filled.asked), human::span(Duration::from_millis(outcome.elapsed_ms))),
         ],
-        ["changes", &format!("{} withdrawals, forgotten originals and reopened ranges", count(filled.verdicts.changes))],
+        [
+            "changes",
+            &format!("{} withdrawals, forgotten originals and reopened ranges", count(filled.verdicts.changes)),
+        ],
         [
             "left out",
             &format!(

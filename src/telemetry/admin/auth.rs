@@ -125,7 +125,7 @@ mod tests {
         {
             assert!(!is(wrong), "{wrong}");
         }
-        assert!(!is("Bearer 0123456789abcdef "), "blanks count");
+        assert!(!is("Bearer 0123456789abcdef "), "spaces count");
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn is_year(part: &str) -> bool {
     part.len() == 4 && part.parse::<u32>().is_ok_and(|year| (1900..2200).contains(&year))
 }
 
-/// Returns whether a time of day follows a place, with blanks between them at most.
+/// Returns whether a time of day follows a place, with spaces between them at most.
 pub(super) fn time_after(text: &str, place: usize) -> bool {
     let rest = text.get(place..).unwrap_or_default().trim_start();
     let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b':').count();
@@ -75,9 +75,9 @@ pub(super) fn written_date(text: &str, from: usize, at: usize) -> Option<Range<u
     if let Some(month) = month_before(before) {
         return (!begins_word(after)).then(|| from + month..at + day + year_after(after));
     }
-    let blanks = after.len() - after.trim_start_matches([' ', '-']).len();
-    let after = after.get(blanks..).map(|after| after.strip_prefix("of ").unwrap_or(after))?;
-    let month = month_at(after).filter(|_| blanks > 0)?;
+    let spaces = after.len() - after.trim_start_matches([' ', '-']).len();
+    let after = after.get(spaces..).map(|after| after.strip_prefix("of ").unwrap_or(after))?;
+    let month = month_at(after).filter(|_| spaces > 0)?;
     let skipped = rest.len() - after.len() + month;
     Some(at..at + skipped + year_after(rest.get(skipped..)?))
 }
@@ -87,11 +87,11 @@ fn chinese(text: &str) -> Option<usize> {
     // A number that fits, and one of the marks after it.
     let unit = |text: &str, fits: &dyn Fn(&str) -> bool, marks: &[char]| {
         let (digits, rest) = number(text)?;
-        let blanks = rest.len() - rest.trim_start().len();
+        let spaces = rest.len() - rest.trim_start().len();
         let mark = rest.trim_start().chars().next().filter(|mark| marks.contains(mark))?;
-        fits(digits).then(|| digits.len() + blanks + mark.len_utf8())
+        fits(digits).then(|| digits.len() + spaces + mark.len_utf8())
     };
-    let blanks =
+    let spaces =
         |text: &str, length: usize| text.get(length..).map_or(length, |rest| text.len() - rest.trim_start().len());
     let day = |text: &str| {
         let alone = unit(text, &is_day, &['日', '号', '號']);
@@ -104,13 +104,13 @@ fn chinese(text: &str) -> Option<usize> {
     };
     let month = |text: &str| unit(text, &is_month_number, &['月']);
     if let Some(year) = unit(text, &is_year, &['年']) {
-        let year = blanks(text, year);
+        let year = spaces(text, year);
         let month = year + month(text.get(year..)?)?;
-        let before_day = blanks(text, month);
+        let before_day = spaces(text, month);
         return Some(day(text.get(before_day..)?).map_or(month, |day| before_day + day));
     }
     if let Some(month) = month(text) {
-        let before_day = blanks(text, month);
+        let before_day = spaces(text, month);
         return day(text.get(before_day..)?).map(|day| before_day + day);
     }
     // `5日` alone, but no yen and no average of five days.
@@ -136,7 +136,7 @@ fn begins_word(text: &str) -> bool {
     text.chars().next().is_some_and(char::is_alphanumeric)
 }
 
-/// Finds a month at the end of a text, blanks after it. Returns its offset.
+/// Finds a month at the end of a text, spaces after it. Returns its offset.
 fn month_before(text: &str) -> Option<usize> {
     let word_end = text.trim_end_matches(' ');
     if word_end.len() == text.len() {

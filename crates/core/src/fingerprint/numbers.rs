@@ -187,7 +187,7 @@ fn hash_of(number: &str) -> u16 {
     u16::from_be_bytes([high, low]).min(NONE - 1)
 }
 
-/// Returns the Chinese character that follows a number, marks and blanks between them left out.
+/// Returns the Chinese character that follows a number, marks and spaces between them left out.
 fn unit_after(text: &str, number: &str) -> Option<char> {
     let end = (number.as_ptr() as usize + number.len()).checked_sub(text.as_ptr() as usize)?;
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))

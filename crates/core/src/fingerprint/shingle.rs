@@ -46,7 +46,7 @@ impl Shingling {
         Self { unit: ShingleUnit::Words, lengths: ShingleLengths { han, other } }
     }
 
-    /// Visits each shingle of a normalised text, in order, repeats included. Words are in it with a blank between
+    /// Visits each shingle of a normalised text, in order, repeats included. Words are in it with a space between
     /// them; the first one decides how many.
     pub fn each(self, analyzer: &Analyzer, text: &str, letters: &mut Letters, each: impl FnMut(&str)) {
         letters.clear();
@@ -100,7 +100,7 @@ pub fn shingle_hashes(text: &str, lengths: ShingleLengths, letters: &mut Letters
 
 /// Visits each shingle of characters of a text, in order, repeats included.
 ///
-/// Letters and digits count, blanks and punctuation do not: they are left out before shingles are cut, in `letters`.
+/// Letters and digits count, whitespace and punctuation do not: they are left out before shingles are cut, in `letters`.
 /// A shingle begins at each letter from which enough letters follow; its first one decides how many.
 #[inline]
 pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, each: impl FnMut(&str)) {

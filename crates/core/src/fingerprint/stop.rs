@@ -54,7 +54,7 @@ pub enum BadStopShingles {
         /// In what it is counted.
         unit: &'static str,
     },
-    /// A line with a blank or a mark in it.
+    /// A line with a space or a mark in it.
     #[error("line {line}: `{shingle}` holds `{mark}`, which is neither a letter nor a digit: no shingle has one")]
     Mark {
         /// Its number, from 1.

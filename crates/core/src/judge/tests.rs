@@ -292,7 +292,9 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
         partitions: [partition.clone()].into(),
     };
     assert_eq!(retention.low_watermark(&partition, 0, &input(20)), 3);
-    let trim = |retention: &LogRetention, committed| retention.trim_point(0, &input(committed), Timestamp::MIN.plus(millis(1)));
+    let trim = |retention: &LogRetention, committed| {
+        retention.trim_point(0, &input(committed), Timestamp::MIN.plus(millis(1)))
+    };
     assert_eq!(trim(&retention, 3), None, "the answer at 3 is not delivered");
     assert_eq!(trim(&retention, 4), Some(VerdictOffset(100)));
     retention.trimmed_to(VerdictOffset(100));

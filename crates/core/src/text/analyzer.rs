@@ -51,7 +51,7 @@ pub struct Analyzer {
 /// A text in the form that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NormalText<'s> {
-    /// The text: never empty, no blank at either end, no two blanks in a row.
+    /// The text: never empty, no space at either end, no two spaces in a row.
     pub text: &'s str,
     /// Whether text past `text.max_bytes` was left unread.
     pub cut: bool,

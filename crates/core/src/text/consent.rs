@@ -6,7 +6,7 @@
 //!
 //! Cost: one search for "cookie" for most pages; for the others some tens of microseconds.
 
-use super::solid::solid;
+use super::characters::non_whitespace_chars;
 
 /// A longer text is no notice, and if it is one, it is what the page is about.
 const MOST_SOLID: usize = 3000;
@@ -159,7 +159,7 @@ const HAN_ADDRESSES: [&str; 6] = ["我们", "我們", "您", "你", "本网站",
 /// What a text speaks of.
 #[derive(Default)]
 struct Language {
-    solid: usize,
+    non_whitespace_chars: usize,
     /// Characters of the sentences that speak to the reader about a topic, or of three topics at once.
     asking: usize,
     /// Topics of those sentences, a bit each.
@@ -184,9 +184,9 @@ impl Language {
         let mut language = Self::default();
         let text = text.to_lowercase();
         for sentence in text.split(['.', '!', '?', '。', '！', '？', ';', '；', '\n']) {
-            let characters = solid(sentence);
+            let characters = non_whitespace_chars(sentence);
             let topics = topics_of(sentence);
-            language.solid += characters;
+            language.non_whitespace_chars += characters;
             if (topics != 0 && is_addressed(sentence)) || topics.count_ones() >= 3 {
                 language.asking += characters;
                 language.topics |= topics;
@@ -198,7 +198,7 @@ impl Language {
     /// Two fifths: the least share among the notices that were measured is .48, the largest among articles about them
     /// .32.
     const fn is_mostly_asking(&self) -> bool {
-        self.asking > 0 && self.asking.saturating_mul(5) >= self.solid.saturating_mul(2)
+        self.asking > 0 && self.asking.saturating_mul(5) >= self.non_whitespace_chars.saturating_mul(2)
     }
 
     const fn count(&self) -> usize {

@@ -1,11 +1,11 @@
 //! HTML -> the text that a reader sees.
 
+use super::characters::non_whitespace_chars;
 use super::consent;
 use super::elements::{HIDDEN, INLINE};
 use super::markup::{Piece, pieces};
 use super::nesting::{self, MAX_ESCAPING, Shape, escaping_cost};
 use super::settings::HtmlText;
-use super::solid::solid;
 use super::stripped;
 use super::tree::{self, MAX_ATTRIBUTES};
 use dom_query::{Document, NodeRef};
@@ -123,7 +123,7 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
     if visible.text.len() > MAX_SEARCHED {
         return None;
     }
-    let notice = solid_text(notice);
+    let notice = without_whitespace(notice);
     let page = tree::build(html, max_depth)?;
     let (mut paragraph, mut text, mut gone) = (Vec::new(), String::new(), Vec::new());
     walk(&page, max_depth, |step| match step {
@@ -132,7 +132,7 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
             paragraph.push(node);
         }
         Step::Break => {
-            if solid(&text) >= MIN_PARAGRAPH && notice.contains(&solid_text(&text)) {
+            if non_whitespace_chars(&text) >= MIN_PARAGRAPH && notice.contains(&without_whitespace(&text)) {
                 gone.append(&mut paragraph);
             }
             paragraph.clear();
@@ -147,7 +147,7 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
 /// What was taken for the article.
 struct MainText {
     text: String,
-    /// Characters inside of links, blanks not counted.
+    /// Characters inside of links, whitespace not counted.
     linked: usize,
 }
 
@@ -157,14 +157,14 @@ fn main_text(page: Document) -> Option<MainText> {
     Some(MainText { text: String::from(article.text_content), linked: linked(&article.content) })
 }
 
-/// Counts the characters inside of links that are no blanks; a character reference counts as it is written.
+/// Counts the characters inside of links that are no whitespace; a character reference counts as it is written.
 fn linked(html: &str) -> usize {
     let (mut links, mut characters) = (0_usize, 0);
     for piece in pieces(html) {
         match piece {
             Piece::Start(tag) => links += usize::from(tag.name.eq_ignore_ascii_case("a")),
             Piece::End(name) => links = links.saturating_sub(usize::from(name.eq_ignore_ascii_case("a"))),
-            Piece::Text(text) if links > 0 => characters += solid(text),
+            Piece::Text(text) if links > 0 => characters += non_whitespace_chars(text),
             Piece::Text(_) | Piece::Raw(_) => {}
         }
     }
@@ -175,7 +175,7 @@ impl MainText {
     /// Returns whether this is the article, and not the notice about cookies, the form for comments or the navigation
     /// beside it: a list of links is no article, however long.
     fn is_trusted(&self, visible: &Visible) -> bool {
-        let characters = solid(&self.text);
+        let characters = non_whitespace_chars(&self.text);
         let share = match characters {
             _ if visible.in_lists > characters => MIN_SHARE_OF_LISTS,
             ..SHORT_MAIN_TEXT => MIN_SHARE_OF_SHORT,
@@ -187,7 +187,7 @@ impl MainText {
     }
 }
 
-/// All that a reader of the page sees. Characters are counted without blanks, and outside of links: navigation is links.
+/// All that a reader of the page sees. Characters are counted without whitespace, and outside of links: navigation is links.
 #[derive(Default)]
 struct Visible {
     text: String,
@@ -205,7 +205,7 @@ impl Visible {
     fn push(&mut self, text: &str, inside: &Inside) {
         self.text.push_str(text);
         if inside.links == 0 {
-            let characters = solid(text);
+            let characters = non_whitespace_chars(text);
             self.running += characters;
             self.in_lists += if inside.lists > 0 { characters } else { 0 };
         }
@@ -217,11 +217,12 @@ impl Visible {
 
     /// Returns whether most of what was taken for the article is text of footers and asides.
     fn is_frame(&self, main: &MainText) -> bool {
-        if self.frame.is_empty() || self.text.len() > MAX_SEARCHED || solid(&main.text) >= SURE_MAIN_TEXT {
+        if self.frame.is_empty() || self.text.len() > MAX_SEARCHED || non_whitespace_chars(&main.text) >= SURE_MAIN_TEXT
+        {
             return false;
         }
-        let frame = solid_text(&self.frame);
-        let paragraphs = main.text.lines().map(solid_text).filter(|paragraph| !paragraph.is_empty());
+        let frame = without_whitespace(&self.frame);
+        let paragraphs = main.text.lines().map(without_whitespace).filter(|paragraph| !paragraph.is_empty());
         let (mut all, mut framed) = (0, 0);
         for paragraph in paragraphs {
             all += paragraph.len();
@@ -241,7 +242,7 @@ impl Visible {
     }
 }
 
-fn solid_text(text: &str) -> String {
+fn without_whitespace(text: &str) -> String {
     text.split_whitespace().collect()
 }
 

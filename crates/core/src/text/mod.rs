@@ -8,6 +8,7 @@
 //! Cost: some tens of microseconds for 2 KB, most of it segmentation; HTML costs about as much again.
 
 mod analyzer;
+mod characters;
 mod consent;
 mod dictionary;
 mod elements;
@@ -19,7 +20,6 @@ mod markup;
 mod nesting;
 mod normalize;
 mod settings;
-mod solid;
 mod stripped;
 #[cfg(test)]
 mod tests;

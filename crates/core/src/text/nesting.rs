@@ -151,23 +151,23 @@ pub(super) struct TagEnd {
 /// Finds the end of a start tag that begins after its `<`.
 pub(super) fn tag_end(tag: &[u8]) -> TagEnd {
     let (mut quote, mut attributes) = (None, 0);
-    // The byte before, and the one before that is no blank.
-    let (mut before, mut solid) = (b'<', b' ');
+    // The byte before, and the one before that is no whitespace.
+    let (mut before, mut last_non_whitespace) = (b'<', b' ');
     for (at, byte) in tag.iter().enumerate() {
         match (quote, byte) {
             (Some(open), byte) if open == *byte => quote = None,
-            (None, b'>') => return TagEnd { length: at + 1, closed: solid == b'/', attributes },
+            (None, b'>') => return TagEnd { length: at + 1, closed: last_non_whitespace == b'/', attributes },
             // A quote opens a value only after `=`.
-            (None, b'"' | b'\'') if solid == b'=' => quote = Some(*byte),
+            (None, b'"' | b'\'') if last_non_whitespace == b'=' => quote = Some(*byte),
             (None, byte) if !byte.is_ascii_whitespace() => {
                 let separated = before.is_ascii_whitespace() || matches!(before, b'/' | b'"' | b'\'');
-                attributes += usize::from(separated && !matches!(byte, b'/' | b'=') && solid != b'=');
+                attributes += usize::from(separated && !matches!(byte, b'/' | b'=') && last_non_whitespace != b'=');
             }
             (Some(_) | None, _) => {}
         }
         before = *byte;
         if !byte.is_ascii_whitespace() {
-            solid = *byte;
+            last_non_whitespace = *byte;
         }
     }
     TagEnd { length: tag.len(), closed: false, attributes }

@@ -6,7 +6,7 @@ use super::urls::{TextUrls, url_length};
 use unicode_normalization::UnicodeNormalization;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Brings text to the form that is compared: one pass, and every white space run a single blank.
+/// Brings text to the form that is compared: one pass, and every run of whitespace a single space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Normalizer {
     settings: Normalize,
@@ -29,7 +29,7 @@ impl Normalizer {
     /// With fewer bytes than this beside its web addresses a text is a caption, and its addresses are what it says.
     const CAPTION: usize = 64;
 
-    /// Replaces `out` by the normalised text. It neither begins nor ends with a blank.
+    /// Replaces `out` by the normalised text. It neither begins nor ends with a space.
     ///
     /// Web addresses are taken out, unless they hold more bytes than the rest or the rest is a mere caption: lists of links
     /// differ in nothing else.
@@ -54,7 +54,7 @@ impl Normalizer {
     fn pass(&self, text: &str, out: &mut String, mut urls: Option<&mut String>) {
         out.clear();
         out.reserve(text.len());
-        let mut sink = Sink { normalizer: self, out, blank: false, masking: false };
+        let mut sink = Sink { normalizer: self, out, pending_space: false, masking: false };
         let nfkc = self.settings.unicode == UnicodeForm::Nfkc;
         let (mut at, mut before) = (0, Before::Nothing);
         while let Some(rest) = text.get(at..) {
@@ -68,7 +68,7 @@ impl Normalizer {
                     && let Some(length) = url_length(rest)
                 {
                     urls.extend([rest.get(..length).unwrap_or_default(), "\n"]);
-                    sink.blank();
+                    sink.space();
                     at += length;
                     before = Before::Nothing;
                     continue;
@@ -164,7 +164,7 @@ pub(super) fn is_optional(c: char) -> bool {
         | '\u{591}'..='\u{5bd}' | '\u{5bf}' | '\u{5c1}' | '\u{5c2}' | '\u{5c4}' | '\u{5c5}' | '\u{5c7}')
 }
 
-/// Returns whether a character is a Hangul filler: a letter that is shown as a blank.
+/// Returns whether a character is a Hangul filler: a letter that is shown as a space.
 pub(super) fn is_filler(c: char) -> bool {
     matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
 }
@@ -172,15 +172,15 @@ pub(super) fn is_filler(c: char) -> bool {
 struct Sink<'n, 'o> {
     normalizer: &'n Normalizer,
     out: &'o mut String,
-    /// White space was read and not yet written.
-    blank: bool,
+    /// Whitespace was read and not yet written.
+    pending_space: bool,
     /// The last character written represents a run of digits.
     masking: bool,
 }
 
 impl Sink<'_, '_> {
-    fn blank(&mut self) {
-        self.blank = true;
+    fn space(&mut self) {
+        self.pending_space = true;
     }
 
     fn text(&mut self, text: &str) {
@@ -200,7 +200,7 @@ impl Sink<'_, '_> {
                 let c = if self.normalizer.settings.lowercase { c.to_ascii_lowercase() } else { c };
                 self.write(c);
             } else if c.is_ascii_whitespace() || c == '\u{b}' {
-                self.blank = true;
+                self.pending_space = true;
             }
             // Other control characters are no text.
             return;
@@ -209,9 +209,9 @@ impl Sink<'_, '_> {
             let simplified = self.normalizer.simplifier.map_or(c, |table| table.char(c));
             self.write(simplified);
         } else if c.is_whitespace() || is_filler(c) {
-            self.blank = true;
+            self.pending_space = true;
         } else if c.is_control() || matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{ad}') {
-            // Zero-width blanks and soft hyphens are invisible.
+            // Zero-width spaces and soft hyphens are invisible.
         } else if self.normalizer.settings.lowercase && c.is_uppercase() {
             c.to_lowercase().for_each(|c| self.write(c));
         } else {
@@ -222,11 +222,11 @@ impl Sink<'_, '_> {
 
     fn write(&mut self, c: char) {
         let digit = self.normalizer.settings.digits == Digits::Mask && c.is_ascii_digit();
-        if digit && self.masking && !self.blank {
+        if digit && self.masking && !self.pending_space {
             return;
         }
-        if self.blank {
-            self.blank = false;
+        if self.pending_space {
+            self.pending_space = false;
             if !self.out.is_empty() {
                 self.out.push(' ');
             }

@@ -95,7 +95,7 @@ pub enum Urls {
 /// How text is cut into words (`text.segmenter`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Segmenter {
-    /// jieba for runs of Han characters, Unicode word breaks elsewhere. Scripts that write no blanks between words and
+    /// jieba for runs of Han characters, Unicode word breaks elsewhere. Scripts that write no spaces between words and
     /// have no word breaks (Thai, Lao, Burmese, Khmer) are cut into overlapping runs of characters.
     #[default]
     Auto,

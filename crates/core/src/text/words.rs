@@ -61,7 +61,7 @@ impl Cutter {
     }
 
     /// Visits every word, in the order of the text, and says what found them. Punctuation is no word. The words of a
-    /// script without blanks overlap.
+    /// script without spaces overlap.
     pub(super) fn words<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) -> CutBy {
         match (&self.jieba, self.segmenter) {
             (Some(jieba), Segmenter::Jieba) => {
@@ -90,7 +90,7 @@ impl Cutter {
 }
 
 /// Cuts at Unicode word breaks (UAX 29), and where words are not separated into runs of clusters. Breaks are at every
-/// blank, so each piece between blanks is cut alone; letters and digits of ASCII are one word without a look into the
+/// space, so each piece between spaces is cut alone; letters and digits of ASCII are one word without a look into the
 /// tables.
 fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
     for piece in text.split(' ') {
@@ -113,11 +113,11 @@ fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
     }
 }
 
-/// How many clusters make a word of a script without blanks. Fewer are common to all texts; more are lost to every edit.
+/// How many clusters make a word of a script without spaces. Fewer are common to all texts; more are lost to every edit.
 /// With four, unrelated Thai texts are as far apart as unrelated English ones.
 const CLUSTERS: usize = 4;
 
-/// Returns whether a character belongs to a script that writes no blanks between words and whose word breaks only a
+/// Returns whether a character belongs to a script that writes no spaces between words and whose word breaks only a
 /// dictionary knows: Thai, Lao, Burmese, Khmer, Tai Le, New Tai Lue, Tai Tham. Digits and punctuation do not.
 fn is_unspaced(c: char) -> bool {
     matches!(c,

@@ -158,7 +158,7 @@ fn pieces(text: &str) -> Vec<&str> {
     }
 }
 
-/// Cuts after the marks; a point only where a blank follows.
+/// Cuts after the marks; a point only where a space follows.
 fn cut<'t>(text: &'t str, marks: &[char]) -> Vec<&'t str> {
     let (mut pieces, mut from) = (Vec::new(), 0);
     let mut letters = text.char_indices().peekable();
