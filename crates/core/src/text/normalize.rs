@@ -86,9 +86,8 @@ impl Normalizer {
             let next = rest.get(read..).and_then(|rest| rest.chars().next());
             let alone = next.is_none_or(|next| next.is_ascii() || stable(next).is_some());
             match plain {
-                Some(plain) if !nfkc => sink.char(if plain == c { plain } else { c }),
+                _ if !nfkc => sink.char(c),
                 Some(plain) if alone => sink.char(plain),
-                None if !nfkc => sink.char(c),
                 Some(_) | None => {
                     let tail = rest.get(read..).unwrap_or_default();
                     let tail = tail.find(|c: char| c.is_ascii() || stable(c).is_some()).unwrap_or(tail.len());
