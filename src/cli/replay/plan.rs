@@ -205,10 +205,14 @@ fn rounded(bytes: u64) -> ByteSize {
 
 /// Disk space of the replay's topics on the brokers, before they are compressed.
 fn disk(plan: &Plan, rate: Option<Rate>) -> Option<String> {
-    if plan.copies == 0 {
+    if plan.replication_factor == 0 {
         return None;
     }
-    let copies = format!("{} cop{} of each page", plan.copies, if plan.copies == 1 { "y" } else { "ies" });
+    let copies = format!(
+        "{} cop{} of each page",
+        plan.replication_factor,
+        if plan.replication_factor == 1 { "y" } else { "ies" }
+    );
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let bytes = if plan.is_of_files() {
         plan.file_bytes()
@@ -218,7 +222,7 @@ fn disk(plan: &Plan, rate: Option<Rate>) -> Option<String> {
     if bytes == 0 {
         return Some(format!("the brokers keep {copies} until `replay clean`"));
     }
-    let bytes = rounded(bytes.saturating_mul(u64::from(plan.copies)));
+    let bytes = rounded(bytes.saturating_mul(u64::from(plan.replication_factor)));
     Some(format!("up to {bytes} on the brokers until `replay clean`: {copies}"))
 }
 

@@ -110,12 +110,12 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
         output,
         warnings: planning.warnings,
         writes: String::new(),
-        copies: 0,
+        replication_factor: 0,
         hash: String::new(),
     };
     let writes = if plan.into.has_pages() { writes_digest(&plan, store, first)? } else { String::new() };
-    let copies = if plan.into == Target::Shadow { copies(&plan, store, first)? } else { 0 };
-    Ok(Draft { plan: Plan { writes, copies, ..plan }.sealed(), begins })
+    let replication_factor = if plan.into == Target::Shadow { replication_factor(&plan, store, first)? } else { 0 };
+    Ok(Draft { plan: Plan { writes, replication_factor, ..plan }.sealed(), begins })
 }
 
 /// Checks that settings, cluster and files are those that a plan was made with.
@@ -175,10 +175,10 @@ fn writes_digest(plan: &Plan, store: &Store, settings: &Settings) -> Result<Stri
 }
 
 /// Returns the replication factor of a shadow topic.
-fn copies(plan: &Plan, store: &Store, settings: &Settings) -> Result<u32, Fatal> {
+fn replication_factor(plan: &Plan, store: &Store, settings: &Settings) -> Result<u32, Fatal> {
     let topics = store.topics(plan, settings)?;
-    let copies = topics.iter().filter(|topic| plan.output.topics().any(|name| *name == topic.name));
-    Ok(copies.map(|topic| u32::try_from(topic.replicas).unwrap_or(1)).max().unwrap_or(0))
+    let topics = topics.iter().filter(|topic| plan.output.topics().any(|name| *name == topic.name));
+    Ok(topics.map(|topic| u32::try_from(topic.replicas).unwrap_or(1)).max().unwrap_or(0))
 }
 
 fn rules_digest(settings: &Settings) -> String {

@@ -155,9 +155,9 @@ pub struct Plan {
     /// Digest of what decides how pages are written; empty in older plans, whose outputs are not checked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub writes: String,
-    /// Copies of each topic that is created for pages; 0 when none is.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub copies: u32,
+    /// Replication factor of the topics that are created for pages; 0 when none is.
+    #[serde(rename = "copies", default, skip_serializing_if = "is_zero")]
+    pub replication_factor: u32,
     /// Digest of all the above.
     #[serde(default)]
     pub hash: String,
@@ -308,8 +308,8 @@ impl Plan {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-const fn is_zero(copies: &u32) -> bool {
-    *copies == 0
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Returns what names of a replay begin with: `crawl.replay.7c1f`.
@@ -466,7 +466,7 @@ mod tests {
             warm_up_records: 3,
             warnings: vec![],
             writes: String::new(),
-            copies: 0,
+            replication_factor: 0,
             hash: String::new(),
         }
         .sealed()

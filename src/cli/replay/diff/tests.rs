@@ -38,7 +38,7 @@ fn plan() -> Plan {
         warm_up_records: 0,
         warnings: vec![],
         writes: String::new(),
-        copies: 0,
+        replication_factor: 0,
         hash: String::new(),
     }
     .sealed()
