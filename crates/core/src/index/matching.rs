@@ -116,16 +116,14 @@ impl Index {
             other_numbers: probe.are_other_numbers(by, || self.ring.numbers(position)),
             refused_by: match by {
                 MatchedBy::Exact => None,
-                MatchedBy::SimHash { .. } => {
-                    slots.and_then(|slots| self.without_witness(probe, slots)).or_else(of_site)
-                }
+                MatchedBy::SimHash { .. } => slots.and_then(|slots| self.sketch_refusal(probe, slots)).or_else(of_site),
                 MatchedBy::MinHash { .. } => of_site(),
             },
         }
     }
 
     /// Returns the likeness of the sketches where it speaks against a `SimHash` match.
-    fn without_witness(&self, probe: &Probe<'_>, slots: u8) -> Option<Refusal> {
+    fn sketch_refusal(&self, probe: &Probe<'_>, slots: u8) -> Option<Refusal> {
         let least = probe.simhash_similarity?;
         let similarity = self.sketches.form()?.similarity(slots);
         (similarity < least).then_some(Refusal::SimHashSimilarity { similarity })

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_is_believed_when_it_is_high_or_when_either_witness_agrees() {
+    fn an_estimate_is_believed_when_it_is_high_or_has_further_evidence() {
         let low = Evidence {
             estimate: PerMille(400),
             contained: Some(PerMille(570)),

@@ -3,7 +3,7 @@
 //! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an
 //! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
 //! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5
-//! rules that need a second witness for low estimates, version 6 sites, variants, and originals that not all tables
+//! rules that need further evidence for low estimates, version 6 sites, variants, and originals that not all tables
 //! hold, version 7 addresses that ids do not say, version 8 rules for short pages, version 9 checkpoints with positions
 //! that are judged again and on their way.
 //!
@@ -94,8 +94,8 @@ pub use frame::MAGIC;
 pub use requests::{decode_requests, encode_requests};
 pub use verdicts::{BARRIER, DEFAULT_PART_BYTES, VerdictReader, encode_verdict, max_verdict_bytes};
 pub use versions::{
-    ADDRESS_VERSION, DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION,
-    WITNESS_VERSION,
+    ADDRESS_VERSION, DEFAULT_VERSION, EVIDENCE_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, ONE_KEY_VERSION,
+    OPTIONS_VERSION, SITES_VERSION,
 };
 
 use crate::record::Reject;

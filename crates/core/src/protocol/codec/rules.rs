@@ -4,7 +4,7 @@ use super::CodecError;
 use super::bytes::{Reader, Write};
 use super::frame::{self, Kind};
 use super::versions::{
-    DEFAULT_VERSION, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION, SKETCHES_VERSION, WITNESS_VERSION,
+    DEFAULT_VERSION, EVIDENCE_VERSION, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION, SKETCHES_VERSION,
 };
 use crate::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
@@ -43,7 +43,7 @@ pub(super) fn version_of(rules: &Rules) -> u8 {
         return SITES_VERSION;
     }
     match &rules.minhash {
-        Some(minhash) if minhash.low_confidence != LowConfidence::NEVER => WITNESS_VERSION,
+        Some(minhash) if minhash.low_confidence != LowConfidence::NEVER => EVIDENCE_VERSION,
         Some(MinHashRules { form, containment, .. })
             if containment.is_some() || form.has_count() || form.bottom().is_some() =>
         {
@@ -85,7 +85,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules, version: u8) {
             out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
             containment.iter().for_each(|least| out.varint(u64::from(least.0)));
         }
-        if version >= WITNESS_VERSION {
+        if version >= EVIDENCE_VERSION {
             out.varint(u64::from(low_confidence.below.0));
             out.varint(u64::from(low_confidence.containment.0));
         }
@@ -173,7 +173,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
         rules.containment =
             read_bool(from, "containment")?.then(|| from.small("containment").map(PerMille)).transpose()?;
     }
-    if from.version() >= WITNESS_VERSION {
+    if from.version() >= EVIDENCE_VERSION {
         let (below, containment) =
             (PerMille(from.small("low_confidence")?), PerMille(from.small("low_confidence containment")?));
         rules.low_confidence = LowConfidence { below, containment, ..LowConfidence::NEVER };

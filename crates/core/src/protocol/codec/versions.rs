@@ -20,7 +20,7 @@ pub const ADDRESS_VERSION: u8 = 7;
 pub const SITES_VERSION: u8 = 6;
 
 /// The version written where rules ask for further evidence of low estimates and nothing newer is needed.
-pub const WITNESS_VERSION: u8 = 5;
+pub const EVIDENCE_VERSION: u8 = 5;
 
 /// The version that is written where a record holds what [`DEFAULT_VERSION`] cannot say: a `SimHash` of other than 64
 /// bits, or how much of a page is in another one.
@@ -38,7 +38,7 @@ pub const KNOWN_VERSIONS: [u8; 9] = [
     SKETCHES_VERSION,
     DEFAULT_VERSION,
     OPTIONS_VERSION,
-    WITNESS_VERSION,
+    EVIDENCE_VERSION,
     SITES_VERSION,
     ADDRESS_VERSION,
     ONE_KEY_VERSION,
