@@ -109,7 +109,7 @@ impl Index {
         Candidate {
             sequence: match_fields.sequence,
             event_time: match_fields.event_time,
-            kin: self.ring.kin(position),
+            family_role: self.ring.family_role(position),
             by,
             slots,
             relation,

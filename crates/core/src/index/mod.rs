@@ -30,7 +30,7 @@ mod variants;
 mod why_not;
 
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
-pub use original::{Candidate, Kin, Original, Probe, ProbeStats, Removed};
+pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Removed};
 pub use refusal::Refusal;
 pub use same_page::Relation;
 pub use shared::SharedOriginals;

@@ -104,9 +104,9 @@ impl Probe<'_> {
     }
 }
 
-/// What an original can be to the pages that are nearly the same.
+/// The role of an original in a family: pages that are nearly the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kin {
+pub enum FamilyRole {
     /// The head of their family.
     Head,
     /// The same, but it replaced an earlier text of its page and will be replaced itself before long.
@@ -122,8 +122,8 @@ pub struct Candidate {
     pub sequence: u64,
     /// Its event time as judged.
     pub event_time: Timestamp,
-    /// What it can be to a family.
-    pub kin: Kin,
+    /// Its role in a family.
+    pub family_role: FamilyRole,
     /// The strongest stage in which it matches, and how near it is there.
     pub by: MatchedBy,
     /// In how many slots the sketches differ, where both have one. Not measured in the exact stage.

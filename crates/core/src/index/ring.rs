@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::match_fields::MatchFields;
-use super::original::{Kin, Original};
+use super::original::{FamilyRole, Original};
 use crate::fingerprint::{AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
@@ -379,11 +379,11 @@ impl Ring {
 
     /// Returns what an original can be to a family.
     #[inline]
-    pub(super) fn kin(&self, position: u64) -> Kin {
+    pub(super) fn family_role(&self, position: u64) -> FamilyRole {
         match self.marks.get(position) {
-            Some(marks) if marks & IS_PLACED != 0 && self.is_member(position) => Kin::Member,
-            Some(marks) if marks & OF_CLUSTER != 0 => Kin::Replacement,
-            _ => Kin::Head,
+            Some(marks) if marks & IS_PLACED != 0 && self.is_member(position) => FamilyRole::Member,
+            Some(marks) if marks & OF_CLUSTER != 0 => FamilyRole::Replacement,
+            _ => FamilyRole::Head,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Chooses the best candidate, independent of the order in which the index finds them.
 
 use crate::fingerprint::PerMille;
-use crate::index::{Candidate, Kin, Relation};
+use crate::index::{Candidate, FamilyRole, Relation};
 use crate::protocol::{MatchedBy, Rules, Stage};
 use crate::record::Timestamp;
 
@@ -107,7 +107,7 @@ impl<'a> Heads<'a> {
     /// Looks at one candidate.
     pub(super) fn consider(&mut self, candidate: Candidate) {
         let is_another = candidate.refused_by.is_some() || candidate.other_numbers;
-        if candidate.by == MatchedBy::Exact || candidate.kin == Kin::Member || !is_another {
+        if candidate.by == MatchedBy::Exact || candidate.family_role == FamilyRole::Member || !is_another {
             return;
         }
         let rank = |candidate: &Candidate| (candidate.by.stage(), candidate.by.distance(), candidate.sequence);
@@ -117,7 +117,7 @@ impl<'a> Heads<'a> {
             self.nearest.insert(at, candidate);
         }
         let MembersFrom { event_time, sequence } = self.members_from;
-        let is_better = |held: &Candidate| (candidate.kin, rank(&candidate)) < (held.kin, rank(held));
+        let is_better = |held: &Candidate| (candidate.family_role, rank(&candidate)) < (held.family_role, rank(held));
         if candidate.event_time >= event_time
             && candidate.sequence >= sequence
             && is_of_family(self.rules, &candidate)
@@ -151,7 +151,7 @@ mod tests {
         Candidate {
             sequence,
             event_time: Timestamp::MIN,
-            kin: Kin::Head,
+            family_role: FamilyRole::Head,
             by,
             slots: None,
             relation: Relation::Unrelated,

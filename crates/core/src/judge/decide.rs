@@ -2,7 +2,7 @@
 
 use super::State;
 use super::best_match::{BestMatch, Heads, MembersFrom, is_nearly_equal};
-use crate::index::{Candidate, Kin, Original, Probe, ProbeStats, Refusal, Relation};
+use crate::index::{Candidate, FamilyRole, Original, Probe, ProbeStats, Refusal, Relation};
 use crate::protocol::{
     Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody, Rules,
     SameId, Stage, Verdict,
@@ -92,7 +92,7 @@ fn judge_page(
     let remembered = event_time >= probe.watermarks.times.min();
     let original = |cluster: Option<Source>| {
         // What replaces another text will be replaced before long, and all that is found through it would be lost.
-        let may_lead = |head: &&Candidate| head.kin == Kin::Head || cluster.is_some();
+        let may_lead = |head: &&Candidate| head.family_role == FamilyRole::Head || cluster.is_some();
         let placement = placement(state, rules, &probe, (heads.young().filter(may_lead), heads.nearest()));
         NewOriginal {
             fingerprints: page.fingerprints.clone(),
