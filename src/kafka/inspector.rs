@@ -36,38 +36,38 @@ const FROM_END: i64 = 5;
 
 /// Collects the client's errors instead of logging them.
 #[derive(Clone, Debug, Default)]
-struct ErrorCapture(Arc<Mutex<Vec<Complaint>>>);
+struct ErrorCapture(Arc<Mutex<Vec<ClientError>>>);
 
 /// Messages of the client, with their codes if any.
-type Complaint = (Option<RDKafkaErrorCode>, String);
+type ClientError = (Option<RDKafkaErrorCode>, String);
 
 impl ErrorCapture {
-    fn hear(&self, code: Option<RDKafkaErrorCode>, text: &str) {
+    fn add(&self, code: Option<RDKafkaErrorCode>, text: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, text.to_owned()));
     }
 
     /// Returns the error that explains most.
-    fn complaint(&self) -> Option<ClusterError> {
-        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn most_telling(&self) -> Option<ClusterError> {
+        let errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = |code: Option<RDKafkaErrorCode>, text: &str| {
             matches!(code, Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed))
                 || text.contains("authentication")
         };
         let encryption = |text: &str| text.contains("SSL") || text.contains("certificate") || text.contains("ssl://");
         let without_prefix = |text: &str| text.rsplit("]: ").next().unwrap_or(text).to_owned();
-        heard
+        errors
             .iter()
             .find(|(code, text)| identity(*code, text))
             .map(|(_, text)| ClusterError::Identity(without_prefix(text)))
             .or_else(|| {
-                heard
+                errors
                     .iter()
                     .find(|(_, text)| encryption(text))
                     .map(|(_, text)| ClusterError::Unavailable(without_prefix(text)))
             })
             .or_else(|| {
                 let all_down = |code: Option<RDKafkaErrorCode>| code == Some(RDKafkaErrorCode::AllBrokersDown);
-                heard
+                errors
                     .iter()
                     .find(|(code, _)| !all_down(*code))
                     .map(|(_, text)| ClusterError::Unavailable(without_prefix(text)))
@@ -78,12 +78,12 @@ impl ErrorCapture {
 impl ClientContext for ErrorCapture {
     fn log(&self, level: RDKafkaLogLevel, _: &str, message: &str) {
         if (level as i32) <= (RDKafkaLogLevel::Error as i32) {
-            self.hear(None, message);
+            self.add(None, message);
         }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        self.hear(error.rdkafka_error_code(), reason);
+        self.add(error.rdkafka_error_code(), reason);
     }
 }
 
@@ -236,7 +236,7 @@ impl ClusterInspector {
             Err(error) => {
                 // The client reports background errors when it is polled.
                 let _ = self.consumer.poll(POLL);
-                Err(self.errors.complaint().unwrap_or_else(|| ClusterError::Unavailable(error.to_string())))
+                Err(self.errors.most_telling().unwrap_or_else(|| ClusterError::Unavailable(error.to_string())))
             }
         }
     }
@@ -399,8 +399,8 @@ impl ClusterInspector {
                 return Some(cluster_error);
             }
         }
-        let heard = self.errors.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let denied = heard.iter().find_map(|(code, _)| denied_by_code((*code)?, &self.group));
+        let errors = self.errors.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let denied = errors.iter().find_map(|(code, _)| denied_by_code((*code)?, &self.group));
         denied.map(ClusterError::Denied)
     }
 

@@ -133,7 +133,7 @@ impl Follower {
             begins: None,
             ends: Ends::NotRequested,
             newest_barrier: None,
-            complaint: tick(WARN_INTERVAL),
+            warn_tick: tick(WARN_INTERVAL),
         };
         std::thread::Builder::new()
             .name(thread)
@@ -237,7 +237,7 @@ struct Reader {
     ends: Ends,
     /// Offset of the last barrier read since reading began.
     newest_barrier: Option<VerdictOffset>,
-    complaint: Receiver<Instant>,
+    warn_tick: Receiver<Instant>,
 }
 
 impl Reader {
@@ -288,7 +288,7 @@ impl Reader {
             FollowCommand::ToEnd(question) => self.ends = Ends::Requested(question),
             FollowCommand::ToBarrier(question, barrier) => {
                 self.ends = Ends::Barrier { question, barrier };
-                self.complaint = tick(WARN_INTERVAL);
+                self.warn_tick = tick(WARN_INTERVAL);
                 self.end_at_barrier();
             }
             FollowCommand::Stop => {
@@ -354,7 +354,7 @@ impl Reader {
 
     /// Logs periodically why a barrier is not read: a transaction before it is open, or the broker does not know it.
     fn complain(&self, barrier: VerdictOffset) {
-        if self.complaint.try_recv().is_err() {
+        if self.warn_tick.try_recv().is_err() {
             return;
         }
         let stable = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT);

@@ -31,12 +31,12 @@ const TOO_LONG_SESSION: &str = "3600000";
 const OTHER_PROTOCOL: &str = "roundrobin";
 
 /// Passes on the delivery report of the only record.
-struct Receipt {
+struct DeliveryProbe {
     errors: ErrorCapture,
     became: Sender<Option<KafkaError>>,
 }
 
-impl ClientContext for Receipt {
+impl ClientContext for DeliveryProbe {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.errors.log(level, facility, message);
     }
@@ -46,7 +46,7 @@ impl ClientContext for Receipt {
     }
 }
 
-impl ProducerContext for Receipt {
+impl ProducerContext for DeliveryProbe {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): Self::DeliveryOpaque) {
@@ -72,8 +72,8 @@ impl ClusterInspector {
             .set_log_level(RDKafkaLogLevel::Error);
         let (became, message) = bounded(1);
         let unsent = |error: &KafkaError| ClusterError::of_topic(error, topic, "Write");
-        let producer: BaseProducer<Receipt> = config
-            .create_with_context(Receipt { errors: ErrorCapture::default(), became })
+        let producer: BaseProducer<DeliveryProbe> = config
+            .create_with_context(DeliveryProbe { errors: ErrorCapture::default(), became })
             .map_err(|error| unsent(&error))?;
         let record = BaseRecord::<[u8], [u8]>::to(topic).partition(0).payload(b"");
         producer.send(record).map_err(|(error, _)| unsent(&error))?;
@@ -112,7 +112,7 @@ impl ClusterInspector {
                 Some(Ok(_)) => return Ok(()),
                 Some(Err(error)) => {
                     let code = error.rdkafka_error_code();
-                    if code.is_some_and(is_refusal_of_the_manner) {
+                    if code.is_some_and(is_form_refused) {
                         return Ok(());
                     }
                     if let Some(denied) = code.and_then(of_group) {
@@ -125,8 +125,8 @@ impl ClusterInspector {
                 None => {}
             }
         }
-        let heard = errors.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let denied = heard.iter().find_map(|(code, _)| of_group((*code)?));
+        let errors = errors.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let denied = errors.iter().find_map(|(code, _)| of_group((*code)?));
         let why = || last.map_or_else(|| "no group coordinator responds".to_owned(), |error| error.to_string());
         Err(denied.map_or_else(|| ClusterError::Unavailable(why()), ClusterError::Denied))
     }
@@ -186,6 +186,6 @@ impl ClusterInspector {
 }
 
 /// Returns whether a coordinator refuses the form of the join, not the permission.
-fn is_refusal_of_the_manner(code: RDKafkaErrorCode) -> bool {
+fn is_form_refused(code: RDKafkaErrorCode) -> bool {
     [RDKafkaErrorCode::InvalidSessionTimeout, RDKafkaErrorCode::InconsistentGroupProtocol].contains(&code)
 }
