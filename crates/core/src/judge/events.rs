@@ -50,7 +50,7 @@ pub enum Event {
     /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record handed over (of its first
     /// part), or of the barrier; every other success gives none.
     Called(Result<Vec<VerdictOffset>, CallError>),
-    /// Answers [`Effect::FetchInputCommitted`]. An answer to a question of a former life means nothing.
+    /// Answers [`Effect::FetchInputCommitted`]. An answer to a question from before it last became active means nothing.
     InputCommitted {
         /// The question's number.
         question: u64,
@@ -149,7 +149,7 @@ pub enum ProducerCall {
 /// Why the judge gives up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The log holds facts that cannot be followed.
+    /// The log holds a record that cannot be followed.
     #[error("the verdict log cannot be followed at offset {offset}: {why}")]
     Unreadable {
         /// Where.
@@ -161,5 +161,5 @@ pub enum Failure {
     #[error(
         "the verdict log does not start with a checkpoint: verdicts were deleted (index.cold_start: proceed starts with an empty index)"
     )]
-    FactsGone,
+    VerdictsDeleted,
 }

@@ -1,4 +1,4 @@
-//! A judge's life, where the order of events is what matters.
+//! The roles of a judge one after another, where the order of events is what matters.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn a_range_is_reopened_by_a_judge_that_stood_by_while_the_offsets_of_the_input_c
     judge.handle(Event::Assigned);
     judge.reopen(0..2);
     let question = judge.question().expect("asked again");
-    // The answer to the former life's question comes late: more was committed since.
+    // The answer to the question asked before it last became active comes late: more was committed since.
     judge.answer(former, 0);
     judge.answer(question, 2);
     assert!(!judge.is_judged(0) && !judge.is_judged(1), "reopened");

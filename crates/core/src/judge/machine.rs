@@ -170,7 +170,7 @@ impl Judge {
         self.log.state()
     }
 
-    /// Returns how often the judge began without all the facts.
+    /// Returns how often the judge began without all the verdicts.
     #[must_use]
     pub const fn cold_starts(&self) -> ColdStarts {
         self.cold_starts
@@ -262,12 +262,12 @@ impl Judge {
         match self.log.follow(offset, next, record) {
             Ok(()) => {}
             Err(Diverged::NoCheckpoint) => match self.settings.cold_start {
-                // Verdicts without the facts before them are skipped up to the next checkpoint.
+                // Verdicts without those before them are skipped up to the next checkpoint.
                 ColdStart::Proceed => {
                     self.cold_starts.log_truncated += u64::from(self.log.position() == VerdictOffset(0));
                     self.log.skip_to(next);
                 }
-                ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::FactsGone)),
+                ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::VerdictsDeleted)),
             },
             // Nothing of the other log is before this.
             Err(Diverged::AnotherLog { .. }) if record.begins_log() => {

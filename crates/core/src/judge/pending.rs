@@ -31,7 +31,7 @@ pub(super) struct Pending {
     /// When the last transaction began.
     begun_at: Duration,
     checkpoint: NextCheckpoint,
-    /// How many questions for the input group's offsets there were, in all lives.
+    /// How many questions for the input group's offsets there were, in earlier runs as well.
     questions: u64,
     /// Before what the brokers refused is sent again.
     pause: ResendPause,
@@ -85,8 +85,8 @@ impl Pending {
         };
     }
 
-    /// The judge begins to judge. What a former life has asked about the input is of no use: the answer may have come
-    /// while nothing could be written, and much may have been committed since.
+    /// The judge begins to judge. What was asked about the input before it last became active is of no use: the answer
+    /// may have come while nothing could be written, and much may have been committed since.
     pub(super) fn activate(&mut self, now: Duration) {
         self.begun_at = now;
         self.checkpoint.is_under_way = false;

@@ -39,11 +39,11 @@ pub struct JudgeSettings {
 pub enum ColdStart {
     /// Begin at the first checkpoint there is, or with an empty log: duplicates of older pages are missed.
     Proceed,
-    /// Stop with [`super::Failure::FactsGone`].
+    /// Stop with [`super::Failure::VerdictsDeleted`].
     Stop,
 }
 
-/// How often a judge began without the facts of one window back.
+/// How often a judge began without the verdicts of one window back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ColdStarts {
     /// It began a new verdict log.

@@ -69,7 +69,7 @@ impl LogOrder {
     }
 
     /// Returns whether nothing was followed yet: the log is trimmed, and its first checkpoint is still to come.
-    fn is_without_facts(&self) -> bool {
+    fn is_without_checkpoint(&self) -> bool {
         !self.is_what_if && self.judges.iter().any(|judge| judge.state().log().is_none())
     }
 
@@ -85,8 +85,8 @@ impl LogOrder {
     pub fn record(&mut self, record: VerdictRecord) -> Result<(), Diverged> {
         match record {
             VerdictRecord::Verdicts(mut batch) => {
-                // Verdicts without the facts before them are skipped up to the first checkpoint, as judges do.
-                if self.is_without_facts() {
+                // Verdicts without those before them are skipped up to the first checkpoint, as judges do.
+                if self.is_without_checkpoint() {
                     return Ok(());
                 }
                 if !self.is_what_if {
@@ -98,7 +98,7 @@ impl LogOrder {
             }
             VerdictRecord::Checkpoint(_) | VerdictRecord::Rules(_) if self.is_what_if => Ok(()),
             record @ (VerdictRecord::Checkpoint(_) | VerdictRecord::Rules(_)) => {
-                if self.is_without_facts() && matches!(record, VerdictRecord::Rules(_)) {
+                if self.is_without_checkpoint() && matches!(record, VerdictRecord::Rules(_)) {
                     return Ok(());
                 }
                 self.judges.iter_mut().try_for_each(|judge| judge.follow_record(&record))
