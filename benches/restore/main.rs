@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use dupgate::fingerprint::{ExactHash, Fingerprints, Numbers, SchemeId, SimHash};
 use dupgate::index::Original;
 use dupgate::judge::{Snapshot, State};
-use dupgate::protocol::{LogIdentity, Placement, RequestOffset, Rules, SameId, Stage, VerdictOffset, Windows};
+use dupgate::protocol::{LogIdentity, PerStage, Placement, RequestOffset, Rules, SameId, Stage, VerdictOffset};
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::runtime::parallel::run_parallel;
 use dupgate::snapshot::Folder;
@@ -50,7 +50,7 @@ fn run(entries: usize) -> Value {
         number_guard: None,
         simhash_similarity: None,
         same_site: None,
-        windows: Windows::all(Duration::from_hours(168)),
+        windows: PerStage::all(Duration::from_hours(168)),
         lateness: Duration::from_mins(10),
         max_future_skew: Duration::from_mins(10),
         max_entries: entries as u64,

@@ -198,8 +198,8 @@ mod tests {
     use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest};
     use crate::judge::State;
     use crate::protocol::{
-        Checkpoint, Delivered, LogIdentity, Match, MatchedBy, NewOriginal, PartitionCheckpoint, Placement, RequestId,
-        RequestOffset, Rules, RulesNumber, Verdict, VerdictBatch, Windows,
+        Checkpoint, Delivered, LogIdentity, Match, MatchedBy, NewOriginal, PartitionCheckpoint, PerStage, Placement,
+        RequestId, RequestOffset, Rules, RulesNumber, Verdict, VerdictBatch,
     };
     use crate::record::Reject;
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     fn batch(tail: i64, first_sequence: u64, answers: Vec<Answer>) -> VerdictRecord {
-        let watermarks = ExpiryWatermarks { times: Windows::all(Timestamp::from_millis(tail)), first_sequence };
+        let watermarks = ExpiryWatermarks { times: PerStage::all(Timestamp::from_millis(tail)), first_sequence };
         let verdict = |answer| Verdict { request: RequestId(1), answer };
         VerdictRecord::Verdicts(VerdictBatch {
             log: LogIdentity(1),

@@ -101,7 +101,7 @@ mod tests {
     use crate::judge::{ColdStart, Effect, Judge, JudgeSettings, ProducerCall, Role};
     use crate::kafka::budget::ByteBudget;
     use crate::protocol::{
-        LogIdentity, PageRequest, RequestBody, RequestId, Rules, SameId, Stage, VerdictOffset, Windows,
+        LogIdentity, PageRequest, PerStage, RequestBody, RequestId, Rules, SameId, Stage, VerdictOffset,
     };
     use crate::record::PartitionId;
     use crate::transaction::Call;
@@ -116,7 +116,7 @@ mod tests {
         let rules = Rules {
             stages: vec![Stage::Exact],
             max_distance: 0,
-            windows: Windows::all(hour),
+            windows: PerStage::all(hour),
             lateness: Duration::ZERO,
             max_future_skew: Duration::ZERO,
             max_entries: 1_000_000,

@@ -16,8 +16,8 @@ use crate::index::{Index, Original, run_sequential};
 use crate::judge::LogSpan;
 use crate::protocol::codec::FORMAT_VERSION;
 use crate::protocol::{
-    Checkpoint, CodecError, ExpiryWatermarks, LogIdentity, Placement, RequestOffset, Rules, RulesNumber, SameId, Stage,
-    VerdictOffset, Windows,
+    Checkpoint, CodecError, ExpiryWatermarks, LogIdentity, PerStage, Placement, RequestOffset, Rules, RulesNumber,
+    SameId, Stage, VerdictOffset,
 };
 use crate::record::{PartitionId, Timestamp};
 use dupgate_testkit::hex::{hex, records};
@@ -326,7 +326,7 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
             rules: Rules {
                 stages: Stage::ALL.into(),
                 max_distance: 3,
-                windows: Windows::all(std::time::Duration::from_hours(1)),
+                windows: PerStage::all(std::time::Duration::from_hours(1)),
                 lateness: std::time::Duration::ZERO,
                 max_future_skew: std::time::Duration::ZERO,
                 max_entries: 5,

@@ -9,8 +9,8 @@ use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::ConnectionSettings;
 use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use dupgate::protocol::{
-    BARRIER, ExpiryWatermarks, LogIdentity, RequestOffset, RulesNumber, VerdictBatch, VerdictOffset, VerdictRecord,
-    Windows, encode_verdict,
+    BARRIER, ExpiryWatermarks, LogIdentity, PerStage, RequestOffset, RulesNumber, VerdictBatch, VerdictOffset,
+    VerdictRecord, encode_verdict,
 };
 use dupgate::record::{PartitionId, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
@@ -23,7 +23,7 @@ fn record(next_request: i64) -> VerdictRecord {
     VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(7),
         rules: RulesNumber(1),
-        watermarks: ExpiryWatermarks { times: Windows::all(Timestamp::from_millis(0)), first_sequence: 0 },
+        watermarks: ExpiryWatermarks { times: PerStage::all(Timestamp::from_millis(0)), first_sequence: 0 },
         next_request: RequestOffset(next_request),
         verdicts: Vec::new(),
     })

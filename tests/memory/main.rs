@@ -14,8 +14,8 @@ use dupgate::fingerprint::{
 use dupgate::index::{Index, Original};
 use dupgate::judge::SharedSnapshot;
 use dupgate::protocol::{
-    Checkpoint, ExpiryWatermarks, LogIdentity, MinHashRules, Placement, RequestOffset, Rules, RulesNumber, SameId,
-    Stage, VerdictOffset, Windows,
+    Checkpoint, ExpiryWatermarks, LogIdentity, MinHashRules, PerStage, Placement, RequestOffset, Rules, RulesNumber,
+    SameId, Stage, VerdictOffset,
 };
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::snapshot::Folder;
@@ -90,7 +90,7 @@ fn checkpoint(case: Case) -> Checkpoint {
         rules: Rules {
             stages: vec![Stage::Exact, Stage::SimHash],
             max_distance: 3,
-            windows: Windows::all(Duration::from_hours(1)),
+            windows: PerStage::all(Duration::from_hours(1)),
             lateness: Duration::ZERO,
             max_future_skew: Duration::ZERO,
             max_entries: case.originals,

@@ -14,7 +14,7 @@ use super::{ExternalInputs, Findings};
 use crate::fingerprint::{
     Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
 };
-use crate::protocol::{MinHashRules, Rules, Stage, Windows};
+use crate::protocol::{MinHashRules, PerStage, Rules, Stage};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
 
@@ -308,7 +308,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         }
         span.0
     };
-    let windows = Windows {
+    let windows = PerStage {
         exact: own(Stage::Exact, window.stages.exact),
         simhash: own(Stage::SimHash, window.stages.simhash),
         minhash: own(Stage::MinHash, window.stages.minhash),

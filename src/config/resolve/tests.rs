@@ -6,7 +6,7 @@ use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
 use crate::fingerprint::{LowConfidence, PerMille};
-use crate::protocol::{Rules, Stage, Windows};
+use crate::protocol::{PerStage, Rules, Stage};
 use crate::{fingerprint, record, text, worker};
 
 /// The minimal configuration of a service.
@@ -57,7 +57,7 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_module() {
     assert_eq!(settings.text, text::Settings::default());
     assert_eq!(settings.fingerprint, fingerprint::Settings::default());
     assert_eq!(settings.rules, Rules { max_entries: settings.rules.max_entries, ..Rules::default() });
-    assert_eq!(settings.rules.windows, Windows::all(Duration::from_hours(72)));
+    assert_eq!(settings.rules.windows, PerStage::all(Duration::from_hours(72)));
     assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 130 + 42 * 7));
     assert_eq!(settings.index.max_memory, 4 << 30);
     assert_eq!(settings.logs.retention, Duration::from_hours(78));

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SimHash};
-use crate::protocol::{SameId, Windows};
+use crate::protocol::{PerStage, SameId};
 use crate::record::{Encoding, PartitionId, Reject};
 use crate::text::{CutBy, Extraction};
 
@@ -15,7 +15,7 @@ fn settings(event_time: EventTime, max_entries: u64) -> DeduplicatorSettings {
     let rules = Rules {
         stages: Stage::ALL.to_vec(),
         max_distance: 3,
-        windows: Windows::all(Duration::from_millis(30)),
+        windows: PerStage::all(Duration::from_millis(30)),
         lateness: Duration::ZERO,
         max_future_skew: Duration::from_millis(10),
         max_entries,

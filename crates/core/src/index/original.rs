@@ -6,7 +6,7 @@ use super::match_fields::MatchFields;
 use super::refusal::Refusal;
 use super::same_page::Relation;
 use crate::fingerprint::{AddressHash, Fingerprints, IdHash, Numbers, PerMille, SameSite, ScopeHash, SiteHash};
-use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage, Windows};
+use crate::protocol::{ExpiryWatermarks, MatchedBy, PerStage, Placement, Stage};
 use crate::record::{Source, Timestamp};
 
 /// A page that later pages can be duplicates of.
@@ -55,7 +55,7 @@ pub struct Probe<'a> {
     /// The expiry watermarks for this page, moved on by the page's own time.
     pub watermarks: ExpiryWatermarks,
     /// How far page and original may lie apart in event time, inclusive, in whole milliseconds.
-    pub windows: Windows<Duration>,
+    pub windows: PerStage<Duration>,
     /// The stages in use.
     pub stages: &'a [Stage],
     /// Largest Hamming distance of a `SimHash` match, inclusive.

@@ -10,7 +10,7 @@ use crate::fingerprint::{
     Banding, ExactHash, Fingerprints, LowConfidence, Numbers, PerMille, ScopeHash, SimHash, Sketch, SketchForm,
     SlotBits, Width,
 };
-use crate::protocol::{MinHashRules, Placement, Stage, Windows};
+use crate::protocol::{MinHashRules, PerStage, Placement, Stage};
 use crate::record::Timestamp;
 
 /// Window of both stages where a test says nothing else, in milliseconds.
@@ -73,7 +73,7 @@ fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> 
         is_variant: false,
         event_time: at(time),
         watermarks: ExpiryWatermarks::START,
-        windows: Windows::all(Duration::from_millis(WINDOW)),
+        windows: PerStage::all(Duration::from_millis(WINDOW)),
         stages: &Stage::ALL,
         max_distance,
         number_guard: None,
@@ -209,7 +209,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const STAGES: [&[Stage]; 4] = [&Stage::ALL, &[Stage::Exact], &[Stage::SimHash], &[]];
 
-fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, steps: Vec<Step>) {
+fn agrees_with_the_list(width: Width, max_distance: u8, windows: PerStage<u64>, steps: Vec<Step>) {
     let prints = |page: &Page| prints_of(page.exact, page.simhash.map(|bits| SimHash::cut(width, bits)));
     let mut index = Index::new(max_distance);
     let mut list = List::default();
@@ -314,7 +314,7 @@ proptest! {
         width in prop::sample::select(&Width::ALL[..]), max_distance in 0..=8u8, exact in 50..200u64,
         simhash in 50..200u64, steps in steps(),
     ) {
-        agrees_with_the_list(width, max_distance, Windows { exact, simhash, minhash: simhash }, steps);
+        agrees_with_the_list(width, max_distance, PerStage { exact, simhash, minhash: simhash }, steps);
     }
 
     #[test]
@@ -464,7 +464,7 @@ fn an_original_at_the_tail_is_live_and_one_before_it_is_not() {
     index.insert(&original(0, 0, None, 9));
     index.insert(&original(1, 1, None, 10));
     let watermarks =
-        ExpiryWatermarks { times: Windows { exact: at(10), simhash: at(50), minhash: at(50) }, first_sequence: 0 };
+        ExpiryWatermarks { times: PerStage { exact: at(10), simhash: at(50), minhash: at(50) }, first_sequence: 0 };
     assert_eq!(index.live(&watermarks).map(|original| original.sequence).collect::<Vec<_>>(), [1]);
     assert_eq!(index.advance(&watermarks), Removed { expired: 1, evicted: 0 });
     assert_eq!(
@@ -479,7 +479,7 @@ fn a_dead_original_after_a_live_one_is_no_candidate() {
     let mut index = Index::new(3);
     index.insert(&original(0, 0, None, 50));
     index.insert(&original(1, 7, None, 5));
-    let watermarks = ExpiryWatermarks { times: Windows::all(at(10)), first_sequence: 0 };
+    let watermarks = ExpiryWatermarks { times: PerStage::all(at(10)), first_sequence: 0 };
     assert_eq!(index.advance(&watermarks), Removed::default());
     assert_eq!(index.len(), 2);
     let fingerprints = prints(7, None);
@@ -584,7 +584,7 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
     };
     let held = [with(1, 0b0000, 7, 10), with(2, 0b0011, 7, 50), with(3, u64::MAX, 8, 60)];
     held.iter().for_each(|original| index.insert(original));
-    let watermarks = |time: i64| ExpiryWatermarks { times: Windows::all(at(time)), first_sequence: 0 };
+    let watermarks = |time: i64| ExpiryWatermarks { times: PerStage::all(at(time)), first_sequence: 0 };
     let sequences = |found: Vec<Original>| found.iter().map(|original| original.sequence).collect::<Vec<_>>();
     let near = |index: &Index, reach: u8, watermarks: &ExpiryWatermarks| {
         let mut found: Vec<(u8, u64)> = index

@@ -14,8 +14,8 @@ use crate::fingerprint::{
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::protocol::{
-    Answer, Decision, LogIdentity, MinHashRules, PageRequest, PageVerdict, Request, RequestBody, RequestId,
-    RequestOffset, Rules, Verdict, VerdictOffset, Windows,
+    Answer, Decision, LogIdentity, MinHashRules, PageRequest, PageVerdict, PerStage, Request, RequestBody, RequestId,
+    RequestOffset, Rules, Verdict, VerdictOffset,
 };
 use crate::record::{PartitionId, Reject, Timestamp};
 
@@ -29,7 +29,7 @@ pub(super) fn rules(max_bucket: u16) -> Rules {
     let minhash = MinHashRules { max_bucket, ..MinHashRules::usual(form()).unwrap() };
     Rules {
         max_distance: 3,
-        windows: Windows::all(Duration::from_hours(1)),
+        windows: PerStage::all(Duration::from_hours(1)),
         number_guard: Some(PerMille(500)),
         minhash: Some(minhash),
         simhash_similarity: Some(PerMille(200)),
@@ -221,7 +221,7 @@ fn copies_of_template_pages_are_found_while_heads_are_evicted() {
 #[test]
 fn copies_of_template_pages_are_found_while_heads_expire() {
     let window = Duration::from_secs(2);
-    let mut judge = StateJudge::of(Rules { windows: Windows::all(window), ..rules(16) });
+    let mut judge = StateJudge::of(Rules { windows: PerStage::all(window), ..rules(16) });
     let (found, copies) = found_of_template(&mut judge, 10_000, |_, _| ());
     assert!(found * 100 >= copies * 98, "{found} of {copies} found");
 }
@@ -414,7 +414,7 @@ proptest! {
     /// none.
     #[test]
     fn a_page_that_is_no_duplicate_has_a_reason_for_each_original(pages in prop::collection::vec(made(), 1..60), few in 0_u16..4) {
-        let small = Rules { windows: Windows::all(Duration::from_millis(40)), max_entries: 40, ..rules(few) };
+        let small = Rules { windows: PerStage::all(Duration::from_millis(40)), max_entries: 40, ..rules(few) };
         let mut state = State::begin(LogIdentity(1), small, RequestOffset(0));
         for (number, page) in pages.into_iter().enumerate() {
             let time = Timestamp::from_millis(i64::try_from(number).unwrap());
@@ -453,7 +453,7 @@ proptest! {
         few in prop_oneof![1_u16..4, 8_u16..20],
         (window, max_entries) in (20_u64..200, 16_u64..80),
     ) {
-        let small = Rules { windows: Windows::all(Duration::from_millis(window)), max_entries, ..rules(few) };
+        let small = Rules { windows: PerStage::all(Duration::from_millis(window)), max_entries, ..rules(few) };
         let mut judge = State::begin(LogIdentity(1), small.clone(), RequestOffset(0));
         let mut follower = State::begin(LogIdentity(1), small.clone(), RequestOffset(0));
         let mut restored: Option<State> = None;

@@ -9,8 +9,8 @@ use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, ScopeHash, SimHash, Width};
 use crate::index::run_sequential;
 use crate::protocol::{
-    Answer, Checkpoint, Decision, Delivered, ForgetTarget, LogIdentity, PageRequest, PageVerdict, Request, RequestBody,
-    RequestId, RequestOffset, Rules, SameId, Stage, Verdict, VerdictOffset, Windows,
+    Answer, Checkpoint, Decision, Delivered, ForgetTarget, LogIdentity, PageRequest, PageVerdict, PerStage, Request,
+    RequestBody, RequestId, RequestOffset, Rules, SameId, Stage, Verdict, VerdictOffset,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
@@ -26,7 +26,7 @@ pub(super) fn rules(max_entries: u64) -> Rules {
     Rules {
         stages: Stage::ALL.to_vec(),
         max_distance: 2,
-        windows: Windows { exact: millis(WINDOW), simhash: millis(WINDOW / 2), minhash: millis(WINDOW / 3) },
+        windows: PerStage { exact: millis(WINDOW), simhash: millis(WINDOW / 2), minhash: millis(WINDOW / 3) },
         lateness: millis(LATENESS),
         max_future_skew: millis(SKEW),
         max_entries,

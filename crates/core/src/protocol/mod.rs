@@ -29,7 +29,7 @@ pub use log_identity::LogIdentity;
 pub use offset::{LogPartition, RequestOffset, VerdictOffset};
 pub use placement::Placement;
 pub use request::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
-pub use rules::{ExpiryWatermarks, MinHashRules, Rules, RulesNumber, SameId, Stage, Windows};
+pub use rules::{ExpiryWatermarks, MinHashRules, PerStage, Rules, RulesNumber, SameId, Stage};
 pub use verdict::{
     Answer, Decision, Match, MatchedBy, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch, VerdictKind,
     VerdictRecord,

@@ -36,7 +36,7 @@ impl Stage {
 
 /// One value for each stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Windows<T> {
+pub struct PerStage<T> {
     /// Value of the exact stage.
     pub exact: T,
     /// Value of the `SimHash` stage.
@@ -45,7 +45,7 @@ pub struct Windows<T> {
     pub minhash: T,
 }
 
-impl<T: Copy> Windows<T> {
+impl<T: Copy> PerStage<T> {
     /// Gives every stage the same value.
     pub const fn all(value: T) -> Self {
         Self { exact: value, simhash: value, minhash: value }
@@ -61,12 +61,12 @@ impl<T: Copy> Windows<T> {
     }
 
     /// Returns one value for each stage, computed from the stage's value.
-    pub fn map<U>(&self, mut make: impl FnMut(T) -> U) -> Windows<U> {
-        Windows { exact: make(self.exact), simhash: make(self.simhash), minhash: make(self.minhash) }
+    pub fn map<U>(&self, mut make: impl FnMut(T) -> U) -> PerStage<U> {
+        PerStage { exact: make(self.exact), simhash: make(self.simhash), minhash: make(self.minhash) }
     }
 }
 
-impl<T: Copy + Ord> Windows<T> {
+impl<T: Copy + Ord> PerStage<T> {
     /// Returns the smallest value of all stages.
     pub fn min(&self) -> T {
         self.exact.min(self.simhash).min(self.minhash)
@@ -96,7 +96,7 @@ pub struct Rules {
     /// Largest Hamming distance of a `SimHash` match, inclusive, 0 to 8.
     pub max_distance: u8,
     /// How long each stage remembers, in event time, inclusive.
-    pub windows: Windows<Duration>,
+    pub windows: PerStage<Duration>,
     /// How far one partition may lag behind another and still find everything.
     pub lateness: Duration,
     /// How far a page's clock may run ahead of the brokers'.
@@ -124,7 +124,7 @@ impl Default for Rules {
         Self {
             stages: Stage::ALL.to_vec(),
             max_distance: 3,
-            windows: Windows::all(Duration::from_hours(72)),
+            windows: PerStage::all(Duration::from_hours(72)),
             lateness: Duration::from_hours(6),
             max_future_skew: Duration::from_mins(10),
             max_entries: 1_000_000,
@@ -249,20 +249,20 @@ pub struct RulesNumber(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExpiryWatermarks {
     /// Originals with an earlier event time are forgotten, by stage.
-    pub times: Windows<Timestamp>,
+    pub times: PerStage<Timestamp>,
     /// Originals with a smaller sequence number are evicted.
     pub first_sequence: u64,
 }
 
 impl ExpiryWatermarks {
     /// Nothing is forgotten yet.
-    pub const START: Self = Self { times: Windows::all(Timestamp::MIN), first_sequence: 0 };
+    pub const START: Self = Self { times: PerStage::all(Timestamp::MIN), first_sequence: 0 };
 
     /// Moves each watermark to the later of both.
     #[must_use]
     pub fn later(self, other: Self) -> Self {
         Self {
-            times: Windows {
+            times: PerStage {
                 exact: self.times.exact.max(other.times.exact),
                 simhash: self.times.simhash.max(other.times.simhash),
                 minhash: self.times.minhash.max(other.times.minhash),

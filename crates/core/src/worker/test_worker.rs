@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
 use crate::protocol::{
-    Checkpoint, ExpiryWatermarks, LogIdentity, LogPartition, PageRequest, PartitionCheckpoint, RequestOffset, Rules,
-    RulesNumber, SameId, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord, Windows,
+    Checkpoint, ExpiryWatermarks, LogIdentity, LogPartition, PageRequest, PartitionCheckpoint, PerStage, RequestOffset,
+    Rules, RulesNumber, SameId, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::Delivery;
@@ -44,7 +44,7 @@ pub(super) fn rules() -> Rules {
     Rules {
         stages: Stage::ALL.to_vec(),
         max_distance: 3,
-        windows: Windows::all(Duration::from_hours(1)),
+        windows: PerStage::all(Duration::from_hours(1)),
         lateness: Duration::ZERO,
         max_future_skew: Duration::ZERO,
         max_entries: 10,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
-use dupgate_core::protocol::{Answer, Decision, LogIdentity, LogPartition, Rules, SameId, Stage, Windows};
+use dupgate_core::protocol::{Answer, Decision, LogIdentity, LogPartition, PerStage, Rules, SameId, Stage};
 use dupgate_core::transaction::Delivery;
 use dupgate_core::worker::{Pacing, PageOutcome, WorkerSettings};
 
@@ -68,7 +68,7 @@ fn rules() -> Rules {
     Rules {
         stages: vec![Stage::Exact],
         max_distance: 1,
-        windows: Windows::all(Duration::from_millis(WINDOW.unsigned_abs())),
+        windows: PerStage::all(Duration::from_millis(WINDOW.unsigned_abs())),
         lateness: Duration::from_millis(LATENESS),
         max_future_skew: Duration::ZERO,
         max_entries: 100_000,

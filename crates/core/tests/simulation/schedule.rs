@@ -7,7 +7,7 @@ use std::time::Duration;
 use dupgate_core::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate_core::protocol::{
-    ForgetTarget, LogIdentity, LogPartition, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows,
+    ForgetTarget, LogIdentity, LogPartition, MinHashRules, PerStage, Request, RequestBody, Rules, SameId, Stage,
 };
 use dupgate_core::record::{PartitionId, Source};
 use dupgate_core::transaction::Delivery;
@@ -106,7 +106,7 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
         return Rules {
             stages: Stage::ALL.to_vec(),
             max_distance: 1,
-            windows: Windows::all(ms(WINDOW)),
+            windows: PerStage::all(ms(WINDOW)),
             lateness: ms(LATENESS),
             max_future_skew: ms(3),
             max_entries: 50,
@@ -122,7 +122,7 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
             .pick(&[&Stage::ALL[..], &Stage::ALL, &[Stage::Exact], &[Stage::SimHash], &[Stage::Exact, Stage::MinHash]])
             .to_vec(),
         max_distance: rng.pick(&[1, 1, 0, 2]),
-        windows: Windows {
+        windows: PerStage {
             exact: ms(rng.pick(&[WINDOW, WINDOW, 4])),
             simhash: ms(rng.pick(&[WINDOW, WINDOW, 4, 12])),
             minhash: ms(rng.pick(&[WINDOW, WINDOW, 5])),

@@ -217,7 +217,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::protocol::Windows;
+    use crate::protocol::PerStage;
     use crate::record::{PartitionId, Reject};
 
     fn rules(assignments: &[&str]) -> Rules {
@@ -298,8 +298,8 @@ mod tests {
             gained(matched(MatchedBy::MinHash { slots: 0, contained: None }, 3), &without, &live, &[]),
             "live has no stage minhash"
         );
-        let short = Rules { windows: Windows::all(Duration::from_mins(30)), ..live.clone() };
-        let long = Rules { windows: Windows::all(Duration::from_hours(2)), ..live };
+        let short = Rules { windows: PerStage::all(Duration::from_mins(30)), ..live.clone() };
+        let long = Rules { windows: PerStage::all(Duration::from_hours(2)), ..live };
         assert_eq!(
             gained(matched(MatchedBy::MinHash { slots: 0, contained: None }, 3), &short, &long, &[]),
             "the original is 1 h older: live remembers 30 min, replay 7c1f 2 h"

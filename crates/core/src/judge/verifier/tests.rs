@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::tests::{deliver_all, requests, rules};
 use super::*;
-use crate::protocol::{Decision, ExpiryWatermarks, LogIdentity, RequestOffset, RulesNumber, RulesRecord, Windows};
+use crate::protocol::{Decision, ExpiryWatermarks, LogIdentity, PerStage, RequestOffset, RulesNumber, RulesRecord};
 use crate::record::Source;
 
 /// Both logs as a judge leaves them: `asked[n]` belongs to the n-th batch of verdicts.
@@ -176,7 +176,7 @@ fn a_verdict_without_a_request_and_a_request_without_a_verdict_are_reported() {
 fn tails_and_checkpoints_that_do_not_follow_are_reported() {
     let mut changed = logs(&usual(), 1000);
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[1] else { panic!("verdicts") };
-    batch.watermarks = ExpiryWatermarks { times: Windows::all(Timestamp::from_millis(1_000_000)), first_sequence: 0 };
+    batch.watermarks = ExpiryWatermarks { times: PerStage::all(Timestamp::from_millis(1_000_000)), first_sequence: 0 };
     assert!(judged_again(&changed).0.contains(&Difference::ExpiryWatermarks));
 
     let mut changed = logs(&usual(), 1000);
@@ -253,7 +253,7 @@ fn a_second_verdict_counts_for_nothing_and_is_no_difference() {
         .unwrap();
     let verdicts: Vec<Verdict> = batch.verdicts.iter().filter(|verdict| is_of_page(verdict)).cloned().collect();
     let count = verdicts.len() as u64;
-    let watermarks = ExpiryWatermarks { times: Windows::all(Timestamp::MIN), first_sequence: 0 };
+    let watermarks = ExpiryWatermarks { times: PerStage::all(Timestamp::MIN), first_sequence: 0 };
     let again = VerdictBatch { watermarks, verdicts, ..batch };
     let number = changed.verdicts[..=at].iter().filter(|record| matches!(record, VerdictRecord::Verdicts(_))).count();
     changed.verdicts.insert(at + 1, VerdictRecord::Verdicts(again));

@@ -8,7 +8,7 @@ use super::versions::{
 };
 use crate::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
-    ExpiryWatermarks, LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Windows,
+    ExpiryWatermarks, LogIdentity, MinHashRules, PerStage, Rules, RulesNumber, RulesRecord, SameId, Stage,
 };
 
 /// Appends one Kafka record that holds these rules to `out`.
@@ -195,10 +195,10 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
 fn read_stages<T: Copy>(
     from: &mut Reader<'_>,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<T, CodecError>,
-) -> Result<Windows<T>, CodecError> {
+) -> Result<PerStage<T>, CodecError> {
     let (exact, simhash) = (read(from)?, read(from)?);
     let minhash = if from.version() < SKETCHES_VERSION { simhash } else { read(from)? };
-    Ok(Windows { exact, simhash, minhash })
+    Ok(PerStage { exact, simhash, minhash })
 }
 
 pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {

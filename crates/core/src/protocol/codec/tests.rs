@@ -12,8 +12,8 @@ use crate::fingerprint::{
 };
 use crate::protocol::{
     Answer, Checkpoint, Decision, Delivered, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, Match, NewOriginal,
-    PageRequest, PageVerdict, PartitionCheckpoint, Placement, Request, RequestBody, RequestId, RequestOffset, Rules,
-    RulesNumber, RulesRecord, SameId, Stage, Verdict, VerdictBatch, VerdictRecord, Windows,
+    PageRequest, PageVerdict, PartitionCheckpoint, PerStage, Placement, Request, RequestBody, RequestId, RequestOffset,
+    Rules, RulesNumber, RulesRecord, SameId, Stage, Verdict, VerdictBatch, VerdictRecord,
 };
 use crate::protocol::{MatchedBy, MinHashRules};
 use crate::record::{PartitionId, Source, Timestamp};

@@ -7,7 +7,7 @@ use std::borrow::BorrowMut;
 use std::time::Duration;
 
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
-use crate::protocol::{Decision, ForgetTarget, RequestId, RulesNumber, RulesRecord, SameId, Stage, Windows};
+use crate::protocol::{Decision, ForgetTarget, PerStage, RequestId, RulesNumber, RulesRecord, SameId, Stage};
 use crate::record::{PartitionId, Timestamp};
 use crate::replay::{InputRange, Plan};
 
@@ -18,7 +18,7 @@ fn rules() -> Rules {
     Rules {
         stages: vec![Stage::Exact],
         max_distance: 3,
-        windows: Windows::all(Duration::from_hours(72)),
+        windows: PerStage::all(Duration::from_hours(72)),
         lateness: Duration::from_hours(6),
         max_future_skew: Duration::from_hours(1),
         max_entries: 1_000_000,
@@ -227,7 +227,7 @@ fn eventful(events: &[Event], each: usize) -> (Vec<VerdictRecord>, Vec<u128>) {
             }
             Event::Rules(window, max_entries) => {
                 let number = RulesNumber(judge.state().rules_number().0 + 1);
-                let windows = Windows::all(Duration::from_secs(*window));
+                let windows = PerStage::all(Duration::from_secs(*window));
                 let rules = Rules { windows, lateness: Duration::from_secs(2), max_entries: *max_entries, ..rules() };
                 // Before the first verdict they are in the first checkpoint.
                 judge.follow_record(&VerdictRecord::Rules(RulesRecord { log: LIVE, number, rules })).unwrap();

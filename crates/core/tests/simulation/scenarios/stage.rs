@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use dupgate_core::judge::{ColdStart, JudgeSettings, Role, Snapshot};
 use dupgate_core::protocol::{
-    Answer, Decision, ForgetTarget, LogIdentity, LogPartition, Request, RequestBody, Rules, SameId,
-    Stage as MatchStage, Windows,
+    Answer, Decision, ForgetTarget, LogIdentity, LogPartition, PerStage, Request, RequestBody, Rules, SameId,
+    Stage as MatchStage,
 };
 use dupgate_core::record::{PartitionId, Source};
 use dupgate_core::transaction::{Call, Delivery};
@@ -171,7 +171,7 @@ impl Stage {
                 rules: Rules {
                     stages: MatchStage::ALL.to_vec(),
                     max_distance: 1,
-                    windows: Windows::all(self.window),
+                    windows: PerStage::all(self.window),
                     lateness,
                     max_future_skew: ms(3),
                     max_entries: self.max_entries,

@@ -368,7 +368,7 @@ fn batch_4() -> VerdictBatch {
 
 /// Version 1 knew two stages; the window and tail of the third are those of the second.
 fn rules_1() -> Rules {
-    let windows = Windows { minhash: rules().windows.simhash, ..rules().windows };
+    let windows = PerStage { minhash: rules().windows.simhash, ..rules().windows };
     Rules { stages: vec![Stage::Exact, Stage::SimHash], windows, minhash: None, ..rules_2() }
 }
 
@@ -378,7 +378,7 @@ fn rules_2() -> Rules {
 }
 
 fn tails_1() -> ExpiryWatermarks {
-    ExpiryWatermarks { times: Windows { minhash: watermarks().times.simhash, ..watermarks().times }, ..watermarks() }
+    ExpiryWatermarks { times: PerStage { minhash: watermarks().times.simhash, ..watermarks().times }, ..watermarks() }
 }
 
 fn pages() -> PartitionId {
@@ -511,7 +511,7 @@ pub(super) fn batch() -> VerdictBatch {
 }
 
 fn watermarks() -> ExpiryWatermarks {
-    let times = Windows {
+    let times = PerStage {
         exact: Timestamp::from_millis(1_794_000_000_000),
         simhash: Timestamp::MIN,
         minhash: Timestamp::from_millis(-5),
@@ -524,7 +524,7 @@ pub(super) fn rules() -> Rules {
     Rules {
         stages: Stage::ALL.into(),
         max_distance: 3,
-        windows: Windows {
+        windows: PerStage {
             exact: Duration::from_hours(168),
             simhash: Duration::from_millis(86_400_500),
             minhash: Duration::from_hours(24),

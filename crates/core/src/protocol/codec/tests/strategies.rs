@@ -158,7 +158,8 @@ fn spans() -> BoxedStrategy<Duration> {
 }
 
 fn rules() -> BoxedStrategy<Rules> {
-    let windows = (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| Windows { exact, simhash, minhash });
+    let windows =
+        (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| PerStage { exact, simhash, minhash });
     let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
     let share = || prop::option::of(shares());
     let same_id = (same_id, share(), prop_oneof![Just((None, None)), (share(), share())]);
@@ -238,7 +239,7 @@ fn low_confidence() -> impl Strategy<Value = LowConfidence> {
 fn watermarks() -> BoxedStrategy<ExpiryWatermarks> {
     (times(), times(), times(), any::<u64>())
         .prop_map(|(exact, simhash, minhash, first_sequence)| ExpiryWatermarks {
-            times: Windows { exact, simhash, minhash },
+            times: PerStage { exact, simhash, minhash },
             first_sequence,
         })
         .boxed()
