@@ -3,7 +3,7 @@
 use super::identity::Identity;
 use super::scheme::{partition_of, scheme_id};
 use super::shingle::{Letters, ShingleUnit, hash_of};
-use super::simhash::{Feature, keep_strongest, log_weight, simhash};
+use super::simhash_votes::{Feature, keep_strongest, log_weight, simhash};
 use super::{
     AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
     ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,

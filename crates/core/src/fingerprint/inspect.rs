@@ -6,7 +6,7 @@ use super::fingerprinter::WordCount;
 use super::identity::address_of;
 use super::numbers::each_number;
 use super::shingle::{Letters, hash_of};
-use super::simhash::{Feature, keep_strongest};
+use super::simhash_votes::{Feature, keep_strongest};
 use super::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
 use crate::text::{self, HtmlText, NormalText, WordMap};

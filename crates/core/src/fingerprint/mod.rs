@@ -6,27 +6,26 @@
 //!
 //! Cost: one hash of the text, one of each word, and one addition a bit for each of the strongest words.
 
-mod code;
 mod dates;
 mod feature_hash;
+mod fingerprinter;
 mod identity;
 mod inspect;
 mod kinds;
 mod minhash;
 mod numbers;
 mod per_mille;
-mod fingerprinter;
 mod scheme;
 mod seed;
 mod settings;
 mod shingle;
 mod simhash;
+mod simhash_votes;
 pub mod split_mix;
 mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use code::{BadSimHash, SimHash};
 pub use dupgate_index::{MAX_DISTANCE, Width};
 pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of};
 pub use identity::id_hash;
@@ -45,5 +44,6 @@ pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weig
 pub use shingle::{
     Letters, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes, shingles,
 };
-pub use simhash::{Feature, keep_strongest, log_weight, simhash};
+pub use simhash::{BadSimHash, SimHash};
+pub use simhash_votes::{Feature, keep_strongest, log_weight, simhash};
 pub use stop::{BadStopShingles, STOP_SHINGLES_HEAD, StopShingles};
