@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use dupgate::fingerprint::{Banding, Letters, ShingleLengths, shingle_hashes};
+use dupgate::fingerprint::{Banding, ShingleBuffer, ShingleLengths, shingle_hashes};
 use dupgate::quality::{BackgroundSimilarity, clean, jaccard, set_of};
 use dupgate::record::Body;
 use dupgate::text::Analyzer;
@@ -133,9 +133,9 @@ pub(crate) fn likeness(one: &str, other: &str, lengths: ShingleLengths) -> f64 {
 }
 
 fn sets<'t>(texts: impl Iterator<Item = &'t String>, lengths: ShingleLengths) -> Vec<Vec<u32>> {
-    let (mut letters, mut hashes) = (Letters::default(), Vec::new());
+    let (mut buffer, mut hashes) = (ShingleBuffer::default(), Vec::new());
     let mut set = |text: &String| {
-        shingle_hashes(text, lengths, &mut letters, &mut hashes);
+        shingle_hashes(text, lengths, &mut buffer, &mut hashes);
         set_of(&hashes)
     };
     texts.map(&mut set).collect()

@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use dupgate::crawl::{Crawl, CrawlSettings};
-use dupgate::fingerprint::{Letters, Permutations, ShingleLengths, SketchForm, SlotBits, shingle_hashes};
+use dupgate::fingerprint::{Permutations, ShingleBuffer, ShingleLengths, SketchForm, SlotBits, shingle_hashes};
 use serde_json::{Value, json};
 
 use crate::Scale;
@@ -67,19 +67,19 @@ pub(crate) fn run(scale: &Scale, floors: &mut Vec<Floor>) -> Value {
                 page["text"].as_str().unwrap().to_lowercase()
             })
             .collect();
-        let (mut letters, mut hashes, mut minima) = (Letters::default(), Vec::new(), Vec::new());
+        let (mut buffer, mut hashes, mut minima) = (ShingleBuffer::default(), Vec::new(), Vec::new());
         let lengths = ShingleLengths { han: 4, other: 5 };
         let mut count = 0;
         let cutting = time(scale, 20, || {
             count = 0;
             for text in &texts {
-                shingle_hashes(black_box(text), lengths, &mut letters, &mut hashes);
+                shingle_hashes(black_box(text), lengths, &mut buffer, &mut hashes);
                 count += hashes.len();
             }
         });
         let all = time(scale, 5, || {
             for text in &texts {
-                shingle_hashes(black_box(text), lengths, &mut letters, &mut hashes);
+                shingle_hashes(black_box(text), lengths, &mut buffer, &mut hashes);
                 permutations.minima(&hashes, &mut minima);
                 black_box(form.cut(&minima, &[], 0));
             }

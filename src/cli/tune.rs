@@ -17,7 +17,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::place_of;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Fingerprinter, Inspection, Letters, MAX_DISTANCE, PerMille};
+use crate::fingerprint::{Fingerprinter, Inspection, MAX_DISTANCE, PerMille, ShingleBuffer};
 use crate::quality::{Sample, Sweep, Tried, set_of};
 use crate::record::RawRecord;
 use crate::runtime::lines::{self, Line};
@@ -124,7 +124,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Reads the sample: every n-th page that can be read, up to a maximum. Returns how many lines hold none.
 fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<Sampled>, usize), Fatal> {
-    let (mut pages, mut refused, mut letters) = (Vec::new(), 0, Letters::default());
+    let (mut pages, mut refused, mut buffer) = (Vec::new(), 0, ShingleBuffer::default());
     for line in sample(&args.files, args.sample)? {
         let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
         let Ok(Inspection { reading, text, .. }) = guarded(|| reader.inspect(&record)) else {
@@ -132,7 +132,7 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
             continue;
         };
         let mut hashes = Vec::new();
-        settings.fingerprint.minhash.shingle.hashes(reader.analyzer(), &text, &mut letters, &mut hashes);
+        settings.fingerprint.minhash.shingle.hashes(reader.analyzer(), &text, &mut buffer, &mut hashes);
         settings.fingerprint.minhash.stop.drop_from(&mut hashes);
         let (simhash, sketch) = (reading.fingerprints.simhash, reading.fingerprints.sketch);
         let sample = Sample { simhash, sketch, shingles: set_of(&hashes) };

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{EvalArgs, original};
 use crate::crawl::{Crawl, CrawlSettings};
-use crate::fingerprint::{Fingerprinter, Letters, Shingling, StopShingles};
+use crate::fingerprint::{Fingerprinter, ShingleBuffer, Shingling, StopShingles};
 use crate::quality::{Edit, Half, Planted, Role, clean, set_of};
 use crate::record::Body;
 
@@ -71,10 +71,10 @@ pub(super) fn sets(
     shingling: Shingling,
     stop: &StopShingles,
 ) -> Vec<Vec<u32>> {
-    let (mut normal, mut letters, mut hashes) = (String::new(), Letters::default(), Vec::new());
+    let (mut normal, mut buffer, mut hashes) = (String::new(), ShingleBuffer::default(), Vec::new());
     let set = |text: &Named| {
         let normal = reader.analyzer().normalize(&Body::Text((&*text.text).into()), &mut normal);
-        shingling.hashes(reader.analyzer(), normal.map_or("", |normal| normal.text), &mut letters, &mut hashes);
+        shingling.hashes(reader.analyzer(), normal.map_or("", |normal| normal.text), &mut buffer, &mut hashes);
         stop.drop_from(&mut hashes);
         set_of(&hashes)
     };

@@ -2,7 +2,7 @@
 
 use super::identity::Identity;
 use super::scheme::{partition_of, scheme_id};
-use super::shingle::{Letters, ShingleUnit, hash_of};
+use super::shingle::{ShingleBuffer, ShingleUnit, hash_of};
 use super::simhash_votes::{Feature, keep_strongest, log_weight, simhash};
 use super::{
     AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
@@ -30,7 +30,7 @@ pub struct Scratch {
     normal: String,
     words: WordMap<WordCount>,
     features: Vec<Feature>,
-    letters: Letters,
+    buffer: ShingleBuffer,
     sketch: SketchScratch,
 }
 
@@ -196,15 +196,15 @@ impl Fingerprinter {
         let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
         on_step(Step::Extract);
         let normal = normal?;
-        let Scratch { words, features, letters, sketch, .. } = scratch;
+        let Scratch { words, features, buffer, sketch, .. } = scratch;
         words.clear();
-        letters.clear();
+        buffer.clear();
         let (shingle, mut tokens) = (self.settings.minhash.shingle, 0);
         let by_words = self.settings.minhash.form.is_some() && shingle.unit == ShingleUnit::Words;
         let cut_by = self.analyzer.words(normal.text, |word| {
             tokens += 1;
             if by_words {
-                letters.push_word(word.text, shingle.lengths);
+                buffer.push_word(word.text, shingle.lengths);
             }
             let seen = words.entry(word.hash).or_insert_with(|| self.first_seen(word));
             seen.count = seen.count.saturating_add(1);
@@ -218,7 +218,7 @@ impl Fingerprinter {
             keep_strongest(features, self.settings.simhash.top_k);
             simhash(features, self.settings.simhash.bits)
         });
-        let sketch = self.sketch(normal.text, letters, sketch);
+        let sketch = self.sketch(normal.text, buffer, sketch);
         let numbers = if normal.urls.kept { Numbers::with_urls(normal.text) } else { Numbers::of(normal.text) };
         let scope = document.scope.as_deref().map(scope_hash);
         let Identity { id, canonical, address, site } = Identity::of(&document);
@@ -273,13 +273,13 @@ impl Fingerprinter {
         self.decoder.decode(record).ok()?.fetched_at
     }
 
-    /// Creates the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle
+    /// Creates the sketch of a normalised text, whose words are in `buffer` when shingles are cut by words. A shingle
     /// that repeats counts once.
-    fn sketch(&self, normal: &str, letters: &mut Letters, scratch: &mut SketchScratch) -> Option<Sketch> {
+    fn sketch(&self, normal: &str, buffer: &mut ShingleBuffer, scratch: &mut SketchScratch) -> Option<Sketch> {
         let SketchScratch { shingles, different, minima } = scratch;
         let form = self.settings.minhash.form?;
         shingles.clear();
-        self.settings.minhash.shingle.each_taken(normal, letters, |shingle| shingles.push(hash_of(shingle)));
+        self.settings.minhash.shingle.each_buffered(normal, buffer, |shingle| shingles.push(hash_of(shingle)));
         self.settings.minhash.stop.drop_from(shingles);
         if self.settings.seed != Seed::NONE {
             shingles.iter_mut().for_each(|shingle| *shingle = self.settings.seed.mixed_32(*shingle));

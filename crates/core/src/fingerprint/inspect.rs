@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::fingerprinter::WordCount;
 use super::identity::address_of;
 use super::numbers::each_number;
-use super::shingle::{Letters, hash_of};
+use super::shingle::{ShingleBuffer, hash_of};
 use super::simhash_votes::{Feature, keep_strongest};
 use super::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
@@ -115,7 +115,7 @@ impl Fingerprinter {
         let mut different: HashSet<String> = HashSet::new();
         let mut shingles = Vec::new();
         if self.settings.minhash.form.is_some() {
-            self.settings.minhash.shingle.each(&self.analyzer, text, &mut Letters::default(), |shingle| {
+            self.settings.minhash.shingle.each(&self.analyzer, text, &mut ShingleBuffer::default(), |shingle| {
                 if different.insert(shingle.to_owned()) {
                     shingles.push(shingle.to_owned());
                 }

@@ -42,7 +42,8 @@ pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, is_scheme_id, partition_
 pub use seed::Seed;
 pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights, WrongWidth};
 pub use shingle::{
-    Letters, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes, shingles,
+    ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes,
+    shingles,
 };
 pub use simhash::{BadSimHash, SimHash};
 pub use simhash_votes::{Feature, keep_strongest, log_weight, simhash};

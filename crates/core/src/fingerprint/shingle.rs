@@ -48,27 +48,27 @@ impl Shingling {
 
     /// Visits each shingle of a normalised text, in order, repeats included. Words are in it with a space between
     /// them; the first one decides how many.
-    pub fn each(self, analyzer: &Analyzer, text: &str, letters: &mut Letters, each: impl FnMut(&str)) {
-        letters.clear();
+    pub fn each(self, analyzer: &Analyzer, text: &str, buffer: &mut ShingleBuffer, each: impl FnMut(&str)) {
+        buffer.clear();
         if self.unit == ShingleUnit::Words {
-            analyzer.words(text, |word| letters.push_word(word.text, self.lengths));
+            analyzer.words(text, |word| buffer.push_word(word.text, self.lengths));
         }
-        self.each_taken(text, letters, each);
+        self.each_buffered(text, buffer, each);
     }
 
-    /// Does the same for a text whose words, where it is cut by words, `letters` has taken already.
+    /// Does the same for a text whose words, where it is cut by words, `buffer` has taken already.
     #[inline]
-    pub(super) fn each_taken(self, text: &str, letters: &mut Letters, each: impl FnMut(&str)) {
+    pub(super) fn each_buffered(self, text: &str, buffer: &mut ShingleBuffer, each: impl FnMut(&str)) {
         match self.unit {
-            ShingleUnit::Characters => each_shingle(text, self.lengths, letters, each),
-            ShingleUnit::Words => letters.each_of_words(each),
+            ShingleUnit::Characters => each_shingle(text, self.lengths, buffer, each),
+            ShingleUnit::Words => buffer.each_of_words(each),
         }
     }
 
     /// Replaces `hashes` by the hash of each shingle of a normalised text ([`Shingling::each`]).
-    pub fn hashes(self, analyzer: &Analyzer, text: &str, letters: &mut Letters, hashes: &mut Vec<u32>) {
+    pub fn hashes(self, analyzer: &Analyzer, text: &str, buffer: &mut ShingleBuffer, hashes: &mut Vec<u32>) {
         hashes.clear();
-        self.each(analyzer, text, letters, |shingle| hashes.push(hash_of(shingle)));
+        self.each(analyzer, text, buffer, |shingle| hashes.push(hash_of(shingle)));
     }
 }
 
@@ -93,18 +93,18 @@ impl ShingleLengths {
 
 /// Replaces `hashes` by the hash of each shingle of characters of a text, in order, repeats included
 /// ([`hash_of`](fn@hash_of)).
-pub fn shingle_hashes(text: &str, lengths: ShingleLengths, letters: &mut Letters, hashes: &mut Vec<u32>) {
+pub fn shingle_hashes(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuffer, hashes: &mut Vec<u32>) {
     hashes.clear();
-    each_shingle(text, lengths, letters, |shingle| hashes.push(hash_of(shingle)));
+    each_shingle(text, lengths, buffer, |shingle| hashes.push(hash_of(shingle)));
 }
 
 /// Visits each shingle of characters of a text, in order, repeats included.
 ///
-/// Letters and digits count, whitespace and punctuation do not: they are left out before shingles are cut, in `letters`.
+/// Letters and digits count, whitespace and punctuation do not: they are left out before shingles are cut, in `buffer`.
 /// A shingle begins at each letter from which enough letters follow; its first one decides how many.
 #[inline]
-pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, each: impl FnMut(&str)) {
-    let Letters { text: stripped, starts } = letters;
+pub fn each_shingle(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuffer, each: impl FnMut(&str)) {
+    let ShingleBuffer { text: stripped, starts } = buffer;
     stripped.clear();
     starts.clear();
     for c in text.chars() {
@@ -142,13 +142,13 @@ pub fn hash_of(shingle: &str) -> u32 {
 
 /// The letters of a text without what is between them, or its words: a buffer that is used again and again.
 #[derive(Clone, Debug, Default)]
-pub struct Letters {
+pub struct ShingleBuffer {
     text: String,
     /// Where each begins, and how long a shingle that begins with it is.
     starts: Vec<(usize, usize)>,
 }
 
-impl Letters {
+impl ShingleBuffer {
     /// Forgets the text before.
     pub(super) fn clear(&mut self) {
         self.text.clear();
@@ -203,7 +203,7 @@ mod tests {
 
     fn hashes_of(text: &str, han: usize, other: usize) -> Vec<u32> {
         let mut hashes = Vec::new();
-        shingle_hashes(text, ShingleLengths { han, other }, &mut Letters::default(), &mut hashes);
+        shingle_hashes(text, ShingleLengths { han, other }, &mut ShingleBuffer::default(), &mut hashes);
         hashes
     }
 
@@ -220,9 +220,9 @@ mod tests {
     fn runs_of_words_are_cut_by_the_first_one_and_know_neither_marks_nor_stop_words() {
         let analyzer = Analyzer::new(&crate::text::Settings::default()).unwrap();
         let cut = |shingling: Shingling, text: &str| {
-            let (mut letters, mut found, mut hashes) = (Letters::default(), Vec::new(), Vec::new());
-            shingling.each(&analyzer, text, &mut letters, |shingle| found.push(shingle.to_owned()));
-            shingling.hashes(&analyzer, text, &mut letters, &mut hashes);
+            let (mut buffer, mut found, mut hashes) = (ShingleBuffer::default(), Vec::new(), Vec::new());
+            shingling.each(&analyzer, text, &mut buffer, |shingle| found.push(shingle.to_owned()));
+            shingling.hashes(&analyzer, text, &mut buffer, &mut hashes);
             assert_eq!(hashes, found.iter().map(|shingle| hash_of(shingle)).collect::<Vec<u32>>());
             found
         };

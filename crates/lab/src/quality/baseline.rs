@@ -11,7 +11,9 @@ use std::ops::RangeInclusive;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Planted, Report, Role, Scorer, set_of};
-use dupgate_core::fingerprint::{Fingerprinter, Fingerprints, Letters, Permutations, Scratch, Settings, Shingling};
+use dupgate_core::fingerprint::{
+    Fingerprinter, Fingerprints, Permutations, Scratch, Settings, ShingleBuffer, Shingling,
+};
 use dupgate_core::record::{Body, RawRecord};
 use dupgate_core::text::{self, Analyzer};
 
@@ -190,11 +192,11 @@ impl<'r> PairwiseReader<'r> {
     }
 
     fn shingles(&self, stream: &[Planted]) -> Vec<Vec<u32>> {
-        let (mut normal, mut letters, mut hashes) = (String::new(), Letters::default(), Vec::new());
+        let (mut normal, mut buffer, mut hashes) = (String::new(), ShingleBuffer::default(), Vec::new());
         let mut set = |page: &Planted| {
             let normal = self.reader.analyzer().normalize(&Body::Text((&*page.text).into()), &mut normal);
             let normal = normal.map_or("", |normal| normal.text);
-            self.shingle.hashes(self.reader.analyzer(), normal, &mut letters, &mut hashes);
+            self.shingle.hashes(self.reader.analyzer(), normal, &mut buffer, &mut hashes);
             set_of(&hashes)
         };
         stream.iter().map(&mut set).collect()

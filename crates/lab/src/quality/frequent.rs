@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dupgate_core::fingerprint::{Letters, Shingling, shingle_hash};
+use dupgate_core::fingerprint::{ShingleBuffer, Shingling, shingle_hash};
 use dupgate_core::text::{Analyzer, is_han};
 
 /// Cells that shingles are counted in first: two that share one are distinguished later.
@@ -39,11 +39,11 @@ pub struct Share {
 #[must_use]
 pub fn frequent(texts: &[&str], analyzer: &Analyzer, shingling: Shingling, share: Share) -> Frequent {
     let mut found = Frequent::default();
-    let (mut cells, mut letters, mut page) = (vec![0_u32; CELLS], Letters::default(), HashSet::new());
+    let (mut cells, mut buffer, mut page) = (vec![0_u32; CELLS], ShingleBuffer::default(), HashSet::new());
     for text in texts {
         let (mut han, mut count) = (0_usize, 0_usize);
         page.clear();
-        shingling.each(analyzer, text, &mut letters, |shingle| {
+        shingling.each(analyzer, text, &mut buffer, |shingle| {
             han += usize::from(begins_han(shingle));
             count += 1;
             page.insert(cell_of(shingle));
@@ -67,7 +67,7 @@ pub fn frequent(texts: &[&str], analyzer: &Analyzer, shingling: Shingling, share
     for text in texts {
         page.clear();
         let mut different = HashSet::new();
-        shingling.each(analyzer, text, &mut letters, |shingle| {
+        shingling.each(analyzer, text, &mut buffer, |shingle| {
             found.all += u64::from(different.insert(shingle_hash(shingle)));
             let full = cells.get(cell_of(shingle)).is_some_and(|cell| *cell >= enough(shingle));
             if full && !page.contains(shingle) {
@@ -134,7 +134,7 @@ mod tests {
             let sets: Vec<Vec<String>> = texts.iter().map(|text| {
                 let mut all = Vec::new();
                 let put = |shingle: &str| all.push(shingle.to_owned());
-                SHINGLING.each(&analyzer, text, &mut Letters::default(), put);
+                SHINGLING.each(&analyzer, text, &mut ShingleBuffer::default(), put);
                 all
             }).collect();
             let is_han = |set: &&Vec<String>| set.iter().filter(|shingle| begins_han(shingle)).count() * 2 > set.len();

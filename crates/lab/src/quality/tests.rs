@@ -5,7 +5,7 @@ mod page_kinds;
 use super::*;
 use crate::crawl::Rng;
 use dupgate_core::fingerprint::{
-    Banding, Fingerprinter, Letters, LowConfidence, PerMille, Settings, Shingling, SimHash, Sketch, SketchForm,
+    Banding, Fingerprinter, LowConfidence, PerMille, Settings, ShingleBuffer, Shingling, SimHash, Sketch, SketchForm,
     SlotBits,
 };
 use dupgate_core::protocol::MinHashRules;
@@ -416,7 +416,7 @@ fn baselines_see_what_a_scan_of_all_pairs_sees() {
             let (mut normal, mut hashes) = (String::new(), Vec::new());
             let body = Body::Text((&*page.text).into());
             let normal = reader.analyzer().normalize(&body, &mut normal).unwrap().text;
-            shingles.hashes(reader.analyzer(), normal, &mut Letters::default(), &mut hashes);
+            shingles.hashes(reader.analyzer(), normal, &mut ShingleBuffer::default(), &mut hashes);
             set_of(&hashes)
         })
         .collect();

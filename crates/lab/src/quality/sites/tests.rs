@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use super::super::{PlantSettings, jaccard, plant, set_of};
 use super::*;
 use crate::crawl::Prose;
-use dupgate_core::fingerprint::{Letters, ShingleLengths, shingle_hashes};
+use dupgate_core::fingerprint::{ShingleBuffer, ShingleLengths, shingle_hashes};
 
 const PAGES: usize = 400;
 
 fn shingles(text: &str) -> Vec<u32> {
     let mut hashes = Vec::new();
-    shingle_hashes(text, ShingleLengths { han: 4, other: 6 }, &mut Letters::default(), &mut hashes);
+    shingle_hashes(text, ShingleLengths { han: 4, other: 6 }, &mut ShingleBuffer::default(), &mut hashes);
     set_of(&hashes)
 }
 
