@@ -16,7 +16,7 @@ use crate::transaction::CallError;
 pub(super) struct Report {
     batch: u64,
     index: usize,
-    size: Size,
+    clues: RefusalClues,
     result: Result<i64, RDKafkaErrorCode>,
 }
 
@@ -33,13 +33,13 @@ impl ReportSink {
 
 /// The properties of a record that a broker may refuse it for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct RefusalClues {
     pub(super) bytes: usize,
     pub(super) skew_ms: u64,
     pub(super) keyed: bool,
 }
 
-impl Size {
+impl RefusalClues {
     /// Returns a score: the record with the highest one is most likely the one that its batch was refused for.
     fn blame(self, reason: Reject) -> u64 {
         if reason == Reject::TimestampRefused {
@@ -57,7 +57,7 @@ impl Size {
 pub(super) struct DeliveryContext {
     pub(super) batch: u64,
     pub(super) index: usize,
-    pub(super) size: Size,
+    pub(super) clues: RefusalClues,
     pub(super) in_flight: InFlightGuard,
 }
 
@@ -69,10 +69,10 @@ impl ProducerContext for LoggingContext<ReportSink> {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
         };
-        let DeliveryContext { batch, index, size, in_flight } = *context;
+        let DeliveryContext { batch, index, clues, in_flight } = *context;
         drop(in_flight);
         // The session of a replaced producer reads no reports.
-        let _ = self.0.0.send(Report { batch, index, size, result });
+        let _ = self.0.0.send(Report { batch, index, clues, result });
     }
 }
 
@@ -116,7 +116,7 @@ impl BatchOutcome {
                 if let Some(reason) = errors::refusal(*code) {
                     // A batch is refused as a whole: the largest record is to blame for its size, the one farthest from
                     // the clock for its timestamp, one without a key for being invalid.
-                    let blame = report.size.blame(reason);
+                    let blame = report.clues.blame(reason);
                     if self.refused.as_ref().is_none_or(|(max, _)| *max < blame) {
                         self.refused = Some((blame, CallError::Undeliverable { index: report.index, reason }));
                     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn report(index: usize, bytes: usize, result: Result<i64, RDKafkaErrorCode>) -> Report {
-        Report { batch: 7, index, size: Size { bytes, skew_ms: 0, keyed: true }, result }
+        Report { batch: 7, index, clues: RefusalClues { bytes, skew_ms: 0, keyed: true }, result }
     }
 
     #[test]
@@ -187,8 +187,8 @@ mod tests {
     fn refused_record_farthest_from_the_clock_is_to_blame_for_its_timestamp() {
         let mut outcome = outcome(3);
         for (index, skew_ms) in [(0, 10), (1, 900), (2, 20)] {
-            let size = Size { bytes: 1000 - index, skew_ms, keyed: true };
-            outcome.note(&Report { size, ..report(index, 0, Err(RDKafkaErrorCode::InvalidTimestamp)) });
+            let clues = RefusalClues { bytes: 1000 - index, skew_ms, keyed: true };
+            outcome.note(&Report { clues, ..report(index, 0, Err(RDKafkaErrorCode::InvalidTimestamp)) });
         }
         assert_eq!(outcome.into_answer(), Err(CallError::Undeliverable { index: 1, reason: Reject::TimestampRefused }));
     }
@@ -197,8 +197,8 @@ mod tests {
     fn refused_record_without_a_key_is_to_blame_for_an_invalid_one() {
         let mut outcome = outcome(3);
         for (index, keyed) in [(0, true), (1, false), (2, true)] {
-            let size = Size { bytes: 1000, skew_ms: 0, keyed };
-            outcome.note(&Report { size, ..report(index, 0, Err(RDKafkaErrorCode::InvalidRecord)) });
+            let clues = RefusalClues { bytes: 1000, skew_ms: 0, keyed };
+            outcome.note(&Report { clues, ..report(index, 0, Err(RDKafkaErrorCode::InvalidRecord)) });
         }
         assert_eq!(outcome.into_answer(), Err(CallError::Undeliverable { index: 1, reason: Reject::Refused }));
     }

@@ -9,7 +9,7 @@ use rdkafka::message::{Header as KafkaHeader, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::delivery::{BatchOutcome, DeliveryContext, Report, ReportSink, Size};
+use super::delivery::{BatchOutcome, DeliveryContext, Report, ReportSink, RefusalClues};
 use super::records::{OutgoingRecord, RecordSource};
 use super::{Answer, OffsetAndMetadata, REQUEST_TIMEOUT};
 use crate::kafka::client::LoggingContext;
@@ -153,9 +153,9 @@ impl ProducerSession {
         for (name, value) in &outgoing.headers {
             headers = headers.insert(KafkaHeader { key: name, value: value.as_deref() });
         }
-        let size = Size { bytes, skew_ms: outgoing.skew_ms, keyed: outgoing.key.is_some() };
+        let clues = RefusalClues { bytes, skew_ms: outgoing.skew_ms, keyed: outgoing.key.is_some() };
         let context =
-            Box::new(DeliveryContext { batch: outcome.batch, index, size, in_flight: self.in_flight.add(bytes) });
+            Box::new(DeliveryContext { batch: outcome.batch, index, clues, in_flight: self.in_flight.add(bytes) });
         let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(outgoing.topic, context);
         record.partition = outgoing.partition;
         record.key = outgoing.key;
