@@ -5,7 +5,7 @@ use super::markup::{Piece, Tag, pieces};
 use super::nesting::is_any;
 
 /// Elements of a head. The first other one begins the body, in which links name nothing: comments may be there.
-const OF_HEAD: [&str; 10] =
+const HEAD_ELEMENTS: [&str; 10] =
     ["html", "head", "title", "meta", "link", "base", "script", "style", "noscript", "template"];
 
 /// References in the head of a page, with their character references decoded.
@@ -33,7 +33,7 @@ impl HeadLinks {
                 Piece::Start(tag) if tag.name.eq_ignore_ascii_case("base") => {
                     links.base = links.base.or_else(|| reference(&tag));
                 }
-                Piece::Start(tag) if !is_any(tag.name.as_bytes(), &OF_HEAD) => break,
+                Piece::Start(tag) if !is_any(tag.name.as_bytes(), &HEAD_ELEMENTS) => break,
                 Piece::End(name) if name.eq_ignore_ascii_case("head") => break,
                 Piece::Text(text) if !text.trim().is_empty() => break,
                 Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}

@@ -25,10 +25,10 @@ pub(super) const MAX_ATTRIBUTES: usize = 1024;
 const UNIT_BYTES: usize = 320;
 
 /// Bytes given to the parser at a time.
-const BITE: usize = 256;
+const CHUNK_BYTES: usize = 256;
 
 /// Places for attributes in a token that does not end: the parser compares each attribute with all before it.
-const MAX_SILENT: usize = 16_384;
+const MAX_SEPARATORS_WITHOUT_TOKEN: usize = 16_384;
 
 /// How large a tree may become. A unit is a node or two attributes.
 fn bound(tags: usize) -> usize {
@@ -56,19 +56,19 @@ pub(super) fn build(html: &str, max_depth: usize) -> Option<Document> {
     let sink = Sink { most, ..Sink::default() };
     let mut parser = parse_document(sink, ParseOpts { tree_builder: options, ..ParseOpts::default() });
     let mut rest = html;
-    let (mut silent, mut seen) = (0_usize, 0);
+    let (mut separators_without_token, mut seen) = (0_usize, 0);
     while !rest.is_empty() {
-        let (bite, after) = rest.split_at(rest.floor_char_boundary(BITE));
+        let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK_BYTES));
         rest = after;
-        parser.process(StrTendril::from_slice(bite));
+        parser.process(StrTendril::from_slice(chunk));
         let sink = &parser.tokenizer.sink.sink;
         if sink.units() > most || sink.last_is_deeper_than(max_depth) {
             return None;
         }
-        let separators = bite.bytes().filter(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'"' | b'\''));
-        silent = if sink.calls.get() == seen { silent + separators.count() } else { 0 };
+        let separators = chunk.bytes().filter(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'"' | b'\''));
+        separators_without_token = if sink.calls.get() == seen { separators_without_token + separators.count() } else { 0 };
         seen = sink.calls.get();
-        if silent > MAX_SILENT {
+        if separators_without_token > MAX_SEPARATORS_WITHOUT_TOKEN {
             return None;
         }
     }
