@@ -28,7 +28,7 @@ const STACK_BYTES: usize = 64 << 20;
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Number of abandoned threads still running that counts as too many; for a large pool, twice its threads.
-const MAX_RUNAWAYS: usize = 32;
+const MAX_ABANDONED: usize = 32;
 
 /// The work of the threads.
 pub(super) trait TextWork: Send + Sync {
@@ -95,7 +95,7 @@ pub(super) struct TextPool {
     shared: Arc<Shared>,
     threads: Vec<Thread>,
     /// Abandoned threads that may still run.
-    runaways: Vec<JoinHandle<()>>,
+    abandoned: Vec<JoinHandle<()>>,
     /// Time of the last check.
     last_check: Duration,
 }
@@ -146,7 +146,7 @@ impl TextPool {
         let (sender, jobs) = unbounded();
         let shared = Arc::new(Shared { jobs, work: Box::new(work), sink: Box::new(sink), clock });
         let threads = (0..threads.max(1)).map(|_| start_thread(&shared)).collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { jobs: sender, shared, threads, runaways: Vec::new(), last_check: clock.now() })
+        Ok(Self { jobs: sender, shared, threads, abandoned: Vec::new(), last_check: clock.now() })
     }
 
     /// Submits a record.
@@ -189,13 +189,13 @@ impl TextPool {
                 source = %job.source, ?limit, "text work took too long: the page is withdrawn"
             );
             let old = std::mem::replace(thread, start_thread(&self.shared)?);
-            self.runaways.push(old.handle);
+            self.abandoned.push(old.handle);
             let Job { source, serial, place, record, permit } = job;
             let page = self.shared.work.withdraw(source, &record, Reject::TextTimeout);
             (self.shared.sink)(Done { serial, place, page, permit });
         }
-        self.runaways.retain(|thread| !thread.is_finished());
-        Ok(self.runaways.len() > MAX_RUNAWAYS.max(2 * self.threads.len()))
+        self.abandoned.retain(|thread| !thread.is_finished());
+        Ok(self.abandoned.len() > MAX_ABANDONED.max(2 * self.threads.len()))
     }
 }
 

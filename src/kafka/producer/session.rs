@@ -9,7 +9,7 @@ use rdkafka::message::{Header as KafkaHeader, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::delivery::{BatchOutcome, DeliveryContext, Report, ReportSink, RefusalClues};
+use super::delivery::{BatchOutcome, DeliveryContext, RefusalClues, Report, ReportSink};
 use super::records::{OutgoingRecord, RecordSource};
 use super::{Answer, OffsetAndMetadata, REQUEST_TIMEOUT};
 use crate::kafka::client::LoggingContext;

@@ -66,7 +66,8 @@ pub(super) fn build(html: &str, max_depth: usize) -> Option<Document> {
             return None;
         }
         let separators = chunk.bytes().filter(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'"' | b'\''));
-        separators_without_token = if sink.calls.get() == seen { separators_without_token + separators.count() } else { 0 };
+        separators_without_token =
+            if sink.calls.get() == seen { separators_without_token + separators.count() } else { 0 };
         seen = sink.calls.get();
         if separators_without_token > MAX_SEPARATORS_WITHOUT_TOKEN {
             return None;
