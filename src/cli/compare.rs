@@ -48,7 +48,7 @@ pub struct CompareArgs {
 struct Pair {
     one: Inspection,
     other: Inspection,
-    versus: PairVerdict,
+    outcome: PairVerdict,
     near: Nearness,
     diff: Diff,
     hint: Option<String>,
@@ -115,10 +115,10 @@ pub fn compare(args: &CompareArgs, global: &Global) -> Result<(), Fatal> {
     let one = page_reader.open(&args.one, args.format)?;
     let other = page_reader.open(&args.other, args.format)?;
     let rules = &page_reader.settings().rules;
-    let versus = PairVerdict::of(rules, &one.reading, &other.reading).map_err(|error| Reason::Bug.because(error))?;
+    let outcome = PairVerdict::of(rules, &one.reading, &other.reading).map_err(|error| Reason::Bug.because(error))?;
     let near = Nearness::of(&one, &other, page_reader.settings());
     let diff = diff(page_reader.analyzer()?, &one.text, &other.text);
-    let mut pair = Pair { one, other, versus, near, diff, hint: None };
+    let mut pair = Pair { one, other, outcome, near, diff, hint: None };
     pair.hint = digits_hint(&pair, &page_reader)?;
     match Format::or_usual(global.output) {
         Format::Table => print(&pair.table(page_reader.settings(), args.changes)),
@@ -159,15 +159,15 @@ impl Pair {
         let mut rows: Vec<Vec<String>> = Stage::ALL.map(|stage| self.row(stage, settings)).to_vec();
         rows.extend(self.containment_row(settings));
         rows.extend(self.numbers_row(settings));
-        let verdict = match self.versus.verdict.original() {
+        let verdict = match self.outcome.verdict.original() {
             Some(of) => {
                 let how = if of.by.contained().is_some() { " (containment)" } else { "" };
-                format!("{}, by stage {}{how}", self.versus.verdict.name(), of.by.stage().name())
+                format!("{}, by stage {}{how}", self.outcome.verdict.name(), of.by.stage().name())
             }
-            None => self.versus.verdict.name().to_owned(),
+            None => self.outcome.verdict.name().to_owned(),
         };
         rows.push(vec!["verdict".to_owned(), verdict]);
-        if let Some(refusal) = self.versus.refusal {
+        if let Some(refusal) = self.outcome.refusal {
             rows.push(vec!["why".to_owned(), refusal.sentence(&settings.rules)]);
         }
         let which = if self.diff.is_cut { "beginnings of the normalised texts" } else { "normalised texts" };
@@ -244,7 +244,7 @@ impl Pair {
     }
 
     fn stage_outcome(&self, stage: Stage, settings: &Settings) -> String {
-        let Some(result) = self.versus.stage(stage) else { return String::new() };
+        let Some(result) = self.outcome.stage(stage) else { return String::new() };
         let rules = &settings.rules;
         let verb = if result.matches { "match" } else { "no match" };
         let limit = match (stage, rules.minhash) {
@@ -304,7 +304,7 @@ impl Pair {
             })
         };
         let stage = |stage: Stage| {
-            let result = self.versus.stage(stage);
+            let result = self.outcome.stage(stage);
             let matches = result.is_some_and(|result| result.matches);
             (matches, result.is_some_and(|result| result.in_use), result.and_then(|result| result.from).map(threshold))
         };
@@ -316,10 +316,10 @@ impl Pair {
         json!({
             "scheme": settings.scheme().to_string(),
             "pages": [page(&self.one, &args.one), page(&self.other, &args.other)],
-            "verdict": self.versus.verdict.name(),
-            "stage": self.versus.verdict.original().map(|of| of.by.stage().name()),
-            "refused_by": self.versus.refusal.map(Refusal::name),
-            "reason": self.versus.refusal.map(|refusal| refusal.sentence(&settings.rules)),
+            "verdict": self.outcome.verdict.name(),
+            "stage": self.outcome.verdict.original().map(|of| of.by.stage().name()),
+            "refused_by": self.outcome.refusal.map(Refusal::name),
+            "reason": self.outcome.refusal.map(|refusal| refusal.sentence(&settings.rules)),
             "exact": {"in_use": exact.1, "matches": exact.0},
             "simhash": {
                 "in_use": simhash.1, "matches": simhash.0, "distance": near.bits,
@@ -337,7 +337,7 @@ impl Pair {
                 })),
             },
             "containment": {
-                "matched": self.versus.verdict.original().is_some_and(|of| of.by.contained().is_some()),
+                "matched": self.outcome.verdict.original().is_some_and(|of| of.by.contained().is_some()),
                 "estimate": near.contained.map(PerMille::share), "exact": near.contains,
                 "least": minhash.and_then(|minhash| minhash.containment).map(PerMille::share),
             },

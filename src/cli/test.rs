@@ -134,8 +134,8 @@ fn run(case: &Case, folder: &Path, page_reader: &mut PageReader) -> Result<Outco
             return Ok(Outcome { case, got, stage: None, near: None, refusal: None, why, unread: None });
         }
     };
-    let versus = PairVerdict::of(&page_reader.settings().rules, &one.reading, &other.reading);
-    let PairVerdict { verdict, refusal, .. } = versus.map_err(|error| Reason::Bug.because(error))?;
+    let pair_verdict = PairVerdict::of(&page_reader.settings().rules, &one.reading, &other.reading);
+    let PairVerdict { verdict, refusal, .. } = pair_verdict.map_err(|error| Reason::Bug.because(error))?;
     let near = Some(Nearness::of(&one, &other, page_reader.settings()));
     let stage = verdict.original().map(|of| of.by.stage());
     let why = refusal.map(|refusal| refusal.sentence(&page_reader.settings().rules));

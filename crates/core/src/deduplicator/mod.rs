@@ -13,10 +13,10 @@
 //! most as many originals as the index holds. Cost: that of [`decide`], and one map entry per original with an id.
 
 mod line;
-mod times;
-mod versus;
+mod pair_verdict;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -30,8 +30,9 @@ use crate::protocol::{
 use crate::record::{EventTime, Rejection, Source, Timestamp};
 
 pub use line::place_of;
+pub use pair_verdict::{PairVerdict, StageResult, Threshold};
 pub use times::LineTimes;
-pub use versus::{PairVerdict, StageResult, Threshold};
+
 
 /// What decides the verdicts, and what time it is.
 #[derive(Clone, Debug)]
