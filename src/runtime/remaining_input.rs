@@ -12,7 +12,7 @@ use crate::kafka::first_records::first_records;
 use crate::kafka::group_consumer::Start;
 use crate::kafka::offsets::Offsets;
 use crate::record::{EventTime, PartitionId};
-use crate::worker::{Backlog, Subscription, unread};
+use crate::worker::{Backlog, Subscription, new_to_group};
 
 /// Time-out for reading the next records of partitions: later ones are left out.
 const HEADS: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub(super) struct RemainingInput {
 
 impl RemainingInput {
     /// Returns what is left to read of each partition, and for some the times of the pages from an offset on. A group
-    /// without an offset begins at `start` if [`unread`] decides so. Partitions that do not answer are left out.
+    /// without an offset begins at `start` if [`new_to_group`] decides so. Partitions that do not answer are left out.
     ///
     /// # Errors
     ///
@@ -45,10 +45,10 @@ impl RemainingInput {
         let committed = self.offsets.last_committed(&partitions)?;
         let mut next: BTreeMap<PartitionId, Option<i64>> =
             committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset))).collect();
-        let unread = unread(&partitions, &next, subscription(&self.topics)).unwrap_or_default();
-        let without = |is_unread: bool| -> BTreeSet<PartitionId> {
+        let new_to_group = new_to_group(&partitions, &next, subscription(&self.topics)).unwrap_or_default();
+        let without = |is_new_to_group: bool| -> BTreeSet<PartitionId> {
             let without = next.iter().filter(|(_, offset)| offset.is_none()).map(|(partition, _)| partition);
-            without.filter(|partition| unread.contains(*partition) == is_unread).cloned().collect()
+            without.filter(|partition| new_to_group.contains(*partition) == is_new_to_group).cloned().collect()
         };
         let mut begins = self.offsets.starts(&without(true), start)?;
         begins.extend(self.offsets.starts(&without(false), Start::Earliest)?);

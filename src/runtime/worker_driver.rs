@@ -66,7 +66,7 @@ pub(super) enum Message {
     Appended(Appended),
     Called(Answer),
     Checkpoint(LogPartition, Option<VerdictOffset>),
-    Unread(BTreeSet<PartitionId>),
+    NewToGroup(BTreeSet<PartitionId>),
     Committed(BTreeMap<PartitionId, Option<i64>>),
     Backlog(BTreeMap<PartitionId, Backlog>),
     /// The partitions of the input, and what each member of a stable group owns.

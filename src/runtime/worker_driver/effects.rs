@@ -20,7 +20,7 @@ use crate::runtime::service_context::heartbeat;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
-use crate::worker::{Effect, Failure, ProducerCall, ReadFrom, unread};
+use crate::worker::{Effect, Failure, ProducerCall, ReadFrom, new_to_group};
 
 impl WorkerDriver {
     pub(super) fn perform(&mut self, effect: Effect<PagePayload>) -> Result<(), Fatal> {
@@ -43,7 +43,7 @@ impl WorkerDriver {
             Effect::Leave => self.member.command(Command::Leave),
             Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
             Effect::FetchBacklog(heads) => self.fetch_backlog(heads),
-            Effect::FetchUnread => self.fetch_unread(),
+            Effect::FetchNewToGroup => self.fetch_new_to_group(),
             Effect::Seek { partition, from } => self.seek(partition, from),
             Effect::Pause(partitions) => {
                 self.paused.extend(partitions.iter().cloned());
@@ -114,16 +114,17 @@ impl WorkerDriver {
         });
     }
 
-    pub(super) fn fetch_unread(&self) {
+    pub(super) fn fetch_new_to_group(&self) {
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());
         self.background_tasks.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
             let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
             let committed =
                 committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
-            let unread = unread(&partitions, &committed.collect(), subscription(&topics));
-            let unread = unread.ok_or("the coordinator has not answered for all partitions of the input")?;
-            drop(sender.send(Message::Unread(unread)));
+            let new_to_group = new_to_group(&partitions, &committed.collect(), subscription(&topics));
+            let new_to_group =
+                new_to_group.ok_or("the coordinator has not answered for all partitions of the input")?;
+            drop(sender.send(Message::NewToGroup(new_to_group)));
             Ok(())
         });
     }

@@ -42,7 +42,7 @@ impl WorkerDriver {
                 self.handle(Event::Called(answer.map(|_| ())))
             }
             Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
-            Message::Unread(partitions) => self.handle(Event::Unread(partitions)),
+            Message::NewToGroup(partitions) => self.handle(Event::NewToGroup(partitions)),
             Message::Committed(offsets) => {
                 self.settled.answered(&offsets);
                 self.handle(Event::Committed(offsets))

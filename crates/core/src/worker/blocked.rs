@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_topic_that_is_created_again_begins_at_its_beginning_wherever_it_was_to_start_at_first() {
-        let starts_at_end = |bench: &mut TestWorker| bench.handle(Event::Unread(BTreeSet::from([input(0), input(1)])));
+        let starts_at_end =
+            |bench: &mut TestWorker| bench.handle(Event::NewToGroup(BTreeSet::from([input(0), input(1)])));
         let none = || Event::Committed(BTreeMap::from([(input(0), None)]));
         // Committed by this worker, by another one, and nothing but judged.
         let mut own = TestWorker::new(vec![]);

@@ -83,8 +83,8 @@ pub enum Event<P> {
     Revoked(BTreeSet<PartitionId>),
     /// The group took these away some time ago.
     Lost(BTreeSet<PartitionId>),
-    /// Answers [`Effect::FetchUnread`].
-    Unread(BTreeSet<PartitionId>),
+    /// Answers [`Effect::FetchNewToGroup`].
+    NewToGroup(BTreeSet<PartitionId>),
     /// Answers [`Effect::FetchCommitted`].
     Committed(BTreeMap<PartitionId, Option<i64>>),
     /// Answers [`Effect::FetchBacklog`].
@@ -149,9 +149,9 @@ pub enum Effect<P> {
     /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`].
     FollowToEnd(LogPartition),
     /// Which partitions of the input are there that belong to no topic the group has an offset of (see
-    /// [`unread`](super::unread))? Offsets that open transactions are about to move may be answered as they were
-    /// before. Answered by [`Event::Unread`].
-    FetchUnread,
+    /// [`new_to_group`](super::new_to_group))? Offsets that open transactions are about to move may be answered as they
+    /// were before. Answered by [`Event::NewToGroup`].
+    FetchNewToGroup,
     /// Join the input group.
     Join,
     /// Leave it.

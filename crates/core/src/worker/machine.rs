@@ -60,7 +60,7 @@ impl<P> Worker<P> {
         let call = worker.outgoing.take_over();
         worker.call(call);
         worker.effects.extend(LogPartition::first(worker.logs.len()).map(Effect::FetchCheckpoint));
-        worker.effects.push_back(Effect::FetchUnread);
+        worker.effects.push_back(Effect::FetchNewToGroup);
         worker
     }
 
@@ -79,7 +79,7 @@ impl<P> Worker<P> {
             Event::Assigned(partitions) => self.assigned(now, partitions),
             Event::Revoked(partitions) => self.revoked(now, partitions),
             Event::Lost(partitions) => self.lost(&partitions),
-            Event::Unread(partitions) => self.membership.learn_unread(partitions),
+            Event::NewToGroup(partitions) => self.membership.learn_new_to_group(partitions),
             Event::Committed(offsets) => self.seek(offsets),
             Event::Backlog(backlogs) => {
                 self.pacer.answered(now, backlogs);
@@ -211,9 +211,9 @@ impl<P> Worker<P> {
             if offset.is_some() || is_judged {
                 self.membership.has_begun(&partition);
             }
-            let is_unread = self.membership.is_unread(&partition);
+            let is_new_to_group = self.membership.is_new_to_group(&partition);
             let Some(queue) = self.partitions.get_mut(&partition) else { continue };
-            if let Some(from) = queue.seek(offset, is_judged, is_unread) {
+            if let Some(from) = queue.seek(offset, is_judged, is_new_to_group) {
                 self.effects.push_back(Effect::Seek { partition, from });
             }
         }

@@ -282,8 +282,8 @@ fn match_verdict(action: &PageAction, verdict: &Arc<Verdict>) -> VerdictMatch {
 }
 
 /// Returns whether a page waits for something from this log.
-fn is_open_on(stage: &PageState, log: LogPartition) -> bool {
-    match stage {
+fn is_open_on(state: &PageState, log: LogPartition) -> bool {
+    match state {
         PageState::Asked { log: on, .. } | PageState::AwaitingScan(on) => *on == log,
         PageState::New | PageState::Blocked(_) | PageState::Ready(_) => false,
     }

@@ -10,7 +10,7 @@ use crate::record::PartitionId;
 pub(super) struct Membership {
     joined: bool,
     /// Partitions that begin at the configured start if the group has no offset for them; not known at first.
-    unread: Option<BTreeSet<PartitionId>>,
+    new_to_group: Option<BTreeSet<PartitionId>>,
     draining: Option<Draining>,
     /// When to leave at the latest.
     stop_by: Option<Duration>,
@@ -31,7 +31,7 @@ struct Draining {
 impl Membership {
     /// Joins, once all is known that has to be before. Returns whether that is to be done now.
     pub(super) fn join(&mut self, is_ready: bool) -> bool {
-        let joins = is_ready && self.unread.is_some() && !self.joined && self.stop_by.is_none();
+        let joins = is_ready && self.new_to_group.is_some() && !self.joined && self.stop_by.is_none();
         self.joined |= joins;
         joins
     }
@@ -44,20 +44,20 @@ impl Membership {
     // ---- offsets
 
     /// These partitions begin at the configured start if the group has no offset for them.
-    pub(super) fn learn_unread(&mut self, partitions: BTreeSet<PartitionId>) {
-        self.unread = Some(partitions);
+    pub(super) fn learn_new_to_group(&mut self, partitions: BTreeSet<PartitionId>) {
+        self.new_to_group = Some(partitions);
     }
 
     /// The group has an offset of this partition, or had one: a partition of this name that has none was recreated, and
     /// begins at its beginning.
     pub(super) fn has_begun(&mut self, partition: &PartitionId) {
-        if let Some(unread) = &mut self.unread {
-            unread.remove(partition);
+        if let Some(new_to_group) = &mut self.new_to_group {
+            new_to_group.remove(partition);
         }
     }
 
-    pub(super) fn is_unread(&self, partition: &PartitionId) -> bool {
-        self.unread.as_ref().is_some_and(|unread| unread.contains(partition))
+    pub(super) fn is_new_to_group(&self, partition: &PartitionId) -> bool {
+        self.new_to_group.as_ref().is_some_and(|new_to_group| new_to_group.contains(partition))
     }
 
     /// Committed offsets are asked for.
@@ -142,11 +142,11 @@ mod tests {
     fn joins_once_when_all_is_known_and_never_while_leaving() {
         let mut membership = Membership::default();
         assert!(!membership.join(true), "it is not known yet which partitions begin at the configured start");
-        membership.learn_unread(BTreeSet::new());
+        membership.learn_new_to_group(BTreeSet::new());
         assert!(!membership.join(false));
         assert!(membership.join(true));
         assert!(!membership.join(true), "it is in the group");
-        let mut leaving = Membership { unread: Some(BTreeSet::new()), ..Membership::default() };
+        let mut leaving = Membership { new_to_group: Some(BTreeSet::new()), ..Membership::default() };
         leaving.stop(SECOND);
         assert!(!leaving.join(true));
     }

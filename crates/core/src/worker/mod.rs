@@ -45,4 +45,4 @@ pub use machine::{Status, Worker};
 pub use pacing::Pacing;
 pub use route::{BadRecords, Mode, OBSERVED, Partitioning, Routing, Tombstones, murmur2};
 pub use settings::WorkerSettings;
-pub use subscription::{Subscription, unread};
+pub use subscription::{Subscription, new_to_group};

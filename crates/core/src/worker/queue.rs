@@ -154,9 +154,9 @@ impl<P> PartitionQueue<P> {
 
     /// Takes the committed offset, and returns where reading begins; `None` when it does not, or has begun.
     ///
-    /// `is_judged`: positions of the partition are judged. `is_unread`: without an offset it begins at the configured
+    /// `is_judged`: positions of the partition are judged. `is_new_to_group`: without an offset it begins at the configured
     /// start, not at its first record.
-    pub(super) fn seek(&mut self, committed: Option<i64>, is_judged: bool, is_unread: bool) -> Option<ReadFrom> {
+    pub(super) fn seek(&mut self, committed: Option<i64>, is_judged: bool, is_new_to_group: bool) -> Option<ReadFrom> {
         if !self.seeking {
             return None;
         }
@@ -175,7 +175,7 @@ impl<P> PartitionQueue<P> {
         let (from, initial_offset) = match (committed, self.start) {
             (Some(offset), _) => (ReadFrom::Offset(offset), InitialOffset::Committed),
             (None, Some(start)) => (ReadFrom::Offset(start), InitialOffset::Wanted(start)),
-            (None, None) if is_unread => (ReadFrom::ConfiguredStart, InitialOffset::Missing),
+            (None, None) if is_new_to_group => (ReadFrom::ConfiguredStart, InitialOffset::Missing),
             (None, None) => (ReadFrom::Beginning, InitialOffset::Missing),
         };
         self.initial_offset = initial_offset;

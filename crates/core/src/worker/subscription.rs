@@ -20,7 +20,7 @@ pub enum Subscription {
 /// `committed` may lack partitions whose offset was not answered, and may be older than what is committed by now.
 /// `None` when it lacks too many to tell.
 #[must_use]
-pub fn unread(
+pub fn new_to_group(
     partitions: &BTreeSet<PartitionId>,
     committed: &BTreeMap<PartitionId, Option<i64>>,
     subscription: Subscription,
@@ -28,12 +28,12 @@ pub fn unread(
     let is_read = |partition: &PartitionId| committed.get(partition).is_some_and(Option::is_some);
     let read = partitions.iter().filter(|partition| is_read(partition));
     let read: BTreeSet<&str> = read.map(|partition| &*partition.topic).collect();
-    let is_unread = |partition: &&PartitionId| match subscription {
+    let is_new_to_group = |partition: &&PartitionId| match subscription {
         Subscription::Topics => !read.contains(&*partition.topic),
         Subscription::Pattern => read.is_empty(),
     };
-    let unread: BTreeSet<PartitionId> = partitions.iter().filter(is_unread).cloned().collect();
-    unread.iter().all(|partition| committed.contains_key(partition)).then_some(unread)
+    let new_to_group: BTreeSet<PartitionId> = partitions.iter().filter(is_new_to_group).cloned().collect();
+    new_to_group.iter().all(|partition| committed.contains_key(partition)).then_some(new_to_group)
 }
 
 #[cfg(test)]
@@ -50,18 +50,18 @@ mod tests {
         let answer = |offsets: [Option<i64>; 4]| all.iter().cloned().zip(offsets).collect::<BTreeMap<_, _>>();
         let none = answer([None; 4]);
         let one = answer([None, Some(7), None, None]);
-        assert_eq!(unread(&all, &none, Subscription::Topics), Some(all.clone()));
-        assert_eq!(unread(&all, &none, Subscription::Pattern), Some(all.clone()));
-        assert_eq!(unread(&all, &one, Subscription::Topics), Some(partitions(&[("b", 0), ("b", 1)])));
-        assert_eq!(unread(&all, &one, Subscription::Pattern), Some(partitions(&[])));
+        assert_eq!(new_to_group(&all, &none, Subscription::Topics), Some(all.clone()));
+        assert_eq!(new_to_group(&all, &none, Subscription::Pattern), Some(all.clone()));
+        assert_eq!(new_to_group(&all, &one, Subscription::Topics), Some(partitions(&[("b", 0), ("b", 1)])));
+        assert_eq!(new_to_group(&all, &one, Subscription::Pattern), Some(partitions(&[])));
     }
 
     #[test]
     fn an_answer_that_lacks_partitions_counts_where_it_says_enough() {
         let all = partitions(&[("a", 0), ("a", 1)]);
         let read = BTreeMap::from([(PartitionId::new("a", 1), Some(7))]);
-        assert_eq!(unread(&all, &read, Subscription::Topics), Some(partitions(&[])), "one offset will do");
+        assert_eq!(new_to_group(&all, &read, Subscription::Topics), Some(partitions(&[])), "one offset will do");
         let uncertain = BTreeMap::from([(PartitionId::new("a", 1), None)]);
-        assert_eq!(unread(&all, &uncertain, Subscription::Topics), None, "the other may have an offset");
+        assert_eq!(new_to_group(&all, &uncertain, Subscription::Topics), None, "the other may have an offset");
     }
 }

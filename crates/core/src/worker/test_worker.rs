@@ -114,7 +114,7 @@ impl TestWorker {
         bench.handle(Event::Followed { log: LOG, offset: VerdictOffset(0), record: checkpoint(1, None, 0) });
         bench.follow(verdicts);
         bench.handle(Event::FollowedToEnd(LOG));
-        bench.handle(Event::Unread(BTreeSet::new()));
+        bench.handle(Event::NewToGroup(BTreeSet::new()));
         bench.handle(Event::Assigned(BTreeSet::from([input(0), input(1)])));
         bench
     }

@@ -9,7 +9,7 @@ use dupgate_core::transaction::{Call, CallError};
 use dupgate_core::worker::Mode;
 use dupgate_core::worker::{
     Backlog, Blocked, Effect, Event, Output, Page, PageOutcome, ProducerCall, ReadFrom, Status, Subscription, Worker,
-    WorkerSettings, unread,
+    WorkerSettings, new_to_group,
 };
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
@@ -49,7 +49,7 @@ pub(crate) struct WorkerDriver {
 #[derive(Debug)]
 enum Todo {
     FetchCheckpoint(LogPartition),
-    FetchUnread,
+    FetchNewToGroup,
     FetchBacklog(BTreeMap<PartitionId, i64>),
     FindEnd(LogPartition),
     Join,
@@ -251,7 +251,7 @@ impl WorkerDriver {
                     self.forget_end(log);
                     self.todo.push_back(Todo::FindEnd(log));
                 }
-                Effect::FetchUnread => self.todo.push_back(Todo::FetchUnread),
+                Effect::FetchNewToGroup => self.todo.push_back(Todo::FetchNewToGroup),
                 Effect::FetchBacklog(heads) => self.todo.push_back(Todo::FetchBacklog(heads)),
                 Effect::Join => self.todo.push_back(Todo::Join),
                 Effect::Leave => self.todo.push_back(Todo::Leave),
@@ -329,12 +329,12 @@ impl WorkerDriver {
                 let offset = committed.and_then(|committed| committed.metadata.parse().ok());
                 event = Some(Event::Checkpoint(log, offset.map(VerdictOffset)));
             }
-            Todo::FetchUnread => {
+            Todo::FetchNewToGroup => {
                 let partitions: BTreeSet<PartitionId> = world.inputs.iter().cloned().collect();
                 let known = world.bus.last_committed(GROUP, &partitions);
                 let known = known.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
-                let unread = unread(&partitions, &known.collect(), Subscription::Topics);
-                event = unread.map(Event::Unread);
+                let new_to_group = new_to_group(&partitions, &known.collect(), Subscription::Topics);
+                event = new_to_group.map(Event::NewToGroup);
             }
             Todo::FetchBacklog(heads) => event = Some(Event::Backlog(backlogs(world, &heads))),
             Todo::FindEnd(log) => self.follows[log.index()].end = Some(world.bus.stable_end(&verdicts_of(log))),
