@@ -296,7 +296,7 @@ impl WorkerReport {
 
     fn dead(&self, reason: Reject) {
         self.metrics.dead_letter(reason);
-        if !reason.is_of_the_page() {
+        if !reason.is_determined_by_page() {
             self.metrics.withdrawn(reason);
         }
     }

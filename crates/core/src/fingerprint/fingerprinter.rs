@@ -173,7 +173,7 @@ impl Fingerprinter {
     /// # Errors
     ///
     /// A [`Rejection`] for a reason that is a function of the page and the scheme alone
-    /// ([`crate::record::Reject::is_of_the_page`]).
+    /// ([`crate::record::Reject::is_determined_by_page`]).
     pub fn read(&self, record: &RawRecord<'_>, scratch: &mut Scratch) -> Result<FingerprintedPage, Rejection> {
         self.read_watched(record, scratch, |_| {})
     }

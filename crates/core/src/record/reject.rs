@@ -2,7 +2,7 @@
 
 /// Why a page ends in the dead letter topic. The name is the metric label and the header value.
 ///
-/// Reasons that are a function of the page and the scheme alone ([`Reject::is_of_the_page`]) need no judge.
+/// Reasons that are a function of the page and the scheme alone ([`Reject::is_determined_by_page`]) need no judge.
 /// Every other page may already have been asked about, here or by a predecessor, so it leaves only by a
 /// `withdraw` that the judge has answered (law L8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,7 +96,7 @@ impl Reject {
 
     /// Returns whether page and scheme alone decide: every worker, at any time, finds the same reason.
     #[must_use]
-    pub const fn is_of_the_page(self) -> bool {
+    pub const fn is_determined_by_page(self) -> bool {
         match self {
             Self::Undecodable
             | Self::WrongType

@@ -31,7 +31,7 @@ fn decode<'r>(settings: &InputSettings, value: &'r [u8]) -> Result<Document<'r>,
 
 fn reason(settings: &InputSettings, value: impl AsRef<[u8]>) -> Reject {
     let rejection = decode(settings, value.as_ref()).unwrap_err();
-    assert!(rejection.reason().is_of_the_page());
+    assert!(rejection.reason().is_determined_by_page());
     rejection.reason()
 }
 

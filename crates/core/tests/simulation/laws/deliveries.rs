@@ -76,7 +76,7 @@ impl Deliveries {
         let Some(Value::Page(page)) = &slot.value else { return Err(format!("{source} is no page")) };
         let is_right = match &outcome {
             PageOutcome::Tombstone => page.tombstone,
-            PageOutcome::DeadLetter(reason) if reason.is_of_the_page() => page.reject == Some(*reason),
+            PageOutcome::DeadLetter(reason) if reason.is_determined_by_page() => page.reject == Some(*reason),
             PageOutcome::DeadLetter(reason) => {
                 let is_withdrawal = |verdict: &Verdict| matches!(&verdict.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason);
                 history.has_verdict(source, is_withdrawal)
