@@ -41,7 +41,7 @@ impl Case {
             one_band_below: 64,
             min_similarity: PerMille(500),
             containment: None,
-            low_confidence: LowConfidence::NEVER,
+            low_confidence: LowConfidence::DISABLED,
             max_bucket: 256,
         })
     }

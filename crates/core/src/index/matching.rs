@@ -141,8 +141,8 @@ impl Index {
         let sketch = probe.fingerprints.sketch.as_ref()?;
         let (form, held) = (self.sketches.form()?, self.sketches.row(position)?);
         let two = match relation {
-            Relation::Unrelated => rule.are_two(form, sketch, held, slots),
-            Relation::Renderings => rule.are_no_renderings(form, sketch, held, slots),
+            Relation::Unrelated => rule.evidence_against_same_page(form, sketch, held, slots),
+            Relation::Renderings => rule.evidence_against_rendering(form, sketch, held, slots),
             Relation::SamePage | Relation::SameAddress => None,
         };
         two.map(Refusal::SameSite)

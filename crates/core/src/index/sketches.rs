@@ -493,7 +493,7 @@ mod tests {
             one_band_below: 0,
             min_similarity,
             containment: None,
-            low_confidence: LowConfidence::NEVER,
+            low_confidence: LowConfidence::DISABLED,
             max_bucket: 0,
         }
     }
@@ -584,7 +584,7 @@ mod tests {
             ),
         ) {
             let plain = rules(min_shared_bands, min_similarity);
-            let low_confidence = LowConfidence { below: low_confidence.0, containment: low_confidence.1, ..LowConfidence::NEVER };
+            let low_confidence = LowConfidence { below: low_confidence.0, containment: low_confidence.1, ..LowConfidence::DISABLED };
             let rules = MinHashRules { form: plain.form.with_count(), one_band_below, containment, low_confidence, ..plain };
             let mut sketches = Sketches::new(0);
             sketches.set_rules(&Ring::new(), Some(rules));

@@ -554,7 +554,7 @@ fn the_nearest_of_all_candidates_is_reported_whether_it_matches_or_not() {
         one_band_below: 0,
         min_similarity: PerMille(500),
         containment: None,
-        low_confidence: LowConfidence::NEVER,
+        low_confidence: LowConfidence::DISABLED,
         max_bucket: 0,
     }));
     let mut by_sketch = original(0, 1, Some(0b11_1111), 0);

@@ -167,7 +167,7 @@ impl MinHashRules {
     /// take.
     #[must_use]
     pub fn usual(form: SketchForm) -> Option<Self> {
-        let low_confidence = LowConfidence::USUAL;
+        let low_confidence = LowConfidence::default();
         let banding = Banding::new(42, 3, form).ok()?;
         Some(Self {
             form,

@@ -136,8 +136,8 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
             rng.pick(&[300, 600, 800].map(PerMille)),
             rng.pick(&[None, Some(PerMille(600)), Some(PerMille(950))]),
             rng.pick(&[
-                LowConfidence::NEVER,
-                LowConfidence { below: PerMille(850), containment: PerMille(900), ..LowConfidence::NEVER },
+                LowConfidence::DISABLED,
+                LowConfidence { below: PerMille(850), containment: PerMille(900), ..LowConfidence::DISABLED },
             ]),
         )),
         number_guard: rng.pick(&[None, Some(PerMille(500)), Some(PerMille(700))]),

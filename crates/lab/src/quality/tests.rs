@@ -272,7 +272,7 @@ proptest! {
         least in (0_u16..1000).prop_map(PerMille), truth in 0.1..1.0_f64, one_band_below in 0_u16..6
     ) {
         let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
-        let low_confidence = LowConfidence { below: PerMille(500), containment: PerMille(700), ..LowConfidence::NEVER };
+        let low_confidence = LowConfidence { below: PerMille(500), containment: PerMille(700), ..LowConfidence::DISABLED };
         let banding = Banding::new(5, 3, form).unwrap();
         let rules = MinHashRules {
             form,

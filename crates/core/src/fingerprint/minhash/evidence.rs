@@ -60,25 +60,28 @@ const OF_MANY: [u16; 20] = [9, 14, 19, 22, 25, 28, 30, 32, 34, 36, 38, 40, 42, 4
 /// Standard deviation of the distance of two `SimHash`es of 64 bits about its expectation, in tenths of a bit.
 const BITS_DEVIATION: u16 = 35;
 
+impl Default for LowConfidence {
+    fn default() -> Self {
+        Self {
+            below: PerMille(460),
+            below_short: PerMille(330),
+            short: 200,
+            containment: PerMille(800),
+            max_distance: 14,
+            of_many: true,
+        }
+    }
+}
+
 impl LowConfidence {
     /// Every estimate is believed.
-    pub const NEVER: Self = Self {
+    pub const DISABLED: Self = Self {
         below: PerMille::ZERO,
         below_short: PerMille::ZERO,
         short: 0,
         containment: PerMille::ZERO,
         max_distance: 0,
         of_many: false,
-    };
-
-    /// The default.
-    pub const USUAL: Self = Self {
-        below: PerMille(460),
-        below_short: PerMille(330),
-        short: 200,
-        containment: PerMille(800),
-        max_distance: 14,
-        of_many: true,
     };
 
     /// Returns what the estimate of a pair is compared with.
@@ -147,17 +150,17 @@ const MIN_CONTAINED_OF_SITE: PerMille = PerMille(800);
 const MIN_RENDERED: PerMille = PerMille(750);
 
 impl SameSite {
-    /// Returns whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated
-    /// Jaccard index is at most two standard errors below the one of pages of these sizes of which
+    /// Returns what speaks against two pages of one site, of whose sketches this is the distance, being one page. Nothing
+    /// does if the estimated Jaccard index is at most two standard errors below the one of pages of these sizes of which
     /// [`containment`](Self::containment) of the smaller one is in the other.
     #[must_use]
-    pub fn are_one(self, form: SketchForm, one: &[u8], other: &[u8], distance: u8) -> bool {
-        self.are_two(form, one, other, distance).is_none()
-    }
-
-    /// Returns what speaks against their being one page, when [`SameSite::are_one`] says no.
-    #[must_use]
-    pub fn are_two(self, form: SketchForm, one: &[u8], other: &[u8], distance: u8) -> Option<TwoPages> {
+    pub fn evidence_against_same_page(
+        self,
+        form: SketchForm,
+        one: &[u8],
+        other: &[u8],
+        distance: u8,
+    ) -> Option<TwoPages> {
         let sizes = form.count(one).zip(form.count(other)).map(|(one, other)| [one, other].map(u64::from));
         // Without sizes they count as equal.
         let [one_size, other_size] = sizes.unwrap_or([1000, 1000]);
@@ -174,8 +177,14 @@ impl SameSite {
     /// Returns what speaks against their being renderings of one page, although one of them says so: careless sites name
     /// one canonical address in all pages of a section.
     #[must_use]
-    pub fn are_no_renderings(self, form: SketchForm, one: &[u8], other: &[u8], distance: u8) -> Option<TwoPages> {
-        let two = self.are_two(form, one, other, distance)?;
+    pub fn evidence_against_rendering(
+        self,
+        form: SketchForm,
+        one: &[u8],
+        other: &[u8],
+        distance: u8,
+    ) -> Option<TwoPages> {
+        let two = self.evidence_against_same_page(form, one, other, distance)?;
         two.contained.is_none_or(|share| share < MIN_RENDERED).then_some(two)
     }
 }
@@ -199,7 +208,7 @@ mod tests {
             of_two_sites: false,
             rivals: 0,
         };
-        let is_sure = |evidence| LowConfidence::USUAL.is_sure(form(), evidence);
+        let is_sure = |evidence| LowConfidence::default().is_sure(form(), evidence);
         assert!(!is_sure(low));
         assert!(
             is_sure(Evidence { estimate: PerMille(460), ..low })
@@ -215,7 +224,7 @@ mod tests {
         assert!(is_sure(short) && is_sure(Evidence { estimate: PerMille(330), ..short }));
         assert!(!is_sure(Evidence { estimate: PerMille(329), ..short }));
         assert!(!is_sure(Evidence { contained: None, distance: None, ..low }));
-        assert!(LowConfidence::NEVER.is_sure(form(), low));
+        assert!(LowConfidence::DISABLED.is_sure(form(), low));
     }
 
     #[test]
@@ -230,7 +239,7 @@ mod tests {
                     of_two_sites: false,
                     rivals,
                 };
-                LowConfidence::USUAL.is_sure(form(), alone)
+                LowConfidence::default().is_sure(form(), alone)
             };
             (0..=1000).find(sure).unwrap()
         };
@@ -240,7 +249,7 @@ mod tests {
         }
         assert!([0, 1, 5, 50, 500, 5_000, u32::MAX].map(least).is_sorted());
         let near = |distance, rivals| {
-            LowConfidence::USUAL.is_sure(
+            LowConfidence::default().is_sure(
                 form(),
                 Evidence {
                     estimate: PerMille(350),
@@ -266,7 +275,8 @@ mod tests {
     fn pages_of_one_site_are_one_page_when_nearly_all_of_the_smaller_is_in_the_other() {
         let rule = SameSite { containment: PerMille(950) };
         let are_one = |differing: u8, sizes: [usize; 2]| {
-            rule.are_one(form(), &sketch(0, sizes[0]), &sketch(usize::from(differing), sizes[1]), differing)
+            let (one, other) = (sketch(0, sizes[0]), sketch(usize::from(differing), sizes[1]));
+            rule.evidence_against_same_page(form(), &one, &other, differing).is_none()
         };
         // A session id in a few links: similarity .95.
         assert!(are_one(6, [1000, 1000]));

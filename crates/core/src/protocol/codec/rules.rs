@@ -43,7 +43,7 @@ pub(super) fn version_of(rules: &Rules) -> u8 {
         return SITES_VERSION;
     }
     match &rules.minhash {
-        Some(minhash) if minhash.low_confidence != LowConfidence::NEVER => EVIDENCE_VERSION,
+        Some(minhash) if minhash.low_confidence != LowConfidence::DISABLED => EVIDENCE_VERSION,
         Some(MinHashRules { form, containment, .. })
             if containment.is_some() || form.has_count() || form.bottom().is_some() =>
         {
@@ -151,7 +151,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
     let min_shared_bands = from.byte("min shared bands")?;
     let min_similarity = PerMille(from.small("min_similarity")?);
-    let (containment, low_confidence) = (None, LowConfidence::NEVER);
+    let (containment, low_confidence) = (None, LowConfidence::DISABLED);
     let mut rules = MinHashRules {
         form,
         banding,
@@ -176,7 +176,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     if from.version() >= EVIDENCE_VERSION {
         let (below, containment) =
             (PerMille(from.small("low_confidence")?), PerMille(from.small("low_confidence containment")?));
-        rules.low_confidence = LowConfidence { below, containment, ..LowConfidence::NEVER };
+        rules.low_confidence = LowConfidence { below, containment, ..LowConfidence::DISABLED };
     }
     if from.version() >= SITES_VERSION {
         rules.low_confidence.max_distance = from.byte("low_confidence distance")?;

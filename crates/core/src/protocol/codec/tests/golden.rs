@@ -173,7 +173,7 @@ fn checkpoint_of_all_versions() {
 /// What the defaults write.
 #[test]
 fn rules_with_low_confidence_are_written_as_a_version_of_their_own() {
-    let low_confidence = LowConfidence { below: PerMille(330), containment: PerMille(800), ..LowConfidence::NEVER };
+    let low_confidence = LowConfidence { below: PerMille(330), containment: PerMille(800), ..LowConfidence::DISABLED };
     let minhash =
         rules().minhash.map(|minhash| MinHashRules { form: minhash.form.with_count(), low_confidence, ..minhash });
     let rules = Rules { minhash, ..rules() };
@@ -540,7 +540,7 @@ pub(super) fn rules() -> Rules {
             one_band_below: 0,
             min_similarity: PerMille(300),
             containment: None,
-            low_confidence: LowConfidence::NEVER,
+            low_confidence: LowConfidence::DISABLED,
             max_bucket: 0,
         }),
         number_guard: Some(PerMille(500)),

@@ -233,7 +233,7 @@ fn low_confidence() -> impl Strategy<Value = LowConfidence> {
             below_short: PerMille(u16::from(max_distance) * 3),
         },
     );
-    prop_oneof![Just(LowConfidence::NEVER), some]
+    prop_oneof![Just(LowConfidence::DISABLED), some]
 }
 
 fn watermarks() -> BoxedStrategy<ExpiryWatermarks> {
