@@ -16,7 +16,7 @@ pub struct Endpoint {
 #[error(
     "`{0}` is not the address of a collector: expected http://host:port or https://host:port, without user and password"
 )]
-pub struct NotAnEndpoint(String);
+pub struct ParseEndpointError(String);
 
 impl Endpoint {
     /// Returns the URL that spans are posted to.
@@ -33,10 +33,10 @@ impl Endpoint {
 }
 
 impl FromStr for Endpoint {
-    type Err = NotAnEndpoint;
+    type Err = ParseEndpointError;
 
-    fn from_str(text: &str) -> Result<Self, NotAnEndpoint> {
-        let refused = || NotAnEndpoint(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseEndpointError> {
+        let refused = || ParseEndpointError(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(refused)?;
         let default_port = match scheme {
             "http" => 4318,
@@ -100,7 +100,7 @@ mod tests {
             "http://a b",
             "http://a/<b>",
         ] {
-            assert_eq!(shown(wrong), Err(NotAnEndpoint(wrong.to_owned())));
+            assert_eq!(shown(wrong), Err(ParseEndpointError(wrong.to_owned())));
         }
     }
 }

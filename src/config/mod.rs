@@ -34,7 +34,7 @@ mod tree;
 mod units;
 
 pub use change_impact::{ChangeImpact, decides};
-pub use endpoint::{Endpoint, NotAnEndpoint};
+pub use endpoint::{Endpoint, ParseEndpointError};
 pub use excerpt::Excerpt;
 pub use layers::Layers;
 pub use levels::{LOG_PARTS, Levels};

@@ -26,7 +26,7 @@ use crate::record::Timestamp;
 
 pub use compare::{Texts, compare};
 pub use files::fetch_lines;
-pub use pace::{NotARate, Rate};
+pub use pace::{ParseRateError, Rate};
 pub use planning::{Draft, Extent, Wanted, check, expect_log, make};
 pub use run::{Options, Outcome, Phase, Report, run};
 pub use sample::{Sample, estimate};

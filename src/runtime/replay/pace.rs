@@ -18,13 +18,13 @@ pub enum Rate {
 /// A text that is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a rate: expected pages or bytes each second, such as 5000/s or 20MiB/s")]
-pub struct NotARate(String);
+pub struct ParseRateError(String);
 
 impl FromStr for Rate {
-    type Err = NotARate;
+    type Err = ParseRateError;
 
-    fn from_str(text: &str) -> Result<Self, NotARate> {
-        let refuse = || NotARate(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseRateError> {
+        let refuse = || ParseRateError(text.to_owned());
         let amount = text.strip_suffix("/s").ok_or_else(refuse)?.trim();
         let rate = match amount.parse::<u64>() {
             Ok(pages) => Self::Pages(pages),

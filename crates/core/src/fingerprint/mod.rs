@@ -33,18 +33,18 @@ pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
 pub use minhash::{
-    BadBanding, BadForm, Banding, BottomK, Evidence, EvidenceLimits, LowConfidence, Permutations, SameSite, Sketch,
-    SketchForm, SlotBits, TwoPages,
+    Banding, BandingError, BottomK, Evidence, EvidenceLimits, LowConfidence, Permutations, SameSite, Sketch,
+    SketchForm, SketchFormError, SlotBits, TwoPages,
 };
 pub use numbers::{Numbers, dates};
 pub use per_mille::PerMille;
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, is_scheme_id, partition_of, scheme_id};
 pub use seed::Seed;
-pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights, WrongWidth};
+pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights};
 pub use shingle::{
     ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes,
     shingles,
 };
-pub use simhash::{BadSimHash, SimHash};
+pub use simhash::{ParseSimHashError, SimHash};
 pub use simhash_votes::{Feature, keep_strongest, log_weight, simhash};
-pub use stop::{BadStopShingles, STOP_SHINGLES_HEAD, StopShingles};
+pub use stop::{STOP_SHINGLES_HEAD, StopShingles, StopShinglesError};

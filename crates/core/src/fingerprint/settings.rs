@@ -55,7 +55,7 @@ pub struct SimHashSettings {
 /// A code that no page of a scheme has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("has {} bits, match.simhash.bits is {}", .found.bits(), .expected.bits())]
-pub struct WrongWidth {
+pub struct SimHashWidthError {
     found: Width,
     expected: Width,
 }
@@ -65,10 +65,10 @@ impl SimHashSettings {
     ///
     /// # Errors
     ///
-    /// [`WrongWidth`] when the code cannot be near any page: the caller gave a wrong code.
-    pub fn check(&self, code: SimHash) -> Result<(), WrongWidth> {
+    /// [`SimHashWidthError`] when the code cannot be near any page: the caller gave a wrong code.
+    pub fn check(&self, code: SimHash) -> Result<(), SimHashWidthError> {
         let (found, expected) = (code.width(), self.bits);
-        if found == expected { Ok(()) } else { Err(WrongWidth { found, expected }) }
+        if found == expected { Ok(()) } else { Err(SimHashWidthError { found, expected }) }
     }
 }
 

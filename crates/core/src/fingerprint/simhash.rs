@@ -81,10 +81,10 @@ impl fmt::Display for SimHash {
 /// A text that is no `SimHash`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no SimHash: expected 8, 16 or 32 hexadecimal digits")]
-pub struct BadSimHash(String);
+pub struct ParseSimHashError(String);
 
 impl FromStr for SimHash {
-    type Err = BadSimHash;
+    type Err = ParseSimHashError;
 
     /// Reads what [`SimHash`]'s `Display` shows: the number of digits tells the width.
     ///
@@ -93,8 +93,8 @@ impl FromStr for SimHash {
     /// assert_eq!("000000ff".parse(), Ok(SimHash::B32(255)));
     /// assert!("ff".parse::<SimHash>().is_err());
     /// ```
-    fn from_str(text: &str) -> Result<Self, BadSimHash> {
-        let bad = || BadSimHash(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseSimHashError> {
+        let bad = || ParseSimHashError(text.to_owned());
         let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
         let width = u32::try_from(text.len() * 4).ok().filter(|_| is_hex).and_then(Width::of_bits).ok_or_else(bad)?;
         let bits = u128::from_str_radix(text, 16).map_err(|_| bad())?;

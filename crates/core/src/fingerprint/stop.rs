@@ -24,7 +24,7 @@ pub const STOP_SHINGLES_HEAD: &str = "# stop-shingles 1";
 /// let stop = StopShingles::parse("# stop-shingles 1\n责任编辑\nallrigh\n", shingling)?;
 /// assert_eq!(stop.len(), 2);
 /// assert!(StopShingles::parse("# stop-shingles 1\n编辑\n", shingling).is_err());
-/// # Ok::<(), dupgate_core::fingerprint::BadStopShingles>(())
+/// # Ok::<(), dupgate_core::fingerprint::StopShinglesError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopShingles {
@@ -34,7 +34,7 @@ pub struct StopShingles {
 
 /// Why a text is no list of stop-shingles.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadStopShingles {
+pub enum StopShinglesError {
     /// It is something else.
     #[error("line 1 is `{0}`, not `{STOP_SHINGLES_HEAD}`: expected a file that `dupgate tune stop-shingles` wrote")]
     Head(String),
@@ -71,18 +71,18 @@ impl StopShingles {
     ///
     /// # Errors
     ///
-    /// [`BadStopShingles`] with the first line that no such file has.
-    pub fn parse(contents: &str, Shingling { unit, lengths }: Shingling) -> Result<Self, BadStopShingles> {
+    /// [`StopShinglesError`] with the first line that no such file has.
+    pub fn parse(contents: &str, Shingling { unit, lengths }: Shingling) -> Result<Self, StopShinglesError> {
         let head = contents.lines().next().unwrap_or_default();
         if head.trim_end() != STOP_SHINGLES_HEAD {
-            return Err(BadStopShingles::Head(head.chars().take(40).collect()));
+            return Err(StopShinglesError::Head(head.chars().take(40).collect()));
         }
         let lines = (1..).zip(contents.lines().map(str::trim_end));
         let mut shingles: Vec<&str> = Vec::new();
         for (line, shingle) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
             let is_part = |c: &char| unit == ShingleUnit::Words || c.is_alphanumeric();
             if let Some(mark) = shingle.chars().find(|c| !is_part(c)) {
-                return Err(BadStopShingles::Mark { line, shingle: shingle.to_owned(), mark });
+                return Err(StopShinglesError::Mark { line, shingle: shingle.to_owned(), mark });
             }
             let expected = lengths.of(shingle.chars().next().is_some_and(is_han));
             let found = match unit {
@@ -91,7 +91,7 @@ impl StopShingles {
             };
             if found != expected {
                 let (shingle, unit) = (shingle.to_owned(), unit.name());
-                return Err(BadStopShingles::Length { line, shingle, found, expected, unit });
+                return Err(StopShinglesError::Length { line, shingle, found, expected, unit });
             }
             shingles.push(shingle);
         }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// assert_eq!(path.to_string(), "/meta/url");
 /// assert_eq!("header:site".parse(), Ok(FieldPath::Header("site".to_owned())));
 /// assert_eq!("key".parse(), Ok(FieldPath::Key));
-/// # Ok::<(), dupgate_core::record::NotAFieldPath>(())
+/// # Ok::<(), dupgate_core::record::ParseFieldPathError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FieldPath {
@@ -61,7 +61,7 @@ impl fmt::Display for FieldPath {
 
 /// Why a text names no field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAFieldPath {
+pub enum ParseFieldPathError {
     /// Neither form fits.
     #[error("`{0}` names no field: expected a JSON pointer as in /url, header:<name>, or key")]
     Form(String),
@@ -77,27 +77,27 @@ pub enum NotAFieldPath {
 }
 
 impl FromStr for FieldPath {
-    type Err = NotAFieldPath;
+    type Err = ParseFieldPathError;
 
-    fn from_str(text: &str) -> Result<Self, NotAFieldPath> {
+    fn from_str(text: &str) -> Result<Self, ParseFieldPathError> {
         if text == "key" {
             return Ok(Self::Key);
         }
         if let Some(name) = text.strip_prefix("header:") {
             let nameless = name.trim().is_empty();
             return if nameless {
-                Err(NotAFieldPath::NamelessHeader(text.to_owned()))
+                Err(ParseFieldPathError::NamelessHeader(text.to_owned()))
             } else {
                 Ok(Self::Header(name.to_owned()))
             };
         }
-        let steps = text.strip_prefix('/').ok_or_else(|| NotAFieldPath::Form(text.to_owned()))?;
+        let steps = text.strip_prefix('/').ok_or_else(|| ParseFieldPathError::Form(text.to_owned()))?;
         let count = steps.split('/').count();
         if count > Pointer::MAX_STEPS {
-            return Err(NotAFieldPath::TooLong(count));
+            return Err(ParseFieldPathError::TooLong(count));
         }
         let steps: Option<Vec<String>> = steps.split('/').map(unescape).collect();
-        steps.map(|steps| Self::Pointer(Pointer(steps))).ok_or_else(|| NotAFieldPath::Escape(text.to_owned()))
+        steps.map(|steps| Self::Pointer(Pointer(steps))).ok_or_else(|| ParseFieldPathError::Escape(text.to_owned()))
     }
 }
 
@@ -140,6 +140,6 @@ mod tests {
             assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
         }
         assert!("/a".repeat(64).parse::<FieldPath>().is_ok());
-        assert_eq!("/a".repeat(65).parse::<FieldPath>(), Err(NotAFieldPath::TooLong(65)));
+        assert_eq!("/a".repeat(65).parse::<FieldPath>(), Err(ParseFieldPathError::TooLong(65)));
     }
 }

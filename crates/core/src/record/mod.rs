@@ -24,7 +24,7 @@ mod tests;
 pub use address::Address;
 pub use decode::{Body, Decoder, Document, InputSettingsError};
 pub use encoding::Encoding;
-pub use field_path::{FieldPath, NotAFieldPath, Pointer};
+pub use field_path::{FieldPath, ParseFieldPathError, Pointer};
 pub use place::{PartitionId, Source, Timestamp};
 pub use raw::{Headers, RawRecord};
 pub use reject::Reject;

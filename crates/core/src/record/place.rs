@@ -104,13 +104,13 @@ impl fmt::Display for Source {
 /// Why a text does not name a [`Source`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` names no record: expected topic:partition:offset")]
-pub struct NotASource(String);
+pub struct ParseSourceError(String);
 
 impl FromStr for Source {
-    type Err = NotASource;
+    type Err = ParseSourceError;
 
-    fn from_str(text: &str) -> Result<Self, NotASource> {
-        let refuse = || NotASource(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ParseSourceError> {
+        let refuse = || ParseSourceError(text.to_owned());
         let mut parts = text.rsplitn(3, ':');
         let offset = parts.next().and_then(|part| part.parse().ok()).ok_or_else(refuse)?;
         let number = parts.next().and_then(|part| part.parse().ok()).ok_or_else(refuse)?;

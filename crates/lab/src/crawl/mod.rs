@@ -35,7 +35,7 @@ pub(crate) use prose::Prose;
 pub(crate) use rng::Rng;
 use words::Vocabulary;
 
-pub use settings::{BadCrawl, CrawlSettings};
+pub use settings::{CrawlError, CrawlSettings};
 pub use summary::Summary;
 pub use truth::{Damage, Edit, NoTruth, Truth};
 
@@ -63,7 +63,7 @@ pub struct Planted {
 /// let mut crawl = Crawl::new(CrawlSettings { seed: 7, ..CrawlSettings::default() })?;
 /// let first = crawl.next();
 /// assert_eq!(first, Some(crawl.page(0)));
-/// # Ok::<(), dupgate_lab::crawl::BadCrawl>(())
+/// # Ok::<(), dupgate_lab::crawl::CrawlError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Crawl {
@@ -97,8 +97,8 @@ impl Crawl {
     ///
     /// # Errors
     ///
-    /// [`BadCrawl`] when the settings contradict themselves.
-    pub fn new(settings: CrawlSettings) -> Result<Self, BadCrawl> {
+    /// [`CrawlError`] when the settings contradict themselves.
+    pub fn new(settings: CrawlSettings) -> Result<Self, CrawlError> {
         settings.check()?;
         Ok(Self { settings, author: Arc::new(Author::new()), next: 0 })
     }

@@ -56,7 +56,7 @@ impl Default for CrawlSettings {
 
 /// Why there is no such crawl.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum BadCrawl {
+pub enum CrawlError {
     /// A share is not a share.
     #[error("{name} is {value}: a share is between 0 and 1")]
     NotAShare {
@@ -89,21 +89,21 @@ pub enum BadCrawl {
 
 impl CrawlSettings {
     /// Refuses settings that contradict themselves.
-    pub(super) fn check(&self) -> Result<(), BadCrawl> {
+    pub(super) fn check(&self) -> Result<(), CrawlError> {
         let Self { zh, html, exact, near, broken, .. } = *self;
         let shares = [("zh", zh), ("html", html), ("exact", exact), ("near", near), ("broken", broken)];
         if let Some((name, value)) = shares.into_iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
-            return Err(BadCrawl::NotAShare { name, value });
+            return Err(CrawlError::NotAShare { name, value });
         }
         let taken = exact + near + broken;
         if taken > 0.95 {
-            return Err(BadCrawl::NoUniques { taken });
+            return Err(CrawlError::NoUniques { taken });
         }
         if self.topics == 0 || self.sites == 0 {
-            return Err(BadCrawl::Zero { name: if self.topics == 0 { "topics" } else { "sites" } });
+            return Err(CrawlError::Zero { name: if self.topics == 0 { "topics" } else { "sites" } });
         }
         if self.bytes.is_empty() {
-            return Err(BadCrawl::EmptyBand { least: *self.bytes.start(), most: *self.bytes.end() });
+            return Err(CrawlError::EmptyBand { least: *self.bytes.start(), most: *self.bytes.end() });
         }
         Ok(())
     }

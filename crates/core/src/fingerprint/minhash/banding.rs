@@ -12,7 +12,7 @@ pub struct Banding {
 
 /// No such cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadBanding {
+pub enum BandingError {
     /// A band of nothing would find everything, and no band nothing.
     #[error("{bands} bands of {rows} rows (at least 1 of each)")]
     Empty {
@@ -38,13 +38,13 @@ impl Banding {
     ///
     /// # Errors
     ///
-    /// [`BadBanding`] when one of both is 0 or the sketch has fewer slots: users of other tools were given
+    /// [`BandingError`] when one of both is 0 or the sketch has fewer slots: users of other tools were given
     /// "thresholds of 0.8" whose bands found a fifth of the pairs at 0.8.
-    pub fn new(bands: usize, rows: usize, form: SketchForm) -> Result<Self, BadBanding> {
+    pub fn new(bands: usize, rows: usize, form: SketchForm) -> Result<Self, BandingError> {
         if bands == 0 || rows == 0 {
-            return Err(BadBanding::Empty { bands, rows });
+            return Err(BandingError::Empty { bands, rows });
         }
-        let too_many = BadBanding::TooMany { bands, rows, slots: form.slots() };
+        let too_many = BandingError::TooMany { bands, rows, slots: form.slots() };
         if bands.checked_mul(rows).is_none_or(|needed| needed > usize::from(form.slots())) {
             return Err(too_many);
         }

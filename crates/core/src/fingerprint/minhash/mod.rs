@@ -21,9 +21,9 @@ mod evidence;
 #[cfg(test)]
 mod tests;
 
-pub use banding::{BadBanding, Banding};
+pub use banding::{Banding, BandingError};
 pub use bottom_k::BottomK;
 pub(super) use distinct::Distinct;
 pub use evidence::{Evidence, EvidenceLimits, LowConfidence, SameSite, TwoPages};
 pub use permutations::Permutations;
-pub use sketch::{BadForm, Sketch, SketchForm, SlotBits};
+pub use sketch::{Sketch, SketchForm, SketchFormError, SlotBits};

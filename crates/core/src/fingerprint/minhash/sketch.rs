@@ -47,7 +47,7 @@ const MIN_JACCARD_DIVISOR: u64 = 16;
 
 /// No sketch has this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadForm {
+pub enum SketchFormError {
     /// Too few slots to estimate anything, or more than a distance of one byte can tell.
     #[error("{0} slots (expected 16 to 255)")]
     Slots(usize),
@@ -64,12 +64,12 @@ impl SketchForm {
     ///
     /// # Errors
     ///
-    /// [`BadForm`] for another number, or for one that does not fill whole bytes.
-    pub const fn new(slots: usize, bits: SlotBits) -> Result<Self, BadForm> {
+    /// [`SketchFormError`] for another number, or for one that does not fill whole bytes.
+    pub const fn new(slots: usize, bits: SlotBits) -> Result<Self, SketchFormError> {
         #[expect(clippy::cast_possible_truncation, reason = "at most 255, looked at one line above")]
         match slots {
-            0..16 | 256.. => Err(BadForm::Slots(slots)),
-            _ if slots % 2 == 1 && matches!(bits, SlotBits::B4) => Err(BadForm::HalfByte(slots)),
+            0..16 | 256.. => Err(SketchFormError::Slots(slots)),
+            _ if slots % 2 == 1 && matches!(bits, SlotBits::B4) => Err(SketchFormError::HalfByte(slots)),
             _ => Ok(Self { slots: slots as u8, bits, counts: false, bottom: 0 }),
         }
     }
@@ -86,11 +86,11 @@ impl SketchForm {
     ///
     /// # Errors
     ///
-    /// [`BadForm::BottomK`] for another number.
-    pub fn with_bottom(self, k: usize) -> Result<Self, BadForm> {
+    /// [`SketchFormError::BottomK`] for another number.
+    pub fn with_bottom(self, k: usize) -> Result<Self, SketchFormError> {
         match u8::try_from(k) {
             Ok(bottom @ 16..) => Ok(Self { bottom, ..self }),
-            _ => Err(BadForm::BottomK(k)),
+            _ => Err(SketchFormError::BottomK(k)),
         }
     }
 

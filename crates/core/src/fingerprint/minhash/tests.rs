@@ -167,9 +167,9 @@ fn the_curve_is_that_of_the_formula() {
 fn bands_that_the_sketch_cannot_fill_are_refused() {
     let form = form(128, SlotBits::B8);
     assert!(Banding::new(32, 4, form).is_ok());
-    assert_eq!(Banding::new(43, 3, form), Err(BadBanding::TooMany { bands: 43, rows: 3, slots: 128 }));
-    assert_eq!(Banding::new(0, 3, form), Err(BadBanding::Empty { bands: 0, rows: 3 }));
-    assert_eq!(Banding::new(1, 0, form), Err(BadBanding::Empty { bands: 1, rows: 0 }));
+    assert_eq!(Banding::new(43, 3, form), Err(BandingError::TooMany { bands: 43, rows: 3, slots: 128 }));
+    assert_eq!(Banding::new(0, 3, form), Err(BandingError::Empty { bands: 0, rows: 3 }));
+    assert_eq!(Banding::new(1, 0, form), Err(BandingError::Empty { bands: 1, rows: 0 }));
     assert!(Banding::new(usize::MAX, 2, form).is_err());
 }
 
@@ -313,8 +313,8 @@ fn the_smallest_follow_the_slots_and_decide_alone() {
     assert_eq!(form.distance(&all, &sketch(&[8, 9])), 16);
     // Half of 4 shingles are in 2 of 3: |both| = .5 * 7 / 1.5 / 3.
     assert_eq!(form.contained(&one, &other, 8, 3), Some(PerMille(777)));
-    assert_eq!(slots.with_bottom(15), Err(BadForm::BottomK(15)));
-    assert_eq!(slots.with_bottom(256), Err(BadForm::BottomK(256)));
+    assert_eq!(slots.with_bottom(15), Err(SketchFormError::BottomK(15)));
+    assert_eq!(slots.with_bottom(256), Err(SketchFormError::BottomK(256)));
 }
 
 #[test]
@@ -346,9 +346,9 @@ fn the_reach_is_the_largest_distance_that_is_still_similar_enough() {
 
 #[test]
 fn forms_that_cannot_be_are_refused() {
-    assert_eq!(SketchForm::new(15, SlotBits::B8), Err(BadForm::Slots(15)));
-    assert_eq!(SketchForm::new(256, SlotBits::B8), Err(BadForm::Slots(256)));
-    assert_eq!(SketchForm::new(17, SlotBits::B4), Err(BadForm::HalfByte(17)));
+    assert_eq!(SketchForm::new(15, SlotBits::B8), Err(SketchFormError::Slots(15)));
+    assert_eq!(SketchForm::new(256, SlotBits::B8), Err(SketchFormError::Slots(256)));
+    assert_eq!(SketchForm::new(17, SlotBits::B4), Err(SketchFormError::HalfByte(17)));
     assert_eq!(form(128, SlotBits::B8).bytes(), 128);
     assert_eq!(form(128, SlotBits::B4).bytes(), 64);
 }
