@@ -61,7 +61,7 @@ impl Numbers {
         let (mut only, mut several, mut digits) = (None, false, String::new());
         let (mut dates, mut numbers) = (Vec::new(), 0_usize);
         each_kind(text, |kind, range| {
-            let number = text.get(range).unwrap_or_default();
+            let number = text.get(range.clone()).unwrap_or_default();
             match kind {
                 Kind::Time | Kind::Stamp => return,
                 Kind::Date => {
@@ -75,7 +75,7 @@ impl Numbers {
             numbers += 1;
             digits.clear();
             digits.extend(number.chars().filter(char::is_ascii_digit));
-            let unit = unit_after(text, number);
+            let unit = unit_after(text, range.end);
             digits.extend(unit);
             let whole = hash_of(&digits);
             several |= *only.get_or_insert(whole) != whole;
@@ -187,9 +187,8 @@ fn hash_of(number: &str) -> u16 {
     u16::from_be_bytes([high, low]).min(NONE - 1)
 }
 
-/// Returns the Chinese character that follows a number, marks and spaces between them left out.
-fn unit_after(text: &str, number: &str) -> Option<char> {
-    let end = (number.as_ptr() as usize + number.len()).checked_sub(text.as_ptr() as usize)?;
+/// Returns the Chinese character that follows a number that ends here, marks and spaces between them left out.
+fn unit_after(text: &str, end: usize) -> Option<char> {
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
 }
 
