@@ -14,8 +14,19 @@ pub(super) struct BestMatch {
     best: Option<(Rank, Candidate)>,
 }
 
-/// Smaller is better.
-type Rank = (bool, bool, bool, bool, Stage, bool, u8, u64);
+/// Smaller is better: the fields in the order in which they decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one step of the order")]
+struct Rank {
+    is_refused: bool,
+    has_other_numbers: bool,
+    is_other_page: bool,
+    is_elsewhere: bool,
+    stage: Stage,
+    is_contained: bool,
+    distance: u8,
+    sequence: u64,
+}
 
 /// Most families that a page is looked for in: heads of one template follow each other at a sixth of the window or of
 /// the capacity ([`MembersFrom`]), so that seven of them are held at a time. Pages that differ too much from the young
@@ -24,19 +35,16 @@ const MAX_HEADS: usize = 24;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
     let Candidate { sequence, by, relation, other_numbers, refused_by, .. } = *candidate;
-    let is_contained = by.contained().is_some();
-    let is_other_page = matches!(relation, Relation::Unrelated);
-    let is_elsewhere = !matches!((by, relation), (MatchedBy::Exact, _) | (_, Relation::SameAddress));
-    (
-        refused_by.is_some(),
-        other_numbers,
-        is_other_page,
-        is_elsewhere,
-        by.stage(),
-        is_contained,
-        by.distance(),
+    Rank {
+        is_refused: refused_by.is_some(),
+        has_other_numbers: other_numbers,
+        is_other_page: matches!(relation, Relation::Unrelated),
+        is_elsewhere: !matches!((by, relation), (MatchedBy::Exact, _) | (_, Relation::SameAddress)),
+        stage: by.stage(),
+        is_contained: by.contained().is_some(),
+        distance: by.distance(),
         sequence,
-    )
+    }
 }
 
 impl BestMatch {
