@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use super::match_fields::MatchFields;
 use super::original::{FamilyRole, Original};
-use crate::fingerprint::{AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
+use crate::fingerprint::{
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, split_mix,
+};
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
 use dupgate_index::Column;
@@ -169,8 +171,7 @@ pub(super) fn masked(code: SimHash, scope: Option<ScopeHash>) -> SimHash {
 /// Returns a random number for each scope.
 #[inline]
 pub(super) const fn mask_of(ScopeHash(scope): ScopeHash) -> u64 {
-    let mixed = (scope ^ scope >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed ^ mixed >> 31
+    split_mix::mix(scope)
 }
 
 /// Spreads a position of the input over all bits.

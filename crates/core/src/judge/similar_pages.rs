@@ -10,7 +10,7 @@ use super::tests::rules as tiny_rules;
 use super::*;
 use crate::fingerprint::{
     AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SameSite, ScopeHash, SimHash,
-    SiteHash, Sketch, SketchForm, SlotBits,
+    SiteHash, Sketch, SketchForm, SlotBits, split_mix,
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::protocol::{
@@ -38,12 +38,8 @@ pub(super) fn rules(max_bucket: u16) -> Rules {
     }
 }
 
-/// The output function of `SplitMix64`.
 fn random(seed: u64) -> u64 {
-    let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
+    split_mix::mix(seed.wrapping_mul(split_mix::STEP))
 }
 
 /// What a page is made of.
