@@ -5,14 +5,11 @@ use std::borrow::Cow;
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs as coding;
 
-use super::utf8_fit::Utf8Fit;
+use super::utf8_fit::{MAX_MALFORMED, Utf8Fit};
 use super::{Reject, Rejection};
 
 /// How far a page is searched for the declaration of its encoding, in bytes.
 const DECLARED_WITHIN: usize = 4096;
-
-/// At most one character in this many may be malformed.
-const MAX_MALFORMED: usize = 50;
 
 /// What the bytes of a page were encoded in, by families: a GBK page and a GB2312 page are read by one decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

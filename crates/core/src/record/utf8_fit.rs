@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// At most one character in this many may be malformed.
-const MAX_MALFORMED: usize = 50;
+pub(super) const MAX_MALFORMED: usize = 50;
 
 /// Valid characters of several bytes for each broken place that make UTF-8 likely. In GBK, Big5 or EUC-KR one character
 /// in ten or so is valid UTF-8 by chance, in encodings of one byte a character hardly one.
