@@ -11,6 +11,7 @@ use super::endpoint::Endpoint;
 use super::levels::Levels;
 use super::properties::Properties;
 use super::units::Start;
+use crate::fingerprint::PerMille;
 use crate::protocol::Rules;
 use crate::transaction::Delivery;
 use crate::{fingerprint, record, text};
@@ -283,8 +284,8 @@ pub struct Processing {
     pub max_in_flight_bytes: usize,
     /// What happens to a record that cannot be judged.
     pub on_bad_record: OnBadRecord,
-    /// Percentage of dead letters over the last 1000 records above which the input is paused: 1 to 100.
-    pub pause_above_dead_letter_percent: u32,
+    /// Share of dead letters over the last 1000 records above which the input is paused, in whole percents.
+    pub pause_above_dead_letters: PerMille,
     /// How long a clean stop may take.
     pub shutdown_grace: Duration,
 }

@@ -37,7 +37,7 @@ use crate::snapshot::Folder;
 use crate::telemetry::http_server::bind;
 use crate::telemetry::pairs;
 use crate::telemetry::{Health, Metrics};
-use crate::worker::{Mode, Pacing, WorkerSettings};
+use crate::worker::{Pacing, WorkerSettings};
 use anyhow::Context;
 
 /// Verdicts that a worker remembers: a minute or more at full speed. Half a kilobyte each.
@@ -126,7 +126,7 @@ impl Service {
         metrics.config_info(
             &settings.hash,
             &scheme,
-            mode_name(topics.outputs.routing.mode),
+            topics.outputs.routing.mode.name(),
             &algorithms(&settings.rules.stages),
         );
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
@@ -143,7 +143,7 @@ impl Service {
             brokers = settings.kafka.brokers.join(" "),
             group = settings.input.group,
             topics = topics_read,
-            mode = mode_name(topics.outputs.routing.mode),
+            mode = topics.outputs.routing.mode.name(),
             worker = settings.roles.worker,
             judge = settings.roles.judge,
             scheme,
@@ -231,7 +231,7 @@ impl Service {
                 interval: Duration::from_millis(50),
                 look_interval: Duration::from_secs(2),
             },
-            pause_above_dead_letter_ratio: f64::from(settings.processing.pause_above_dead_letter_percent) / 100.0,
+            pause_above_dead_letters: settings.processing.pause_above_dead_letters,
             delivery: context.settings.output.delivery,
         };
         context.metrics.workers(context.text_threads() as u64);
@@ -254,14 +254,6 @@ impl Service {
 fn algorithms(stages: &[Stage]) -> String {
     let used = Stage::ALL.into_iter().filter(|stage| stages.contains(stage));
     used.map(Stage::name).collect::<Vec<_>>().join("+")
-}
-
-const fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Route => "route",
-        Mode::Tag => "tag",
-        Mode::Observe => "observe",
-    }
 }
 
 /// Returns the partitions to serve that exist.

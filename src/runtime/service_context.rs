@@ -8,7 +8,6 @@ use super::fatal::failure;
 use super::pair_recorder::PairRecorder;
 use super::tree_budget::TreeBudget;
 use crate::config::Properties;
-use crate::config::raw::Compression;
 use crate::config::settings::{Kafka, Settings, Topics};
 use crate::error::Fatal;
 use crate::kafka::admin::{Brokers, LogNames};
@@ -128,7 +127,7 @@ impl ServiceContext {
         let limits = || self.outputs.topics.values().map(|topic| topic.max_bytes);
         let (min, max) = (limits().min().unwrap_or(1 << 20), limits().max().unwrap_or(1 << 20));
         let settings = ProducerSettings {
-            compression: compression(self.settings.output.compression).to_owned(),
+            compression: self.settings.output.compression.name().to_owned(),
             max_record_bytes: max,
             // A batch has a header.
             max_batch_bytes: min.saturating_sub(BATCH_HEAD_BYTES),
@@ -176,15 +175,5 @@ pub fn connection(kafka: &Kafka) -> ConnectionSettings {
         properties: exposed(&kafka.client_properties()),
         consumer_properties: exposed(&kafka.consumer_properties),
         producer_properties: exposed(&kafka.producer_properties),
-    }
-}
-
-const fn compression(codec: Compression) -> &'static str {
-    match codec {
-        Compression::None => "none",
-        Compression::Gzip => "gzip",
-        Compression::Snappy => "snappy",
-        Compression::Lz4 => "lz4",
-        Compression::Zstd => "zstd",
     }
 }

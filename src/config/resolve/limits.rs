@@ -8,6 +8,7 @@ use super::super::units::Span;
 use super::Findings;
 use super::names::{check_own_name, is_read};
 use super::values::{MILLISECOND, at_least, bytes};
+use crate::fingerprint::PerMille;
 use crate::worker;
 
 /// Longest session of a judge: a client refuses one that is longer than its polling thread may stall.
@@ -120,16 +121,15 @@ pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {
     }
     at_least("processing.shutdown_grace", processing.shutdown_grace.0, MILLISECOND, found);
     let ratio = processing.pause_above_dead_letter_ratio;
-    // Whole percents, because the breaker counts in them.
-    let percent = (1..=100_u32).find(|percent| (f64::from(*percent) - ratio * 100.0).abs() < 1e-6);
-    if percent.is_none() {
+    let share = (1..=100_u16).find(|percent| (f64::from(*percent) - ratio * 100.0).abs() < 1e-6);
+    if share.is_none() {
         found.refuse("processing.pause_above_dead_letter_ratio", format!("{ratio} is not one of 0.01, 0.02, … 1.0"));
     }
     Processing {
         threads: (processing.threads > 0).then_some(processing.threads),
         max_in_flight_bytes,
         on_bad_record: processing.on_bad_record,
-        pause_above_dead_letter_percent: percent.unwrap_or(100),
+        pause_above_dead_letters: share.map_or(PerMille::ONE, |percent| PerMille(10 * percent)),
         shutdown_grace: processing.shutdown_grace.0,
     }
 }

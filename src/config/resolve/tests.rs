@@ -63,7 +63,7 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_module() {
     assert_eq!(settings.logs.retention, Duration::from_hours(78));
     assert_eq!(settings.logs.prefix, "dupgate");
     assert_eq!(settings.judge.served_partitions, [0]);
-    assert_eq!(settings.processing.pause_above_dead_letter_percent, 50);
+    assert_eq!(settings.processing.pause_above_dead_letters, PerMille(500));
     assert_eq!(settings.processing.threads, None);
     assert_eq!(settings.output.dead_letter.as_deref(), Some("crawl.pages.dead"));
     assert_eq!(settings.http.listen.port(), 9464);
@@ -120,8 +120,8 @@ fn limits_are_inclusive_as_documented() {
         "is below window and lateness together",
     );
     assert_eq!(
-        settings(&["processing.pause_above_dead_letter_ratio=1"]).processing.pause_above_dead_letter_percent,
-        100
+        settings(&["processing.pause_above_dead_letter_ratio=1"]).processing.pause_above_dead_letters,
+        PerMille::ONE
     );
     refused(
         &["processing.pause_above_dead_letter_ratio=0"],

@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use crate::fingerprint::PerMille;
+
 /// Watches the share of dead letters among the last records.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    limit: f64,
+    limit: PerMille,
     last: VecDeque<bool>,
     bad: usize,
     tripped: bool,
@@ -15,25 +17,24 @@ pub(super) struct Breaker {
 const RECORDS: usize = 1000;
 
 impl Breaker {
-    /// Trips when more than `limit` (0 to 1) of the last 1000 records became dead letters. A limit of 1 never trips.
-    pub(super) fn new(limit: f64) -> Self {
+    /// Trips when more than `limit` of the last 1000 records became dead letters. A limit of one never trips.
+    pub(super) fn new(limit: PerMille) -> Self {
         Self { limit, last: VecDeque::with_capacity(RECORDS), bad: 0, tripped: false }
     }
 
-    /// Notes how one record ended. Says whether the breaker is tripped now; it stays so.
+    /// Notes how one record ended. Returns whether the breaker is tripped now; it stays so.
     pub(super) fn note(&mut self, is_dead_letter: bool) -> bool {
         if self.last.len() == RECORDS && self.last.pop_front() == Some(true) {
             self.bad -= 1;
         }
         self.last.push_back(is_dead_letter);
         self.bad += usize::from(is_dead_letter);
-        #[expect(clippy::cast_precision_loss, reason = "at most a thousand")]
-        let share = self.bad as f64 / RECORDS as f64;
+        let share = PerMille::of(self.bad as u64, RECORDS as u64);
         self.tripped |= self.last.len() == RECORDS && share > self.limit;
         self.tripped
     }
 
-    /// Reports whether it has tripped, and with how many dead letters of the last 1000 records.
+    /// Returns whether it has tripped, and with how many dead letters of the last 1000 records.
     pub(super) fn tripped(&self) -> Option<usize> {
         self.tripped.then_some(self.bad)
     }
@@ -45,13 +46,13 @@ mod tests {
 
     #[test]
     fn trips_above_the_limit_of_a_full_thousand_and_stays_tripped() {
-        let mut breaker = Breaker::new(0.5);
+        let mut breaker = Breaker::new(PerMille(500));
         (0..500).for_each(|_| assert!(!breaker.note(true)));
         (0..500).for_each(|_| assert!(!breaker.note(false)));
         // The oldest record, a dead letter, goes; another one comes: still exactly half.
         assert!(!breaker.note(true));
         assert_eq!(breaker.tripped(), None);
-        let mut breaker = Breaker::new(0.5);
+        let mut breaker = Breaker::new(PerMille(500));
         (0..499).for_each(|_| assert!(!breaker.note(false)));
         (0..500).for_each(|_| assert!(!breaker.note(true)));
         assert!(breaker.note(true));

@@ -52,7 +52,7 @@ impl<P> Worker<P> {
             unanswered: Unanswered::default(),
             pacer: Pacer::new(settings.pacing),
             outgoing: Outgoing::new(settings.delivery),
-            breaker: Breaker::new(settings.pause_above_dead_letter_ratio),
+            breaker: Breaker::new(settings.pause_above_dead_letters),
             full: false,
             effects: VecDeque::new(),
             settings,

@@ -16,6 +16,18 @@ pub enum Mode {
     Observe,
 }
 
+impl Mode {
+    /// Returns the name used in the configuration and in logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Route => "route",
+            Self::Tag => "tag",
+            Self::Observe => "observe",
+        }
+    }
+}
+
 /// What the names of the group and logs of `mode: observe` end in.
 pub const OBSERVED: &str = ".observe";
 

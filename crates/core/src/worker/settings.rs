@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::pacing::Pacing;
+use crate::fingerprint::PerMille;
 use crate::transaction::Delivery;
 
 /// Settings of a worker.
@@ -11,7 +12,7 @@ pub struct WorkerSettings {
     /// Partitions of the two logs.
     pub logs: usize,
     /// First request id; the following ones count up from it. Drawn by the edge, so that no two workers, and no two
-    /// lives of one, share an id.
+    /// runs of one, share an id.
     pub first_request: u64,
     /// Verdicts remembered, of all logs together; older ones are read back when they are needed.
     pub remembered_verdicts: usize,
@@ -29,8 +30,8 @@ pub struct WorkerSettings {
     pub shutdown_grace: Duration,
     /// When a partition waits for another one.
     pub pacing: Pacing,
-    /// Share of dead letters among the last 1000 records above which everything is paused; 1 never pauses.
-    pub pause_above_dead_letter_ratio: f64,
+    /// Share of dead letters among the last 1000 records above which everything is paused; one never pauses.
+    pub pause_above_dead_letters: PerMille,
     /// Exactly once, or at least once.
     pub delivery: Delivery,
 }

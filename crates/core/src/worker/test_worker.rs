@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
-use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
+use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest, PerMille};
 use crate::protocol::{
     Checkpoint, ExpiryWatermarks, LogIdentity, LogPartition, PageRequest, PartitionCheckpoint, PerStage, RequestOffset,
     Rules, RulesNumber, SameId, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
@@ -105,7 +105,7 @@ impl TestWorker {
                 interval: Duration::from_millis(100),
                 look_interval: Duration::from_secs(2),
             },
-            pause_above_dead_letter_ratio: 1.0,
+            pause_above_dead_letters: PerMille::ONE,
             delivery: Delivery::ExactlyOnce,
         };
         let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };

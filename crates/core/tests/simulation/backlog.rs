@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dupgate_core::fingerprint::PerMille;
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate_core::protocol::{Answer, Decision, LogIdentity, LogPartition, PerStage, Rules, SameId, Stage};
 use dupgate_core::transaction::Delivery;
@@ -119,7 +120,7 @@ fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
             interval: ms(1),
             look_interval: ms(80),
         },
-        pause_above_dead_letter_ratio: 1.0,
+        pause_above_dead_letters: PerMille::ONE,
         delivery: Delivery::ExactlyOnce,
     };
     WorkerDriver::new(world, &format!("w{number}"), None, 2, &settings)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dupgate_core::fingerprint::PerMille;
 use dupgate_core::record::PartitionId;
 use dupgate_core::transaction::Delivery;
 use dupgate_core::worker::{Blocked, Pacing, WorkerSettings};
@@ -50,7 +51,7 @@ impl Fleet {
                 interval: ms(1),
                 look_interval: ms(8),
             },
-            pause_above_dead_letter_ratio: 1.0,
+            pause_above_dead_letters: PerMille::ONE,
             delivery: Delivery::ExactlyOnce,
         };
         let name = format!("w{}", self.workers.len());

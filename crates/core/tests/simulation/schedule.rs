@@ -295,7 +295,7 @@ impl Schedule {
                 interval: ms(1),
                 look_interval: ms(8),
             },
-            pause_above_dead_letter_ratio: 1.0,
+            pause_above_dead_letters: PerMille::ONE,
             delivery: Delivery::ExactlyOnce,
         };
         let id = instance.static_id.clone();

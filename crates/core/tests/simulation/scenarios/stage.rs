@@ -214,7 +214,7 @@ impl Stage {
                     interval: ms(1),
                     look_interval: ms(8),
                 },
-                pause_above_dead_letter_ratio: 1.0,
+                pause_above_dead_letters: PerMille::ONE,
                 delivery: Delivery::ExactlyOnce,
             };
             WorkerDriver::new(&mut self.world, name, is_static.then(|| name.to_owned()), 2, &settings)
