@@ -22,10 +22,7 @@ use std::ops::Range;
 
 use crate::fingerprint::split_mix::draw;
 use crate::fingerprint::{Numbers, SketchForm};
-use dupgate_index::ExactTags;
-use dupgate_index::Ranks;
-use dupgate_index::{Keys, Tables};
-use dupgate_index::{Task, run_sequential};
+use dupgate_index::{ExactTags, Keys, Ranks, Tables, Task, run_sequential};
 
 /// Tables, and so most keys of a member.
 pub(super) const KEYS: usize = 16;

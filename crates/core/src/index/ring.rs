@@ -10,9 +10,7 @@ use crate::fingerprint::{
 };
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
-use dupgate_index::Column;
-use dupgate_index::Keys;
-use dupgate_index::Ranks;
+use dupgate_index::{Column, Keys, Ranks};
 
 const HAS_ID: u8 = 1;
 const HAS_SCOPE: u8 = 2;

@@ -6,11 +6,7 @@
 use std::ops::Range;
 
 use crate::fingerprint::{SimHash, Width};
-use dupgate_index::Backend;
-use dupgate_index::HammingStats;
-use dupgate_index::Task;
-use dupgate_index::{HammingIndex, SharedCodes};
-use dupgate_index::{Plan, PlanRequirements};
+use dupgate_index::{Backend, HammingIndex, HammingStats, Plan, PlanRequirements, SharedCodes, Task};
 
 /// Memory that the tables of the `SimHash` codes may take for each original, in bytes.
 pub const CODE_TABLES_BYTES: f64 = 100.0;

@@ -14,11 +14,7 @@ use std::ops::Range;
 use super::ring::{Ring, in_scope};
 use crate::fingerprint::{Evidence, PerMille, ScopeHash, SiteHash, Sketch, SketchForm};
 use crate::protocol::{MinHashRules, Placement};
-use dupgate_index::ExactTags;
-use dupgate_index::TableStats;
-use dupgate_index::{BitColumn, Rows};
-use dupgate_index::{Keys, Tables};
-use dupgate_index::{Task, run_sequential};
+use dupgate_index::{BitColumn, ExactTags, Keys, Rows, TableStats, Tables, Task, run_sequential};
 
 /// Sketches by the positions of the ring, and the tables that find them.
 #[derive(Debug)]
