@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_code_alone_makes_no_family_where_sketches_tell_two_pages() {
-        let rules = super::super::similar_pages::rules(64);
+        let rules = crate::judge::tests::similar_pages::rules(64);
         let head = |slots| Candidate { slots, ..candidate(1, MatchedBy::SimHash { bits: 2 }) };
         assert!(is_of_family(&rules, &head(None)), "pages without a sketch have nothing else");
         assert!(is_of_family(&rules, &head(Some(20))));

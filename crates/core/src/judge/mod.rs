@@ -10,31 +10,23 @@
 
 mod best_match;
 mod counts;
-#[cfg(test)]
-mod renderings;
-#[cfg(test)]
-mod similar_pages;
 mod decide;
 mod events;
-mod sequencer;
 mod judged_log;
-#[cfg(test)]
-mod life_tests;
+mod log_retention;
 mod machine;
 mod partition_history;
 mod pending;
 mod request_record;
 mod resend_pause;
-mod verifier;
+mod sequencer;
 mod settings;
 mod snapshot;
 mod snapshot_schedule;
-mod log_retention;
 mod state;
 #[cfg(test)]
-mod test_judge;
-#[cfg(test)]
 mod tests;
+mod verifier;
 
 pub use crate::index::Refusal;
 pub use counts::Counts;

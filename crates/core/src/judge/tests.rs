@@ -1,5 +1,10 @@
 //! The judge's state against a list and two loops; followed from anywhere, it is the same.
 
+mod renderings;
+mod roles;
+pub(super) mod similar_pages;
+mod test_judge;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

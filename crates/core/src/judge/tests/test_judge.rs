@@ -1,12 +1,12 @@
-//! A judge for the tests of its life: its cluster answers at once, but for what a test answers itself.
+//! A judge for the tests of its roles: its cluster answers at once, except what a test answers itself.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::tests::rules;
-use super::{ColdStart, Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Role};
+use super::rules;
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
+use crate::judge::{ColdStart, Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Role};
 use crate::protocol::{
     LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, VerdictOffset, VerdictRecord,
 };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::rules;
 use super::test_judge::TestJudge;
-use super::tests::rules;
-use super::{Effect, Event, Role, State};
 use crate::fingerprint::PageDigest;
+use crate::judge::{Effect, Event, Role, State};
 use crate::protocol::{
     Answer, Checkpoint, Decision, LogIdentity, PageVerdict, RequestId, RequestOffset, Rules, RulesNumber, Verdict,
     VerdictBatch, VerdictOffset, VerdictRecord,

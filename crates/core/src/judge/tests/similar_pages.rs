@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::decide::{decide_observed, refusal};
-use super::tests::rules as tiny_rules;
-use super::*;
+use super::rules as tiny_rules;
 use crate::fingerprint::{
     AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SameSite, ScopeHash, SimHash,
     SiteHash, Sketch, SketchForm, SlotBits, split_mix,
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
+use crate::judge::{LogRetention, SharedSnapshot, State, decide, decide_observed, refusal};
 use crate::protocol::{
     Answer, Decision, LogIdentity, MinHashRules, PageRequest, PageVerdict, PerStage, Request, RequestBody, RequestId,
     RequestOffset, Rules, Verdict, VerdictOffset,
@@ -25,7 +24,7 @@ fn form() -> SketchForm {
     SketchForm::new(SLOTS, SlotBits::B8).unwrap().with_count()
 }
 
-pub(super) fn rules(max_bucket: u16) -> Rules {
+pub(in crate::judge) fn rules(max_bucket: u16) -> Rules {
     let minhash = MinHashRules { max_bucket, ..MinHashRules::usual(form()).unwrap() };
     Rules {
         max_distance: 3,
