@@ -438,7 +438,7 @@ impl Reader {
             }
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowEventKind::Moved(code.to_string())),
             Some(Err(error)) => {
-                tracing::debug!(target: "dupgate::kafka", partition = %self.partition, %error, "reader");
+                tracing::debug!(target: "dupgate::kafka", partition = %self.partition, %error, "failed to poll the verdict log");
                 return;
             }
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
 use super::verdict_watch::StandbyWatch;
-use super::worker_report::kind_of;
+use super::worker_report::{kind_of, next_step};
 use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
 use crate::protocol::{Answer, ForgetTarget, LogPartition, RequestOffset, VerdictOffset, VerdictRecord};
@@ -122,7 +122,7 @@ impl JudgeReport {
                  that topic to 2097152"
             );
         } else {
-            tracing::warn!(target: "dupgate::judge", log = self.log.0, %error, "judge: transaction");
+            tracing::warn!(target: "dupgate::judge", log = self.log.0, %error, "transactional call failed, {}", next_step(error));
         }
         self.metrics.error(Component::Judge, kind_of(error));
     }

@@ -190,7 +190,7 @@ impl WorkerReport {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(target: "dupgate::worker", ?call, %error, "transaction");
+                tracing::warn!(target: "dupgate::worker", ?call, %error, "transactional call failed, {}", next_step(error));
                 self.metrics.error(Component::Producer, kind_of(error));
                 if matches!(call, Call::SendOffsets | Call::Commit) {
                     self.metrics.committed(CommitResult::Error, wall);
@@ -464,6 +464,16 @@ pub(super) const fn kind_of(error: &CallError) -> ErrorKind {
         CallError::Abortable(_) | CallError::Undeliverable { .. } | CallError::Unknown(_) => ErrorKind::Abortable,
         CallError::Fenced(_) => ErrorKind::Fenced,
         CallError::Fatal(_) => ErrorKind::Fatal,
+    }
+}
+
+/// Returns what the machines do about a failed call, for log lines.
+pub(in crate::runtime) const fn next_step(error: &CallError) -> &'static str {
+    match error {
+        CallError::Retriable(_) => "retrying",
+        CallError::Abortable(_) | CallError::Undeliverable { .. } => "aborting",
+        CallError::Unknown(_) => "restarting the producer",
+        CallError::Fenced(_) | CallError::Fatal(_) => "stopping",
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::super::fatal::{ended, failure};
+use super::super::worker_report::next_step;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::ClientSettings;
 use crate::kafka::errors::denied_in;
@@ -153,7 +154,7 @@ impl Writer {
         let Ok((call, answer)) = self.answers.recv_timeout(timeout) else { return Ok(None) };
         let answer = answer.map(|_| ());
         if let Err(error) = &answer {
-            tracing::warn!(target: "dupgate::replay", ?call, %error, "transaction");
+            tracing::warn!(target: "dupgate::replay", ?call, %error, "transactional call failed, {}", next_step(error));
         }
         if let Err(CallError::Undeliverable { index, reason }) = &answer {
             self.withdraw(*index, *reason)?;

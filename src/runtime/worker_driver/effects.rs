@@ -170,8 +170,10 @@ impl WorkerDriver {
 
     /// Pauses the input for an operator, or resumes it where the machine allows.
     pub(super) fn hold(&mut self, is_held: bool) {
-        if self.held != is_held {
-            tracing::warn!(target: "dupgate::worker", is_held, "input paused or resumed by an operator");
+        match (self.held, is_held) {
+            (false, true) => tracing::warn!(target: "dupgate::worker", "input paused by an operator"),
+            (true, false) => tracing::warn!(target: "dupgate::worker", "input resumed by an operator"),
+            (false, false) | (true, true) => {}
         }
         self.held = is_held;
         // The pause is reported once it is in effect.
