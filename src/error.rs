@@ -54,10 +54,14 @@ impl Reason {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Failure => "a check found something wrong (status --ready, test, ...), or another failure",
+            Self::Failure => {
+                "a check of another command found something wrong (status --ready, test, ...), or another failure"
+            }
             Self::Usage => "wrong usage of the command line",
             Self::Input => "an input file is missing or cannot be used",
-            Self::Unavailable => "brokers, or the requested instance, cannot be reached; a check failed",
+            Self::Unavailable => {
+                "brokers, or the requested instance, cannot be reached, or `dupgate check` reports a failure"
+            }
             Self::Bug => "a bug: a thread panicked",
             Self::System => "an address to listen on is in use or not available",
             Self::State => "state cannot be read or written, or is lost and index.cold_start is stop",

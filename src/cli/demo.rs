@@ -136,7 +136,7 @@ fn share(text: &str) -> Result<f64, String> {
 fn rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
     let rate = number.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate >= 0.0);
-    rate.ok_or_else(|| format!("`{text}` is not a rate: expected pages a second, such as 200/s"))
+    rate.ok_or_else(|| format!("`{text}` is not a rate: expected pages per second, such as 200/s"))
 }
 
 #[cfg(test)]

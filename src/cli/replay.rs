@@ -75,10 +75,10 @@ pub struct RangeArgs {
     /// Partitions of the input topics, such as 0,3-5 [default: all]
     #[arg(long, value_name = "LIST")]
     pub partitions: Option<String>,
-    /// File of ranges, one a line: topic,partition,from,to
+    /// File of ranges, one per line: topic,partition,from,to
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "partitions"])]
     pub offsets_file: Option<PathBuf>,
-    /// Files of JSON lines instead of the input topics, plain or packed by gzip or zstd, judged in this order
+    /// Files of JSON lines instead of the input topics, plain or compressed with gzip or zstd, judged in this order
     #[arg(
         long,
         value_name = "FILE",
@@ -86,7 +86,7 @@ pub struct RangeArgs {
         conflicts_with_all = ["from", "to", "partitions", "offsets_file", "warm", "order", "max_records", "from_fingerprints"]
     )]
     pub from_files: Vec<PathBuf>,
-    /// How far before the range pages are judged and not produced; none for no warm-up [default: window and lateness]
+    /// Judge this much event time before the range without producing it; none for no warm-up [default: window and lateness]
     #[arg(long, value_name = "DURATION")]
     pub warm: Option<Warm>,
     /// Order of judging [default: log where the verdict log reaches back, else time]
@@ -160,7 +160,7 @@ pub struct ResumeArgs {
 /// How to run a replay.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PaceArgs {
-    /// Maximum pages or bytes each second: 5000/s, 20MiB/s
+    /// Maximum number of pages or bytes per second: 5000/s, 20MiB/s
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
     /// Wait while the service lags by more records than this

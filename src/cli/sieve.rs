@@ -31,7 +31,7 @@ use routes::{Readers, Routes};
     after_help = "Examples:\n  dupgate sieve pages.jsonl\n  dupgate sieve pages.jsonl --unique unique.jsonl --duplicate duplicate.jsonl"
 )]
 pub struct SieveArgs {
-    /// Files of JSON lines, plain or packed by gzip or zstd, judged in this order; standard input if none is given, or
+    /// Files of JSON lines, plain or compressed with gzip or zstd, judged in this order; standard input if none is given, or
     /// for -
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -108,11 +108,11 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     outcome
 }
 
-/// Ends the run when the reader of the output is gone; that is not a failure.
+/// Ends the run when standard output was closed; that is not a failure.
 fn go_on(readers: Readers) -> Result<(), Fatal> {
     match readers {
         Readers::Listen => Ok(()),
-        Readers::Gone => Err(Reason::Failure.because(anyhow::anyhow!("the reader of the output is gone"))),
+        Readers::Gone => Err(Reason::Failure.because(anyhow::anyhow!("standard output was closed"))),
     }
 }
 

@@ -31,8 +31,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "Examples:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3\n  \
                   dupgate tap -c dupgate.yaml --running --verdict near\n\n\
-                  NEARNESS is d=differing bits of the SimHash, s=estimated similarity, or c=share of the smaller page in the\n\
-                  other.")]
+                  NEARNESS is d=differing bits of the SimHash, s=estimated similarity, or c=share of the smaller page in the other.")]
 pub struct TapArgs {
     /// Only these verdicts; --running has exact and near only
     #[arg(

@@ -94,7 +94,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
         return stop::stop(args, global);
     }
     if let Some(truth) = args.truth.filter(|truth| !(0.0..=1.0).contains(truth)) {
-        return Err(Reason::Usage.because(anyhow::anyhow!("--truth {truth} is no Jaccard index (expected 0 to 1)")));
+        return Err(Reason::Usage.because(anyhow::anyhow!("--truth {truth} is not a Jaccard index (expected 0 to 1)")));
     }
     let settings = global.start(Purpose::Sieve)?.settings;
     let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)

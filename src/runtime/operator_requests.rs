@@ -169,7 +169,10 @@ pub fn count_found(
     while !last.is_empty() && limit.is_none_or(|limit| clock.now() <= limit) {
         let Some((log, offset, record)) = reading.next()? else {
             if clock.now().saturating_sub(heard) > IDLE_TIMEOUT {
-                let why = anyhow::anyhow!("the verdict log could not be read: nothing came for {IDLE_TIMEOUT:?}");
+                let why = anyhow::anyhow!(
+                    "the verdict log could not be read: no record arrived within {} s: is a broker of it down?",
+                    IDLE_TIMEOUT.as_secs()
+                );
                 return Err(Reason::Unavailable.because(why));
             }
             continue;

@@ -202,7 +202,10 @@ impl<R: FnMut(Progress)> Search<R> {
             Ok(RangeEvent::Failed(why)) => Err(ended(Reason::State, why, &self.group)),
             Err(_) => {
                 let topics = self.searched.topics.join(", ");
-                let why = anyhow::anyhow!("nothing came of {topics} for {IDLE_TIMEOUT:?}");
+                let why = anyhow::anyhow!(
+                    "no record of {topics} arrived within {} s: is a broker of them down?",
+                    IDLE_TIMEOUT.as_secs()
+                );
                 Err(Reason::Unavailable.because(why))
             }
         }

@@ -161,7 +161,7 @@ impl TextPool {
     }
 
     /// Withdraws pages whose observed duration exceeds `limit`, at one check those of less than half of the threads.
-    /// Call it every [`CHECK_INTERVAL`]. Returns true if too many abandoned threads are still running and the process
+    /// Call it every [`CHECK_INTERVAL`]. Returns whether too many abandoned threads are still running and the process
     /// should restart.
     ///
     /// # Errors

@@ -102,7 +102,8 @@ pub fn read(
                 silence += STEP;
                 if extent == Extent::Kept && silence > IDLE_TIMEOUT {
                     let why = anyhow::anyhow!(
-                        "the verdict log could not be read to its end: nothing came for {IDLE_TIMEOUT:?}"
+                        "the verdict log could not be read to its end: no record arrived within {} s: is a broker of it down?",
+                        IDLE_TIMEOUT.as_secs()
                     );
                     return Err(Reason::Unavailable.because(why));
                 }

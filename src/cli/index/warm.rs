@@ -28,7 +28,7 @@ pub struct WarmArgs {
     /// First event time: start, a time or an age [default: window and lateness before the newest page]
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
     pub from: Option<When>,
-    /// Most pages or bytes each second: 5000/s, 20MiB/s
+    /// Maximum number of pages or bytes per second: 5000/s, 20MiB/s
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
     /// Wait while the running service lags by more records than this, until it has caught up

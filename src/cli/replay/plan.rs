@@ -143,11 +143,11 @@ pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Resu
 /// How fast a sample was read.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    /// Pages each second.
+    /// Pages per second.
     pages: f64,
     /// Bytes of one page.
     page_bytes: f64,
-    /// Progress in the plan each second: records of topics, bytes of files.
+    /// Progress in the plan per second: records of topics, bytes of files.
     done: f64,
 }
 
@@ -272,7 +272,8 @@ fn checked(id: &str) -> Result<String, Fatal> {
 
 /// Parses `0,3-5`.
 fn numbers(text: &str) -> Result<BTreeSet<i32>, Fatal> {
-    let refuse = || Reason::Usage.because(anyhow::anyhow!("`{text}` lists no partitions: expected such as 0,3-5"));
+    let refuse =
+        || Reason::Usage.because(anyhow::anyhow!("`{text}` lists no partitions: expected a list such as 0,3-5"));
     let mut found = BTreeSet::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -110,7 +110,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Case>, Fatal> {
     let cases: Vec<Case> = serde_saphyr::from_str_with_options(&text, options)
         .map_err(|error| Reason::Usage.because(anyhow::anyhow!("{}: {error}", path.display())))?;
     if cases.is_empty() {
-        return Err(Reason::Usage.because(anyhow::anyhow!("{}: there is no case in it", path.display())));
+        return Err(Reason::Usage.because(anyhow::anyhow!("{}: the file contains no test case", path.display())));
     }
     Ok(cases)
 }

@@ -63,7 +63,11 @@ impl LogStream {
             return Ok(None);
         }
         let Ok(event) = self.events.recv_timeout(IDLE_TIMEOUT) else {
-            let why = anyhow::anyhow!("{}: nothing came for {IDLE_TIMEOUT:?}", self.partition);
+            let why = anyhow::anyhow!(
+                "no record arrived within {} s: is a broker of {} down?",
+                IDLE_TIMEOUT.as_secs(),
+                self.partition
+            );
             return Err(Reason::Unavailable.because(why));
         };
         match event.kind {

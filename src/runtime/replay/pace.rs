@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::config::ByteSize;
 
-/// Pages or bytes for each second.
+/// Pages or bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// Pages.
@@ -17,7 +17,7 @@ pub enum Rate {
 
 /// A text that is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a rate: expected pages or bytes each second, such as 5000/s or 20MiB/s")]
+#[error("`{0}` is not a rate: expected pages or bytes per second, such as 5000/s or 20MiB/s")]
 pub struct ParseRateError(String);
 
 impl FromStr for Rate {

@@ -80,7 +80,7 @@ impl fmt::Display for SimHash {
 
 /// A text that is no `SimHash`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no SimHash: expected 8, 16 or 32 hexadecimal digits")]
+#[error("`{0}` is not a SimHash: expected 8, 16 or 32 hexadecimal digits")]
 pub struct ParseSimHashError(String);
 
 impl FromStr for SimHash {
@@ -131,7 +131,7 @@ mod tests {
             assert!(text.parse::<SimHash>().is_err(), "{text}");
         }
         let said = "xyz".parse::<SimHash>().unwrap_err().to_string();
-        assert_eq!(said, "`xyz` is no SimHash: expected 8, 16 or 32 hexadecimal digits");
+        assert_eq!(said, "`xyz` is not a SimHash: expected 8, 16 or 32 hexadecimal digits");
     }
 
     #[test]

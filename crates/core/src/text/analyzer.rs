@@ -24,7 +24,7 @@ pub enum SettingsError {
     #[error("text.max_bytes is 0 (at least 1)")]
     NoBytes,
     /// A line of the user dictionary has no number as its frequency.
-    #[error("text.jieba.user_dict line {line}: `{frequency}` is no frequency (expected: word [frequency [tag]])")]
+    #[error("text.jieba.user_dict line {line}: `{frequency}` is not a frequency (expected: word [frequency [tag]])")]
     UserDict {
         /// The line, from 1.
         line: usize,
@@ -39,7 +39,7 @@ pub enum SettingsError {
     NoDictionary,
 }
 
-/// Reads texts by settings taken apart once. Shared by all text threads.
+/// Reads texts with preprocessed settings. Shared by all text threads.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
     settings: Settings,
