@@ -168,7 +168,7 @@ pub fn denied_in(message: &str) -> Option<Denied> {
     Some(if is_written && denied.resource == "topic" { denied.to("Write") } else { denied })
 }
 
-/// Returns true if another producer has taken over the transactional id.
+/// Returns whether another producer has taken over the transactional id.
 #[must_use]
 pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
     [

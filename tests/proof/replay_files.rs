@@ -13,7 +13,7 @@ use crate::cluster::records::Record;
 use crate::cluster::{Cluster, Shape};
 use crate::replay::{Running, ask, cluster, refused, run, torn, verdicts_by_page};
 
-/// A plain file, one packed by gzip and one by zstd.
+/// A plain file, one compressed with gzip and one with zstd.
 const FILES: [&str; 3] = ["pages-1.jsonl", "pages-2.jsonl.gz", "pages-3.jsonl.zst"];
 
 /// A line that is not a page, and a blank one.

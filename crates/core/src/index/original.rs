@@ -82,7 +82,7 @@ impl Probe<'_> {
         self.in_time(Stage::SimHash, original.event_time).then_some(MatchedBy::SimHash { bits })
     }
 
-    /// Reports whether an original with these numbers is a near one with others.
+    /// Returns whether an original with these numbers is a near one with others.
     pub(super) fn are_other_numbers(&self, by: MatchedBy, original: impl FnOnce() -> Option<Numbers>) -> bool {
         let own = &self.fingerprints.numbers;
         let Some(least) = self.number_guard.filter(|_| by != MatchedBy::Exact && !own.is_empty()) else { return false };

@@ -240,7 +240,7 @@ impl Ring {
         self.marks.pieces(self.front).any(|(_, marks)| marks.iter().any(|marks| marks & HAS_ID != 0))
     }
 
-    /// Says whether any original that is held has an address that its id does not say.
+    /// Returns whether any original that is held has an address that its id does not say.
     pub(super) fn has_addresses(&self) -> bool {
         self.addresses.iter().next().is_some()
     }
@@ -451,7 +451,7 @@ impl Ring {
         self.marks.get(position).is_none_or(|marks| marks & FORGOTTEN != 0)
     }
 
-    /// Says whether an original was forgotten that is still in memory: no table holds it.
+    /// Returns whether an original was forgotten that is still in memory: no table holds it.
     #[inline]
     pub(super) fn waits_to_leave(&self, position: u64) -> bool {
         self.marks.get(position).is_some_and(|marks| marks & FORGOTTEN != 0)

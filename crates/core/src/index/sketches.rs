@@ -86,7 +86,7 @@ pub(super) struct Wanted<'a, M, D> {
     pub(super) site: Option<SiteHash>,
     pub(super) sketch: &'a Sketch,
     pub(super) scope: Option<ScopeHash>,
-    /// Reports whether the original at a position may match at all: scope, age, watermarks.
+    /// Returns whether the original at a position may match at all: scope, age, watermarks.
     pub(super) may_match: M,
     /// Returns the differing bits of the codes.
     pub(super) bits_to: D,

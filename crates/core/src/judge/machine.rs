@@ -125,7 +125,7 @@ impl Judge {
         &self.probe_stats
     }
 
-    /// Returns true if the judge accepts requests; otherwise do not send [`Event::Requests`].
+    /// Returns whether the judge accepts requests; otherwise do not send [`Event::Requests`].
     #[must_use]
     pub fn wants_requests(&self) -> bool {
         self.role == Role::Active

@@ -219,7 +219,7 @@ impl Pending {
 
     // ---- the transaction
 
-    /// Says whether a call is out, a transaction is open, or one waits to be begun again.
+    /// Returns whether a call is out, a transaction is open, or one waits to be begun again.
     pub(super) const fn is_busy(&self) -> bool {
         self.txn.is_busy() || self.pause.is_waiting()
     }

@@ -30,7 +30,7 @@ impl ResendPause {
         }
     }
 
-    /// The transaction is aborted. Says whether it is to be begun again at once.
+    /// The transaction is aborted. Returns whether it is to be begun again at once.
     pub(super) fn aborted(&mut self, now: Duration) -> bool {
         if !std::mem::take(&mut self.is_refused) {
             return true;
@@ -45,7 +45,7 @@ impl ResendPause {
         self.until.take_if(|until| now >= *until).is_some()
     }
 
-    /// Says whether a transaction waits.
+    /// Returns whether a transaction waits.
     pub(super) const fn is_waiting(&self) -> bool {
         self.until.is_some()
     }

@@ -148,7 +148,7 @@ impl State {
         state
     }
 
-    /// Writes the state down, but for the originals; `low_watermarks` gives the low watermark that each partition is to
+    /// Writes the state down, except the originals; `low_watermarks` gives the low watermark that each partition is to
     /// have from here on.
     #[must_use]
     pub fn checkpoint(

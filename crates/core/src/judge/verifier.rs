@@ -3,7 +3,7 @@
 //!
 //! Before: both logs as they are kept. After: where they disagree. By law L5 they never do: same log, same rules, same
 //! verdicts. What is written stays in force: after a difference the written verdict is followed, so that one difference
-//! does not bring forth others. Of two verdicts on a page the first counts, as for everybody who reads the log; the
+//! does not bring forth others. Of two verdicts on a page the first counts, as for every reader of the log; the
 //! second is counted, and is no difference.
 //!
 //! Cost: that of judging, once for each request.

@@ -1,4 +1,4 @@
-//! Checkpoints: the state, but for the originals, written into the verdict log.
+//! Checkpoints: the state, except the originals, written into the verdict log.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::record::{PartitionId, Timestamp};
 
-/// The state as it is in the log at this place, but for the originals: a reader that begins here and follows
+/// The state as it is in the log at this place, except the originals: a reader that begins here and follows
 /// on holds every original that is still alive, because the log is trimmed only to a checkpoint
 /// before the oldest of them.
 #[derive(Clone, Debug, PartialEq)]

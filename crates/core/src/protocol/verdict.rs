@@ -14,7 +14,7 @@ pub enum VerdictRecord {
     Verdicts(VerdictBatch),
     /// From here on these rules are in force.
     Rules(RulesRecord),
-    /// The state, but for the originals, as it is here.
+    /// The state, except the originals, as it is here.
     Checkpoint(Box<Checkpoint>),
 }
 
@@ -29,7 +29,7 @@ impl VerdictRecord {
         }
     }
 
-    /// Says whether this is the checkpoint that a log begins with.
+    /// Returns whether this is the checkpoint that a log begins with.
     #[must_use]
     pub fn begins_log(&self) -> bool {
         matches!(self, Self::Checkpoint(checkpoint) if checkpoint.previous.is_none())

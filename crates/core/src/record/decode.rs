@@ -62,7 +62,7 @@ const HTML: usize = 4;
 const ADDRESS: usize = 5;
 const CANONICAL: usize = 6;
 
-/// Decodes records by settings taken apart once.
+/// Decodes records with preprocessed settings.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     settings: InputSettings,

@@ -152,7 +152,7 @@ fn looks_like(bytes: &[u8]) -> &'static coding::Encoding {
 /// How the name of an encoding is read.
 type ReadLabel = fn(&[u8]) -> Option<&'static coding::Encoding>;
 
-/// Returns true if a page is declared to be UTF-8 by whatever says it first.
+/// Returns whether a page is declared to be UTF-8 by whatever says it first.
 fn says_utf8(bytes: &[u8], content_type: Option<&str>) -> bool {
     let any: ReadLabel = coding::Encoding::for_label_no_replacement;
     let declared = content_type.and_then(|value| of_content_type(value, any)).or_else(|| of_page(bytes, any));

@@ -44,7 +44,7 @@ impl Utf8Fit {
         fit
     }
 
-    /// Returns true if these bytes are hardly anything but UTF-8, whatever is said of them.
+    /// Returns whether these bytes are hardly anything but UTF-8, whatever is said of them.
     pub(super) fn is_likely(self) -> bool {
         match self.broken {
             // One byte of a character at the end of ASCII may as well be a letter of Windows-1252.
@@ -53,7 +53,7 @@ impl Utf8Fit {
         }
     }
 
-    /// Returns true if these bytes may be UTF-8 where that is said of them.
+    /// Returns whether these bytes may be UTF-8 where that is said of them.
     pub(super) fn is_possible(self) -> bool {
         self.wide >= self.broken && self.is_acceptable()
     }

@@ -8,7 +8,7 @@
 //!
 //! What operators and workers asked for (originals forgotten, pages withdrawn, ranges reopened) is followed in log
 //! order. A page that was judged twice, because its range was reopened, is delivered with its first verdict. A second
-//! verdict without a reopening counts for nothing, as for everybody who reads the log.
+//! verdict without a reopening counts for nothing, as for every reader of the log.
 
 use std::collections::VecDeque;
 

@@ -96,7 +96,7 @@ impl<P> LogPages<P> {
         (left < read).then_some(*read)
     }
 
-    /// Says whether a page was held when the replay was interrupted. What it held may be gone from the input since.
+    /// Returns whether a page was held when the replay was interrupted. What it held may be gone from the input since.
     #[must_use]
     pub fn was_held(&self, source: &Source) -> bool {
         self.held_before(&source.partition).is_some_and(|end| source.offset < end)
@@ -133,7 +133,7 @@ impl<P> LogPages<P> {
         }
     }
 
-    /// Says whether a page was read, if the input holds it.
+    /// Returns whether a page was read, if the input holds it.
     #[must_use]
     pub fn is_read(&self, source: &Source) -> bool {
         self.read_to.get(&source.partition).is_some_and(|read_to| source.offset < *read_to)
@@ -145,7 +145,7 @@ impl<P> LogPages<P> {
         self.queues.get(source)
     }
 
-    /// Gives a page its outcome. Says whether it waits here.
+    /// Gives a page its outcome. Returns whether it waits here.
     pub fn end(&mut self, source: &Source, outcome: PageOutcome) -> bool {
         self.queues.end(source, outcome)
     }

@@ -43,7 +43,7 @@ impl<P> PageQueues<P> {
         queue.get(place(queue, source.offset)?).map(|waiting| &waiting.page)
     }
 
-    /// Gives a page its end. Says whether it waits here.
+    /// Gives a page its end. Returns whether it waits here.
     pub(super) fn end(&mut self, source: &Source, outcome: PageOutcome) -> bool {
         let Some(queue) = self.queues.get_mut(&source.partition) else { return false };
         let Some(waiting) = place(queue, source.offset).and_then(|at| queue.get_mut(at)) else { return false };
@@ -65,7 +65,7 @@ impl<P> PageQueues<P> {
         self.queues.get(partition).map_or(0, VecDeque::len)
     }
 
-    /// Says whether a page waits here without an end.
+    /// Returns whether a page waits here without an end.
     #[must_use]
     pub(super) fn is_open(&self, source: &Source) -> bool {
         let Some(queue) = self.queues.get(&source.partition) else { return false };

@@ -1,4 +1,4 @@
-//! The segmenter with the Chinese dictionary of `jieba-rs`, packed by gzip so that no C library is needed to unpack it.
+//! The segmenter with the Chinese dictionary of `jieba-rs`, compressed with gzip so that no C library is needed to unpack it.
 
 use std::io::BufReader;
 use std::sync::{Arc, LazyLock};

@@ -1,4 +1,4 @@
-//! Elements of HTML that are read in a way of their own.
+//! Elements of HTML that need special handling.
 
 /// Elements whose content is text up to their end tag, whatever is in it.
 pub(super) const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];

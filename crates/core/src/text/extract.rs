@@ -44,7 +44,7 @@ const MIN_PARAGRAPH: usize = 20;
 /// What was taken out of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extraction {
-    /// Nothing had to be: the page came as text.
+    /// None: the page is plain text.
     Text,
     /// The article without navigation.
     Main,

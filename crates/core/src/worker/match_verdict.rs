@@ -20,7 +20,7 @@ use crate::record::{PartitionId, Source};
 enum VerdictMatch {
     /// The page's end.
     End(PageOutcome),
-    /// It does not answer what was asked: the page wants to be withdrawn.
+    /// It does not answer what was asked: the page must be withdrawn.
     NoAnswer,
     /// It is about another page at the same place.
     Foreign,

@@ -101,7 +101,7 @@ impl Membership {
         self.stop_after = Some(partition);
     }
 
-    /// Reports whether that is so now.
+    /// Returns whether that is so now.
     pub(super) fn takes_stop_after(&mut self, is_taken_in: impl Fn(&PartitionId) -> bool) -> bool {
         self.stop_after.take_if(|partition| is_taken_in(partition)).is_some()
     }
@@ -111,7 +111,7 @@ impl Membership {
         self.stop_by.is_some()
     }
 
-    /// Reports whether it is to leave, and if so, whether its time is over.
+    /// Returns whether it is to leave, and if so, whether its time is over.
     pub(super) fn stopping(&self, now: Duration) -> Option<bool> {
         self.stop_by.map(|by| now >= by)
     }

@@ -57,7 +57,7 @@ fn millis(span: std::time::Duration) -> i64 {
 }
 
 impl Oracle {
-    /// Says whether it can judge: it knows neither families and full keys nor their effects, and no rules about sites.
+    /// Returns whether it can judge: it knows neither families and full keys nor their effects, and no rules about sites.
     pub(crate) fn can_judge(&self) -> bool {
         let knows = |rules: &Rules| {
             let are_placed = rules.minhash.is_some_and(|minhash| minhash.max_bucket > 0);
@@ -325,13 +325,13 @@ impl Relation {
     }
 }
 
-/// Says whether an original has the id of a page, or the address that this id says.
+/// Returns whether an original has the id of a page, or the address that this id says.
 fn named(page: &PageRequest, held: &Held) -> bool {
     let said = page.id.map(AddressHash::of);
     page.id.is_some() && (held.id == page.id || held.address == said)
 }
 
-/// Says whether so little differs that other numbers are what two pages are about.
+/// Returns whether so little differs that other numbers are what two pages are about.
 fn nearly_equal(stage: Stage, distance: u32, contained: Option<PerMille>, page: &PageRequest) -> bool {
     let slots = page.fingerprints.sketch.as_ref().map_or(0, |sketch| u32::try_from(sketch.bytes().len() - 2).unwrap());
     match stage {

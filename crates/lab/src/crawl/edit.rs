@@ -3,7 +3,7 @@
 use super::article::{Article, Author, Language, time_line};
 use super::{Edit, Rng};
 
-/// Edits the article in place. Says whether its text is another one now: a text of one sentence loses none, and few
+/// Edits the article in place. Returns whether its text is another one now: a text of one sentence loses none, and few
 /// characters may hold none with a traditional form.
 pub(super) fn apply(edit: Edit, article: &mut Article, author: &Author, site: &str, rng: &mut Rng) -> bool {
     let before = article.text();

@@ -196,7 +196,7 @@ pub enum CodecError {
     },
 }
 
-/// Says whether bytes are meant to be a record of either log: whatever else they hold was not written by dupgate.
+/// Returns whether bytes are meant to be a record of either log: whatever else they hold was not written by dupgate.
 #[must_use]
 pub fn is_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) || bytes == BARRIER
