@@ -162,11 +162,11 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         let judges: Vec<Value> = beside.iter().map(Judged::json).collect();
         report = table::with(report, json!({ "judges": judges }));
     }
-    tell(&shown, &report, format)
+    print_report(&shown, &report, format)
 }
 
 /// Prints the table, or the same results as JSON.
-fn tell(table: &str, report: &Value, format: OutputFormat) -> Result<(), Fatal> {
+fn print_report(table: &str, report: &Value, format: OutputFormat) -> Result<(), Fatal> {
     match format {
         OutputFormat::Table => print(table.trim_end()),
         OutputFormat::Json | OutputFormat::Jsonl => print_json(report, format),

@@ -224,7 +224,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn complain(fatal: &Fatal, color: Color) {
     let mut out = std::io::stderr().lock();
     if let Some(refused) = fatal.cause.downcast_ref::<Refused>() {
-        let _ = report::tell(&mut out, &color.of_excerpts(), &refused.problems, &refused.warnings);
+        let _ = report::print_findings(&mut out, &color.of_excerpts(), &refused.problems, &refused.warnings);
         let sum = report::sum(&refused.problems, &refused.warnings);
         // If two configurations are read, the context names the one at fault.
         let which = fatal.cause.to_string();

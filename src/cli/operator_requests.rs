@@ -39,7 +39,7 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
         let found = would_find(&loaded.settings, bodies)?;
         let would = |(body, found): (&RequestBody, &Found)| {
             let mut value = question(body);
-            tell(&mut value, found);
+            add_found(&mut value, found);
             if let Value::Object(object) = &mut value {
                 object.insert("done".to_owned(), false.into());
             }
@@ -95,7 +95,7 @@ fn finds(found: &Found) -> String {
     parts.join(", ")
 }
 
-fn tell(value: &mut Value, found: &Found) {
+fn add_found(value: &mut Value, found: &Found) {
     if let Value::Object(object) = value {
         let one =
             |(source, duplicates): &(Source, u64)| json!({"source": source.to_string(), "duplicates": duplicates});
@@ -115,7 +115,7 @@ fn answered(answered: &Answered) -> (String, Value, bool) {
     };
     let mut words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), what(found.as_ref()));
     if let Some(found) = found {
-        tell(&mut value, found);
+        add_found(&mut value, found);
     }
     let left_out = found.as_ref().map(|found| found.left_out).filter(|left_out| *left_out > 0);
     if let (Some(positions), Some((partition, range))) = (left_out, answered.left_out())

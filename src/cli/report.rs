@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::config::{Origin, Problem};
 
 /// Writes problems and warnings for people.
-pub(super) fn tell(
+pub(super) fn print_findings(
     out: &mut impl Write,
     renderer: &Renderer,
     problems: &[Problem],

@@ -63,7 +63,12 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         }
         Some(Format::Table) | None => {
             // Standard error may be closed: the exit code still reports it.
-            let _ = report::tell(&mut std::io::stderr().lock(), &global.color.of_excerpts(), &problems, &warnings);
+            let _ = report::print_findings(
+                &mut std::io::stderr().lock(),
+                &global.color.of_excerpts(),
+                &problems,
+                &warnings,
+            );
             let report_json: Vec<String> = chance_matches
                 .map(|chance_matches| chance_matches.line())
                 .into_iter()

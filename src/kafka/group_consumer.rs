@@ -210,7 +210,7 @@ impl Shared {
         drop(fetch_states);
         tracing::warn!(target: "dupgate::kafka", "member id changed: treating all partitions as lost");
         report(consumer.pause(&started), "pause");
-        self.tell_of_loss(consumer, &held);
+        self.report_loss(consumer, &held);
         let kept = &held - going;
         if !kept.is_empty() {
             (self.sink)(ConsumerEvent::Assigned(kept));
@@ -247,7 +247,7 @@ impl Shared {
 
     fn lost(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         self.fetch_states().loss_epoch += 1;
-        self.tell_of_loss(consumer, partitions);
+        self.report_loss(consumer, partitions);
     }
 
     /// Replaces a client that has lost its brokers; its partitions are lost.
@@ -257,7 +257,7 @@ impl Shared {
         self.lost(fresh, &owned.into_keys().collect());
     }
 
-    fn tell_of_loss(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
+    fn report_loss(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         if !partitions.is_empty() {
             (self.sink)(ConsumerEvent::Lost(partitions.clone()));
         }

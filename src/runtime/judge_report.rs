@@ -147,7 +147,7 @@ impl JudgeReport {
     /// The range of the verdict log to follow is from `begin` to `end`.
     pub(super) fn has_to_follow(&mut self, begin: VerdictOffset, end: VerdictOffset) {
         self.progress.range = Some((begin, end));
-        self.say_progress();
+        self.log_progress();
     }
 
     /// The verdict log is followed up to `next`.
@@ -201,7 +201,7 @@ impl JudgeReport {
         self.is_refused = refusals > 0;
     }
 
-    fn say_progress(&self) {
+    fn log_progress(&self) {
         if self.role == Role::Restoring {
             self.ready.fail(self.progress.to_string());
         }
@@ -291,7 +291,7 @@ impl JudgeReport {
     /// Called a few times a second.
     pub(super) fn look(&mut self, judge: &Judge, waiting_requests: usize) {
         self.see(judge);
-        self.say_progress();
+        self.log_progress();
         if self.role == Role::Standby {
             self.look_for_predecessor(self.clock.now(), judge.state().next_request());
         }
@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(readiness(), "restoring the index, 0 % of the verdict log");
         for (next, percent) in [(180, 40), (299, 99), (90, 99), (300, 100), (400, 100)] {
             report.follows(VerdictOffset(next));
-            report.say_progress();
+            report.log_progress();
             assert_eq!(readiness(), format!("restoring the index, {percent} % of the verdict log"));
         }
         // Restarted: the next range is not known yet, and an empty log has no percentage.

@@ -228,7 +228,7 @@ impl WorkerReport {
             match &output.outcome {
                 PageOutcome::Judged(verdict) => {
                     self.judged(verdict, bytes as u64);
-                    self.tell(verdict, page.payload.id.as_deref(), now, wall);
+                    self.log_verdict(verdict, page.payload.id.as_deref(), now, wall);
                 }
                 PageOutcome::DeadLetter(reason) => {
                     self.dead(*reason);
@@ -276,7 +276,7 @@ impl WorkerReport {
     }
 
     /// Offers a duplicate to the pair store.
-    fn tell(&self, verdict: &Verdict, id: Option<&str>, now: Duration, wall: Timestamp) {
+    fn log_verdict(&self, verdict: &Verdict, id: Option<&str>, now: Duration, wall: Timestamp) {
         let (Some(pair_recorder), Answer::Page(page)) = (&self.pair_recorder, &verdict.answer) else { return };
         let Decision::Duplicate { of } = &page.decision else { return };
         let seen = DeliveredDuplicate {
@@ -357,15 +357,15 @@ impl WorkerReport {
                 bad, of = 1000, why, "the input is paused: too many records became dead letters"
             );
         }
-        self.tell_blocked(status);
-        self.tell_unanswered(status.unanswered);
+        self.log_blocked(status);
+        self.log_unanswered(status.unanswered);
         if status.tripped.is_some() {
             self.metrics.dead_letters_held(&worker.dead_letters_held());
         }
         self.update_readiness(status, silence);
     }
 
-    fn tell_unanswered(&mut self, requests: usize) {
+    fn log_unanswered(&mut self, requests: usize) {
         let is_unanswered = requests > 0;
         if is_unanswered && !self.is_unanswered {
             tracing::warn!(
@@ -381,7 +381,7 @@ impl WorkerReport {
         self.is_unanswered = is_unanswered;
     }
 
-    fn tell_blocked(&mut self, status: &Status) {
+    fn log_blocked(&mut self, status: &Status) {
         for (partition, why) in &status.blocked {
             if self.blocked.get(partition) != Some(why) {
                 tracing::error!(

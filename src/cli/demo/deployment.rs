@@ -33,8 +33,10 @@ const AHEAD: u64 = 8_000_000;
 /// Runs the demo until its time is over or Ctrl-C ends it; then prints the results.
 pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     let broker = if args.brokers.is_empty() {
-        say("This runs over a broker inside this process: it shows how pages are judged. It cannot show the effect \
-             of crashes on delivery.")?;
+        print_line(
+            "This runs over a broker inside this process: it shows how pages are judged. It cannot show the effect \
+             of crashes on delivery.",
+        )?;
         Some(InProcessBroker::start().map_err(|error| Reason::Failure.because(error))?)
     } else {
         None
@@ -46,14 +48,17 @@ pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.with(own_settings(&name, &topics, &folder.0), &brokers).start(Purpose::Run)?.settings;
     make_topics(broker.as_ref(), &settings, &topics)?;
     if let Some(admin) = &settings.http.admin {
-        say(&format!("overview on http://{}/ui/   duplicates, and what differs, on its page Pairs", admin.listen))?;
+        print_line(&format!(
+            "overview on http://{}/ui/   duplicates, and what differs, on its page Pairs",
+            admin.listen
+        ))?;
     }
-    say(&format!("topics {name}.*   metrics on http://{}/metrics", settings.http.listen))?;
+    print_line(&format!("topics {name}.*   metrics on http://{}/metrics", settings.http.listen))?;
 
     let kind = if broker.is_some() { Brokers::InProcess } else { Brokers::Cluster };
     let summary = run(args, settings, &topics, kind)?;
     for line in summary.screen() {
-        say(&line)?;
+        print_line(&line)?;
     }
     // It ends with the process: clients that are still closing would log errors without it.
     std::mem::forget(broker);
@@ -162,7 +167,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
 }
 
 /// Writes one line to standard output.
-fn say(line: &str) -> Result<(), Fatal> {
+fn print_line(line: &str) -> Result<(), Fatal> {
     print(line)
 }
 

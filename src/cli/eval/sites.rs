@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{EvalArgs, planted, tell, texts};
+use super::{EvalArgs, planted, print_report, texts};
 use crate::cli::output::{Format as OutputFormat, columns};
 use crate::cli::progress_bar::PageProgress;
 use crate::config::settings::Settings;
@@ -63,7 +63,7 @@ pub(super) fn sites(
     let rows: Vec<Value> = counted.iter().map(json_of).collect();
     let missed = missed(&counted);
     let report = json!({ "pages": pages, "missed": missed, "sites": rows });
-    tell(&tables(&counted), &report, format)?;
+    print_report(&tables(&counted), &report, format)?;
     if args.check && missed > 0 {
         return Err(Reason::Failure.because(anyhow::anyhow!("{missed} of {} rows miss their goal", counted.len())));
     }

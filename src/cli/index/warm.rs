@@ -76,7 +76,7 @@ pub(super) fn warm(args: &WarmArgs, global: &Global) -> Result<(), Fatal> {
     let mut progress = Progress::new();
     let outcome = run(&running, new, &options, &signals()?, |report| progress.show(report));
     progress.display.finish();
-    tell(&outcome?, format)
+    print_outcome(&outcome?, format)
 }
 
 fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
@@ -135,7 +135,7 @@ fn date(time: Timestamp) -> String {
     known.map_or_else(|| "the beginning".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-fn tell(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
+fn print_outcome(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
     if format != Format::Table {
         return print_json(&serde_json::to_value(outcome).unwrap_or_default(), format);
     }

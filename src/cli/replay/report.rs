@@ -15,7 +15,7 @@ use crate::runtime::replay::Outcome;
 const BAR: usize = 40;
 
 /// Prints the report, and writes it to a file.
-pub(super) fn tell(plan: &Plan, outcome: &Outcome, file: Option<&Path>, global: &Global) -> Result<(), Fatal> {
+pub(super) fn print_outcome(plan: &Plan, outcome: &Outcome, file: Option<&Path>, global: &Global) -> Result<(), Fatal> {
     let document = document(plan, outcome);
     if let Some(file) = file {
         std::fs::write(file, format!("{document:#}\n")).map_err(|error| {

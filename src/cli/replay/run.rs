@@ -96,7 +96,7 @@ fn go(
     if plan.into.writes() {
         store.finish(&plan, &outcome.total)?;
     }
-    report::tell(&plan, &outcome, args.report.as_deref(), global)
+    report::print_outcome(&plan, &outcome, args.report.as_deref(), global)
 }
 
 /// Shows what is about to be done: the plan, or only its warnings if the plan was shown when it was created or if

@@ -229,7 +229,7 @@ impl Feed {
                 if let Some(feed) = self.feeds.get_mut(&partition) {
                     feed.is_read = true;
                 }
-                self.tell(&partition);
+                self.announce(&partition);
             }
             Event::Reader(RangeEvent::Failed(why)) | Event::File(FileEvent::Failed(why)) => {
                 return Err(Reason::State.because(anyhow::anyhow!(why)));
@@ -243,7 +243,7 @@ impl Feed {
                         slot.page = Some(Box::new(page));
                     }
                 }
-                self.tell(&partition);
+                self.announce(&partition);
             }
         }
         Ok(())
@@ -274,7 +274,7 @@ impl Feed {
     }
 
     /// Reports new pages at the front of a partition, and its end.
-    fn tell(&mut self, partition: &PartitionId) {
+    fn announce(&mut self, partition: &PartitionId) {
         let Some(feed) = self.feeds.get_mut(partition) else { return };
         while let Some(page) = feed.pages.get(feed.announced).and_then(|slot| slot.page.as_ref()) {
             feed.announced += 1;
