@@ -33,7 +33,6 @@ pub use line::place_of;
 pub use pair_verdict::{PairVerdict, StageResult, Threshold};
 pub use times::LineTimes;
 
-
 /// What decides the verdicts, and what time it is.
 #[derive(Clone, Debug)]
 pub struct DeduplicatorSettings {
