@@ -233,7 +233,7 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
             [
                 "unique",
                 "same_site",
-                "both pages are of one site, and about 0.… of the smaller page is in the other (match.same_site is 0.95)",
+                "both pages are of one site, and about 0.… of the page is in the original (match.same_site is 0.95)",
             ],
         ),
         (

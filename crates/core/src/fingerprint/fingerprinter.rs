@@ -44,10 +44,19 @@ struct SketchScratch {
 /// What is known of a word of the page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordCount {
+    /// How often it occurs, or 1 where that says nothing.
     pub(super) count: u32,
-    idf: u32,
+    idf: u16,
+    /// Whether it counts once, however often it occurs.
+    counts_once: bool,
     /// Halves of its hash, the lower one first: 24 bytes in all, where a number of 128 bits would make it 32.
     hash: [u64; 2],
+}
+
+impl WordCount {
+    pub(super) const fn occur(&mut self) {
+        self.count = if self.counts_once { 1 } else { self.count.saturating_add(1) };
+    }
 }
 
 /// One step of reading a page.
@@ -207,11 +216,11 @@ impl Fingerprinter {
                 buffer.push_word(word.text, shingle.lengths);
             }
             let seen = words.entry(word.hash).or_insert_with(|| self.first_seen(word));
-            seen.count = seen.count.saturating_add(1);
+            seen.occur();
         });
         let distinct = words.len();
         on_step(Step::Tokenize);
-        let exact = ExactHash(xxh3_128_with_seed(normal.text.as_bytes(), normal.urls.hash));
+        let exact = ExactHash(xxh3_128_with_seed(normal.text.as_bytes(), normal.urls.hash ^ normal.rest));
         let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
             features.clear();
             features.extend(words.values().map(|seen| self.feature(*seen)));
@@ -303,7 +312,8 @@ impl Fingerprinter {
         let hash = self.settings.seed.mixed_128(hash.of(*bits, word.text, word.hash));
         #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
         let hash = [hash as u64, (hash >> 64) as u64];
-        WordCount { count: 0, idf: text::idf(word.text, word.hash), hash }
+        let idf = u16::try_from(text::idf(word.text, word.hash)).unwrap_or(u16::MAX);
+        WordCount { count: 0, idf, counts_once: !text::is_frequency_telling(word.text), hash }
     }
 
     pub(super) fn feature(&self, seen: WordCount) -> Feature {
@@ -313,7 +323,7 @@ impl Fingerprinter {
 
     fn weight(&self, seen: WordCount) -> u32 {
         match self.settings.simhash.weights {
-            Weights::TfIdf => damped(seen.count, seen.idf),
+            Weights::TfIdf => damped(seen.count, seen.idf.into()),
             Weights::Tf => log_weight(seen.count),
             Weights::Uniform => text::ONE,
         }

@@ -96,7 +96,7 @@ impl Fingerprinter {
         let mut seen: WordMap<(&str, WordCount)> = WordMap::default();
         self.analyzer.words(text, |word| {
             let (_, seen) = seen.entry(word.hash).or_insert_with(|| (word.text, self.first_seen(word)));
-            seen.count = seen.count.saturating_add(1);
+            seen.occur();
         });
         let mut strongest: Vec<Feature> = seen.values().map(|(_, seen)| self.feature(*seen)).collect();
         keep_strongest(&mut strongest, self.settings.simhash.top_k);

@@ -18,7 +18,8 @@ const NONE: u16 = u16::MAX;
 /// it: `3月` and `3人` have little to do with each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are
 /// none: they say when a copy was made, and a report of another day has other numbers, too. Only where a page has at
 /// least four different written dates, and more of them than of other numbers, are they what it is about (the holidays
-/// of a year, a timetable): then each is a number, unless a time of day follows it.
+/// of a year, a timetable): then each is a number, unless a time of day follows it. Hexadecimal ids (UUIDs, hash sums,
+/// the request ids of block pages) and IPv4 addresses are none: each visit has another one.
 ///
 /// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
 /// bounds tells how much of the smaller set is in the other one. Up to eight numbers nothing is lost but a pair of
@@ -63,7 +64,7 @@ impl Numbers {
         each_kind(text, |kind, range| {
             let number = text.get(range.clone()).unwrap_or_default();
             match kind {
-                Kind::Time | Kind::Stamp => return,
+                Kind::Time | Kind::Stamp | Kind::Id => return,
                 Kind::Date => {
                     digits.clear();
                     digits.extend(number.chars().filter(|c| c.is_alphanumeric()));
@@ -203,14 +204,21 @@ pub(super) enum Kind {
     Stamp,
     /// A time of day.
     Time,
+    /// An id in hexadecimal digits, or an IPv4 address.
+    Id,
 }
 
 /// Visits all that is written in digits, in order, repeats included.
 pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
-    let mut at = 0;
+    let (mut at, mut no_id_to) = (0, 0);
     while let Some(range) = next_number(text, at) {
         let number = text.get(range.clone()).unwrap_or_default();
-        let (kind, range) = if is_time(number) {
+        let token = (range.start >= no_id_to).then(|| hexadecimal_token(text, at, range.start));
+        no_id_to = token.as_ref().map_or(no_id_to, |token| token.end);
+        let id = token.filter(|token| is_id(text, token)).or_else(|| is_ipv4(number).then(|| range.clone()));
+        let (kind, range) = if let Some(id) = id {
+            (Kind::Id, range.start..id.end.max(range.end))
+        } else if is_time(number) {
             (Kind::Time, range)
         } else if is_numeric_date(number) {
             (Kind::Stamp, range)
@@ -222,6 +230,41 @@ pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
         at = range.end;
         each(kind, range);
     }
+}
+
+/// Fewer hexadecimal digits than this are no id.
+const MIN_ID_DIGITS: usize = 12;
+
+/// Returns the hexadecimal digits around a place, dots and hyphens between them included, from `from` on.
+fn hexadecimal_token(text: &str, from: usize, place: usize) -> Range<usize> {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
+    let is_mark = |at: usize| bytes.get(at).is_some_and(|byte| matches!(byte, b'.' | b'-'));
+    let (mut start, mut end) = (place, place);
+    while start > from && (is_digit(start - 1) || (is_mark(start - 1) && start > from + 1 && is_digit(start - 2))) {
+        start -= 1;
+    }
+    while is_digit(end) || (is_mark(end) && is_digit(end + 1)) {
+        end += 1;
+    }
+    start..end
+}
+
+/// Returns whether hexadecimal digits are an id: enough of them, letters and digits in turns, and no other letter beside.
+fn is_id(text: &str, token: &Range<usize>) -> bool {
+    let bytes = text.as_bytes();
+    let is_letter = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric);
+    let digits = bytes.get(token.clone()).unwrap_or_default().iter().filter(|byte| byte.is_ascii_hexdigit());
+    let turns = digits.clone().zip(digits.clone().skip(1));
+    let turns = turns.filter(|(one, next)| one.is_ascii_digit() != next.is_ascii_digit()).count();
+    digits.count() >= MIN_ID_DIGITS
+        && turns >= 2
+        && !is_letter(token.start.checked_sub(1))
+        && !is_letter(Some(token.end))
+}
+
+fn is_ipv4(number: &str) -> bool {
+    number.parse::<std::net::Ipv4Addr>().is_ok()
 }
 
 /// Visits every number of a text; dates and times left out.
@@ -310,6 +353,27 @@ mod tests {
             numbers_in("25:21, 12:75, 12:30-13:45, 2026-13-01"),
             ["25:21", "12:75", "12:30-13:45", "2026-13-01"]
         );
+    }
+
+    #[test]
+    fn ids_and_addresses_are_none() {
+        for text in [
+            "reference #18.2b85a437.1794379170.403afee",
+            "ray id: 8d3f2a1b4c5d6e7f",
+            "uuid 3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+            "编号3f2504e04f8911d3，",
+            "your ip: 203.0.113.7",
+        ] {
+            assert_eq!(numbers_in(text), [""; 0], "{text}");
+        }
+        assert_eq!(numbers_in("1794379170123456 of 4k, 5kg at 1.2.3"), ["1794379170123456", "4", "5", "1.2.3"]);
+        assert_eq!(
+            numbers_in("z3f2504e04f8911d3 3f2504e04f8911d3g"),
+            ["3", "2504", "04", "8911", "3", "3", "2504", "04", "8911", "3"]
+        );
+        assert_eq!(numbers_in("id 3f2504e04f8911d3, then 7"), ["7"]);
+        let long = "1a".repeat(1_000_000) + "z";
+        assert_eq!(numbers_in(&long).len(), 1_000_000);
     }
 
     #[test]

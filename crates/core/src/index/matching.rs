@@ -87,6 +87,17 @@ impl Index {
         seen
     }
 
+    /// Returns whether an original from the page's own address came after this one, among the oldest of its id.
+    pub(crate) fn has_later(&self, probe: &Probe<'_>, sequence: u64) -> bool {
+        self.of_id_of(probe).into_iter().any(|position| {
+            let fields = self.ring.match_fields(position);
+            fields.is_some_and(|fields| {
+                let is_later = fields.scope == probe.scope && fields.sequence > sequence;
+                is_later && probe.relation_to(self.names(position, &fields)) == Relation::SameAddress
+            })
+        })
+    }
+
     /// Returns the oldest originals of the page's id, the newest last.
     fn of_id_of(&self, probe: &Probe<'_>) -> Vec<u64> {
         let Some(id) = probe.id else { return Vec::new() };

@@ -156,7 +156,7 @@ impl Refusal {
                 let least = rules.same_site.map_or(PerMille::ZERO, |rule| rule.containment);
                 let measured = contained.map_or_else(
                     || format!("the estimated similarity is {similarity}"),
-                    |contained| format!("about {contained} of the smaller page is in the other"),
+                    |contained| format!("about {contained} of the page is in the original"),
                 );
                 format!("both pages are of one site, and {measured} (match.same_site is {least})")
             }

@@ -2,7 +2,7 @@
 
 use super::State;
 use super::best_match::{BestMatch, Heads, MembersFrom, is_nearly_equal};
-use crate::index::{Candidate, FamilyRole, Original, Probe, ProbeStats, Refusal, Relation};
+use crate::index::{Candidate, FamilyRole, Index, Original, Probe, ProbeStats, Refusal, Relation};
 use crate::protocol::{
     Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody, Rules,
     SameId, Stage, Verdict,
@@ -108,7 +108,7 @@ fn judge_page(
         None => Decision::Unique { original: remembered.then(|| original(None)) },
         Some((candidate, held)) => {
             let of = matched(candidate, &held, event_time);
-            if is_update(rules, candidate) {
+            if is_update(rules, candidate) || is_return(rules, index, &probe, candidate) {
                 let replaces = event_time >= held.event_time;
                 Decision::Update { of, original: replaces.then(|| original(Some(held.cluster.clone()))) }
             } else if candidate.other_numbers {
@@ -161,6 +161,14 @@ fn as_judged(rules: &Rules, candidate: Candidate) -> Candidate {
 fn is_update(rules: &Rules, candidate: Candidate) -> bool {
     let is_seen = matches!(candidate.relation, Relation::SamePage | Relation::SameAddress);
     is_seen && rules.same_id == SameId::Update && candidate.by != MatchedBy::Exact
+}
+
+/// The page has the text of an earlier visit again, after another one: what readers hold of it is the other.
+fn is_return(rules: &Rules, index: &Index, probe: &Probe<'_>, candidate: Candidate) -> bool {
+    rules.same_id == SameId::Update
+        && candidate.by == MatchedBy::Exact
+        && candidate.relation == Relation::SameAddress
+        && index.has_later(probe, candidate.sequence)
 }
 
 /// The page says itself that it is another rendering of that one, and other numbers are in what surrounds the text of

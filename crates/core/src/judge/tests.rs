@@ -168,7 +168,11 @@ impl Oracle {
             return answer(if remembered { "unique" } else { "late" }, None);
         };
         let of = self.originals[at].0.clone();
-        if !other_id && stage == 1 {
+        let returns = self.originals.iter().enumerate().skip(at + 1).any(|(later, (_, held_time, held, alive))| {
+            let is_live = *alive && later >= kept_from && *held_time >= stream_time - LATENESS - WINDOW;
+            is_live && held.id == page.id && held.scope == page.scope
+        });
+        if !other_id && (stage == 1 || returns) {
             if time >= self.originals[at].1 {
                 self.originals[at].3 = false;
                 self.originals.push((page.source.clone(), time, page.clone(), true));

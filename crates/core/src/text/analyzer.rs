@@ -55,6 +55,8 @@ pub struct NormalText<'s> {
     pub text: &'s str,
     /// Whether text past `text.max_bytes` was left unread.
     pub cut: bool,
+    /// Hash of that text, so that pages that differ in it are no exact duplicates; 0 without it.
+    pub rest: u64,
     /// What was taken out of the page.
     pub extraction: Extraction,
     /// Its web addresses.
@@ -148,7 +150,9 @@ impl Analyzer {
         if buffer.is_empty() {
             return Err(Rejection::new(Reject::NoText, "no text is left after normalisation"));
         }
-        Ok(NormalText { text: buffer, cut: read.len() < text.len(), extraction, urls })
+        let rest = text.get(read.len()..).filter(|rest| !rest.is_empty());
+        let hash = rest.map_or(0, |rest| xxh3_64(rest.as_bytes()));
+        Ok(NormalText { text: buffer, cut: rest.is_some(), rest: hash, extraction, urls })
     }
 
     /// Hands out the words of a normalised text in order, without stop words and punctuation, and says what found them.

@@ -38,5 +38,5 @@ pub use settings::{
 };
 pub use tree::max_tree_bytes;
 pub use urls::{TextUrls, urls};
-pub use weight::{IdentityHasher, ONE, WordMap, idf};
+pub use weight::{IdentityHasher, ONE, WordMap, idf, is_frequency_telling};
 pub use words::{CutBy, Run, runs};

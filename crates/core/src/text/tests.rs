@@ -162,8 +162,18 @@ fn text_past_the_limit_is_left_unread_at_a_character() {
     let mut buffer = String::new();
     let cut = analyzer.normalize(&Body::Text("天安门前".into()), &mut buffer).unwrap();
     assert_eq!((cut.text, cut.cut), ("天安", true));
+    let (cut, rest) = (cut.cut, cut.rest);
+    let other = analyzer.normalize(&Body::Text("天安门后".into()), &mut buffer).unwrap();
+    assert!(cut && other.cut && other.rest != rest, "what is not read tells texts apart");
     let whole = analyzer.normalize(&Body::Text("天安x".into()), &mut buffer).unwrap();
-    assert_eq!((whole.text, whole.cut), ("天安x", false));
+    assert_eq!((whole.text, whole.cut, whole.rest), ("天安x", false, 0));
+}
+
+#[test]
+fn choices_of_a_form_are_no_text() {
+    let options = (0..200).map(|number| format!("<option>country {number}</option>")).collect::<String>();
+    let page = format!("<p>An account <select>{options}</select><datalist>{options}</datalist> is free.");
+    assert_eq!(html(&analyzer(|_| {}), &page).unwrap(), "an account is free.");
 }
 
 #[test]

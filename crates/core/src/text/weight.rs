@@ -46,6 +46,14 @@ static TABLE: LazyLock<WordMap<u8>> = LazyLock::new(|| {
     table
 });
 
+/// Returns whether the frequent words of the language that a word may be of are known, as stop words or by their rarity:
+/// of Chinese, and of what is written in ASCII, English. Elsewhere how often a word occurs says nothing: in Hindi, Korean
+/// or Vietnamese the same few words are the most frequent of every page.
+#[must_use]
+pub fn is_frequency_telling(word: &str) -> bool {
+    word.is_ascii() || word.chars().next().is_some_and(han::is_han)
+}
+
 /// Returns how rare a word is, in 256ths of a natural unit (inverse document frequency), from `2 * ONE` up.
 ///
 /// Chinese words have the values of jieba's table, in quarters; those from 10.0 on, and unknown ones, 11.5. For other

@@ -114,11 +114,12 @@ fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
 }
 
 /// How many clusters make a word of a script without spaces. Fewer are common to all texts; more are lost to every edit.
-/// With four, unrelated Thai texts are as far apart as unrelated English ones.
+/// With four, unrelated Thai texts are as far apart as unrelated English ones. Hiragana between Han characters or
+/// katakana are seldom longer, and then are one word.
 const CLUSTERS: usize = 4;
 
 /// Returns whether a character belongs to a script that writes no spaces between words and whose word breaks only a
-/// dictionary knows: Thai, Lao, Burmese, Khmer, Tai Le, New Tai Lue, Tai Tham. Digits and punctuation do not.
+/// dictionary knows: Thai, Lao, Burmese, Khmer, Tai Le, New Tai Lue, Tai Tham, hiragana. Digits and punctuation do not.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{e01}'..='\u{e3a}' | '\u{e40}'..='\u{e4e}'
@@ -126,7 +127,8 @@ fn is_unspaced(c: char) -> bool {
         | '\u{1000}'..='\u{103f}' | '\u{1050}'..='\u{108f}' | '\u{109a}'..='\u{109d}'
         | '\u{a9e0}'..='\u{a9ef}' | '\u{a9fa}'..='\u{a9fe}' | '\u{aa60}'..='\u{aa76}' | '\u{aa7a}'..='\u{aa7f}'
         | '\u{1780}'..='\u{17d3}' | '\u{17d7}' | '\u{17dc}'..='\u{17dd}'
-        | '\u{1950}'..='\u{1974}' | '\u{1980}'..='\u{19c9}' | '\u{1a20}'..='\u{1a7c}')
+        | '\u{1950}'..='\u{1974}' | '\u{1980}'..='\u{19c9}' | '\u{1a20}'..='\u{1a7c}'
+        | '\u{3041}'..='\u{3096}')
 }
 
 /// Visits each run of [`CLUSTERS`] consecutive grapheme clusters, one beginning at each cluster; a shorter text is one
@@ -189,6 +191,15 @@ mod tests {
         assert_eq!(words(Segmenter::Auto, "ๆฯ"), ["ๆฯ"]);
         assert_eq!(words(Segmenter::Auto, "๏๚ ၊။ ។"), [""; 0], "punctuation");
         assert_eq!(words(Segmenter::Auto, "မြန်မာ天安门ไทย"), ["မြန်မာ", "天安门", "ไทย"]);
+    }
+
+    #[test]
+    fn hiragana_between_han_and_katakana_is_a_word_and_a_long_run_of_it_several() {
+        let text = "東京でコーヒーを飲んだ。ありがとう";
+        assert_eq!(
+            words(Segmenter::Unicode, text),
+            ["東", "京", "で", "コーヒー", "を", "飲", "んだ", "ありがと", "りがとう",]
+        );
     }
 
     proptest! {

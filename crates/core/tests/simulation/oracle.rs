@@ -147,7 +147,18 @@ impl Oracle {
                     age_ms: time - held.time,
                     cluster: held.cluster.clone(),
                 };
-                if Relation::of(page, held).is_update(page) && stage > 0 && rules.same_id == SameId::Update {
+                // Its text of an earlier visit, after another one.
+                let returns = Relation::of(page, held) == Relation::SameAddress
+                    && self.originals.iter().any(|later| {
+                        let is_live = watermarks.iter().any(|tail| tail.is_none_or(|tail| later.time >= tail));
+                        let is_later = later.sequence > held.sequence && later.sequence >= self.first_sequence;
+                        is_live
+                            && is_later
+                            && later.scope == page.scope
+                            && Relation::of(page, later) == Relation::SameAddress
+                    });
+                let is_update = Relation::of(page, held).is_update(page) && (stage > 0 || returns);
+                if is_update && rules.same_id == SameId::Update {
                     let newer = NewOriginal { cluster: Some(held.cluster.clone()), ..original };
                     Decision::Update { of, original: (time >= held.time).then_some(newer) }
                 } else if others {

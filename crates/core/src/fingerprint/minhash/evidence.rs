@@ -130,7 +130,7 @@ fn in_tenths(rivals: u32) -> u16 {
 /// similarity alone says little (Henzinger, SIGIR 2006).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SameSite {
-    /// Least share of the smaller page that has to be in the other one.
+    /// Least share of the page that has to be in the original.
     pub containment: PerMille,
 }
 
@@ -139,53 +139,69 @@ pub struct SameSite {
 pub struct TwoPages {
     /// The estimated Jaccard index.
     pub similarity: PerMille,
-    /// Estimated share of the smaller page that is in the other one, where the sketches have sizes.
+    /// Estimated share of the page that is in the original, where the sketches have sizes.
     pub contained: Option<PerMille>,
 }
 
-/// Least estimated share of the smaller page, however uncertain the estimate is.
+/// Least estimated share of the page that is in the original, however uncertain the estimate is.
 const MIN_CONTAINED_OF_SITE: PerMille = PerMille(800);
 
 /// Least estimated share of the smaller of two renderings of one page: print, mobile and AMP views, session ids.
 const MIN_RENDERED: PerMille = PerMille(750);
 
 impl SameSite {
-    /// Returns what speaks against two pages of one site, of whose sketches this is the distance, being one page. Nothing
-    /// does if the estimated Jaccard index is at most two standard errors below the one of pages of these sizes of which
-    /// [`containment`](Self::containment) of the smaller one is in the other.
+    /// Returns what speaks against a page and an original of its site, of whose sketches this is the distance, being one
+    /// page. Nothing does if the estimated Jaccard index is at most two standard errors below the one of pages of these
+    /// sizes of which [`containment`](Self::containment) of the page is in the original. A page that is larger than the
+    /// original is another one, although all of the original is in it: the menu of a site is in all of its pages.
     #[must_use]
     pub fn evidence_against_same_page(
         self,
         form: SketchForm,
-        one: &[u8],
-        other: &[u8],
+        page: &[u8],
+        original: &[u8],
         distance: u8,
     ) -> Option<TwoPages> {
-        let sizes = form.count(one).zip(form.count(other)).map(|(one, other)| [one, other].map(u64::from));
-        // Without sizes they count as equal.
-        let [one_size, other_size] = sizes.unwrap_or([1000, 1000]);
-        let both = u64::from(self.containment.0) * one_size.min(other_size);
-        let all = 1000 * (one_size + other_size);
-        let expected = PerMille::of(both, all.saturating_sub(both));
-        let least = PerMille(expected.0.saturating_sub(2 * form.standard_error(expected).0));
-        let similarity = form.similarity(distance);
-        let contained = sizes.map(|_| form.contained(one, other, distance, 0).unwrap_or_default());
-        let is_one = similarity >= least && contained.is_none_or(|share| share >= MIN_CONTAINED_OF_SITE);
-        (!is_one).then_some(TwoPages { similarity, contained })
+        self.evidence(form, [page, original], distance, |[page, _]| page)
     }
 
     /// Returns what speaks against their being renderings of one page, although one of them says so: careless sites name
-    /// one canonical address in all pages of a section.
+    /// one canonical address in all pages of a section. Either may be the shorter one.
     #[must_use]
     pub fn evidence_against_rendering(
         self,
         form: SketchForm,
-        one: &[u8],
-        other: &[u8],
+        page: &[u8],
+        original: &[u8],
         distance: u8,
     ) -> Option<TwoPages> {
-        let two = self.evidence_against_same_page(form, one, other, distance)?;
+        let two = self.evidence(form, [page, original], distance, |[page, original]| page.min(original))?;
         two.contained.is_none_or(|share| share < MIN_RENDERED).then_some(two)
+    }
+
+    /// Returns what speaks against [`containment`](Self::containment) of so many elements being in both.
+    fn evidence(
+        self,
+        form: SketchForm,
+        [page, original]: [&[u8]; 2],
+        distance: u8,
+        elements: impl Fn([u64; 2]) -> u64,
+    ) -> Option<TwoPages> {
+        let sizes = form.count(page).zip(form.count(original)).map(|(page, original)| [page, original].map(u64::from));
+        // Without sizes they count as equal.
+        let [page_size, original_size] = sizes.unwrap_or([1000, 1000]);
+        let measured = elements([page_size, original_size]);
+        let both = u64::from(self.containment.0) * measured;
+        let all = 1000 * (page_size + original_size);
+        let expected = PerMille::of(both, all.saturating_sub(both));
+        let least = PerMille(expected.0.saturating_sub(2 * form.standard_error(expected).0));
+        let similarity = form.similarity(distance);
+        let contained = sizes.map(|_| {
+            let of_smaller = form.contained(page, original, distance, 0).unwrap_or_default();
+            PerMille::of(u64::from(of_smaller.0) * page_size.min(original_size), 1000 * measured)
+        });
+        let is_one = similarity >= least && contained.is_none_or(|share| share >= MIN_CONTAINED_OF_SITE);
+        (!is_one).then_some(TwoPages { similarity, contained })
     }
 }
 
@@ -272,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_one_site_are_one_page_when_nearly_all_of_the_smaller_is_in_the_other() {
+    fn pages_of_one_site_are_one_page_when_nearly_all_of_the_page_is_in_the_original() {
         let rule = SameSite { containment: PerMille(950) };
         let are_one = |differing: u8, sizes: [usize; 2]| {
             let (one, other) = (sketch(0, sizes[0]), sketch(usize::from(differing), sizes[1]));
@@ -284,6 +300,9 @@ mod tests {
         assert!(!are_one(86, [1000, 1000]) && !are_one(51, [1000, 1000]) && !are_one(29, [1000, 1000]));
         // The print view is the article alone: half, and two thirds of the page.
         assert!(are_one(64, [500, 1000]) && are_one(43, [660, 1000]));
+        // A page with new text around all of the original: the menu of the site, fetched before.
+        assert!(!are_one(64, [1000, 500]) && !are_one(26, [1000, 800]) && !are_one(12, [1000, 910]));
+        assert!(are_one(4, [1000, 970]), "a line more");
         // A short article and a long one, with the same block around them: 70 of 100 and of 333 shingles.
         assert!(!are_one(103, [100, 333]));
     }

@@ -56,6 +56,25 @@ fn a_new_text_is_an_update_where_it_was_fetched_before_and_a_rendering_elsewhere
 }
 
 #[test]
+fn a_page_that_has_an_earlier_text_again_is_an_update_where_another_one_came_between() {
+    let texts = |same_id, at: [Made; 4]| {
+        let mut judge = StateJudge::of(Rules { same_id, ..rules(64) });
+        at.map(|page| judge.judge(page))
+    };
+    let other = Made { text: 9, block: 9, ..PAGE };
+    let [first, between, again, repeated] = texts(SameId::Update, [PAGE, other, PAGE, PAGE]);
+    assert!(matches!((first, between), (Decision::Unique { .. }, Decision::Unique { .. })));
+    assert!(is_update(&again), "readers hold the text between: {again:?}");
+    assert!(is_duplicate(&repeated), "{repeated:?}");
+    let [.., again, _] = texts(SameId::Duplicate, [PAGE, other, PAGE, PAGE]);
+    assert!(is_duplicate(&again), "by policy: {again:?}");
+    // Another page under one careless canonical address says nothing of this one.
+    let [one, two] = [variant(PRINT), Made { text: 9, block: 9, ..variant(MOBILE) }];
+    let [.., again, _] = texts(SameId::Update, [one, two, one, one]);
+    assert!(is_duplicate(&again), "{again:?}");
+}
+
+#[test]
 fn a_correction_reaches_downstream_whichever_rendering_came_first() {
     for first in [PAGE, variant(PRINT)] {
         let mut judge = StateJudge::of(rules(64));
