@@ -5,6 +5,7 @@ mod by_fingerprints;
 mod by_log;
 mod by_time;
 mod compare;
+mod digests;
 mod feed;
 mod file_reader;
 mod files;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::super::clock::wall_time;
 use super::super::fatal::{self, failure};
-use super::super::output_settings;
 use super::super::service_context;
 use super::QUERY_TIMEOUT;
+use super::digests::{rules_digest, writes_digest};
 use super::files;
 use super::kept_log::{expect_kept, first_checkpoint, is_judged_before};
 use super::store::Store;
@@ -159,32 +159,11 @@ pub fn expect_log(plan: &Plan, live: &Settings) -> Result<(), Fatal> {
     expect_kept(plan, &offsets, &connection.follower(&plan.own_group()), &BTreeMap::new())
 }
 
-/// Digest of the settings, besides the verdict, that decide the records of a page.
-fn writes_digest(plan: &Plan, store: &Store, settings: &Settings) -> Result<String, Fatal> {
-    let output = &settings.output;
-    let (routing, value) = (output_settings::routing(settings), output_settings::duplicate_value(settings));
-    let mut text =
-        format!("{routing:?} {value:?} {:?} {} {:?}", output.timestamp, output.header_prefix, output.dropped_headers);
-    let inputs = plan.input.iter().map(|range| &range.topic);
-    let live = plan.output.topics().filter(|_| plan.into == Target::Live);
-    for topic in inputs.chain(live).collect::<BTreeSet<_>>() {
-        let view = store.inspector().topic(topic).map_err(fatal::cluster_error)?;
-        text = format!("{text} {topic} {}", view.map_or(0, |view| view.partitions));
-    }
-    Ok(format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes())))
-}
-
 /// Returns the replication factor of a shadow topic.
 fn replication_factor(plan: &Plan, store: &Store, settings: &Settings) -> Result<u32, Fatal> {
     let topics = store.topics(plan, settings)?;
     let topics = topics.iter().filter(|topic| plan.output.topics().any(|name| *name == topic.name));
     Ok(topics.map(|topic| u32::try_from(topic.replicas).unwrap_or(1)).max().unwrap_or(0))
-}
-
-fn rules_digest(settings: &Settings) -> String {
-    // Plans of earlier releases hold digests with this name.
-    let rules = format!("{:?}", settings.rules).replace("PerStage", "Windows");
-    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(rules.as_bytes()))
 }
 
 fn names(partitions: &BTreeSet<PartitionId>) -> String {

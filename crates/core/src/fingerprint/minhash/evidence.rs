@@ -130,7 +130,7 @@ fn in_tenths(rivals: u32) -> u16 {
 /// similarity alone says little (Henzinger, SIGIR 2006).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SameSite {
-    /// Least share of the page that has to be in the original.
+    /// Least share of the smaller page that has to be in the other one.
     pub containment: PerMille,
 }
 
@@ -139,7 +139,8 @@ pub struct SameSite {
 pub struct TwoPages {
     /// The estimated Jaccard index.
     pub similarity: PerMille,
-    /// Estimated share of the page that is in the original, where the sketches have sizes.
+    /// Estimated share of the page that is in the original (of renderings: of the smaller one that is in the other), where
+    /// the sketches have sizes.
     pub contained: Option<PerMille>,
 }
 
@@ -152,8 +153,8 @@ const MIN_RENDERED: PerMille = PerMille(750);
 impl SameSite {
     /// Returns what speaks against a page and an original of its site, of whose sketches this is the distance, being one
     /// page. Nothing does if the estimated Jaccard index is at most two standard errors below the one of pages of these
-    /// sizes of which [`containment`](Self::containment) of the page is in the original. A page that is larger than the
-    /// original is another one, although all of the original is in it: the menu of a site is in all of its pages.
+    /// sizes of which [`containment`](Self::containment) of the smaller one is in the other, and most of the page is in
+    /// the original: the menu of a site, on a page without an article, is in all other pages of the site.
     #[must_use]
     pub fn evidence_against_same_page(
         self,
@@ -162,7 +163,9 @@ impl SameSite {
         original: &[u8],
         distance: u8,
     ) -> Option<TwoPages> {
-        self.evidence(form, [page, original], distance, |[page, _]| page)
+        let two = self.compared(form, [page, original], distance, |[page, _]| page);
+        let is_one = two.is_as_similar && two.pages.contained.is_none_or(|share| share >= MIN_CONTAINED_OF_SITE);
+        (!is_one).then_some(two.pages)
     }
 
     /// Returns what speaks against their being renderings of one page, although one of them says so: careless sites name
@@ -175,34 +178,44 @@ impl SameSite {
         original: &[u8],
         distance: u8,
     ) -> Option<TwoPages> {
-        let two = self.evidence(form, [page, original], distance, |[page, original]| page.min(original))?;
-        two.contained.is_none_or(|share| share < MIN_RENDERED).then_some(two)
+        let two = self.compared(form, [page, original], distance, |[page, original]| page.min(original));
+        let is_one = match two.pages.contained {
+            Some(share) => share >= MIN_RENDERED,
+            None => two.is_as_similar,
+        };
+        (!is_one).then_some(two.pages)
     }
 
-    /// Returns what speaks against [`containment`](Self::containment) of so many elements being in both.
-    fn evidence(
+    /// Compares two pages; `of` chooses the page whose share in the other is measured, by the sizes of both.
+    fn compared(
         self,
         form: SketchForm,
         [page, original]: [&[u8]; 2],
         distance: u8,
-        elements: impl Fn([u64; 2]) -> u64,
-    ) -> Option<TwoPages> {
+        of: impl Fn([u64; 2]) -> u64,
+    ) -> Compared {
         let sizes = form.count(page).zip(form.count(original)).map(|(page, original)| [page, original].map(u64::from));
         // Without sizes they count as equal.
         let [page_size, original_size] = sizes.unwrap_or([1000, 1000]);
-        let measured = elements([page_size, original_size]);
-        let both = u64::from(self.containment.0) * measured;
+        let smaller = page_size.min(original_size);
+        let both = u64::from(self.containment.0) * smaller;
         let all = 1000 * (page_size + original_size);
         let expected = PerMille::of(both, all.saturating_sub(both));
         let least = PerMille(expected.0.saturating_sub(2 * form.standard_error(expected).0));
         let similarity = form.similarity(distance);
-        let contained = sizes.map(|_| {
+        let contained = sizes.map(|sizes| {
             let of_smaller = form.contained(page, original, distance, 0).unwrap_or_default();
-            PerMille::of(u64::from(of_smaller.0) * page_size.min(original_size), 1000 * measured)
+            PerMille::of(u64::from(of_smaller.0) * smaller, 1000 * of(sizes))
         });
-        let is_one = similarity >= least && contained.is_none_or(|share| share >= MIN_CONTAINED_OF_SITE);
-        (!is_one).then_some(TwoPages { similarity, contained })
+        Compared { is_as_similar: similarity >= least, pages: TwoPages { similarity, contained } }
     }
+}
+
+/// Two pages of one site.
+struct Compared {
+    /// Whether they are as similar as pages of these sizes that are one.
+    is_as_similar: bool,
+    pages: TwoPages,
 }
 
 #[cfg(test)]
@@ -288,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_one_site_are_one_page_when_nearly_all_of_the_page_is_in_the_original() {
+    fn pages_of_one_site_are_one_page_when_nearly_all_of_the_smaller_and_most_of_the_page_is_in_the_other() {
         let rule = SameSite { containment: PerMille(950) };
         let are_one = |differing: u8, sizes: [usize; 2]| {
             let (one, other) = (sketch(0, sizes[0]), sketch(usize::from(differing), sizes[1]));
@@ -301,8 +314,8 @@ mod tests {
         // The print view is the article alone: half, and two thirds of the page.
         assert!(are_one(64, [500, 1000]) && are_one(43, [660, 1000]));
         // A page with new text around all of the original: the menu of the site, fetched before.
-        assert!(!are_one(64, [1000, 500]) && !are_one(26, [1000, 800]) && !are_one(12, [1000, 910]));
-        assert!(are_one(4, [1000, 970]), "a line more");
+        assert!(!are_one(64, [1000, 500]) && !are_one(39, [1000, 700]));
+        assert!(are_one(13, [1000, 900]), "a paragraph more");
         // A short article and a long one, with the same block around them: 70 of 100 and of 333 shingles.
         assert!(!are_one(103, [100, 333]));
     }
