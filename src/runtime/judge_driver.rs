@@ -294,7 +294,7 @@ impl JudgeDriver {
                 self.report.trims(self.judge.kept());
                 self.trim(verdicts, requests);
             }
-            Effect::Snapshot => self.snapshot(),
+            Effect::Snapshot => self.keep_snapshot(),
             Effect::RevokeDone => self.member.command(Command::RevokeDone),
             Effect::Stopped => self.stopped = true,
             Effect::Fail(why) => return Err(ended(Reason::State, why, &self.context.settings.input.group)),
@@ -402,9 +402,9 @@ impl JudgeDriver {
         });
     }
 
-    fn snapshot(&self) {
+    fn keep_snapshot(&mut self) {
+        let mut cut = self.judge.take_snapshot();
         let Some(snapshots) = self.snapshot_store.as_ref().map(Arc::clone) else { return };
-        let mut cut = self.judge.snapshot();
         self.snapshot_tasks.run(move || {
             if let Some(snapshot) = cut.take() {
                 snapshots.keep(snapshot);

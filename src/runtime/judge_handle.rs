@@ -35,7 +35,7 @@ impl JudgeHandle {
         answer.recv_timeout(ANSWER_TIMEOUT).ok()
     }
 
-    /// Requests a snapshot as soon as everything judged is committed.
+    /// Requests a snapshot, taken with the next commit of verdicts.
     pub(super) fn snapshot(&self) {
         // An ended thread has written its last one.
         let _ = self.0.send(Message::SnapshotWanted);

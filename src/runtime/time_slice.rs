@@ -189,12 +189,20 @@ mod tests {
         sent: usize,
         /// How long each record has waited.
         waits: Vec<Duration>,
+        /// When each verdict was committed.
+        commits: Vec<Duration>,
+        /// Offset and number of originals of each snapshot.
+        snapshots: Vec<(VerdictOffset, usize)>,
     }
 
     impl Thread {
         fn active() -> Self {
+            Self::active_with(settings())
+        }
+
+        fn active_with(settings: JudgeSettings) -> Self {
             let mut thread = Self {
-                judge: Judge::new(settings()),
+                judge: Judge::new(settings),
                 now: Cell::new(Duration::ZERO),
                 answers: VecDeque::new(),
                 queue: RequestQueue::default(),
@@ -204,6 +212,8 @@ mod tests {
                 committed: 0,
                 sent: 0,
                 waits: Vec::new(),
+                commits: Vec::new(),
+                snapshots: Vec::new(),
             };
             thread.handle(Event::Restored(None));
             while thread.judge.role() != Role::Standby {
@@ -229,6 +239,10 @@ mod tests {
                     Event::FollowedToEnd { question }
                 } else {
                     assert!(!matches!(effect, Effect::Fail(_)), "{effect:?}");
+                    if effect == Effect::Snapshot {
+                        let snapshot = self.judge.take_snapshot().unwrap();
+                        self.snapshots.push((snapshot.at, snapshot.originals.iter().count()));
+                    }
                     continue;
                 };
                 self.answers.push_back((self.now.get() + 5 * MILLI, answer));
@@ -251,7 +265,8 @@ mod tests {
                 ProducerCall::Plain(Call::Commit) => {
                     let open = now.saturating_sub(self.open_since.take().unwrap());
                     self.longest_open = self.longest_open.max(open);
-                    self.committed += self.sent;
+                    self.committed += std::mem::take(&mut self.sent);
+                    self.commits.resize(self.committed, now);
                 }
                 ProducerCall::Plain(_) | ProducerCall::SendOffsets { .. } => {}
             }
@@ -328,6 +343,36 @@ mod tests {
         let [of_many, of_one] = thread.waits[..] else { panic!("{:?}", thread.waits) };
         assert!(of_many <= 2 * MILLI, "{of_many:?}");
         assert!((300 * MILLI..330 * MILLI).contains(&of_one), "300 lookups of a millisecond come first: {of_one:?}");
+    }
+
+    /// Has a page judged every 7 ms for two seconds. Returns how long the one that waited longest was waiting for its
+    /// verdict to be judged and to be committed, and the snapshots.
+    fn judge_steadily(snapshot_interval: Option<Duration>) -> (Duration, Duration, Vec<(VerdictOffset, usize)>) {
+        const PAGES: u32 = 300;
+        let mut thread = Thread::active_with(JudgeSettings { snapshot_interval, ..settings() });
+        let began = thread.now.get();
+        let arrivals: Vec<Duration> = (1..=PAGES).map(|number| began + number * 7 * MILLI).collect();
+        let mut arriving = (0..).zip(&arrivals).peekable();
+        while thread.committed < arrivals.len() {
+            while let Some((offset, &fetched)) = arriving.next_if(|(_, at)| **at <= thread.now.get()) {
+                thread.queue.push(FetchedRequests { fetched, ..record(offset, 1) });
+            }
+            thread.run_once();
+        }
+        let answers =
+            thread.commits.iter().zip(&arrivals).map(|(committed, arrived)| committed.saturating_sub(*arrived));
+        (thread.waits.iter().copied().max().unwrap(), answers.max().unwrap(), thread.snapshots)
+    }
+
+    #[test]
+    fn a_snapshot_that_is_due_delays_no_verdict() {
+        let (judged_at_rest, answered_at_rest, none) = judge_steadily(None);
+        let (judged, answered, snapshots) = judge_steadily(Some(200 * MILLI));
+        assert!(none.is_empty() && (7..=10).contains(&snapshots.len()), "{snapshots:?}");
+        assert!(judged <= judged_at_rest + MILLI && judged <= 10 * MILLI, "{judged:?}, without one {judged_at_rest:?}");
+        // Until the next transaction begins, until the one before it is committed, and until it is committed itself.
+        assert!(answered <= answered_at_rest + MILLI && answered <= 100 * MILLI, "{answered:?}, {answered_at_rest:?}");
+        assert!(snapshots.is_sorted_by(|(at, held), (next, more)| at < next && held < more), "{snapshots:?}");
     }
 
     #[test]

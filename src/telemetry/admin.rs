@@ -141,7 +141,7 @@ pub trait AdminService: Send + Sync {
     /// The judges do not answer.
     fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, ApiError>;
 
-    /// Requests a snapshot as soon as everything judged is committed.
+    /// Requests a snapshot, taken with the next commit of verdicts.
     ///
     /// # Errors
     ///

@@ -118,7 +118,7 @@ pub enum Effect {
         /// First offset of the fingerprint log to keep.
         requests: RequestOffset,
     },
-    /// Write [`super::Judge::snapshot`] to a file, before the next event: the state is that of a committed offset now.
+    /// Write [`super::Judge::take_snapshot`] to a file.
     Snapshot,
     /// The partition may go to its next owner. Means nothing when none is being revoked.
     RevokeDone,

@@ -63,7 +63,7 @@ impl JudgedLog {
         Duration::from_millis(reach.unwrap_or(0))
     }
 
-    /// Takes a snapshot. Only where nothing is judged ahead of what is committed.
+    /// Takes a snapshot of the state. It may be kept once everything judged so far is committed, not before.
     pub(super) fn snapshot(&self) -> Option<SharedSnapshot> {
         SharedSnapshot::take(&self.state, &self.retention, self.position, self.latest_checkpoint)
     }

@@ -46,6 +46,12 @@ impl LogRetention {
         Self { spans: spans.into() }
     }
 
+    /// Returns the list for a snapshot.
+    #[must_use]
+    pub fn into_parts(self) -> Vec<LogSpan> {
+        self.spans.into()
+    }
+
     /// Returns the spans, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &LogSpan> {
         self.spans.iter()

@@ -44,7 +44,9 @@ pub struct Judge {
     /// The record of requests that is judged in steps, until its last request is judged.
     pub(super) record: Option<RequestRecord>,
     pub(super) pending: Pending,
-    snapshots: SnapshotSchedule,
+    pub(super) snapshots: SnapshotSchedule,
+    /// The one that [`Effect::Snapshot`] asks to be written.
+    snapshot: Option<SharedSnapshot>,
     joined: bool,
     assigned: bool,
     stopping: bool,
@@ -74,6 +76,7 @@ impl Judge {
             record: None,
             pending: Pending::default(),
             snapshots: SnapshotSchedule::new(settings.snapshot_interval),
+            snapshot: None,
             joined: false,
             assigned: false,
             stopping: false,
@@ -130,7 +133,6 @@ impl Judge {
     pub fn wants_requests(&self) -> bool {
         self.role == Role::Active
             && !self.stopping
-            && !self.snapshots.is_due()
             && self.record.is_none()
             && self.pending.has_room(self.now, &self.settings)
     }
@@ -200,16 +202,16 @@ impl Judge {
         (self.is_settled() && self.log.has_begun()).then_some(self.log.position())
     }
 
-    /// Requests a snapshot, taken as soon as everything judged is committed.
+    /// Requests a snapshot, of the state that the next transaction commits.
     pub fn want_snapshot(&mut self) {
         self.snapshots.want();
     }
 
-    /// Takes a snapshot. `None` unless the state is that of a committed offset.
+    /// Returns, once, the snapshot that [`Effect::Snapshot`] asks to be written: the state of a committed offset,
+    /// whatever was judged since.
     #[must_use]
-    pub fn snapshot(&self) -> Option<SharedSnapshot> {
-        self.settled_at()?;
-        self.log.snapshot()
+    pub const fn take_snapshot(&mut self) -> Option<SharedSnapshot> {
+        self.snapshot.take()
     }
 
     // ---- restore and follow
@@ -433,7 +435,7 @@ impl Judge {
             }
             Role::Restoring | Role::TakingOver if self.stopping && !self.pending.is_busy() => self.leave_for_good(),
             Role::Standby => {
-                self.snapshot_if_due(now);
+                self.snapshot_if_due();
                 if self.pending.barrier_pause_is_over(now) {
                     self.try_take_over();
                 }
@@ -453,7 +455,7 @@ impl Judge {
             return;
         }
         if self.is_settled() {
-            self.snapshot_if_due(now);
+            self.snapshot_if_due();
         } else if self.pending.is_due(now, &self.settings) {
             self.begin(now);
         }
@@ -483,16 +485,27 @@ impl Judge {
         self.effects.push_back(Effect::Stopped);
     }
 
-    fn snapshot_if_due(&mut self, now: Duration) {
-        if self.snapshots.is_due() && self.log.has_begun() {
-            self.snapshots.taken(now, self.log.position());
-            self.effects.push_back(Effect::Snapshot);
+    /// Takes a snapshot that is due, where nothing is judged ahead of what is committed. While there is, the next
+    /// transaction takes it.
+    fn snapshot_if_due(&mut self) {
+        if self.snapshots.is_due()
+            && let Some(snapshot) = self.log.snapshot()
+        {
+            self.hand_over_snapshot(snapshot);
         }
+    }
+
+    /// Has a snapshot written that was due. It is that of a committed offset.
+    pub(super) fn hand_over_snapshot(&mut self, snapshot: SharedSnapshot) {
+        self.snapshots.taken(self.now, snapshot.at);
+        self.snapshot = Some(snapshot);
+        self.effects.push_back(Effect::Snapshot);
     }
 
     /// Lets the next start follow as little as can be, unless a snapshot of this very state is there.
     fn snapshot_at_the_end(&mut self) {
         if self.settled_at().is_some_and(|at| self.snapshots.takes_last(at)) {
+            self.snapshot = self.log.snapshot();
             self.effects.push_back(Effect::Snapshot);
         }
     }

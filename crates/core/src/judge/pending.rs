@@ -9,6 +9,7 @@ use super::judged_log::{JudgedLog, TrimPoint};
 use super::partition_history::SourceSet;
 use super::resend_pause::ResendPause;
 use super::settings::JudgeSettings;
+use super::snapshot::SharedSnapshot;
 use crate::protocol::{RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::transaction::{Call, CallError, TransactionMachine, TxnStep};
 
@@ -56,15 +57,17 @@ struct NextCheckpoint {
     trim: Option<TrimPoint>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Sent {
     records: Arc<Vec<VerdictRecord>>,
     offsets: Vec<VerdictOffset>,
     next_request: RequestOffset,
+    /// A snapshot of the state after these records, if one was due.
+    snapshot: Option<SharedSnapshot>,
 }
 
 /// What a transaction has committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Committed {
     /// Offset of its last record.
     pub(super) last: Option<VerdictOffset>,
@@ -72,6 +75,8 @@ pub(super) struct Committed {
     pub(super) checkpoint: Option<VerdictOffset>,
     /// Where the logs may be cut off now.
     pub(super) trim: Option<TrimPoint>,
+    /// The snapshot of the state after its last record, if one was due when it began.
+    pub(super) snapshot: Option<SharedSnapshot>,
 }
 
 impl Pending {
@@ -262,14 +267,16 @@ impl Pending {
         now >= self.begun_at + settings.commit_interval || self.closed_verdicts >= settings.batch_verdicts
     }
 
-    /// Begins a transaction with everything judged so far.
-    pub(super) fn begin(&mut self, now: Duration, log: &JudgedLog) -> ProducerCall {
+    /// Begins a transaction with everything judged so far. If a snapshot is due, the state is shared here, where it is
+    /// that of the transaction's last record: the judge need not stop until that is committed.
+    pub(super) fn begin(&mut self, now: Duration, log: &JudgedLog, is_snapshot_due: bool) -> ProducerCall {
         self.close_batch(log);
         let records = std::mem::take(&mut self.closed);
         self.closed_verdicts = 0;
         self.oldest = None;
         let next_request = log.state().next_request();
-        self.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_request });
+        let snapshot = if is_snapshot_due { log.snapshot() } else { None };
+        self.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_request, snapshot });
         self.begun_at = now;
         let call = self.txn.begin();
         self.call(call, log)
@@ -330,7 +337,9 @@ impl Pending {
         let checkpoint = sent.checkpoint();
         let trim = checkpoint.and_then(|_| self.checkpoint.trim.take());
         self.checkpoint.is_under_way &= checkpoint.is_none();
-        Some(Committed { last: sent.offsets.last().copied(), checkpoint, trim })
+        let last = sent.offsets.last().copied();
+        let snapshot = sent.snapshot.map(|snapshot| snapshot.committed(last, checkpoint, trim));
+        Some(Committed { last, checkpoint, trim, snapshot })
     }
 }
 

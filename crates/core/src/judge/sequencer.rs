@@ -150,7 +150,7 @@ impl Judge {
     // ---- committing
 
     pub(super) fn begin(&mut self, now: Duration) {
-        let call = self.pending.begin(now, &self.log);
+        let call = self.pending.begin(now, &self.log, self.snapshots.is_due());
         self.effects.push_back(Effect::Call(call));
     }
 
@@ -197,7 +197,7 @@ impl Judge {
     }
 
     fn committed(&mut self) {
-        let Some(Committed { last, checkpoint, trim }) = self.pending.committed() else { return };
+        let Some(Committed { last, checkpoint, trim, snapshot }) = self.pending.committed() else { return };
         self.log.committed(last, checkpoint);
         if checkpoint.is_some() && self.record.as_ref().is_some_and(RequestRecord::waits) {
             self.ask_for_input();
@@ -205,6 +205,9 @@ impl Judge {
         if let Some(trim) = trim {
             self.log.trimmed(trim);
             self.effects.push_back(Effect::Trim { verdicts: trim.verdicts, requests: trim.requests });
+        }
+        if let Some(snapshot) = snapshot {
+            self.hand_over_snapshot(snapshot);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The state as a value, true for one offset of the verdict log.
 
+use super::judged_log::TrimPoint;
 use super::{LogRetention, LogSpan, State};
 use crate::index::{Original, SharedOriginals, Task};
 use crate::protocol::{Checkpoint, VerdictOffset};
@@ -47,6 +48,27 @@ impl SharedSnapshot {
         let checkpoint = state.checkpoint(latest_checkpoint, |_| 0)?;
         let originals = state.index().share(&state.watermarks());
         Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: retention.iter().cloned().collect() })
+    }
+
+    /// The records before the state it was taken of are committed, the last one at `last`, a checkpoint at that offset,
+    /// and the log is cut off there: see [`JudgedLog::committed`](super::judged_log::JudgedLog::committed).
+    pub(super) fn committed(
+        mut self,
+        last: Option<VerdictOffset>,
+        checkpoint: Option<VerdictOffset>,
+        trim: Option<TrimPoint>,
+    ) -> Self {
+        let mut spans = LogRetention::from_parts(self.spans);
+        if let Some(checkpoint) = checkpoint {
+            spans.place(checkpoint);
+            self.latest_checkpoint = Some(checkpoint);
+            self.state.previous = Some(checkpoint);
+        }
+        if let Some(trim) = trim {
+            spans.trimmed_to(trim.verdicts);
+        }
+        let at = last.map_or(self.at, VerdictOffset::next);
+        Self { at, spans: spans.into_parts(), ..self }
     }
 
     /// Lists the originals.

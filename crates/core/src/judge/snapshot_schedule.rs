@@ -10,7 +10,7 @@ pub(super) struct SnapshotSchedule {
     /// None are taken when absent, but those that an operator wants.
     interval: Option<Duration>,
     last: Duration,
-    /// One is due as soon as everything judged is committed.
+    /// One is due.
     due: bool,
     /// An operator wants one.
     wanted: bool,
@@ -43,12 +43,12 @@ impl SnapshotSchedule {
         self.due = self.wanted || self.interval.is_some_and(|interval| now >= self.last + interval);
     }
 
-    /// Returns whether one is due: nothing more is judged before it is taken.
+    /// Returns whether one is due.
     pub(super) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// One of the state of this offset is taken because it is due.
+    /// One of the state of this offset is there because it is due.
     pub(super) fn taken(&mut self, now: Duration, at: VerdictOffset) {
         (self.due, self.wanted) = (false, false);
         self.last = now;

@@ -188,14 +188,14 @@ impl JudgeDriver {
                 Effect::Trim { verdicts, requests } => {
                     self.todo.push_back(Todo::Trim { verdicts: verdicts.0, requests: requests.0 });
                 }
-                Effect::Snapshot => match self.judge.snapshot() {
+                Effect::Snapshot => match self.judge.take_snapshot() {
                     Some(snapshot) => {
                         let snapshot = snapshot.listed();
                         let (name, at) = (self.name.clone(), snapshot.at);
                         world.log(|| format!("{name}: snapshot at {at}"));
                         *disk = Some(snapshot);
                     }
-                    None => world.violate(format!("{}: a snapshot is due, but the state is not settled", self.name)),
+                    None => world.violate(format!("{}: a snapshot is due, and there is none", self.name)),
                 },
                 Effect::RevokeDone => self.todo.push_back(Todo::Release),
                 Effect::Stopped => self.over = Some(Step::Stopped),
