@@ -1,13 +1,18 @@
-//! Workers alone, on pages that need no judge: joining, beginning, continuing beside a partition that cannot.
+//! Many workers: joining, beginning, continuing beside a partition that cannot. Most work on pages that need no judge.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dupgate_core::fingerprint::PerMille;
+use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
+use dupgate_core::protocol::{LogIdentity, LogPartition, PerStage, Rules, SameId, Stage};
 use dupgate_core::record::PartitionId;
 use dupgate_core::transaction::Delivery;
 use dupgate_core::worker::{Blocked, Pacing, WorkerSettings};
 
+use crate::bus::Committed;
+use crate::judge_driver::JudgeDriver;
 use crate::laws::Laws;
 use crate::pages::WorldPage;
 use crate::worker_driver::WorkerDriver;
@@ -16,11 +21,50 @@ use crate::world::{GROUP, Moment, Step, Value, World};
 /// Steps that each worker makes in a millisecond.
 const STEPS: usize = 3;
 
+/// Steps that the judge makes in a millisecond, and the network.
+const JUDGE_STEPS: usize = 100;
+
 /// Workers of one group, nothing by chance but the order of their moves.
 struct Fleet {
     world: World,
     laws: Laws,
     workers: Vec<WorkerDriver>,
+    /// The judge and its disk, if pages are written that need verdicts.
+    judge: Option<(JudgeDriver, Option<Snapshot>)>,
+    /// Number of pages written that need verdicts.
+    pages: u64,
+}
+
+fn judge() -> JudgeDriver {
+    let ms = Duration::from_millis;
+    let rules = Rules {
+        stages: vec![Stage::Exact],
+        max_distance: 1,
+        windows: PerStage::all(ms(1_000)),
+        lateness: ms(1_000),
+        max_future_skew: Duration::ZERO,
+        max_entries: 100_000,
+        same_id: SameId::Update,
+        minhash: None,
+        number_guard: None,
+        simhash_similarity: None,
+        same_site: None,
+    };
+    let settings = JudgeSettings {
+        keep: ms(2_000),
+        rules,
+        new_log: LogIdentity(1),
+        cold_start: ColdStart::Stop,
+        commit_interval: ms(1),
+        checkpoint_interval_records: 2_000,
+        batch_verdicts: 50,
+        pending_verdicts: 200,
+        pending_time: ms(20),
+        step_requests: 50,
+        snapshot_interval: None,
+        revoke_grace: ms(10),
+    };
+    JudgeDriver::new("judge", LogPartition(0), settings)
 }
 
 impl Fleet {
@@ -28,7 +72,12 @@ impl Fleet {
         let mut world = World::new(1, partitions, 1);
         world.faults = false;
         world.crash_at = Some((u64::MAX, Moment::Before));
-        Self { world, laws: Laws::new(1), workers: Vec::new() }
+        Self { world, laws: Laws::new(1), workers: Vec::new(), judge: None, pages: 0 }
+    }
+
+    /// A fleet whose pages need verdicts.
+    fn judged(partitions: i32) -> Self {
+        Self { judge: Some((judge(), None)), ..Self::new(partitions) }
     }
 
     fn join(&mut self) {
@@ -36,7 +85,7 @@ impl Fleet {
         let settings = WorkerSettings {
             logs: 1,
             first_request: 0,
-            remembered_verdicts: 10,
+            remembered_verdicts: if self.judge.is_some() { 10_000 } else { 10 },
             scanned_positions: 10,
             in_flight_bytes: 100,
             transaction_pages: 100,
@@ -70,7 +119,14 @@ impl Fleet {
     }
 
     fn write_dated(&mut self, partition: &PartitionId, time: i64) {
-        let page = WorldPage::tombstone(&mut self.world.rng, self.world.width, time);
+        let page = if self.judge.is_some() {
+            // Every fourth page is a copy.
+            let text = self.pages - u64::from(self.pages % 4 == 3);
+            self.pages += 1;
+            WorldPage::scripted(text, None, self.world.width, time)
+        } else {
+            WorldPage::tombstone(&mut self.world.rng, self.world.width, time)
+        };
         let now = self.world.now();
         self.world.bus.append(partition, now, Value::Page(Arc::new(page)));
     }
@@ -82,6 +138,12 @@ impl Fleet {
         for worker in &mut self.workers {
             for _ in 0..STEPS {
                 assert_eq!(worker.step(&mut self.world), Step::Went, "{}", worker.name);
+            }
+        }
+        if let Some((judge, disk)) = &mut self.judge {
+            for _ in 0..JUDGE_STEPS {
+                self.world.carry();
+                assert_eq!(judge.step(&mut self.world, disk), Step::Went);
             }
         }
         self.laws.observe(&mut self.world);
@@ -107,15 +169,25 @@ impl Fleet {
         !worker.owned().is_empty() && worker.owned().iter().all(|partition| worker.reads(partition))
     }
 
+    /// A transaction that nobody ends holds an offset of a partition of the first worker that owns two.
+    fn hold_an_offset(&mut self) -> PartitionId {
+        let owner = self.workers.iter().find(|worker| worker.owned().len() == 2).unwrap();
+        let held = owner.owned().first().unwrap().clone();
+        let membership = (owner.member.as_ref().unwrap(), owner.generation);
+        let epoch = self.world.bus.init_producer("held");
+        let offsets = BTreeMap::from([(held.clone(), Committed::plain(0))]);
+        self.world.bus.send_offsets(("held", epoch), GROUP, membership, offsets).unwrap();
+        held
+    }
+
     /// Returns whether everything is delivered that is in these partitions.
     fn delivered(&self, partitions: &[PartitionId]) -> bool {
         partitions.iter().all(|partition| self.committed(partition) == Some(self.world.bus.end(partition)))
     }
 }
 
-#[test]
-fn one_who_joins_fifty_busy_workers_reads_within_a_second() {
-    let mut fleet = Fleet::new(102);
+/// Has a worker join fifty busy ones, and demands that it reads within a second.
+fn join_fifty_busy_workers(mut fleet: Fleet) {
     let inputs = fleet.world.inputs.clone();
     (0..50).for_each(|_| fleet.join());
     fleet.until("all read", |fleet| (0..50).all(|at| fleet.reads_all_it_owns(at)));
@@ -123,12 +195,13 @@ fn one_who_joins_fifty_busy_workers_reads_within_a_second() {
     // to read.
     (0..200).for_each(|_| inputs.iter().for_each(|input| fleet.write_dated(input, 100)));
     fleet.until("pages are delivered", |fleet| inputs.iter().all(|input| fleet.committed(input) > Some(0)));
-    // No moment at which no transaction is about to move some offset of the topic.
+    // Transactions are always about to move some offsets of the topic.
     for _ in 0..100 {
         inputs.iter().for_each(|input| fleet.write_dated(input, 100));
         fleet.pass();
         assert!(inputs.iter().any(|input| fleet.world.bus.is_pending(GROUP, input)), "the fleet is not busy");
     }
+    let held = fleet.hold_an_offset();
     fleet.join();
     let since = fleet.world.elapsed;
     while !fleet.reads_all_it_owns(50) {
@@ -137,6 +210,17 @@ fn one_who_joins_fifty_busy_workers_reads_within_a_second() {
         let took = fleet.world.elapsed.saturating_sub(since);
         assert!(took < Duration::from_secs(1), "not within {took:?}: {:?}", fleet.workers[50].owned());
     }
+    assert!(fleet.world.bus.is_pending(GROUP, &held), "it has not waited for offsets of others");
+}
+
+#[test]
+fn one_who_joins_fifty_busy_workers_reads_within_a_second() {
+    join_fifty_busy_workers(Fleet::new(102));
+}
+
+#[test]
+fn one_who_joins_fifty_workers_that_wait_for_verdicts_reads_within_a_second() {
+    join_fifty_busy_workers(Fleet::judged(102));
 }
 
 #[test]

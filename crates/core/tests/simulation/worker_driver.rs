@@ -36,7 +36,7 @@ pub(crate) struct WorkerDriver {
     /// Outlives seeks and assignments, as in the client library.
     paused: BTreeSet<PartitionId>,
     pub(crate) member: Option<MemberId>,
-    generation: u32,
+    pub(crate) generation: u32,
     owned: BTreeSet<PartitionId>,
     revoking: BTreeSet<PartitionId>,
     /// How far each log was followed when the transaction in progress was put together.
