@@ -8,6 +8,25 @@ use super::values::{MILLISECOND, at_least};
 use super::{Findings, Purpose};
 use crate::worker;
 
+/// Returns what of a pattern the Kafka client does not understand: it matches topics by POSIX extended expressions, which
+/// have no classes like `\d` and no groups like `(?i)`. It would own no partition, and read nothing.
+fn unknown_to_client(pattern: &str) -> Option<&str> {
+    let mut chars = pattern.char_indices().peekable();
+    while let Some((at, char)) = chars.next() {
+        let next = chars.next_if(|(_, next)| match char {
+            '\\' => true,
+            '(' => *next == '?',
+            _ => false,
+        });
+        if let Some((end, next)) = next
+            && (char == '(' || next.is_ascii_alphanumeric())
+        {
+            return pattern.get(at..end + next.len_utf8());
+        }
+    }
+    None
+}
+
 pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input {
     let input = &raw.input;
     if input.topics.is_empty() && purpose == Purpose::Run {
@@ -21,6 +40,14 @@ pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input 
                 found.refuse(
                     "input.topics",
                     format!("`{pattern}` is not a pattern: {}", why.trim_start_matches("error: ")),
+                );
+            } else if let Some(unknown) = unknown_to_client(pattern) {
+                found.refuse(
+                    "input.topics",
+                    format!(
+                        "`{pattern}` has `{unknown}`, which matches no topic: the Kafka client takes POSIX extended \
+                         expressions, such as [0-9] for a digit"
+                    ),
                 );
             }
             Topics::Pattern(pattern.clone())

@@ -369,6 +369,11 @@ fn topics_are_names_or_one_pattern() {
     refused(&["input.topics=a,a"], "input.topics", "named twice");
     refused(&["input.topics=a b"], "input.topics", "`a b` is not a valid name");
     refused(&["input.topics=^a("], "input.topics", "is not a pattern");
+    refused(&[r"input.topics=^raw\.\d+$"], "input.topics", r"has `\d`, which matches no topic");
+    refused(&["input.topics=^(?i)raw"], "input.topics", "has `(?`, which matches no topic");
+    let escaped = r"^raw\(?\\\.[0-9]$";
+    let assignment = format!("input.topics={escaped}");
+    assert_eq!(settings(&[&assignment]).input.topics, settings::Topics::Pattern(escaped.into()));
     let long = format!("input.topics={}", "a".repeat(250));
     refused(&[&long], "input.topics", "a name of 250 bytes is above the limit of 249");
     refused(&["input.group="], "input.group", "is not a valid name");
