@@ -1,8 +1,11 @@
 //! Single partitions: a blocked one, one that begins at its end.
 
+use std::time::Duration;
+
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::producer::{DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{Offset, TopicPartitionList};
 use serde_json::json;
 
@@ -19,12 +22,38 @@ fn delete_before(broker: &Broker, topic: &str, partition: i32, offset: i64) {
     wait::block_on(admin.delete_records(&list, &AdminOptions::new())).expect("records are deleted");
 }
 
-fn committed_offset(broker: &Broker, site: &Site, partition: i32) -> Option<i64> {
-    let client: BaseConsumer = broker.client().set("group.id", &site.group).create().expect("a client");
+/// The offset that a group has committed.
+pub(super) fn committed_offset(broker: &Broker, group: &str, topic: &str, partition: i32) -> Option<i64> {
+    let client: BaseConsumer = broker.client().set("group.id", group).create().expect("a client");
     let mut list = TopicPartitionList::new();
-    list.add_partition(&site.input, partition);
-    let answer = client.committed_offsets(list, wait::LIMIT).expect("offsets");
+    list.add_partition(topic, partition);
+    // A new broker has no coordinator for a moment.
+    let answer = wait::until("the offset", || client.committed_offsets(list.clone(), wait::LIMIT).ok());
     answer.elements().first().and_then(|element| element.offset().to_raw()).filter(|offset| *offset >= 0)
+}
+
+/// Sets a group's offset, although the group has members: brokers accept it in a transaction that names no member.
+fn set_offset(broker: &Broker, group: &str, topic: &str, partition: i32, offset: i64) {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
+    let operator: BaseConsumer = broker.client().set("group.id", group).create().expect("a client");
+    let members = operator.group_metadata().expect("no membership");
+    let mut config = broker.client();
+    config.set("transactional.id", broker.unique("operator"));
+    let producer: ThreadedProducer<DefaultProducerContext> = config.create().expect("a producer");
+    producer.init_transactions(wait::LIMIT).expect("a transactional id");
+    producer.begin_transaction().expect("a transaction");
+    producer.send_offsets_to_transaction(&list, &members, wait::LIMIT).expect("the offset is sent");
+    producer.commit_transaction(wait::LIMIT).expect("the offset is committed");
+}
+
+/// Deletes a group, once its members have left, and so its offsets.
+fn delete_group(broker: &Broker, group: &str) {
+    let admin: AdminClient<DefaultClientContext> = broker.client().create().expect("an admin client");
+    wait::until("the group to be deleted", || {
+        let answers = wait::block_on(admin.delete_groups(&[group], &AdminOptions::new())).expect("an answer");
+        answers.into_iter().all(|answer| answer.is_ok()).then_some(())
+    });
 }
 
 fn pages(partition: i32, numbers: std::ops::Range<u32>) -> Vec<Given> {
@@ -62,6 +91,41 @@ fn a_partition_that_has_lost_its_next_offset_does_not_stop_others() {
 }
 
 #[test]
+fn a_partition_without_an_offset_does_not_stop_others_and_continues_where_an_operator_sets_it() {
+    /// Blocked partitions are rechecked each minute; the rest is for a busy machine.
+    const RECHECKED: Duration = Duration::from_secs(60 + 20);
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 2);
+    // A dynamic member leaves the group when it stops.
+    let start = || site.start_with("one", json!({ "input": { "instance_id": "" } }));
+    (0..2).for_each(|partition| produce(broker, &site.input, partition, &pages(partition, 0..3)));
+    let first = start();
+    committed(broker, &site.unique, 6);
+    first.stop();
+    delete_group(broker, &site.group);
+    set_offset(broker, &site.group, &site.input, 0, 3);
+    (0..2).for_each(|partition| produce(broker, &site.input, partition, &pages(partition, 3..5)));
+
+    let mut second = start();
+    committed(broker, &site.unique, 6 + 2);
+    let why = format!("{}:1 is blocked: it has judged positions but no committed offset", site.input);
+    wait::until("the partition to be named", || second.readiness().contains(&why).then_some(()));
+    let blocked = |one: &Instance| one.metric("dupgate_blocked_partitions", &["no_offset"]);
+    wait::until("the partition to be counted", || (blocked(&second).to_bits() == 1.0_f64.to_bits()).then_some(()));
+    assert_eq!(committed_offset(broker, &site.group, &site.input, 1), None, "nothing is skipped without a request");
+
+    set_offset(broker, &site.group, &site.input, 1, 3);
+    wait::within(RECHECKED, "the partition to be read on", || {
+        (committed_offset(broker, &site.group, &site.input, 1) == Some(5)).then_some(())
+    });
+    let unique = committed(broker, &site.unique, 6 + 4);
+    assert_eq!((unique.len(), unique.iter().filter(|page| page.partition == 1).count()), (10, 5));
+    wait::until("readiness", || second.is_ready().then_some(()));
+    assert_eq!((second.has_ended(), blocked(&second).to_bits()), (None, 0.0_f64.to_bits()));
+    second.stop();
+}
+
+#[test]
 fn a_partition_that_begins_at_its_end_loses_no_pages_after_a_restart() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
@@ -69,7 +133,7 @@ fn a_partition_that_begins_at_its_end_loses_no_pages_after_a_restart() {
     let start = || site.start_with("one", json!({ "input": { "start": "latest" } }));
     let mut first = start();
     wait::until("the offset to be committed without a page", || {
-        (committed_offset(broker, &site, 0) == Some(2)).then_some(())
+        (committed_offset(broker, &site.group, &site.input, 0) == Some(2)).then_some(())
     });
     first.kill();
     produce(broker, &site.input, 0, &pages(0, 2..4));
