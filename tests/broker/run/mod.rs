@@ -5,6 +5,7 @@ pub(super) mod instance;
 mod delivery_modes;
 mod log_limits;
 mod partitions;
+mod starts;
 pub(super) mod topics;
 
 use std::time::Duration;
