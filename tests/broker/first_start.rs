@@ -49,6 +49,11 @@ impl CliRunner {
         format!("{},{}", first.display(), second.display())
     }
 
+    /// Returns the folder of an instance with this name.
+    pub(super) fn folder(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Returns the log file of a service with this name, which receives standard error.
     pub(super) fn log_of(&self, name: &str) -> std::fs::File {
         std::fs::File::create(self.folder.path().join(name).with_extension("log")).expect("a file")

@@ -1,6 +1,7 @@
 //! Operators' views of a running service: its summary, verdicts and index.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -9,6 +10,9 @@ use super::first_start::{CliOutput, CliRunner};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, committed, page, produce};
+
+/// How soon an instance says that verdicts are missing.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// A service with its configuration.
 struct Running<'b> {
@@ -189,6 +193,7 @@ fn withdrawn_pages_are_listed() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test measures time")]
 fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
@@ -210,6 +215,13 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     let _worker = start("worker", &format!("roles: [worker]\nhttp: {{listen: \"{address}\"}}\n"));
     wait::until("readiness", || (ask("/readyz")?.0 == 200).then_some(()));
     produce(broker, &desk.input, 0, &[page_of(1), page_of(2), page_of(3)]);
+    let written = Instant::now();
+    let (reported, status) = wait::until("`dupgate status` to report the silence", || {
+        let asked = written.elapsed();
+        let status = desk.ask_with(broker.address(), "", &["status", "--address", &address.to_string()]);
+        status.out.contains("no judge answers").then_some((asked, status))
+    });
+    assert!(reported <= SILENCE, "after {reported:?}: {}", status.out);
     let message = wait::until("the silence", || {
         let (status, text) = ask("/readyz?verbose")?;
         (status == 503).then_some(text)
@@ -226,7 +238,6 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     assert!(seconds(&message).is_some_and(|seconds| seconds <= 3), "{message}");
     let log = desk.log("worker");
     assert!(seconds(&log).is_some_and(|seconds| seconds <= 3), "{log}");
-    let status = desk.ask_with(broker.address(), "", &["status", "--address", &address.to_string()]);
     assert!(seconds(&status.out).is_some(), "{}{}", status.out, status.err);
     // All three were read long ago, and none is committed.
     wait::until("the lag", || (metric("dupgate_consumer_lag_records")? >= 3.0).then_some(()));
@@ -237,6 +248,52 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     wait::until("readiness again", || (ask("/readyz")?.0 == 200).then_some(()));
     wait::until("no lag", || (metric("dupgate_consumer_lag_records")? <= 0.0).then_some(()));
     assert_eq!(metric("dupgate_oldest_pending_verdict_seconds"), Some(0.0));
+}
+
+#[test]
+fn a_standby_says_how_long_it_waits_at_most_until_it_takes_over_from_a_killed_judge() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let start = |name: &str, roles: &str, port: u16| {
+        let more = format!(
+            "roles: [{roles}]\nhttp: {{listen: \"127.0.0.1:{port}\"}}\n\
+             index: {{path: \"{}\"}}\njudge: {{session_timeout: 10s}}\n",
+            desk.folder(name).display()
+        );
+        Process::start(
+            Command::new(env!("CARGO_BIN_EXE_dupgate"))
+                .args(["run", "-q", "-c", &desk.files(broker.address(), &more)])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(desk.log_of(name)),
+        )
+    };
+    let [judge_port, standby_port, worker_port] = [(); 3].map(|()| super::ports::two());
+    let ask = |port: u16| super::cluster::http::get(([127, 0, 0, 1], port).into(), "/readyz?verbose");
+    let is_ready = |port: u16| ask(port).is_some_and(|(status, _)| status == 200);
+    let mut judge = start("judge", "judge", judge_port);
+    wait::until("the judge to be ready", || is_ready(judge_port).then_some(()));
+    let _worker = start("worker", "worker", worker_port);
+    produce(broker, &desk.input, 0, &[page_of(1)]);
+    committed(broker, &desk.outputs[0], 1);
+    let _standby = start("standby", "judge", standby_port);
+    wait::until("the standby to be ready", || is_ready(standby_port).then_some(()));
+
+    judge.kill().expect("the judge is killed");
+    produce(broker, &desk.input, 0, &[page_of(2)]);
+    let (status, text) = wait::until("the standby to report that no instance judges", || {
+        ask(standby_port).filter(|(_, text)| text.contains("no instance judges"))
+    });
+    // Its predecessor's session has begun before the silence, and the silence lasts two seconds by now.
+    let left = text.split_once("waits to take over (at most ").and_then(|(_, rest)| rest.split_once(" s): "));
+    let left: Option<u64> = left.and_then(|(seconds, _)| seconds.parse().ok());
+    assert!(status == 503 && left.is_some_and(|seconds| (1..=8).contains(&seconds)), "{text}");
+    let log = desk.log("standby");
+    assert!(log.contains("no instance judges: waiting to take over (at most "), "{log}");
+    committed(broker, &desk.outputs[0], 2);
+    wait::until("the standby to be ready again", || is_ready(standby_port).then_some(()));
 }
 
 #[test]
