@@ -29,7 +29,8 @@ const KILLED: Duration = SESSION.saturating_add(Duration::from_secs(1));
 /// Longest pause after a clean stop, with a standby or without one.
 const STOPPED: Duration = Duration::from_secs(2);
 
-/// Tolerance of the longest pause for a busy machine; the median must be within the promise.
+/// Tolerance of the longest pause, for what else a busy machine does at that moment: two cores run the broker, both
+/// instances, the writer and the reader. Nine pauses in ten must be within the promise.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Longest pause after the return of a broker that was down for [`AWAY`].
@@ -214,10 +215,12 @@ fn configuration(instance: &Instance) -> String {
     line.expect("dupgate_config_info").to_owned()
 }
 
-/// Prints the pauses of one kind, and compares the longest with its limit and the tolerance.
-fn report(what: &str, pauses: Vec<Duration>, limit: Duration) {
-    let (median, longest) = printed(what, pauses, limit);
-    assert!(median <= limit, "{what}: {median:?}");
+/// Prints the pauses of one kind, and compares nine in ten with their limit, and the longest with the tolerance, too.
+fn report(what: &str, mut pauses: Vec<Duration>, limit: Duration) {
+    pauses.sort_unstable();
+    let most = pauses[(pauses.len() - 1) * 9 / 10];
+    let (_, longest) = printed(what, pauses, limit);
+    assert!(most <= limit, "{what}: {most:?}");
     assert!(longest <= limit + SLACK, "{what}: {longest:?}");
 }
 
