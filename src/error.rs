@@ -79,7 +79,7 @@ impl Reason {
 }
 
 /// Meaning of exit code 0.
-pub const DONE: &str = "done, or stopped by SIGTERM or SIGINT with everything committed";
+pub const DONE: &str = "done, or stopped by SIGTERM, SIGINT or SIGHUP with everything committed";
 
 /// An error that ends the process, with its exit code. Shown once, by `main`.
 #[derive(Debug)]

@@ -18,5 +18,6 @@ mod program;
 mod replay;
 mod secrets;
 mod sieve;
+mod stop_signals;
 mod tune;
 mod simhash_widths;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::error::{Fatal, Reason};
 use crate::protocol::LogPartition;
@@ -154,14 +155,17 @@ impl Parts {
     }
 }
 
-/// Returns a channel of stop signals.
+/// Returns a channel of stop signals: SIGTERM, SIGINT, and SIGHUP unless the parent process ignores it, as nohup does.
 ///
 /// # Errors
 ///
 /// No handler can be set.
 pub fn signals() -> Result<Receiver<i32>, Fatal> {
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
-        .map_err(failure)?;
+    let mut wanted = vec![SIGTERM, SIGINT];
+    if !is_ignored(SIGHUP) {
+        wanted.push(SIGHUP);
+    }
+    let mut signals = signal_hook::iterator::Signals::new(wanted).map_err(failure)?;
     let (sender, receiver) = unbounded();
     std::thread::Builder::new()
         .name("signals".to_owned())
@@ -174,4 +178,12 @@ pub fn signals() -> Result<Receiver<i32>, Fatal> {
         })
         .map_err(failure)?;
     Ok(receiver)
+}
+
+/// Returns whether the process was started with this signal ignored. Linux shows it; elsewhere it counts as not ignored.
+fn is_ignored(signal: i32) -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    u32::try_from(signal - 1).ok().and_then(|bit| mask.checked_shr(bit)).is_some_and(|bits| bits & 1 == 1)
 }

@@ -1,0 +1,69 @@
+//! Which signals stop the program cleanly.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::process::Process;
+use super::program::dupgate;
+
+/// Starts the service without brokers, which it waits for, and returns once it handles signals.
+fn waiting(folder: &Path, through: Option<&str>) -> Process {
+    let listen = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let (file, log) = (folder.join("dupgate.yaml"), folder.join("log"));
+    let config = format!(
+        "{{version: 1, kafka: {{brokers: ['127.0.0.1:1']}}, input: {{topics: [pages]}}, http: {{listen: '{listen}'}},
+          index: {{path: '{}'}},
+          output: {{unique: {{topic: u}}, duplicate: {{topic: d}}, dead_letter: {{topic: x}}}}}}",
+        folder.join("state").display()
+    );
+    fs::write(&file, config).unwrap();
+    let program = dupgate();
+    let mut run = match through {
+        None => program,
+        Some(script) => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, "sh"]).arg(program.get_program());
+            shell
+        }
+    };
+    let out = File::create(&log).unwrap();
+    run.args(["run", "-c"]).arg(&file).stdout(out.try_clone().unwrap()).stderr(out);
+    let mut child = Process::start(&mut run);
+    while !fs::read_to_string(&log).unwrap().contains("metrics and health listening") {
+        assert_eq!(child.try_wait().unwrap(), None, "{}", fs::read_to_string(&log).unwrap());
+    }
+    child
+}
+
+fn send(signal: &str, child: &Process) {
+    assert!(Command::new("kill").arg(signal).arg(child.id().to_string()).status().unwrap().success());
+}
+
+#[test]
+fn a_service_stops_cleanly_when_its_terminal_is_closed_as_on_sigterm_and_sigint() {
+    for signal in ["-HUP", "-TERM", "-INT"] {
+        let folder = TempDir::new().unwrap();
+        let mut child = waiting(folder.path(), None);
+        send(signal, &child);
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(0), "{signal}: {}", fs::read_to_string(folder.path().join("log")).unwrap());
+    }
+}
+
+/// Linux shows which signals a process ignores; SIGHUP is the lowest bit.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_service_under_nohup_survives_its_terminal() {
+    let folder = TempDir::new().unwrap();
+    let mut child = waiting(folder.path(), Some("trap '' HUP; exec \"$@\""));
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "{status}");
+    send("-HUP", &child);
+    send("-TERM", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
