@@ -111,6 +111,7 @@ fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) 
         let Some(RawSecret::File(path)) = raw.secret(slot) else { continue };
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
             refuse_named(layers, slot, path, &error);
+            given.unread.insert(path.clone());
             String::new()
         });
         let text = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));

@@ -151,7 +151,7 @@ impl Findings {
     }
 }
 
-/// Fetches every given secret; a missing file or variable is a problem.
+/// Fetches every given secret; a missing file or variable is a problem, as is one that holds nothing.
 fn secrets(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> BTreeMap<&'static str, SecretString> {
     let mut secrets = BTreeMap::new();
     for slot in SECRET_SLOTS {
@@ -176,11 +176,23 @@ fn secrets(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> BTreeMap<
                 secret
             }
         };
-        if let Some(secret) = secret {
-            secrets.insert(slot, secret);
+        let Some(secret) = secret else { continue };
+        let is_unread = matches!(raw.secret(slot), Some(RawSecret::File(path)) if given.unread.contains(path));
+        if secret.expose_secret().trim().is_empty() && !is_unread {
+            found.refuse(slot, empty_secret(raw.secret(slot)));
         }
+        secrets.insert(slot, secret);
     }
     secrets
+}
+
+fn empty_secret(source: Option<&RawSecret>) -> String {
+    let what = match source {
+        Some(RawSecret::File(path)) => format!("the file {} is empty", path.display()),
+        Some(RawSecret::Env(name)) => format!("variable {name} is empty"),
+        Some(RawSecret::Text(_)) | None => "is empty".to_owned(),
+    };
+    format!("{what}: expected a secret; leave the key out to do without one")
 }
 
 /// Minimum length of the admin token: shorter ones can be guessed.
@@ -205,7 +217,9 @@ fn admin(
     found: &mut Findings,
 ) -> Option<Admin> {
     const TOKEN: &str = "http.admin.token";
-    if let Some(length) = token.as_ref().map(|token| token.expose_secret().chars().count())
+    // An empty one is refused already.
+    if let Some(token) = token.as_ref().map(ExposeSecret::expose_secret).filter(|token| !token.trim().is_empty())
+        && let length = token.chars().count()
         && length < MIN_TOKEN
     {
         found.refuse(TOKEN, format!("has {length} characters: expected at least {MIN_TOKEN}"));

@@ -544,6 +544,34 @@ fn a_password_is_never_shown_wherever_it_is() {
 }
 
 #[test]
+fn an_empty_secret_is_refused_with_the_name_of_its_source() {
+    let given = ExternalInputs {
+        variables: BTreeMap::from([("EMPTY".to_owned(), String::new()), ("BLANK".to_owned(), " \n".to_owned())]),
+        secrets: BTreeMap::from([("/run/secrets/empty".into(), SecretString::from(""))]),
+        ..ExternalInputs::default()
+    };
+    for slot in SECRET_SLOTS {
+        for (reference, source) in [
+            ("{env: EMPTY}", "variable EMPTY is empty"),
+            ("{env: BLANK}", "variable BLANK is empty"),
+            ("{file: /run/secrets/empty}", "the file /run/secrets/empty is empty"),
+        ] {
+            let mut layers = Layers::default();
+            layers.file("f.yaml", MINIMAL);
+            layers.set(&format!("{slot}={reference}"));
+            let refused = layers.resolve(&given, Purpose::Run).expect_err("must be refused");
+            let of_slot: Vec<&Problem> = refused.problems.iter().filter(|problem| problem.path == slot).collect();
+            let [problem] = of_slot.as_slice() else { panic!("one problem of {slot} expected: {refused}") };
+            assert!(problem.message.starts_with(source), "{problem}");
+        }
+    }
+    let mut layers = Layers::default();
+    layers.file("f.yaml", &format!("{MINIMAL}match: {{seed: ''}}\n"));
+    let refused = layers.resolve(&given, Purpose::Run).expect_err("must be refused");
+    assert!(refused.problems.iter().any(|problem| problem.message.starts_with("is empty")), "{refused}");
+}
+
+#[test]
 fn secrets_come_from_files_and_variables() {
     let given = ExternalInputs {
         variables: BTreeMap::from([("KAFKA_PASSWORD".to_owned(), "from-variable".to_owned())]),
