@@ -5,6 +5,7 @@
 
 mod effects;
 mod inbox;
+mod missing_topics;
 mod settled_offsets;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
+use self::missing_topics::MissingTopics;
 use self::settled_offsets::{SettledOffsets, lags};
 use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
@@ -50,8 +52,11 @@ const TEXT_LIMIT: Duration = Duration::from_secs(20);
 /// Interval of lag queries.
 const LAGS: Duration = Duration::from_secs(1);
 
-/// How often the group is checked for unassigned partitions.
+/// How often the group is checked for unassigned partitions, and the input for missing topics.
 const GROUP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The same while a topic is missing.
+const MISSING_TOPIC_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Maximum number of messages before requests are sent and the time is checked.
 const MAX_MESSAGES: usize = 513;
@@ -69,8 +74,8 @@ pub(super) enum Message {
     NewToGroup(BTreeSet<PartitionId>),
     Committed(BTreeMap<PartitionId, Option<i64>>),
     Backlog(BTreeMap<PartitionId, Backlog>),
-    /// The partitions of the input, and what each member of a stable group owns.
-    Group(BTreeSet<PartitionId>, Option<Vec<BTreeSet<PartitionId>>>),
+    /// The partitions of the input (`None` without an answer), and what each member of a stable group owns.
+    Group(Option<BTreeSet<PartitionId>>, Option<Vec<BTreeSet<PartitionId>>>),
     Hold(bool),
     Stop,
 }
@@ -152,6 +157,7 @@ pub struct WorkerDriver {
     /// Whether a query of the group is pending.
     asks_group: bool,
     unassigned: UnassignedPartitions,
+    missing_topics: MissingTopics,
     /// Whether an operator has paused the input.
     held: bool,
     /// Partitions that the machine has paused.
@@ -250,6 +256,7 @@ impl WorkerDriver {
             sent_offsets: BTreeMap::new(),
             asks_group: false,
             unassigned: UnassignedPartitions::default(),
+            missing_topics: MissingTopics::default(),
             held: false,
             paused: BTreeSet::new(),
             leaving_because: None,
@@ -315,7 +322,8 @@ impl WorkerDriver {
             self.lags_requested_at = now;
             self.ask_lags();
         }
-        if now.saturating_sub(self.group_requested_at) >= GROUP_INTERVAL {
+        let interval = if self.missing_topics.is_any() { MISSING_TOPIC_INTERVAL } else { GROUP_INTERVAL };
+        if now.saturating_sub(self.group_requested_at) >= interval {
             self.group_requested_at = now;
             self.ask_group();
         }
@@ -355,15 +363,15 @@ impl WorkerDriver {
         }
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());
         self.lag_tasks.run(move || {
-            let described = offsets.partitions(&topics).and_then(|all| Ok((all, offsets.shares()?)));
-            // Without an answer the group counts as unknown, as during a rebalance.
-            let (all, shares) = described.unwrap_or_else(|error| {
+            let failed = |error: &dyn std::fmt::Display| {
                 tracing::debug!(
                     target: "dupgate::worker",
                     %error, "failed to describe the group; retrying at the next check"
                 );
-                Default::default()
-            });
+            };
+            let all = offsets.partitions(&topics).inspect_err(|error| failed(error)).ok();
+            // Without an answer the group counts as unknown, as during a rebalance.
+            let shares = all.as_ref().and_then(|_| offsets.shares().inspect_err(|error| failed(error)).ok().flatten());
             drop(sender.send(Message::Group(all, shares)));
             Ok(())
         });

@@ -1,7 +1,7 @@
 //! Metrics and health checks of the worker; the state machine itself reports nothing.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ pub(super) struct WorkerReport {
     is_unanswered: bool,
     /// Partitions that were logged as blocked.
     blocked: BTreeMap<PartitionId, Blocked>,
+    /// Input topics that were logged as missing.
+    missing_topics: BTreeSet<String>,
 }
 
 impl WorkerReport {
@@ -115,6 +117,7 @@ impl WorkerReport {
             tripped: false,
             is_unanswered: false,
             blocked: BTreeMap::new(),
+            missing_topics: BTreeSet::new(),
         })
     }
 
@@ -327,6 +330,18 @@ impl WorkerReport {
         }
     }
 
+    /// Notes which input topics do not exist.
+    pub(super) fn missing_topics(&mut self, missing: BTreeSet<String>) {
+        for topic in missing.difference(&self.missing_topics) {
+            tracing::warn!(target: "dupgate::worker", "input topic {topic} does not exist (any more)");
+            self.metrics.error(Component::Consumer, ErrorKind::Retriable);
+        }
+        for topic in self.missing_topics.difference(&missing) {
+            tracing::info!(target: "dupgate::worker", "input topic {topic} exists again");
+        }
+        self.missing_topics = missing;
+    }
+
     /// Called a few times a second, with the records that wait for text work.
     pub(super) fn look(&mut self, worker: &Worker<PagePayload>, unread: usize) {
         let status = &worker.status();
@@ -441,9 +456,10 @@ impl WorkerReport {
                  processing.pause_above_dead_letter_ratio",
                 self.dead.summary()
             ));
-        } else if !status.blocked.is_empty() {
+        } else if !status.blocked.is_empty() || !self.missing_topics.is_empty() {
+            let missing = self.missing_topics.iter().map(|topic| format!("input topic {topic} does not exist"));
             let blocked = status.blocked.iter().map(|(partition, why)| format!("{partition} is blocked: {why}"));
-            self.ready.fail(blocked.collect::<Vec<_>>().join("; "));
+            self.ready.fail(missing.chain(blocked).collect::<Vec<_>>().join("; "));
         } else if let Some((call, ..)) = slow {
             self.ready.fail(format!("the brokers have not answered {call:?} for a minute"));
         } else if !status.learned {

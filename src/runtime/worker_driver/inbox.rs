@@ -49,7 +49,7 @@ impl WorkerDriver {
             }
             Message::Backlog(backlogs) => self.handle(Event::Backlog(backlogs)),
             Message::Group(all, shares) => {
-                self.group(&all, shares.as_deref());
+                self.group(all.as_ref(), shares.as_deref());
                 Ok(())
             }
             Message::Hold(is_held) => {
@@ -72,9 +72,11 @@ impl WorkerDriver {
         }
     }
 
-    /// Rejoins the group when there are unassigned partitions.
-    fn group(&mut self, all: &BTreeSet<PartitionId>, shares: Option<&[BTreeSet<PartitionId>]>) {
+    /// Reports missing topics, and rejoins the group when there are unassigned partitions.
+    fn group(&mut self, all: Option<&BTreeSet<PartitionId>>, shares: Option<&[BTreeSet<PartitionId>]>) {
         self.asks_group = false;
+        let Some(all) = all else { return };
+        self.report.missing_topics(self.missing_topics.look(&self.context.input_topics(), all));
         let own = self.inputs.keys().cloned().collect();
         let missing = self.unassigned.look(all, shares, &own);
         if !missing.is_empty() {

@@ -173,3 +173,18 @@ fn a_recreated_topic_does_not_stop_others_and_is_judged_once_its_range_is_reopen
     committed(broker, &site.unique, 6 + 3 + 2);
     second.stop();
 }
+
+#[test]
+fn an_input_topic_that_was_deleted_makes_the_worker_unready() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    produce(broker, &site.input, 0, &pages(0, 0..1));
+    let instance = site.start("one");
+    committed(broker, &site.unique, 1);
+    broker.delete_topic(&site.input);
+    let why = format!("worker: input topic {} does not exist", site.input);
+    wait::until("the topic to be named", || instance.readiness().contains(&why).then_some(()));
+    assert!(instance.metric("dupgate_errors_total", &["component=\"consumer\""]) > 0.0, "{}", instance.metrics());
+    assert!(instance.log().contains("does not exist (any more)"), "{}", instance.log());
+    instance.stop();
+}
