@@ -3,6 +3,7 @@
 //! All events arrive through one channel, in order. Records read before a seek never reach the machine after it: each
 //! seek has a serial number, and events with an older one are dropped here.
 
+mod commit_check;
 mod effects;
 mod inbox;
 mod missing_topics;
@@ -34,13 +35,13 @@ use crate::kafka::fingerprint_log::{Appended, RequestLog};
 use crate::kafka::group_consumer::ConsumerEvent;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
-use crate::kafka::producer::{Answer, TransactionalProducer};
+use crate::kafka::producer::{Answer, ProducerCommand, TransactionalProducer};
 use crate::kafka::unassigned::UnassignedPartitions;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::protocol::{LogPartition, VerdictOffset};
 use crate::record::PartitionId;
 use crate::telemetry::labels::Log;
-use crate::transaction::Call;
+use crate::transaction::{Call, CallError};
 use crate::worker::{Backlog, Event, Page, Worker, WorkerSettings};
 
 /// How long requests are batched before they are sent.
@@ -70,6 +71,8 @@ pub(super) enum Message {
     Scanned(LogPartition, FollowEvent),
     Appended(Appended),
     Called(Answer),
+    /// Whether the offsets of the transaction may be sent.
+    CommitChecked(Result<(), CallError>),
     Checkpoint(LogPartition, Option<VerdictOffset>),
     NewToGroup(BTreeSet<PartitionId>),
     Committed(BTreeMap<PartitionId, Option<i64>>),
@@ -145,6 +148,7 @@ pub struct WorkerDriver {
     log_budget: Arc<ByteBudget>,
     /// When the group revoked partitions, while it waits for them.
     revoked_at: Option<Duration>,
+    revoked: BTreeSet<PartitionId>,
     report: WorkerReport,
     last_check: Duration,
     lags_requested_at: Duration,
@@ -154,6 +158,9 @@ pub struct WorkerDriver {
     /// The pending call, and the offsets of its transaction.
     calling: Option<Call>,
     sent_offsets: BTreeMap<PartitionId, i64>,
+    /// The command that sends them, while the group's offsets are checked.
+    unchecked: Option<ProducerCommand>,
+    commit_checks: BackgroundTasks,
     /// Whether a query of the group is pending.
     asks_group: bool,
     unassigned: UnassignedPartitions,
@@ -247,6 +254,7 @@ impl WorkerDriver {
             budget,
             log_budget,
             revoked_at: None,
+            revoked: BTreeSet::new(),
             report: WorkerReport::new(&context, clock, outputs)?,
             last_check: clock.now(),
             lags_requested_at: clock.now(),
@@ -254,6 +262,8 @@ impl WorkerDriver {
             group_requested_at: clock.now(),
             calling: None,
             sent_offsets: BTreeMap::new(),
+            unchecked: None,
+            commit_checks: BackgroundTasks::start("commit-checks".to_owned()).map_err(failure)?,
             asks_group: false,
             unassigned: UnassignedPartitions::default(),
             missing_topics: MissingTopics::default(),

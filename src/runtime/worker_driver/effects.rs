@@ -66,6 +66,8 @@ impl WorkerDriver {
             Effect::Call(request) => self.call(request),
             Effect::Delivered(outputs) => self.report.delivered(&outputs),
             Effect::RevokeDone => {
+                let revoked = std::mem::take(&mut self.revoked);
+                self.settled.forget(&revoked);
                 if let Some(since) = self.revoked_at.take() {
                     self.report.metrics().rebalance_pause(self.clock.now().saturating_sub(since));
                 }
@@ -223,9 +225,13 @@ impl WorkerDriver {
             }
             ProducerCall::SendOffsets(offsets) => {
                 self.sent_offsets.clone_from(&offsets);
+                let partitions: Vec<PartitionId> = offsets.keys().cloned().collect();
                 let offset_of = |(partition, offset)| OffsetAndMetadata { partition, offset, metadata: String::new() };
                 let offsets = offsets.into_iter().map(offset_of).collect();
-                (ProducerCommand::SendOffsets(offsets, self.member.membership()), Call::SendOffsets, 0)
+                let command = ProducerCommand::SendOffsets(offsets, self.member.membership());
+                self.calling = Some(Call::SendOffsets);
+                self.report.calls(Call::SendOffsets, 0);
+                return self.submit_checked(command, partitions.into_iter());
             }
             ProducerCall::Plain(call) => (ProducerCommand::Plain(call), call, 0),
         };

@@ -41,6 +41,7 @@ impl WorkerDriver {
                 self.note_commit(answer.is_ok());
                 self.handle(Event::Called(answer.map(|_| ())))
             }
+            Message::CommitChecked(answer) => self.commit_checked(answer),
             Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
             Message::NewToGroup(partitions) => self.handle(Event::NewToGroup(partitions)),
             Message::Committed(offsets) => {
@@ -129,7 +130,9 @@ impl WorkerDriver {
             ConsumerEvent::Revoked(partitions) => {
                 tracing::info!(target: "dupgate::worker", partitions = %names(&partitions), "partitions revoked");
                 self.report.metrics().rebalanced(Rebalance::Revoke, partitions.len());
-                self.forget(&partitions);
+                self.stop_reading(&partitions);
+                // Their offsets are still checked before the last commit.
+                self.revoked.extend(partitions.iter().cloned());
                 self.revoked_at = Some(self.clock.now());
                 self.handle(Event::Revoked(partitions))
             }
@@ -163,11 +166,15 @@ impl WorkerDriver {
     }
 
     pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
+        self.stop_reading(partitions);
+        self.settled.forget(partitions);
+    }
+
+    fn stop_reading(&mut self, partitions: &BTreeSet<PartitionId>) {
         for partition in partitions {
             self.inputs.remove(partition);
             self.paused.remove(partition);
         }
-        self.settled.forget(partitions);
     }
 
     pub(super) fn read(&mut self, done: Done) -> Result<(), Fatal> {

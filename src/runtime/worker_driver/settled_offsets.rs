@@ -51,6 +51,11 @@ impl SettledOffsets {
         self.at(partition, |progress| progress.committed = Some(offset));
     }
 
+    /// Returns the group's committed offset, as far as we have read or committed it.
+    pub(super) fn committed_offset(&self, partition: &PartitionId) -> Option<i64> {
+        self.partitions.get(partition)?.committed
+    }
+
     /// Reading starts here.
     pub(super) fn started(&mut self, partition: &PartitionId, offset: i64) {
         self.at(partition, |progress| {

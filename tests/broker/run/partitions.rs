@@ -175,6 +175,29 @@ fn a_recreated_topic_does_not_stop_others_and_is_judged_once_its_range_is_reopen
 }
 
 #[test]
+fn a_topic_that_was_recreated_and_refilled_meanwhile_is_blocked_before_its_first_records_are_skipped() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    produce(broker, &site.input, 0, &pages(0, 0..30));
+    let first = site.start("one");
+    committed(broker, &site.unique, 30);
+    // Meanwhile: the consumer does not see that the topic was gone.
+    first.freeze();
+    broker.recreate_topic(&site.input, 1);
+    produce(broker, &site.input, 0, &pages(0, 100..200));
+    first.thaw();
+    let why = format!("{}:0 is blocked: it has judged positions but no committed offset", site.input);
+    wait::until("the partition to be blocked", || first.readiness().contains(&why).then_some(()));
+    assert_eq!(committed_offset(broker, &site, 0), None);
+    committed(broker, &site.unique, 30);
+
+    // The named remedy; in this case the worker need not be restarted.
+    site.ask(&["verdicts", "reopen", &format!("{}:0:0-999999999", site.input), "--execute"]);
+    committed(broker, &site.unique, 30 + 100);
+    first.stop();
+}
+
+#[test]
 fn an_input_topic_that_was_deleted_makes_the_worker_unready() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);

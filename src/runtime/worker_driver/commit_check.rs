@@ -1,0 +1,102 @@
+//! Checks the group's committed offsets before each commit.
+//!
+//! Brokers delete a group's offsets together with the topic. A consumer whose topic was deleted, created again and filled
+//! beyond its position between two fetches does not notice, and continues at its old position in the new topic. If its
+//! offsets were committed, the new topic's first records would never be read. So each commit is preceded by a look at
+//! the offsets: if they are gone, or lower than we know, the transaction is aborted, and the partitions begin again at
+//! what the group has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::after;
+
+use super::{Message, WorkerDriver};
+use crate::error::Fatal;
+use crate::kafka::admin::Brokers;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::producer::ProducerCommand;
+use crate::record::PartitionId;
+use crate::transaction::CallError;
+
+/// Pause after a failed query.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+impl WorkerDriver {
+    /// Submits a command that commits offsets of these partitions, once the group has the offsets that we know.
+    pub(super) fn submit_checked(&mut self, command: ProducerCommand, partitions: impl Iterator<Item = PartitionId>) {
+        if self.context.brokers == Brokers::InProcess {
+            // It does not report offsets that were committed in transactions, and its topics are never deleted.
+            return self.producer.submit(command);
+        }
+        let known =
+            partitions.filter_map(|partition| Some((partition.clone(), self.settled.committed_offset(&partition)?)));
+        let known: BTreeMap<PartitionId, i64> = known.collect();
+        self.unchecked = Some(command);
+        let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
+        self.commit_checks.run(move || {
+            let answer = look(&offsets, &known);
+            if matches!(answer, Err(CallError::Retriable(_))) {
+                let _ = after(RETRY_DELAY).recv();
+            }
+            drop(sender.send(Message::CommitChecked(answer)));
+            Ok(())
+        });
+    }
+
+    /// Continues with the command, or answers it.
+    pub(super) fn commit_checked(&mut self, answer: Result<(), CallError>) -> Result<(), Fatal> {
+        let Some(command) = self.unchecked.take() else { return Ok(()) };
+        match answer {
+            Ok(()) => {
+                self.producer.submit(command);
+                Ok(())
+            }
+            Err(error) => self.on_message(Message::Called(Err(error))),
+        }
+    }
+}
+
+fn look(offsets: &Offsets, known: &BTreeMap<PartitionId, i64>) -> Result<(), CallError> {
+    let partitions: BTreeSet<PartitionId> = known.keys().cloned().collect();
+    let unknown = |why: String| CallError::Retriable(format!("the group's committed offsets are not known: {why}"));
+    // Without waiting for our own transaction, which may hold offsets already.
+    let found = offsets.last_committed(&partitions).map_err(|error| unknown(error.to_string()))?;
+    let found: BTreeMap<PartitionId, Option<i64>> =
+        found.into_iter().map(|(partition, committed)| (partition, committed.map(|known| known.offset))).collect();
+    if let Some(partition) = partitions.iter().find(|partition| !found.contains_key(partition)) {
+        return Err(unknown(format!("no answer for {partition}")));
+    }
+    compare(known, &found).map_or(Ok(()), |why| Err(CallError::Abortable(why)))
+}
+
+/// Returns how the offsets that the group has differ from those that we know, if they are gone or lower.
+fn compare(known: &BTreeMap<PartitionId, i64>, found: &BTreeMap<PartitionId, Option<i64>>) -> Option<String> {
+    known.iter().find_map(|(partition, known)| match found.get(partition)? {
+        None => Some(format!(
+            "the group's committed offset of {partition}, {known}, is gone: was the topic deleted and created again?"
+        )),
+        Some(found) if found < known => {
+            Some(format!("the group's committed offset of {partition} is {found}, and was {known}"))
+        }
+        Some(_) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_that_are_gone_or_lower_than_known_prevent_a_commit() {
+        let pages = PartitionId::new("pages", 0);
+        let known = BTreeMap::from([(pages.clone(), 300)]);
+        let difference = |found| compare(&known, &BTreeMap::from([(pages.clone(), found)]));
+        assert_eq!(difference(Some(300)), None);
+        assert_eq!(difference(Some(301)), None, "our last commit, before its answer");
+        assert!(difference(None).unwrap().contains("pages:0, 300, is gone"));
+        assert!(difference(Some(7)).unwrap().contains("is 7, and was 300"));
+        assert_eq!(compare(&BTreeMap::new(), &BTreeMap::new()), None, "a group without an offset has none to lose");
+    }
+}
