@@ -17,7 +17,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use self::missing_topics::MissingTopics;
-use self::settled_offsets::{SettledOffsets, lags};
+use self::settled_offsets::{SettledOffsets, lags, unsettled};
 use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
 use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, TICK_INTERVAL, drive, sink, wait_until_left};
@@ -32,7 +32,7 @@ use super::worker_report::WorkerReport;
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::fingerprint_log::{Appended, RequestLog};
-use crate::kafka::group_consumer::ConsumerEvent;
+use crate::kafka::group_consumer::{ConsumerEvent, Start};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
 use crate::kafka::producer::{Answer, ProducerCommand, TransactionalProducer};
@@ -345,7 +345,10 @@ impl WorkerDriver {
         if self.asks_lags.swap(true, Ordering::AcqRel) {
             return;
         }
-        let positions = self.settled.of(self.inputs.keys());
+        // A blocked partition need not be among the inputs, and what was read of it does not count.
+        let blocked: BTreeSet<PartitionId> = self.worker.blocked().into_keys().collect();
+        let mut positions = self.settled.of(self.inputs.keys().filter(|input| !blocked.contains(input)));
+        positions.extend(blocked.iter().map(|input| (input.clone(), self.settled.committed_offset(input))));
         let asks = Arc::clone(&self.asks_lags);
         let verdicts = LogPartition::first(self.readers.len()).zip(&self.readers);
         let verdicts: Vec<(PartitionId, VerdictOffset)> =
@@ -355,7 +358,8 @@ impl WorkerDriver {
             let wanted = positions.iter().map(|(partition, _)| partition).chain(verdicts.iter().map(|(log, _)| log));
             // A partition that does not answer now is queried again next time.
             if let Ok(ends) = offsets.ends(&wanted.cloned().collect()) {
-                metrics.consumer_lags(&lags(&positions, &ends));
+                let starts = offsets.starts(&unsettled(&positions, &ends, &blocked), Start::Earliest);
+                metrics.consumer_lags(&lags(&positions, &ends, &starts.unwrap_or_default()));
                 let unread = verdicts.iter().filter_map(|(partition, next)| {
                     // The marker that ends a transaction follows its last record and is never handed over.
                     Some(VerdictOffset(*ends.get(partition)?).since(next.next()))

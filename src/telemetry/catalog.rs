@@ -162,7 +162,7 @@ table! {
 
     // Kafka client
     CONSUMER_LAG: "dupgate_consumer_lag_records", Gauge, Count, &[Label::Open("topic"), Label::Open("partition")],
-        "Last stable offset minus committed offset, for partitions assigned to this instance, at most two seconds old. Without a committed offset it counts from the first record that was read. Transaction markers count, so 1 may remain at rest.";
+        "Last stable offset minus committed offset, for partitions assigned to this instance, at most two seconds old. Without a committed offset it counts from the first record that was read; in a blocked partition whose committed offset is missing or past the end, from the first record there. Transaction markers count, so 1 may remain at rest.";
     LAST_RECORD_TIMESTAMP: "dupgate_last_record_timestamp_seconds", Gauge, Seconds, &[Label::Open("topic")],
         "Event timestamp of the newest record processed; time() minus this is the time lag.";
     LAST_POLL_TIMESTAMP: "dupgate_last_poll_timestamp_seconds", Gauge, Seconds, &[],

@@ -102,13 +102,28 @@ impl SettledOffsets {
     }
 }
 
-/// Returns how far each partition's settled offset is from its end. A partition without a settled offset counts as 0; one
-/// whose end is not known is left out.
+/// Returns the blocked partitions whose lag counts from their first record: the group has no offset there, or one after
+/// the end.
+pub(super) fn unsettled(
+    settled: &[(PartitionId, Option<i64>)],
+    ends: &BTreeMap<PartitionId, i64>,
+    blocked: &BTreeSet<PartitionId>,
+) -> BTreeSet<PartitionId> {
+    let is_past = |partition, settled| ends.get(partition).is_some_and(|end| settled > *end);
+    let of_blocked = settled.iter().filter(|(partition, _)| blocked.contains(partition));
+    let unsettled = of_blocked.filter(|(partition, settled)| settled.is_none_or(|settled| is_past(partition, settled)));
+    unsettled.map(|(partition, _)| partition.clone()).collect()
+}
+
+/// Returns how far each partition's settled offset, or its first record in `starts`, is from its end. A partition
+/// with neither counts as 0; one whose end is not known is left out.
 pub(super) fn lags(
     settled: &[(PartitionId, Option<i64>)],
     ends: &BTreeMap<PartitionId, i64>,
+    starts: &BTreeMap<PartitionId, i64>,
 ) -> BTreeMap<PartitionId, u64> {
     let of = |(partition, settled): &(PartitionId, Option<i64>)| {
+        let settled = starts.get(partition).copied().or(*settled);
         let lag = settled.map_or(Some(0), |settled| Some(ends.get(partition)?.saturating_sub(settled).max(0)))?;
         Some((partition.clone(), lag.unsigned_abs()))
     };
@@ -130,7 +145,7 @@ mod tests {
     }
 
     fn lag(offsets: &SettledOffsets, end: i64) -> Option<u64> {
-        lags(&offsets.of([&pages()]), &BTreeMap::from([(pages(), end)])).remove(&pages())
+        lags(&offsets.of([&pages()]), &BTreeMap::from([(pages(), end)]), &BTreeMap::new()).remove(&pages())
     }
 
     #[test]
@@ -143,7 +158,23 @@ mod tests {
         begun.started(&pages(), 90);
         assert_eq!(lag(&begun, 100), Some(10));
         assert_eq!(lag(&with(Some(9)), 7), Some(0));
-        assert_eq!(lags(&with(Some(1)).of([&pages()]), &BTreeMap::new()), BTreeMap::new(), "an end that is not known");
+        let nothing = BTreeMap::new();
+        assert_eq!(
+            lags(&with(Some(1)).of([&pages()]), &nothing, &nothing),
+            BTreeMap::new(),
+            "an end that is not known"
+        );
+    }
+
+    #[test]
+    fn lag_of_a_blocked_partition_without_a_valid_offset_counts_from_its_first_record() {
+        let (ends, blocked) = (BTreeMap::from([(pages(), 1000)]), BTreeSet::from([pages()]));
+        for (committed, expected) in [(None, 990), (Some(1001), 990), (Some(300), 700), (Some(1000), 0)] {
+            let settled = with(committed).of([&pages()]);
+            let starts = unsettled(&settled, &ends, &blocked).into_iter().map(|partition| (partition, 10)).collect();
+            assert_eq!(lags(&settled, &ends, &starts), BTreeMap::from([(pages(), expected)]), "{committed:?}");
+            assert_eq!(unsettled(&settled, &ends, &BTreeSet::new()), BTreeSet::new(), "it is not blocked");
+        }
     }
 
     #[test]

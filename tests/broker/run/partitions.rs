@@ -188,6 +188,9 @@ fn a_topic_that_was_recreated_and_refilled_meanwhile_is_blocked_before_its_first
     first.thaw();
     let why = format!("{}:0 is blocked: it has judged positions but no committed offset", site.input);
     wait::until("the partition to be blocked", || first.readiness().contains(&why).then_some(()));
+    wait::until("its records to count as lag", || {
+        (first.metric("dupgate_consumer_lag_records", &[]).to_bits() == 100.0_f64.to_bits()).then_some(())
+    });
     assert_eq!(committed_offset(broker, &site, 0), None);
     committed(broker, &site.unique, 30);
 
