@@ -21,6 +21,7 @@ use crate::kafka::admin::LogKind;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
+use crate::runtime::topics::{IDENTITY_HINT, identity_refused};
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Default, Args)]
@@ -75,12 +76,10 @@ fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Re
     let brokers = match brokers(settings, inspector) {
         Ok(brokers) => brokers,
         Err(cluster_error) => {
-            let named = settings.kafka.brokers.join(", ");
             let (text, fix) = match &cluster_error {
-                ClusterError::Identity(_) => (
-                    format!("{named} refuse the identity: {cluster_error}"),
-                    "check kafka.security.sasl: mechanism, username and password".to_owned(),
-                ),
+                ClusterError::Identity(_) => {
+                    (identity_refused(&settings.kafka.brokers, &cluster_error), IDENTITY_HINT.to_owned())
+                }
                 ClusterError::Denied(denied) => (cluster_error.to_string(), denied.remedy()),
                 ClusterError::Unavailable(_) => (no_answer(settings, &cluster_error), CONNECTION_HINT.to_owned()),
             };

@@ -13,10 +13,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::clock::{Clock, wall_time};
 use super::{fatal, output_settings, service_context};
-use crate::config::settings::{Settings, Topics as ConfiguredTopics};
+use crate::config::settings::{Sasl, Settings, Topics as ConfiguredTopics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
-use crate::kafka::inspector::ClusterError;
+use crate::kafka::client::ConnectionSettings;
+use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
 use crate::telemetry::Check;
 use crate::worker::{HeaderSettings, OutputKind};
@@ -29,6 +30,9 @@ const UNTIL_KNOWN: Duration = Duration::from_secs(10);
 
 /// Time-out of one request.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long brokers may take to accept the identity.
+const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time-out of one connection when searching for the reason of silence.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -51,7 +55,8 @@ pub(super) struct Topics {
 ///
 /// # Errors
 ///
-/// Topics are missing for ten seconds or have the wrong settings, or no broker answered for a minute.
+/// Topics are missing for ten seconds or have the wrong settings, no broker answered for a minute, or the brokers refuse
+/// the identity.
 pub(super) fn wait_for(
     settings: &Settings,
     brokers: Brokers,
@@ -59,14 +64,17 @@ pub(super) fn wait_for(
     signals: &Receiver<i32>,
     starting: &Check,
 ) -> Result<Option<Topics>, Fatal> {
-    let config = service_context::connection(&settings.kafka).admin();
+    let connection = service_context::connection(&settings.kafka);
+    let config = connection.admin();
     let begun = clock.now();
     let mut answered_at: Option<Duration> = None;
     let mut logged_at: Option<Duration> = None;
     loop {
-        // A refused connection is detected at once.
+        // A refused connection is detected at once, as is a refused identity: waiting does not change it.
         let awaited = if let Some(why) = connect_error(&settings.kafka.brokers) {
             StartupWait::Brokers(why)
+        } else if let Some(refused) = refused_identity(settings, &connection) {
+            return Err(refused);
         } else {
             let admin = Admin::of(&config, brokers).map_err(unavailable)?.with_timeout(QUERY_TIMEOUT);
             match ask(&admin, settings) {
@@ -97,6 +105,28 @@ pub(super) fn wait_for(
         }
     }
 }
+
+/// Returns the error of a start whose password the brokers refuse.
+fn refused_identity(settings: &Settings, connection: &ConnectionSettings) -> Option<Fatal> {
+    // A token may be missing because its server does not answer.
+    let Some(Sasl::Password { .. }) = &settings.kafka.security.sasl else { return None };
+    let inspector = ClusterInspector::new(connection, &settings.input.group, IDENTITY_TIMEOUT).ok()?;
+    let error = inspector.brokers().err()?;
+    let ClusterError::Identity(_) = &error else { return None };
+    Some(
+        Reason::Denied
+            .because(anyhow::anyhow!("{}; {IDENTITY_HINT}", identity_refused(&settings.kafka.brokers, &error))),
+    )
+}
+
+/// Says that the brokers refuse the identity, and why.
+#[must_use]
+pub fn identity_refused(brokers: &[String], error: &ClusterError) -> String {
+    format!("{} refuse the identity: {error}", brokers.join(", "))
+}
+
+/// What to do when brokers refuse the identity.
+pub const IDENTITY_HINT: &str = "check kafka.security.sasl: mechanism, username and password";
 
 /// The condition that a start waits for.
 enum StartupWait {

@@ -79,6 +79,11 @@ fn a_wrong_password_and_an_unknown_authority_are_distinguished() {
         wrong.out
     );
     assert!(!wrong.out.contains("wrong-horse") && !wrong.err.contains("wrong-horse"), "{}{}", wrong.out, wrong.err);
+    let more = sasl(broker, "SASL_SSL", "scram-sha-512", "alice", "wrong-horse");
+    let ran = desk.ask_with(broker.way("SASL_SSL"), &more, &["run"]);
+    assert_eq!(ran.code, Some(77), "{}", ran.err);
+    assert!(ran.err.contains("refuse the identity") && ran.err.contains("check kafka.security.sasl"), "{}", ran.err);
+    assert!(!ran.err.contains("retrying"), "waiting does not help: {}", ran.err);
     // Without ca_file the system's authorities are used, and none has signed this broker's certificate.
     let stranger = sasl(broker, "SASL_PLAINTEXT", "plain", "alice", SECRET).replace("sasl_plaintext", "sasl_ssl");
     let stranger = check(&desk, broker, "SASL_SSL", &stranger);
