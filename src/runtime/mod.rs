@@ -13,6 +13,7 @@ mod instance_admin;
 mod background_tasks;
 mod reorder_buffer;
 mod driver;
+mod failed_transactions;
 pub mod fatal;
 pub mod output_settings;
 mod judge_handle;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
 use super::dead_letter_report::DeadLetterReport;
+use super::failed_transactions::FailedTransactions;
 use super::pair_recorder::PairRecorder;
 use super::service_context::ServiceContext;
 use super::tracer::Tracer;
@@ -71,6 +72,7 @@ pub(super) struct WorkerReport {
     /// The pending call, its start, and its pages.
     call: Option<(Call, Duration, usize)>,
     begun: Option<Duration>,
+    failed: FailedTransactions,
     /// The records of the current transaction that the producer has received.
     sent: Arc<Sent>,
     tripped: bool,
@@ -113,6 +115,7 @@ impl WorkerReport {
             dead: DeadLetterReport::new(context.metrics.clone()),
             call: None,
             begun: None,
+            failed: FailedTransactions::default(),
             sent: Arc::default(),
             tripped: false,
             is_unanswered: false,
@@ -185,6 +188,7 @@ impl WorkerReport {
         match result {
             Ok(_) if call == self.last_call => {
                 self.metrics.committed(CommitResult::Ok, wall);
+                self.failed.committed();
                 self.ended(TransactionResult::Committed);
             }
             Ok(_) if call == Call::Abort => self.ended(TransactionResult::Aborted),
@@ -195,6 +199,9 @@ impl WorkerReport {
             Err(error) => {
                 tracing::warn!(target: "dupgate::worker", ?call, %error, "transactional call failed, {}", next_step(error));
                 self.metrics.error(Component::Producer, kind_of(error));
+                if matches!(error, CallError::Abortable(_)) {
+                    self.failed.failed(error.to_string());
+                }
                 if matches!(call, Call::SendOffsets | Call::Commit) {
                     self.metrics.committed(CommitResult::Error, wall);
                 }
@@ -460,6 +467,8 @@ impl WorkerReport {
             let missing = self.missing_topics.iter().map(|topic| format!("input topic {topic} does not exist"));
             let blocked = status.blocked.iter().map(|(partition, why)| format!("{partition} is blocked: {why}"));
             self.ready.fail(missing.chain(blocked).collect::<Vec<_>>().join("; "));
+        } else if let Some(why) = self.failed.why() {
+            self.ready.fail(why);
         } else if let Some((call, ..)) = slow {
             self.ready.fail(format!("the brokers have not answered {call:?} for a minute"));
         } else if !status.learned {

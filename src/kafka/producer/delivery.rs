@@ -17,7 +17,14 @@ pub(super) struct Report {
     batch: u64,
     index: usize,
     clues: RefusalClues,
-    result: Result<i64, RDKafkaErrorCode>,
+    result: Result<i64, NotWritten>,
+}
+
+/// Why a record was not written, and to which topic.
+#[derive(Debug)]
+struct NotWritten {
+    topic: String,
+    code: RDKafkaErrorCode,
 }
 
 /// Passes the delivery reports of one client on to its session.
@@ -67,7 +74,10 @@ impl ProducerContext for LoggingContext<ReportSink> {
     fn delivery(&self, result: &DeliveryResult<'_>, context: Self::DeliveryOpaque) {
         let result = match result {
             Ok(message) => Ok(message.offset()),
-            Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
+            Err((error, message)) => Err(NotWritten {
+                topic: message.topic().to_owned(),
+                code: error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown),
+            }),
         };
         let DeliveryContext { batch, index, clues, in_flight } = *context;
         drop(in_flight);
@@ -112,7 +122,7 @@ impl BatchOutcome {
                     *first = Some(first.map_or(*offset, |known| known.min(*offset)));
                 }
             }
-            Err(code) => {
+            Err(NotWritten { topic, code }) => {
                 if let Some(reason) = errors::refusal(*code) {
                     // A batch is refused as a whole: the largest record is to blame for its size, the one farthest from
                     // the clock for its timestamp, one without a key for being invalid.
@@ -121,7 +131,7 @@ impl BatchOutcome {
                         self.refused = Some((blame, CallError::Undeliverable { index: report.index, reason }));
                     }
                 } else {
-                    let why = format!("{}{code}", errors::NOT_DELIVERED);
+                    let why = format!("{}{topic}: {code}", errors::NOT_DELIVERED);
                     self.failed = Some(errors::of_code(Some(*code), why));
                 }
             }
@@ -148,6 +158,7 @@ mod tests {
     }
 
     fn report(index: usize, bytes: usize, result: Result<i64, RDKafkaErrorCode>) -> Report {
+        let result = result.map_err(|code| NotWritten { topic: "crawl.pages.dead".to_owned(), code });
         Report { batch: 7, index, clues: RefusalClues { bytes, skew_ms: 0, keyed: true }, result }
     }
 
@@ -201,6 +212,14 @@ mod tests {
             outcome.note(&Report { clues, ..report(index, 0, Err(RDKafkaErrorCode::InvalidRecord)) });
         }
         assert_eq!(outcome.into_answer(), Err(CallError::Undeliverable { index: 1, reason: Reject::Refused }));
+    }
+
+    #[test]
+    fn a_record_that_was_not_delivered_is_reported_with_its_topic() {
+        let mut outcome = outcome(1);
+        outcome.note(&report(0, 1, Err(RDKafkaErrorCode::MessageTimedOut)));
+        let Err(CallError::Abortable(why)) = outcome.into_answer() else { panic!("not abortable") };
+        assert!(why.starts_with("a record was not delivered: crawl.pages.dead: "), "{why}");
     }
 
     #[test]
