@@ -189,6 +189,17 @@ pub enum Topics {
     Pattern(String),
 }
 
+impl Topics {
+    /// Returns the names, or the pattern alone.
+    #[must_use]
+    pub fn list(&self) -> Vec<String> {
+        match self {
+            Self::Names(names) => names.clone(),
+            Self::Pattern(pattern) => vec![pattern.clone()],
+        }
+    }
+}
+
 /// What is read (`input`).
 #[derive(Clone, Debug)]
 pub struct Input {

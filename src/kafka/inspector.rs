@@ -117,6 +117,16 @@ impl ClusterError {
         }
     }
 
+    /// Sorts an error of reading these topics, or a pattern of topics.
+    #[must_use]
+    pub fn of_topics(error: &KafkaError, topics: &[String]) -> Self {
+        let name = match topics {
+            [name] if !name.starts_with('^') => name,
+            _ => "",
+        };
+        Self::of_topic(error, name, "Read")
+    }
+
     /// The same for an operation that the error does not name; permissions on resources other than topics are
     /// unchanged.
     #[must_use]

@@ -8,7 +8,7 @@ use super::fatal::failure;
 use super::pair_recorder::PairRecorder;
 use super::tree_budget::TreeBudget;
 use crate::config::Properties;
-use crate::config::settings::{Kafka, Settings, Topics};
+use crate::config::settings::{Kafka, Settings};
 use crate::error::Fatal;
 use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::budget::ByteBudget;
@@ -116,10 +116,7 @@ impl ServiceContext {
 
     /// The input topics, or the pattern.
     pub(super) fn input_topics(&self) -> Vec<String> {
-        match &self.settings.input.topics {
-            Topics::Names(names) => names.clone(),
-            Topics::Pattern(pattern) => vec![pattern.clone()],
-        }
+        self.settings.input.topics.list()
     }
 
     /// Settings of the worker's producer.

@@ -50,6 +50,18 @@ fn ask(broker: &Broker, desk: &CliRunner, arguments: &[&str]) -> CliOutput {
     output
 }
 
+#[test]
+fn a_replay_without_any_permission_names_the_acl_to_add() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    for arguments in [&RUN[..], &["replay", "plan", "--from", "start", "--order", "time", "--id", "x"]] {
+        let refused = ask(broker, &desk, arguments);
+        assert_eq!(refused.code, Some(77), "{arguments:?}: {}", refused.err);
+        assert!(refused.err.contains("add the ACL: kafka-acls.sh"), "{}", refused.err);
+        assert!(refused.err.contains(&format!("--topic '{}'", desk.input)), "{}", refused.err);
+    }
+}
+
 const RUN: [&str; 9] = ["replay", "run", "--from", "start", "--order", "time", "--id", "x", "--execute"];
 
 #[test]

@@ -18,6 +18,7 @@ use super::store::Store;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
+use crate::kafka::inspector::ClusterError;
 use crate::kafka::offsets::Offsets;
 use crate::protocol::{Checkpoint, LogPartition, RequestOffset, VerdictOffset};
 use crate::record::{EventTime, PartitionId, Timestamp};
@@ -267,11 +268,9 @@ impl Planning<'_> {
     }
 
     fn partitions(&self, wanted: &Wanted) -> Result<BTreeSet<PartitionId>, Fatal> {
-        let topics = match &self.live.input.topics {
-            Topics::Names(names) => names.clone(),
-            Topics::Pattern(pattern) => vec![pattern.clone()],
-        };
-        let all = self.offsets.partitions(&topics).map_err(|error| Reason::Unavailable.because(error))?;
+        let topics = self.live.input.topics.list();
+        let denied = |error| fatal::cluster_error(ClusterError::of_topics(&error, &topics));
+        let all = self.offsets.partitions(&topics).map_err(denied)?;
         if !wanted.ranges.is_empty() {
             return match wanted.ranges.keys().find(|partition| !all.contains(partition)) {
                 Some(unknown) => Err(Reason::Input

@@ -10,7 +10,7 @@ use crossbeam_channel::Receiver;
 use serde::Serialize;
 
 use super::super::clock::Clock;
-use super::super::fatal::failure;
+use super::super::fatal::{self, failure};
 use super::super::record_processor::RecordProcessor;
 use super::super::service_context;
 use super::super::tree_budget::TreeBudget;
@@ -23,10 +23,11 @@ use super::pace::{Pace, Rate};
 use super::setup::{extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
 use super::writer::{Batch, Committed, Line, Writer};
-use crate::config::settings::{Settings, Topics};
+use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
 use crate::kafka::client::ProducerSettings;
+use crate::kafka::inspector::ClusterError;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictOffset, VerdictRecord};
@@ -485,11 +486,11 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
         let mut partitions: BTreeSet<PartitionId> = self.plan.input.iter().map(InputRange::id).collect();
         if self.plan.is_of_files() {
-            let topics = match &self.live.input.topics {
-                Topics::Names(names) => names.clone(),
-                Topics::Pattern(pattern) => vec![pattern.clone()],
-            };
-            partitions = self.offsets.partitions(&topics).map_err(|error| Reason::Unavailable.because(error))?;
+            let topics = self.live.input.topics.list();
+            partitions = self
+                .offsets
+                .partitions(&topics)
+                .map_err(|error| fatal::cluster_error(ClusterError::of_topics(&error, &topics)))?;
         }
         let committed = self.offsets.last_committed(&partitions).map_err(unavailable)?;
         let ends = self.offsets.ends(&partitions).map_err(unavailable)?;

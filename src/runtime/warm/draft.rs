@@ -11,7 +11,7 @@ use super::super::service_context;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
-use crate::kafka::inspector::ClusterInspector;
+use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::kafka::offsets::Offsets;
 use crate::protocol::{Answer, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
@@ -151,7 +151,9 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
         }
         log.insert(partition, (start, end));
     }
-    let input = offsets.partitions(&input_topics(new)).map_err(unavailable)?;
+    let read = new.input.topics.list();
+    let denied = |error| fatal::cluster_error(ClusterError::of_topics(&error, &read));
+    let input = offsets.partitions(&read).map_err(denied)?;
     let starts = offsets.at_time(&input, from).map_err(unavailable)?;
     let (mut records, mut cut) = (0, Vec::new());
     for partition in &input {
@@ -181,13 +183,6 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
 }
 
 /// The input topics, or the pattern.
-fn input_topics(settings: &Settings) -> Vec<String> {
-    match &settings.input.topics {
-        Topics::Names(names) => names.clone(),
-        Topics::Pattern(pattern) => vec![pattern.clone()],
-    }
-}
-
 /// Returns the newest event time at the end of a log.
 fn newest_in(
     config: &crate::kafka::client::ClientSettings,
