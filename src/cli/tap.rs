@@ -18,11 +18,10 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::pages::{PageBytes, Pages};
 use crate::protocol::{Answer, PageVerdict, VerdictKind, VerdictRecord};
-use crate::record::{Decoder, Source};
-use crate::runtime::clock::wall_time;
+use crate::record::{Decoder, Source, Timestamp};
 use crate::runtime::fatal::failure;
 use crate::runtime::service_context;
-use crate::runtime::verdicts::{Extent, read};
+use crate::runtime::verdicts::{Extent, Read, read};
 
 /// Time-out for fetching the pages of one verdict.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -77,14 +76,15 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     }
     let settings = global.start(Purpose::Run)?.settings;
     let names = if args.no_ids { None } else { Some(Names::open(&settings)?) };
-    let mut lines = Lines::begin(Format::or_usual(global.output), names.is_some())?;
     let extent = if args.kept { Extent::Kept } else { Extent::New };
+    let mut lines = Lines::begin(Format::or_usual(global.output), extent, names.is_some())?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut outcome = Ok(());
     read(&settings, extent, |news| {
-        let Some(VerdictRecord::Verdicts(batch)) = news.map(|news| news.record) else {
+        let Some(Read { record: VerdictRecord::Verdicts(batch), time, .. }) = news else {
             return ControlFlow::Continue(());
         };
+        let time = time.map(|time| shown_time(time, extent)).unwrap_or_default();
         for verdict in batch.verdicts {
             let Some(kind) = verdict.answer.kind() else { continue };
             let by_default = args.verdict.is_empty() && kind != VerdictKind::Withdrawn;
@@ -99,12 +99,12 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
             outcome = match &verdict.answer {
                 Answer::Page(page) => {
                     let ids = names.as_ref().map(|names| names.of(page)).unwrap_or_default();
-                    lines.verdict(page, &ids, form)
+                    lines.verdict(&time, page, &ids, form)
                 }
                 Answer::Withdrawn { source, reason } => {
                     let why = format!("({})", reason.name());
                     let cells = [kind.name(), "-", "-", &source.to_string(), &why, "-", "-"].map(str::to_owned);
-                    lines.print(&time_of_day(), &cells, || other(&verdict.answer, form))
+                    lines.print(&time, &cells, || other(&verdict.answer, form))
                 }
                 Answer::Forgotten(_) | Answer::Reopened { .. } => Ok(()),
             };
@@ -128,7 +128,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     }
     let settings = global.start(Purpose::Sieve)?.settings;
     let Some(running) = args.instance.of(&settings)? else { return Ok(()) };
-    let mut lines = Lines::begin(Format::or_usual(global.output), true)?;
+    let mut lines = Lines::begin(Format::or_usual(global.output), Extent::New, true)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if left == 0 {
         return Ok(());
@@ -138,8 +138,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
         in_query(&args.verdict.iter().map(|verdict| verdict.name()).collect::<Vec<_>>().join(","))
     );
     running.listen(&query, |pair| {
-        let time = jiff::Timestamp::from_millisecond(pair["at_ms"].as_i64().unwrap_or(0));
-        let time = time.map(|at| at.strftime("%H:%M:%S").to_string()).unwrap_or_default();
+        let time = shown_time(Timestamp::from_millis(pair["at_ms"].as_i64().unwrap_or(0)), Extent::New);
         lines.print(&time, &pair_cells(pair), || pair_object(pair))?;
         left -= 1;
         Ok(left > 0)
@@ -191,9 +190,13 @@ fn pair_object(pair: &Value) -> Value {
     Value::Object(object)
 }
 
-fn time_of_day() -> String {
-    let now = jiff::Timestamp::from_millisecond(wall_time().millis());
-    now.map(|now| now.strftime("%H:%M:%S").to_string()).unwrap_or_default()
+/// The time of a verdict, in UTC: of day for a new one, with the date for one that the log holds.
+fn shown_time(time: Timestamp, extent: Extent) -> String {
+    let format = match extent {
+        Extent::New => "%H:%M:%S",
+        Extent::Kept => "%Y-%m-%d %H:%M:%S",
+    };
+    jiff::Timestamp::from_millisecond(time.millis()).map(|at| at.strftime(format).to_string()).unwrap_or_default()
 }
 
 /// Prints verdicts: rows below headings for people, objects for programs.
@@ -203,14 +206,21 @@ struct Lines {
 }
 
 impl Lines {
-    fn begin(format: Format, has_ids: bool) -> Result<Self, Fatal> {
+    fn begin(format: Format, extent: Extent, has_ids: bool) -> Result<Self, Fatal> {
         if format != Format::Table {
             return Ok(Self { table: None });
         }
         // Ids may be of any length: so only the last column may grow.
         let [verdict, nearness, age, page, original, id, original_id] = HEADS;
-        let mut columns =
-            vec![("TIME", 8), (verdict, 9), (nearness, 8), (age, 12), (page, page.len()), (original, original.len())];
+        let time = shown_time(Timestamp::from_millis(0), extent).len();
+        let mut columns = vec![
+            ("TIME", time),
+            (verdict, 9),
+            (nearness, 8),
+            (age, 12),
+            (page, page.len()),
+            (original, original.len()),
+        ];
         if has_ids {
             columns.extend([(id, id.len()), (original_id, original_id.len())]);
         }
@@ -223,9 +233,15 @@ impl Lines {
         print(&table.line(&row))
     }
 
-    fn verdict(&mut self, page: &PageVerdict, ids: &BTreeMap<Source, String>, form: Form) -> Result<(), Fatal> {
+    fn verdict(
+        &mut self,
+        time: &str,
+        page: &PageVerdict,
+        ids: &BTreeMap<Source, String>,
+        form: Form,
+    ) -> Result<(), Fatal> {
         let row = cells(page, form, |source| ids.get(source).cloned());
-        self.print(&time_of_day(), &row, || {
+        self.print(time, &row, || {
             let mut object = object(page, form);
             let mut put = |name: &str, source: Option<&Source>| {
                 if let Some(id) = source.and_then(|source| ids.get(source)) {
@@ -273,6 +289,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_verdict_that_the_log_holds_has_its_date() {
+        let time = Timestamp::from_millis(1_788_220_800_000 + 3_723_000);
+        assert_eq!(shown_time(time, Extent::New), "01:02:03");
+        assert_eq!(shown_time(time, Extent::Kept), "2026-09-01 01:02:03");
+    }
 
     #[test]
     fn a_pair_of_a_running_instance_reads_like_a_verdict() {

@@ -23,7 +23,7 @@ use super::offsets::Offsets;
 use super::renewed_client::RenewedClient;
 use super::rereading::Rereading;
 use crate::protocol::{BARRIER, VerdictOffset, VerdictReader, VerdictRecord, is_ours};
-use crate::record::PartitionId;
+use crate::record::{PartitionId, Timestamp};
 
 const POLL: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(1);
@@ -69,6 +69,8 @@ pub enum FollowEventKind {
         next: VerdictOffset,
         /// The record.
         record: VerdictRecord,
+        /// When it was written.
+        time: Option<Timestamp>,
         /// Counts its bytes until it is processed.
         permit: Permit,
     },
@@ -422,6 +424,7 @@ impl Reader {
                         offset: VerdictOffset(offset),
                         next,
                         record,
+                        time: message.timestamp().to_millis().map(Timestamp::from_millis),
                         permit: self.budget.hold(payload.len() * 4 + 256),
                     }),
                     Err(error) => Some(FollowEventKind::Moved(format!("offset {}: {error}", message.offset()))),

@@ -243,7 +243,7 @@ impl JudgeDriver {
             return Ok(());
         }
         match event.kind {
-            FollowEventKind::Record { offset, next, record, permit: _permit } => {
+            FollowEventKind::Record { offset, next, record, permit: _permit, .. } => {
                 self.report.follows(next);
                 self.handle(Event::Followed { offset, next, record })
             }

@@ -16,7 +16,7 @@ use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
 use crate::protocol::{LogPartition, VerdictOffset, VerdictRecord};
-use crate::record::PartitionId;
+use crate::record::{PartitionId, Timestamp};
 
 /// How long the cluster may be silent while there is something to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,6 +44,8 @@ pub struct Read {
     pub next: VerdictOffset,
     /// The record.
     pub record: VerdictRecord,
+    /// When it was written.
+    pub time: Option<Timestamp>,
 }
 
 /// Reads the verdict log of the configured scheme. Records of one partition arrive in order.
@@ -112,8 +114,8 @@ pub fn read(
             Ok((log, event)) => {
                 silence = Duration::ZERO;
                 match event.kind {
-                    FollowEventKind::Record { offset, next, record, permit } => {
-                        let flow = visit(Some(Read { log, offset, next, record }));
+                    FollowEventKind::Record { offset, next, record, time, permit } => {
+                        let flow = visit(Some(Read { log, offset, next, record, time }));
                         drop(permit);
                         flow
                     }

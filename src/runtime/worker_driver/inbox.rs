@@ -232,7 +232,7 @@ impl WorkerDriver {
             return Ok(());
         };
         match event.kind {
-            FollowEventKind::Record { offset, next, record, permit: _permit } => {
+            FollowEventKind::Record { offset, next, record, permit: _permit, .. } => {
                 reader.next = Some(next);
                 self.report.followed(log, &record);
                 self.handle(Event::Followed { log, offset, record })
