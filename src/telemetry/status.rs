@@ -8,8 +8,9 @@ use super::catalog::{self, Spec};
 use super::labels::{Component, ErrorKind, LabelValue, Pause, VerdictLabel};
 use super::metrics::{Build, MetricValues, Metrics, whole};
 use crate::record::Timestamp;
+use crate::worker::Mode;
 
-/// Sums up the metrics and the checks, with input and group from `config` (the body of `/config`). Times of events that
+/// Sums up the metrics and the checks, with input and group (in observe mode the one that it uses) from `config` (the body of `/config`). Times of events that
 /// have not occurred are null.
 #[must_use]
 pub fn status(
@@ -21,9 +22,13 @@ pub fn status(
 ) -> Value {
     let mut page = summary(&metrics.values(), &metrics.dead_letter_examples(), checks, build, now);
     let config: Value = serde_json::from_str(config).unwrap_or_default();
+    let is_observed = config.pointer("/config/mode").and_then(Value::as_str) == Some("observe");
     if let Some(input) = config.pointer("/config/input").and_then(Value::as_object) {
         let named = ["group", "instance_id", "topics"].into_iter();
         page.extend(named.filter_map(|key| Some((key.to_owned(), input.get(key)?.clone()))));
+        if let Some(group) = input.get("group").and_then(Value::as_str).filter(|_| is_observed) {
+            page.insert("group".to_owned(), Mode::Observe.own_name(group).into());
+        }
     }
     page.into()
 }
@@ -139,6 +144,16 @@ mod tests {
     use crate::telemetry::IndexTotals;
     use crate::telemetry::labels::CommitResult;
     use std::time::Duration;
+
+    #[test]
+    fn the_group_is_the_one_that_the_mode_uses() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let build = Build { version: "1".into(), revision: "a".into(), librdkafka: "2".into() };
+        for (mode, group) in [("route", "crawl"), ("observe", "crawl.observe")] {
+            let config = json!({"hash": "x", "config": {"mode": mode, "input": {"group": "crawl"}}}).to_string();
+            assert_eq!(status(&metrics, &[], &build, &config, Timestamp::from_millis(1))["group"], group, "{mode}");
+        }
+    }
 
     #[test]
     fn the_page_shows_what_is_not_ready_and_the_state() {
