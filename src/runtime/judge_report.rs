@@ -9,6 +9,7 @@ use super::worker_report::{kind_of, next_step};
 use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
 use crate::protocol::{Answer, ForgetTarget, LogPartition, RequestOffset, VerdictOffset, VerdictRecord};
+use crate::record::Timestamp;
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NO_JUDGE, judge_check};
 use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
@@ -308,6 +309,7 @@ impl JudgeReport {
                 is_ready: self.role != Role::Restoring,
                 entries: held.originals,
                 oldest: index.live(&state.watermarks()).next().map(|oldest| oldest.event_time),
+                stream_time: Some(state.stream_time()).filter(|time| *time != Timestamp::MIN),
                 fingerprint_bytes: held.fingerprint_bytes() as u64,
                 bucket_bytes: held.bucket_bytes() as u64,
                 ref_bytes: (held.id_bytes + held.source_bytes) as u64,

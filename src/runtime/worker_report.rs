@@ -357,8 +357,8 @@ impl WorkerReport {
         for (topic, (records, bytes)) in std::mem::take(&mut self.consumed) {
             self.metrics.consumed(&topic, records, bytes);
         }
-        for (topic, newest) in std::mem::take(&mut self.newest) {
-            self.metrics.last_record(&topic, newest);
+        for (topic, newest) in &self.newest {
+            self.metrics.last_record(topic, *newest);
         }
         let largest = self.clusters.largest(1).first().map(|(_, duplicates)| duplicates + 1);
         self.metrics.largest_cluster(largest.unwrap_or(0));

@@ -63,7 +63,7 @@ pub(super) fn summary(
         "pending_verdicts_ms": metrics.largest(&catalog::OLDEST_PENDING_VERDICT).and_then(millis),
         "assigned_partitions": object(metrics.by_label(&catalog::ASSIGNED_PARTITIONS, "topic")),
         "lag": count(&catalog::CONSUMER_LAG),
-        "lag_ms": age(&catalog::LAST_RECORD_TIMESTAMP),
+        "last_record_age_ms": age(&catalog::LAST_RECORD_TIMESTAMP),
         "paused": paused(metrics),
         "last_commit_age_ms": age(&catalog::LAST_COMMIT_TIMESTAMP),
         "judge": object(metrics.by_label(&catalog::JUDGE_ACTIVE, "log_partition")),
@@ -86,10 +86,10 @@ pub(super) fn members(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Event time from the oldest original to the newest page.
+/// Event time from the oldest original to the newest page judged.
 pub(super) fn effective_window_ms(metrics: &MetricValues) -> Option<i64> {
     let oldest = metrics.largest(&catalog::INDEX_OLDEST_ENTRY).and_then(millis)?;
-    let newest = metrics.largest(&catalog::LAST_RECORD_TIMESTAMP).and_then(millis)?;
+    let newest = metrics.largest(&catalog::INDEX_STREAM_TIME).and_then(millis)?;
     Some(newest.saturating_sub(oldest).max(0))
 }
 
@@ -169,7 +169,10 @@ mod tests {
         metrics.committed(CommitResult::Ok, at(7500));
         metrics.judge_active(LogPartition(0), true);
         metrics.last_record("a", at(9000));
-        metrics.index(LogPartition(0), IndexTotals { oldest: Some(at(2000)), ..IndexTotals::default() });
+        metrics.index(
+            LogPartition(0),
+            IndexTotals { oldest: Some(at(2000)), stream_time: Some(at(8500)), ..IndexTotals::default() },
+        );
         (0..3).for_each(|_| metrics.dead_letter(Reject::NoText));
         metrics.dead_letters_held(&BTreeMap::from([(Reject::NoText, 2)]));
         metrics.oldest_pending_verdict(Duration::from_millis(4500));
@@ -196,8 +199,8 @@ mod tests {
             ),
             ("pending_verdicts_ms", json!(4500)),
             ("last_commit_age_ms", json!(2500)),
-            ("lag_ms", json!(1000)),
-            ("effective_window_ms", json!(7000)),
+            ("last_record_age_ms", json!(1000)),
+            ("effective_window_ms", json!(6500)),
             ("uptime_ms", json!(start + 10_000 - started)),
             ("snapshot_age_ms", json!(null)),
             ("errors", json!({"log": {"corrupt": 3}})),

@@ -14,6 +14,8 @@ pub struct IndexTotals {
     pub entries: u64,
     /// Event time of the oldest of them.
     pub oldest: Option<Timestamp>,
+    /// The largest event time judged.
+    pub stream_time: Option<Timestamp>,
     /// Bytes for the originals.
     pub fingerprint_bytes: u64,
     /// Bytes for the tables of codes and bands.
@@ -40,6 +42,9 @@ impl Metrics {
         self.set(&catalog::INDEX_ENTRIES, sum(|index| index.entries));
         if let Some(oldest) = all.values().filter_map(|index| index.oldest).min() {
             self.set(&catalog::INDEX_OLDEST_ENTRY, seconds(oldest));
+        }
+        if let Some(stream_time) = all.values().filter_map(|index| index.stream_time).max() {
+            self.set(&catalog::INDEX_STREAM_TIME, seconds(stream_time));
         }
         part(MemoryPart::Fingerprints, sum(|index| index.fingerprint_bytes));
         part(MemoryPart::Buckets, sum(|index| index.bucket_bytes));

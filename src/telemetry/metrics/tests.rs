@@ -126,6 +126,7 @@ fn record_everything(metrics: &Metrics) {
         is_ready: true,
         entries: 1,
         oldest: Some(now),
+        stream_time: Some(now),
         exact_bytes: 2,
         largest_bucket: 1,
         ..IndexTotals::default()

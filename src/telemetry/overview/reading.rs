@@ -148,8 +148,8 @@ mod tests {
         metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9), (PartitionId::new("u", 0), 4)]));
         metrics.index_limits(400, Duration::from_secs(100), Duration::from_secs(5));
         let oldest = Some(Timestamp::from_millis(50_000));
-        metrics.index(LogPartition(0), IndexTotals { oldest, exact_bytes: 100, ..IndexTotals::default() });
-        metrics.last_record("t", Timestamp::from_millis(75_000));
+        let stream_time = Some(Timestamp::from_millis(75_000));
+        metrics.index(LogPartition(0), IndexTotals { oldest, stream_time, exact_bytes: 100, ..IndexTotals::default() });
         metrics.verdict(Duration::from_millis(20));
         let reading = Reading::of(&metrics.values());
         let expected: [f64; VERDICTS] = [3.0, 0.0, 0.0, 2.0, 0.0, 1.0];
