@@ -131,7 +131,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let request = match log.pages.get(&source).map(|page| &page.action) {
             Some(PageAction::Ask(_, request)) if request.digest != judged.digest => {
                 let why = anyhow::anyhow!(
-                    "{source}: the input holds another page than the one that was judged: the topic was recreated"
+                    "{source}: the input holds another page than the one that was judged: the topic was recreated; \
+                     replay by event time (--order time), which does not need the old pages"
                 );
                 return Err(Reason::State.because(why));
             }

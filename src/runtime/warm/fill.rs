@@ -275,7 +275,8 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             Some(Read::Page(_, request, _)) if request.digest != judged.digest => {
                 let source = &judged.source;
                 let why = anyhow::anyhow!(
-                    "{source}: the input holds another page than the one that was judged: the topic was recreated"
+                    "{source}: the input holds another page than the one that was judged: the topic was recreated; \
+                     fill in only what was judged since then (--from)"
                 );
                 return Err(Reason::State.because(why));
             }
