@@ -17,7 +17,7 @@ use super::{Global, human};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::kafka::admin::LogKind;
+use crate::kafka::admin::{LogKind, LogNames};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
@@ -149,9 +149,28 @@ fn group(settings: &Settings, inspector: &ClusterInspector, input: &[TopicView])
     let group = &settings.input.group;
     match inspector.lag(&partitions) {
         Ok(Some(lag)) => Row::ok("group", format!("may use \"{group}\"; lag {}", human::count(lag))),
+        Ok(None) if has_judged(settings, inspector) => Row::warn(
+            "group",
+            format!(
+                "\"{group}\" has no committed offset, but the verdict log is not empty: partitions with judged pages will be blocked \
+                 (no_offset)"
+            ),
+            Some(
+                "set the group's offset, or, if the topics were deleted and created again, `dupgate verdicts reopen` their ranges, \
+                 before the workers start"
+                    .to_owned(),
+            ),
+        ),
         Ok(None) => Row::ok("group", format!("\"{group}\" is new here and begins at input.start")),
         Err(cluster_error) => Row::cluster_error("group", &cluster_error),
     }
+}
+
+/// Returns whether the verdict log holds records.
+fn has_judged(settings: &Settings, inspector: &ClusterInspector) -> bool {
+    let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
+    let Ok(Some(view)) = inspector.topic(&names.verdicts) else { return false };
+    inspector.ends(&names.verdicts, view.partitions).is_ok_and(|ends| ends.records > 0)
 }
 
 fn outputs(

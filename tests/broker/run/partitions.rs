@@ -194,6 +194,9 @@ fn a_topic_that_was_recreated_and_refilled_meanwhile_is_blocked_before_its_first
     assert_eq!(committed_offset(broker, &site, 0), None);
     committed(broker, &site.unique, 30);
 
+    let report = site.ask(&["check", "-o", "table"]);
+    assert!(report.contains("has no committed offset, but the verdict log is not empty"), "{report}");
+
     // The named remedy; in this case the worker need not be restarted.
     site.ask(&["verdicts", "reopen", &format!("{}:0:0-999999999", site.input), "--execute"]);
     committed(broker, &site.unique, 30 + 100);

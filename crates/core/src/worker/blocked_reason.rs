@@ -31,17 +31,19 @@ impl fmt::Display for Blocked {
             Self::ForeignPage(offset) => write!(
                 f,
                 "offset {offset} is not the page that was judged there: if the topic was deleted and created again, stop all \
-                 workers, delete the group's offsets of the topic, and let `dupgate verdicts reopen` have the range judged again"
+                 workers, delete the group's offsets of the topic, let `dupgate verdicts reopen` have the range judged again, and \
+                 start the workers"
             ),
             Self::NoOffset => f.write_str(
                 "it has judged positions but no committed offset: stop all workers and set the group's offset, or, if the topic \
-                 was deleted and created again, let `dupgate verdicts reopen` have the range judged again",
+                 was deleted and created again, let `dupgate verdicts reopen` have the range judged again; then start the workers",
             ),
             Self::OutOfRange { offset, first, end } => write!(
                 f,
                 "offset {offset} comes next and the partition holds {first} to {end}: going on elsewhere would skip \
                  records; to accept that, stop all workers and set the group's offset; if the topic was deleted and created \
-                 again, delete the group's offsets of it and let `dupgate verdicts reopen` have the range judged again"
+                 again, delete the group's offsets of it, let `dupgate verdicts reopen` have the range judged again, and start \
+                 the workers"
             ),
         }
     }
