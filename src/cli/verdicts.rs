@@ -104,6 +104,9 @@ pub fn verdicts(args: &VerdictsArgs, global: &Global) -> Result<(), Fatal> {
 const NO_VERDICT: &str = "no verdict: not judged under this scheme yet, trimmed past logs.retention, or a dead letter, \
     which is never judged (its error headers say why)";
 
+/// Why a search by id may have missed a verdict.
+const NOT_KEPT: &str = "or judged and not kept as an original (late), which is found by --source only";
+
 /// One answer, and the offset of its record in the verdict log.
 type Found = (i64, Answer);
 
@@ -178,7 +181,8 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     }
     let not_found = searched.as_ref().and_then(|(ids, searched)| search::not_found(ids, searched, limits));
     if found.is_empty() {
-        let mut why = vec![NO_VERDICT.to_owned()];
+        let no_verdict = if ids.is_empty() { NO_VERDICT.to_owned() } else { format!("{NO_VERDICT}; {NOT_KEPT}") };
+        let mut why = vec![no_verdict];
         why.extend(searched.iter().flat_map(|(ids, searched)| search::without_verdict(ids, searched)));
         why.extend(not_found);
         return Err(Reason::Failure.because(anyhow::anyhow!(why.join("; "))));
