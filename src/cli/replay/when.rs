@@ -22,6 +22,9 @@ pub enum When {
     Offset(i64),
 }
 
+/// Smallest number that is read as milliseconds since 1970: as seconds, smaller ones are times until the year 5138.
+const MIN_MILLIS: i64 = 100_000_000_000;
+
 impl When {
     /// Returns the place, with ages counted from `now`.
     pub(in crate::cli) fn extent(self, now: Timestamp) -> Extent {
@@ -55,8 +58,15 @@ impl FromStr for When {
             return offset.map(Self::Offset).ok_or_else(refuse);
         }
         if let Ok(millis) = text.parse::<i64>() {
-            // A bare year would be a time in 1970.
-            return if millis > 9999 { Ok(Self::At(Timestamp::from_millis(millis))) } else { Err(refuse()) };
+            // A bare year would be a time in 1970, as would seconds.
+            return match millis {
+                MIN_MILLIS.. => Ok(Self::At(Timestamp::from_millis(millis))),
+                10_000.. => Err(format!(
+                    "`{text}` would be a time before {}: expected milliseconds since 1970; is it in seconds? Then write {text}000",
+                    Timestamp::from_millis(MIN_MILLIS)
+                )),
+                _ => Err(refuse()),
+            };
         }
         match text.parse::<Start>() {
             Ok(Start::At(time)) => Ok(Self::At(time)),
@@ -84,6 +94,11 @@ mod tests {
             let refused = text.parse::<When>().unwrap_err();
             assert!(refused.contains("expected start, end, now"), "{text}: {refused}");
         }
+        for seconds in ["1795640000", "99999999999"] {
+            let refused = seconds.parse::<When>().unwrap_err();
+            assert!(refused.contains("milliseconds") && refused.contains(&format!("{seconds}000")), "{refused}");
+        }
+        assert_eq!("100000000000".parse(), Ok(When::At(Timestamp::from_millis(100_000_000_000))));
     }
 
     #[test]
