@@ -180,10 +180,15 @@ impl Layers {
         };
         let (mut problems, mut warnings) = (self.problems, self.warnings);
         if !self.is_unread {
-            // A misspelt key is not reported as missing, too.
+            // A misspelt key, or one whose value is refused, is not reported as missing, too.
             let meant: Vec<String> = problems.iter().filter_map(|problem| Some(problem.hint()?.to_owned())).collect();
-            let is_meant = |path: &str| meant.iter().any(|meant| path == meant || path.ends_with(&format!(".{meant}")));
-            problems.extend(more_problems.into_iter().filter(|problem| !is_meant(&problem.path)));
+            let refused: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
+            let is_meant = |problem: &Problem| {
+                let path = &problem.path;
+                problem.origin == Origin::Default && refused.contains(path)
+                    || meant.iter().any(|meant| path == meant || path.ends_with(&format!(".{meant}")))
+            };
+            problems.extend(more_problems.into_iter().filter(|problem| !is_meant(problem)));
             warnings.extend(more_warnings);
         }
         problems.sort_by_key(Problem::place);

@@ -89,8 +89,11 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let operators = operators.transpose().map_err(|error| Reason::System.because(error))?;
     let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
         .map_err(|error| Reason::Config.because(error))?;
+    // Before the brokers are waited for.
+    let folder = settings.roles.judge.then(|| snapshot_store::open(&settings.index)).transpose()?;
     let Some(topics) = topics::wait_for(&settings, brokers, clock, &signals, &starting)? else { return Ok(()) };
-    let service = Service::build(settings, brokers, reader, topics, clock, metrics, health)?;
+    let mut service = Service::build(settings, brokers, reader, topics, clock, metrics, health)?;
+    service.start_parts(folder.as_ref())?;
     drop(starting);
     let operators = service.serve_operators(operators)?;
     if let Some(operators) = &operators {
@@ -120,7 +123,6 @@ impl Service {
         health: Health,
     ) -> Result<Self, Fatal> {
         let settings = Arc::new(settings);
-        let logs = settings.log_partitions().get();
         let scheme = reader.scheme().to_string();
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", random_id()));
         metrics.config_info(
@@ -185,17 +187,21 @@ impl Service {
             health,
         });
 
-        let mut service = Self { context, instance, reader, kept, parts: Parts::new() };
-        if service.context.settings.roles.judge {
-            let folder = snapshot_store::open(&service.context.settings.index)?;
-            for log in served(&service.context.settings.judge.served_partitions, logs) {
-                service.spawn_judge(log, &folder)?;
+        Ok(Self { context, instance, reader, kept, parts: Parts::new() })
+    }
+
+    /// Starts the judges, whose snapshots are in this folder, and the worker.
+    fn start_parts(&mut self, folder: Option<&Arc<Folder>>) -> Result<(), Fatal> {
+        let logs = self.context.settings.log_partitions().get();
+        if let Some(folder) = folder {
+            for log in served(&self.context.settings.judge.served_partitions, logs) {
+                self.spawn_judge(log, folder)?;
             }
         }
-        if service.context.settings.roles.worker {
-            service.spawn_worker(logs)?;
+        if self.context.settings.roles.worker {
+            self.spawn_worker(logs)?;
         }
-        Ok(service)
+        Ok(())
     }
 
     fn spawn_judge(&mut self, log: LogPartition, folder: &Arc<Folder>) -> Result<(), Fatal> {

@@ -22,3 +22,21 @@ fn a_listener_that_cannot_be_bound_is_reported_before_any_broker_request() {
         assert!(output.err.contains(&format!("cannot listen on {address} ({key})")), "{}", output.err);
     }
 }
+
+#[test]
+fn a_folder_that_cannot_hold_snapshots_is_found_before_the_brokers_are_waited_for() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (file, config) = (folder.path().join("file"), folder.path().join("dupgate.yaml"));
+    std::fs::write(&file, "").unwrap();
+    let listen = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let text = serde_json::json!({
+        "version": 1, "kafka": {"brokers": ["127.0.0.1:1"]}, "input": {"topics": ["pages"]},
+        "output": {"unique": {"topic": "u"}, "duplicate": {"topic": "d"}, "dead_letter": {"topic": "x"}},
+        "http": {"listen": listen.to_string()}, "index": {"path": file},
+    });
+    std::fs::write(&config, text.to_string()).unwrap();
+    let output = output_of(dupgate().args(["run", "-c"]).arg(&config));
+    assert_eq!(output.code, 74, "{}", output.err);
+    assert!(output.err.contains("cannot hold snapshots (index.path)"), "{}", output.err);
+    assert!(!output.err.contains("no broker answers"), "{}", output.err);
+}

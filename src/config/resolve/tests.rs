@@ -457,6 +457,11 @@ fn properties_of_the_program_are_refused_with_the_reason() {
 #[test]
 fn brokers_and_identity_are_complete() {
     refused(&["kafka.brokers=kafka"], "kafka.brokers", "`kafka` is not a broker");
+    let mut layers = Layers::default();
+    layers.file("f.yaml", &MINIMAL.replace("['kafka:9092']", "17"));
+    let refusal = layers.resolve(&ExternalInputs::default(), Purpose::Run).expect_err("must be refused");
+    let [problem] = refusal.problems.as_slice() else { panic!("one problem expected: {refusal}") };
+    assert_eq!(problem.path, "kafka.brokers", "{problem}");
     refused(&["kafka.brokers="], "kafka.brokers", "is empty: expected at least one host:port");
     refused(&["kafka.brokers=kafka:9092,"], "kafka.brokers", "names an empty broker: expected host:port");
     refused(&["kafka.brokers=kafka:0"], "kafka.brokers", "expected host:port");
