@@ -285,7 +285,7 @@ fn a_plan_warns_before_harm() {
     broker.alter(cluster.unique(), &[("retention.ms", "86400000")]);
     let shadow = run(cluster.command(&["replay", "plan", "--from", "start", "-o", "table"]));
     let text = String::from_utf8_lossy(&shadow.stdout).into_owned();
-    assert!(text.contains("disk") && text.contains("1 copy of each page"), "{text}");
+    assert!(text.contains("disk") && text.contains("replication factor 1"), "{text}");
     assert!(text.contains("isolation.level=read_committed"), "{text}");
 
     let live = ["replay", "run", "--from", "start", "--into", "live", "-s", "match.same_id=duplicate", "--execute"];

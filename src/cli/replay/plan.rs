@@ -205,25 +205,26 @@ fn rounded(bytes: u64) -> ByteSize {
 
 /// Disk space of the replay's topics on the brokers, before they are compressed.
 fn disk(plan: &Plan, rate: Option<Rate>) -> Option<String> {
-    if plan.replication_factor == 0 {
-        return None;
-    }
-    let copies = format!(
-        "{} cop{} of each page",
-        plan.replication_factor,
-        if plan.replication_factor == 1 { "y" } else { "ies" }
-    );
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let bytes = if plan.is_of_files() {
         plan.file_bytes()
     } else {
         rate.map_or(0, |rate| round(rate.page_bytes * plan.records as f64))
     };
-    if bytes == 0 {
-        return Some(format!("the brokers keep {copies} until `replay clean`"));
+    space(plan.replication_factor, bytes)
+}
+
+/// Disk space of outputs of this size with this replication factor; a size of 0 is not known.
+fn space(replication_factor: u32, bytes: u64) -> Option<String> {
+    if replication_factor == 0 {
+        return None;
     }
-    let bytes = rounded(bytes.saturating_mul(u64::from(plan.replication_factor)));
-    Some(format!("up to {bytes} on the brokers until `replay clean`: {copies}"))
+    let kept = if bytes == 0 {
+        "the brokers keep the outputs".to_owned()
+    } else {
+        format!("up to {} on the brokers", rounded(bytes.saturating_mul(u64::from(replication_factor))))
+    };
+    Some(format!("{kept} until `replay clean`: replication factor {replication_factor}"))
 }
 
 fn order(plan: &Plan) -> String {
@@ -329,6 +330,19 @@ mod tests {
         let command = command_of(Path::new("plan.json"), &global);
         assert_eq!(command, "dupgate replay run plan.json -c a.yaml -c b.yaml --execute");
         assert_eq!(command_of(Path::new("p.json"), &Global::default()), "dupgate replay run p.json --execute");
+    }
+
+    #[test]
+    fn the_space_on_the_brokers_names_the_replication_factor() {
+        assert_eq!(space(0, 0), None);
+        assert_eq!(
+            space(1, 42 << 20).as_deref(),
+            Some("up to 42MiB on the brokers until `replay clean`: replication factor 1")
+        );
+        assert_eq!(
+            space(3, 0).as_deref(),
+            Some("the brokers keep the outputs until `replay clean`: replication factor 3")
+        );
     }
 
     #[test]
