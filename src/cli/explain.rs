@@ -73,6 +73,8 @@ impl Explanation<'_> {
             row("canonical", format!("{canonical} (counts as the id)"));
         }
         row("site", self.page.site.clone().unwrap_or_else(|| "-: no address".to_owned()));
+        let title = self.page.title.as_ref().filter(|_| self.page.site.is_some());
+        title.into_iter().for_each(|title| row("title", format!("{title} (tells pages of the site apart)")));
         row("text", self.text_row());
         row("", quoted(text));
         row("segmenter", self.segmenter_row());
@@ -188,7 +190,7 @@ impl Explanation<'_> {
     }
 
     fn json(&self) -> Value {
-        let Inspection { reading, site, from, visible, text, words, shingles, stopped, numbers } = self.page;
+        let Inspection { reading, site, title, from, visible, text, words, shingles, stopped, numbers } = self.page;
         let (han, letters) = self.han();
         let runs = runs(text).map(|run| json!({"han": run.han, "text": run.text})).collect::<Vec<_>>();
         let words = words.iter().map(|word| {
@@ -202,6 +204,7 @@ impl Explanation<'_> {
             "id": reading.id_text,
             "canonical": reading.canonical,
             "site": site,
+            "title": title,
             "encoding": reading.encoding.name(),
             "extraction": reading.extraction.name(),
             "from": match from { ReadFrom::Text => "text", ReadFrom::Html => "html" },

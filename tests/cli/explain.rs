@@ -233,16 +233,18 @@ fn pages_in_other_encodings_are_read() {
 }
 
 #[test]
-fn site_and_canonical_address_are_shown() {
+fn site_title_and_canonical_address_are_shown() {
     let folder = TempDir::new().unwrap();
-    let html = format!("<head><link rel=canonical href=/story></head><p>{EN}</p>");
+    let html = format!("<head><title>The 2 Stories</title><link rel=canonical href=/story></head><p>{EN}</p>");
     let page = json!({"url": "https://amp.news.example.co.uk/story?amp=1", "html": html}).to_string();
     fs::write(folder.path().join("page.json"), page).unwrap();
     let output = explain(folder.path(), &["page.json", "-o", "table"]);
     assert!(output.out.contains("example.co.uk\n"), "{}", output.out);
+    assert!(output.out.contains("thestories (tells pages of the site apart)\n"), "{}", output.out);
     assert!(output.out.contains("https://amp.news.example.co.uk/story (counts as the id)"), "{}", output.out);
     let report = explain_json(folder.path(), &["page.json"]);
     assert_eq!((&report["site"], &report["extraction"]), (&"example.co.uk".into(), &"main".into()));
+    assert_eq!(report["title"], "thestories");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::shingle::{ShingleBuffer, ShingleUnit, hash_of};
 use super::simhash_votes::{Feature, keep_strongest, log_weight, simhash};
 use super::{
     AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
-    ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,
+    ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, TitleHash, Weights, Width,
 };
 use crate::record::{Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
@@ -85,6 +85,8 @@ pub struct FingerprintedPage {
     pub address: Option<AddressHash>,
     /// Hash of the page's site, where its address is known.
     pub site: Option<SiteHash>,
+    /// Hash of the page's title, where it has one.
+    pub title: Option<TitleHash>,
     /// Hash of the page's scope.
     pub scope: Option<ScopeHash>,
     /// Partition of the fingerprint log that the page goes to.
@@ -203,6 +205,7 @@ impl Fingerprinter {
         on_step(Step::Decode);
         let document = document?;
         let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
+        let title = self.analyzer.title(&document.body).map(|title| TitleHash::of(&title));
         on_step(Step::Extract);
         let normal = normal?;
         let Scratch { words, features, buffer, sketch, .. } = scratch;
@@ -237,6 +240,7 @@ impl Fingerprinter {
             canonical,
             address,
             site,
+            title,
             scope,
             partition: partition_of(scope, self.partitions),
             event_time: document.fetched_at,

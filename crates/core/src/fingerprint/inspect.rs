@@ -19,6 +19,8 @@ pub struct Inspection {
     pub reading: FingerprintedPage,
     /// The site that the page belongs to, where its address is known.
     pub site: Option<String>,
+    /// What counts of its title, where it has one.
+    pub title: Option<String>,
     /// Where the text was found.
     pub from: ReadFrom,
     /// Length of all that a reader of the page sees, normalised, in characters.
@@ -67,6 +69,7 @@ impl Fingerprinter {
     pub fn inspect(&self, record: &RawRecord<'_>) -> Result<Inspection, Rejection> {
         let reading = self.read(record, &mut Scratch::default())?;
         let document = self.decoder.decode(record)?;
+        let title = self.analyzer.title(&document.body);
         let site = address_of(&document).map(|address| address.site().into_owned());
         let from = match &document.body {
             Body::Text(_) => ReadFrom::Text,
@@ -89,7 +92,7 @@ impl Fingerprinter {
         if urls.kept {
             text::urls(text).for_each(count);
         }
-        Ok(Inspection { reading, site, from, visible, text: text.to_owned(), words, shingles, stopped, numbers })
+        Ok(Inspection { reading, site, title, from, visible, text: text.to_owned(), words, shingles, stopped, numbers })
     }
 
     fn weighed(&self, text: &str) -> Vec<WeighedWord> {

@@ -30,7 +30,7 @@ pub use dupgate_index::{MAX_DISTANCE, Width};
 pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of};
 pub use identity::id_hash;
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
-pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
+pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash, TitleHash};
 use minhash::Distinct;
 pub use minhash::{
     Banding, BandingError, BottomK, Evidence, EvidenceLimits, LowConfidence, Permutations, SameSite, Sketch,

@@ -670,6 +670,21 @@ fn a_page_whose_id_is_no_address_tells_its_own() {
 }
 
 #[test]
+fn pages_that_differ_in_counters_and_dates_have_one_title() {
+    let titled = |title: &str| at("https://a.example.com/x", &format!("<title>{title}</title><p>{EN}")).title;
+    assert_eq!(titled("(3) Inbox"), titled("INBOX (4)"));
+    assert_eq!(titled("News of 2026-03-05"), titled("News of 2026-03-06"));
+    assert!(titled("Red shoe").is_some() && titled("Red shoe") != titled("Blue shoe"));
+    assert_eq!(titled("404"), None);
+    let text =
+        serde_json::json!({"url": "https://a.example.com/x", "text": format!("<title>x</title>{EN}")}).to_string();
+    assert_eq!(read_with(&reader(|_, _, _| {}), &text).unwrap().title, None);
+    // Tags without end make a page too large for a tree, and the title is read all the same.
+    let large = at("https://a.example.com/x", &format!("<title>Red shoe</title>{}", "<br>a".repeat(100_001)));
+    assert_eq!((large.title, large.extraction), (titled("Red shoe"), text::Extraction::Stripped));
+}
+
+#[test]
 fn a_canonical_address_of_another_site_is_not_believed() {
     for named in ["https://example.org/story", "http://example.com.evil.net/story", "javascript:x", "http://["] {
         let page = at("https://a.example.com/copy", &format!("<link rel=canonical href=\"{named}\"><p>{EN}"));

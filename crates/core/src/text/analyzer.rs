@@ -2,6 +2,7 @@
 
 use super::dictionary::segmenter;
 use super::extract::{self, Extraction, Limits};
+use super::head;
 use super::normalize::Normalizer;
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
 use super::urls::TextUrls;
@@ -153,6 +154,20 @@ impl Analyzer {
         let rest = text.get(read.len()..).filter(|rest| !rest.is_empty());
         let hash = rest.map_or(0, |rest| xxh3_64(rest.as_bytes()));
         Ok(NormalText { text: buffer, cut: rest.is_some(), rest: hash, extraction, urls })
+    }
+
+    /// Returns the title of an HTML page as far as it tells the pages of a site apart: its letters in the form that is
+    /// compared. `(3) Inbox` is `Inbox` later on, and page 2 of a list is the list. `None` where no letter is left, and
+    /// of a page that came as text.
+    #[must_use]
+    pub fn title(&self, body: &Body<'_>) -> Option<String> {
+        let Body::Html(html) = body else { return None };
+        let title = head::title_of(html)?;
+        let mut normal = String::new();
+        let read = title.get(..title.floor_char_boundary(self.settings.max_bytes)).unwrap_or(&title);
+        self.normalizer.run(read, &mut normal);
+        normal.retain(|c| c.is_alphabetic() && !c.is_numeric());
+        (!normal.is_empty()).then_some(normal)
     }
 
     /// Hands out the words of a normalised text in order, without stop words and punctuation, and says what found them.

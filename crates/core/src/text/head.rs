@@ -1,4 +1,4 @@
-//! What the head of an HTML page says of its address.
+//! What the head of an HTML page says of its address, and its title.
 
 use super::entities::{Place, decode_into};
 use super::markup::{Piece, Tag, pieces};
@@ -41,6 +41,29 @@ impl HeadLinks {
         }
         links
     }
+}
+
+/// Returns the text of the first title in the head of a page, without a tree. That of a template or of what is shown
+/// without scripts names nothing.
+pub(super) fn title_of(html: &str) -> Option<String> {
+    let (mut inside, mut is_title) = (0_usize, false);
+    for piece in pieces(html) {
+        match piece {
+            Piece::Raw(title) if is_title => {
+                let mut decoded = String::with_capacity(title.len());
+                decode_into(title, Place::Text, &mut decoded);
+                return Some(decoded);
+            }
+            Piece::Start(tag) if is_any(tag.name.as_bytes(), &["template", "noscript"]) => inside += 1,
+            Piece::End(name) if is_any(name.as_bytes(), &["template", "noscript"]) => inside = inside.saturating_sub(1),
+            Piece::Start(tag) if tag.name.eq_ignore_ascii_case("title") => is_title = inside == 0,
+            Piece::End(name) if is_title || name.eq_ignore_ascii_case("head") => break,
+            Piece::Start(tag) if inside == 0 && !is_any(tag.name.as_bytes(), &OF_HEAD) => break,
+            Piece::Text(text) if inside == 0 && !text.trim().is_empty() => break,
+            Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
+        }
+    }
+    None
 }
 
 fn reference(tag: &Tag<'_>) -> Option<String> {

@@ -412,6 +412,54 @@ fn the_title_counts_where_hardly_any_text_is_visible() {
 }
 
 #[test]
+fn a_title_is_its_letters_in_the_form_that_is_compared() {
+    let titled =
+        |title: &str| format!("<!doctype html><html><head><meta charset=utf-8>{title}</head><body>text</body>");
+    let own = analyzer(|_| {});
+    let title = |html: &str| own.title(&Body::Html(html.into()));
+    for (written, expected) in [
+        ("<title>Red Shoe, size 42 - The Shop</title>", "redshoesizetheshop"),
+        ("<TITLE lang=en>\n  RED  shoe\u{a0}size \u{ff14}\u{ff12}: the shop </TITLE>", "redshoesizetheshop"),
+        ("<title>(3) Inbox &ndash; 2026-03-05</title>", "inbox"),
+        ("<title>caf&eacute; &amp; b&#228;r</title>", "cafébär"),
+        ("<title>Cafe\u{301}</title>", "café"),
+        ("<title>繁體字 第2頁</title>", "繁体字第页"),
+        ("<title>a <b>tag</b></title>", "abtagb"),
+        ("<title>first</title><title>second</title>", "first"),
+        ("<script>'<title>x</title>'</script><style></style><title>after a script</title>", "afterascript"),
+        (
+            "<noscript><img src=x><title>y</title></noscript><template><title>z</title><p>a</p></template><title>t</title>",
+            "t",
+        ),
+        ("<title>never closed", "neverclosedheadbodytextbody"),
+    ] {
+        assert_eq!(title(&titled(written)).as_deref(), Some(expected), "{written}");
+    }
+    for written in [
+        "",
+        "<title></title>",
+        "<title> \n </title>",
+        "<title>12 / 2026 &nbsp; ...</title>",
+        "<title></title><title>x</title>",
+    ] {
+        assert_eq!(title(&titled(written)), None, "{written}");
+    }
+    // What is in the body names a picture, not the page.
+    for written in [
+        "<body><title>x</title>",
+        "<svg><title>icon</title></svg>",
+        "<p><svg><title>icon</title></svg>",
+        "text<title>x</title>",
+    ] {
+        assert_eq!(title(written), None, "{written}");
+    }
+    assert_eq!(title("<title>without a head</title><p>text").as_deref(), Some("withoutahead"));
+    assert_eq!(own.title(&Body::Text("<title>x</title>".into())), None);
+    let masked = analyzer(|settings| settings.normalize.digits = Digits::Mask);
+    assert_eq!(masked.title(&Body::Html("<title>Page 2</title>".into())).as_deref(), Some("page"));
+}
+
+#[test]
 fn settings_that_would_hash_nothing_are_refused() {
     let refuse = |change: fn(&mut Settings)| {
         let mut settings = Settings::default();
