@@ -156,6 +156,7 @@ fn entry_of(page: &Page, number: usize) -> Request {
         scope: page.scope,
         site: page.site,
         address: None,
+        title: None,
         is_variant: false,
         fingerprints: page.fingerprints.clone(),
         digest: PageDigest(0),

@@ -76,6 +76,7 @@ fn run(entries: usize) -> Value {
                 scope: None,
                 site: None,
                 address: None,
+                title: None,
                 placement: Placement::EVERYWHERE,
             }
         })

@@ -100,6 +100,7 @@ fn request(reader: &Fingerprinter, page: &Planted, topic: &Arc<str>, scratch: &m
         scope: reading.scope,
         site: None,
         address: None,
+        title: None,
         is_variant: false,
         fingerprints: reading.fingerprints,
         digest: reading.digest,

@@ -216,6 +216,7 @@ mod tests {
             scope: None,
             site: None,
             address: None,
+            title: None,
             placement: Placement::default(),
             cluster: None,
         };

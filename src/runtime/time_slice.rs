@@ -153,6 +153,7 @@ mod tests {
                 scope: None,
                 site: None,
                 address: None,
+                title: None,
                 is_variant: false,
                 fingerprints: Fingerprints {
                     exact: ExactHash(u128::from(number)),

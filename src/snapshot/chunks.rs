@@ -159,8 +159,12 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
 fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() -> I) -> Vec<u8> {
     let (mut count, mut room) = (0_u64, 0);
     let mut version = fingerprints::version_for(std::iter::empty());
-    let more_of =
-        |original: &Original| More { site: original.site, address: original.address, placement: original.placement };
+    let more_of = |original: &Original| More {
+        site: original.site,
+        address: original.address,
+        title: original.title,
+        placement: original.placement,
+    };
     for original in list() {
         let original: &Original = original.borrow();
         let fingerprints = &original.fingerprints;
@@ -210,7 +214,7 @@ fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecE
         let source = places.read_page(&mut from)?;
         let event_time = places.read_time(&mut from)?;
         let (fingerprints, id, scope) = fingerprints::read(&mut from, Present::from_bits_beside_one(flags)?)?;
-        let More { site, address, placement } = More::read(&mut from, flags)?;
+        let More { site, address, title, placement } = More::read(&mut from, flags)?;
         let cluster = if flags & OF_CLUSTER == 0 { source.clone() } else { places.read_reference(&mut from)? };
         into.push(Original {
             sequence,
@@ -221,6 +225,7 @@ fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecE
             scope,
             site,
             address,
+            title,
             placement,
             cluster,
         });

@@ -11,7 +11,9 @@ use tempfile::TempDir;
 
 use super::disk::Change;
 use super::*;
-use crate::fingerprint::{AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Width};
+use crate::fingerprint::{
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, TitleHash, Width,
+};
 use crate::index::{Index, Original, run_sequential};
 use crate::judge::LogSpan;
 use crate::protocol::codec::FORMAT_VERSION;
@@ -307,6 +309,7 @@ fn original(sequence: u64, cluster: Option<i64>) -> Original {
         scope: sequence.is_multiple_of(7).then_some(ScopeHash(sequence)),
         site: None,
         address: None,
+        title: None,
         placement: Placement::EVERYWHERE,
     }
 }
@@ -523,6 +526,20 @@ fn a_snapshot_with_addresses_takes_version_7() {
         original.address = number.is_multiple_of(2).then_some(AddressHash(0xADD0_0000 + number));
         original.site = number.is_multiple_of(3).then_some(SiteHash(0x517E_0000 + number));
         original.placement.skipped = u128::from(number / 5);
+    }
+    check_golden(GOLDEN, snapshot(originals));
+}
+
+/// Titles, and originals that are found by them.
+#[test]
+fn a_snapshot_with_titles_takes_version_10() {
+    const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v10.hex");
+    let mut originals = eight_originals();
+    for (original, number) in originals.iter_mut().zip(0_u32..) {
+        original.title = (number % 4 != 3).then_some(TitleHash(0x7171_0000 + number));
+        original.site = number.is_multiple_of(2).then_some(SiteHash(0x517E_0000 + number));
+        original.placement.by_title = number.is_multiple_of(4);
+        original.placement.family = (number > 3).then_some(30_000);
     }
     check_golden(GOLDEN, snapshot(originals));
 }

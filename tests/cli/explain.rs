@@ -50,6 +50,7 @@ fn remember(folder: &Path, texts: &[&str]) {
             scope: reading.scope,
             site: None,
             address: None,
+            title: None,
             is_variant: false,
             fingerprints: reading.fingerprints,
             digest: reading.digest,

@@ -82,6 +82,7 @@ fn original(sequence: u64, partition: &PartitionId, form: Option<SketchForm>) ->
         scope: None,
         site: None,
         address: None,
+        title: None,
         placement: Placement::EVERYWHERE,
     }
 }

@@ -113,6 +113,7 @@ fn request(page: &Inspection, snapshot: &Snapshot) -> PageRequest {
         scope: page.reading.scope,
         site: page.reading.site,
         address: page.reading.address,
+        title: page.reading.title,
         is_variant: page.reading.canonical.is_some(),
         fingerprints: page.reading.fingerprints.clone(),
         digest: page.reading.digest,

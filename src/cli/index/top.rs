@@ -92,7 +92,7 @@ impl Seen {
     fn page(&mut self, log: LogIdentity, decision: Decision) {
         match decision.original().map(|original| original.placement) {
             Some(Placement { family: Some(head), .. }) => *self.members.entry((log, head)).or_default() += 1,
-            Some(Placement { family: None, skipped }) => self.crowded += u64::from(skipped != 0),
+            Some(Placement { family: None, skipped, .. }) => self.crowded += u64::from(skipped != 0),
             None => {}
         }
         if let Decision::Duplicate { of } = decision {

@@ -40,6 +40,7 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> FingerprintedPa
         canonical: None,
         site: None,
         address: None,
+        title: None,
         scope: None,
         partition: 0,
         event_time: event_time.map(Timestamp::from_millis),

@@ -1,6 +1,6 @@
 //! What a probe compares of an original.
 
-use crate::fingerprint::{ExactHash, IdHash, ScopeHash, SiteHash};
+use crate::fingerprint::{ExactHash, IdHash, ScopeHash, SiteHash, TitleHash};
 use crate::record::Timestamp;
 
 /// What a probe compares.
@@ -12,4 +12,5 @@ pub(super) struct MatchFields {
     pub(super) id: Option<IdHash>,
     pub(super) scope: Option<ScopeHash>,
     pub(super) site: Option<SiteHash>,
+    pub(super) title: Option<TitleHash>,
 }

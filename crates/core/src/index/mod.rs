@@ -11,7 +11,7 @@
 //! `SimHash` code within a distance (`simhash_index`), and one for each band of the sketches (`sketches`). Pages of one
 //! template or site are found through the head of their family (`families`).
 //!
-//! Memory is bounded by the entries held (law L6): about 70 bytes in columns, 14 for each table of codes and 7 for each
+//! Memory is bounded by the entries held (law L6): about 74 bytes in columns, 14 for each table of codes and 7 for each
 //! one of bands, and the sketch. Tables grow in memory that another thread may make ready ([`Index::maintenance`]).
 
 mod simhash_index;
@@ -218,6 +218,10 @@ impl Index {
     pub fn prefetch_upcoming<'p>(&self, upcoming: impl Fn(usize) -> Option<&'p PageRequest>) {
         if let Some(page) = upcoming(LINES_AHEAD) {
             self.prefetch(&page.fingerprints, page.scope);
+            if let Some((site, title)) = page.site.zip(page.title).filter(|_| self.ring.has_titled()) {
+                let key = ring::key_of_exact(page.fingerprints.exact.0, page.scope);
+                self.by_exact.prefetch([ring::with_title(key, site, title)]);
+            }
         }
         if let Some(page) = upcoming(RUNS_AHEAD) {
             self.prefetch_runs(&page.fingerprints, page.scope);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::match_fields::MatchFields;
 use super::refusal::Refusal;
 use super::same_page::Relation;
-use crate::fingerprint::{AddressHash, Fingerprints, IdHash, Numbers, PerMille, SameSite, ScopeHash, SiteHash};
+use crate::fingerprint::{
+    AddressHash, Fingerprints, IdHash, Numbers, PerMille, SameSite, ScopeHash, SiteHash, TitleHash,
+};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, PerStage, Placement, Stage};
 use crate::record::{Source, Timestamp};
 
@@ -28,6 +30,8 @@ pub struct Original {
     pub site: Option<SiteHash>,
     /// Hash of its own address, where its id does not say it.
     pub address: Option<AddressHash>,
+    /// Hash of its title, when it has one.
+    pub title: Option<TitleHash>,
     /// Which tables hold it.
     pub placement: Placement,
     /// First page of its cluster; its own position when it began the cluster.
@@ -48,6 +52,8 @@ pub struct Probe<'a> {
     pub site: Option<SiteHash>,
     /// Hash of its own address, where its id does not say it.
     pub address: Option<AddressHash>,
+    /// Hash of its title: originals of the same site with another title do not match.
+    pub title: Option<TitleHash>,
     /// Whether it names the page of its id as its canonical one: it is compared with that page whatever their keys.
     pub is_variant: bool,
     /// Its event time as judged.
@@ -132,8 +138,8 @@ pub struct Candidate {
     pub relation: Relation,
     /// Whether its numbers are others than those of the page; never in the exact stage.
     pub other_numbers: bool,
-    /// Why it is not to be taken for the same page although it is near: of the same site and not enough alike, or near
-    /// by its `SimHash` alone. Never in the exact stage.
+    /// Why it is not to be taken for the same page although it is near: of the same site with another title, or not
+    /// enough alike for that, or near by its `SimHash` alone. In the exact stage only for its title.
     pub refused_by: Option<Refusal>,
 }
 

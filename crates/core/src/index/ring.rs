@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::match_fields::MatchFields;
 use super::original::{FamilyRole, Original};
 use crate::fingerprint::{
-    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, split_mix,
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, TitleHash, split_mix,
 };
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
@@ -19,6 +19,7 @@ const FORGOTTEN: u8 = 8;
 const HAS_SITE: u8 = 16;
 const IS_PLACED: u8 = 32;
 const HAS_ADDRESS: u8 = 64;
+const HAS_TITLE: u8 = 128;
 
 /// Originals by position, all but their `SimHash` codes. Positions count inserts; unlike sequence numbers they have no
 /// gaps.
@@ -38,20 +39,45 @@ pub(super) struct Ring {
     scopes: Column<u64>,
     /// Zero for an original without.
     sites: Column<u32>,
+    /// Zero for an original without.
+    titles: Column<u32>,
     numbers: Column<Numbers>,
     /// Clusters that began elsewhere.
     clusters: SparseColumn<(u32, i64)>,
     /// Those that not all tables hold.
-    placements: SparseColumn<Placement>,
+    placements: SparseColumn<Placed>,
     /// Addresses that ids do not say.
     addresses: SparseColumn<AddressHash>,
     /// Codes of the members of families, which the tables of codes do not hold.
     member_codes: SparseColumn<SimHash>,
     /// Whether any original ever had a scope.
     has_scopes: bool,
+    /// Whether any original was ever found by its text and title.
+    has_titled: bool,
     /// Every partition that was ever met, once.
     partitions: Vec<PartitionId>,
     number_of: BTreeMap<PartitionId, u32>,
+}
+
+/// A [`Placement`] in eight bytes less: the alignment of its bits would be that of a position, too.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    skipped: [u64; 2],
+    family: Option<u64>,
+    by_title: bool,
+}
+
+impl Placed {
+    const fn of(Placement { skipped, family, by_title }: Placement) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+        let skipped = [skipped as u64, (skipped >> 64) as u64];
+        Self { skipped, family, by_title }
+    }
+
+    const fn placement(self) -> Placement {
+        let Self { skipped: [lower, upper], family, by_title } = self;
+        Placement { skipped: (upper as u128) << 64 | lower as u128, family, by_title }
+    }
 }
 
 /// Values that few originals have, in the order of their positions.
@@ -119,7 +145,8 @@ pub(super) struct BySource<'a>(pub(super) &'a Ring);
 impl Keys for ByExact<'_> {
     fn key(&self, _: usize, position: u64) -> Option<u64> {
         let exact = self.0.exacts.get(position).filter(|_| !self.0.is_forgotten(position))?;
-        Some(key_of_exact(exact, self.0.scope(position)))
+        let key = key_of_exact(exact, self.0.scope(position));
+        Some(self.0.title_in_key(position).map_or(key, |(site, title)| with_title(key, site, title)))
     }
 }
 
@@ -151,6 +178,11 @@ pub(super) const fn key_of_address(AddressHash(address): AddressHash) -> u64 {
 #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
 pub(super) fn key_of_exact(exact: u128, scope: Option<ScopeHash>) -> u64 {
     in_scope(exact as u64 ^ (exact >> 64) as u64, scope)
+}
+
+/// Turns the key of a text into that of the text under a title of a site.
+pub(super) const fn with_title(key: u64, SiteHash(site): SiteHash, TitleHash(title): TitleHash) -> u64 {
+    key ^ mask_of(ScopeHash((site as u64) << 32 | title as u64)).rotate_left(17)
 }
 
 /// Turns a key into that of a scope.
@@ -193,12 +225,14 @@ impl Ring {
             ids: Column::starting_at(0),
             scopes: Column::starting_at(0),
             sites: Column::starting_at(0),
+            titles: Column::starting_at(0),
             numbers: Column::starting_at(0),
             clusters: SparseColumn::new(),
             placements: SparseColumn::new(),
             addresses: SparseColumn::new(),
             member_codes: SparseColumn::new(),
             has_scopes: false,
+            has_titled: false,
             partitions: Vec::new(),
             number_of: BTreeMap::new(),
         }
@@ -218,12 +252,14 @@ impl Ring {
             ids: self.ids.share(),
             scopes: self.scopes.share(),
             sites: self.sites.share(),
+            titles: self.titles.share(),
             numbers: self.numbers.share(),
             clusters: self.clusters.share(),
             placements: self.placements.share(),
             addresses: self.addresses.share(),
             member_codes: self.member_codes.share(),
             has_scopes: self.has_scopes,
+            has_titled: self.has_titled,
             partitions: self.partitions.clone(),
             number_of: BTreeMap::new(),
         }
@@ -255,7 +291,8 @@ impl Ring {
         self.has_scopes |= original.scope.is_some();
         let is_placed = original.placement != Placement::EVERYWHERE;
         if is_placed {
-            self.placements.push(self.head, original.placement);
+            self.placements.push(self.head, Placed::of(original.placement));
+            self.has_titled |= original.placement.by_title;
         }
         if let Some(code) = original.fingerprints.simhash.filter(|_| original.placement.family.is_some()) {
             self.member_codes.push(self.head, code);
@@ -270,7 +307,8 @@ impl Ring {
                 | mark(of_cluster, OF_CLUSTER)
                 | mark(original.site.is_some(), HAS_SITE)
                 | mark(is_placed, IS_PLACED)
-                | mark(original.address.is_some(), HAS_ADDRESS),
+                | mark(original.address.is_some(), HAS_ADDRESS)
+                | mark(original.title.is_some(), HAS_TITLE),
         );
         self.times.push(original.event_time.millis());
         self.sequences.push(original.sequence);
@@ -281,6 +319,7 @@ impl Ring {
         self.ids.push(original.id.map_or(0, |id| id.0));
         self.scopes.push(original.scope.map_or(0, |scope| scope.0));
         self.sites.push(original.site.map_or(0, |site| site.0));
+        self.titles.push(original.title.map_or(0, |title| title.0));
         self.numbers.push(original.fingerprints.numbers);
         self.head += 1;
     }
@@ -325,6 +364,7 @@ impl Ring {
         self.exacts.prefetch(position);
         self.ids.prefetch(position);
         self.sites.prefetch(position);
+        self.titles.prefetch(position);
         if self.has_scopes {
             self.scopes.prefetch(position);
         }
@@ -336,7 +376,7 @@ impl Ring {
         let marks = self.marks.get(position).filter(|marks| marks & FORGOTTEN == 0)?;
         let id = if marks & HAS_ID == 0 { None } else { self.ids.get(position).map(IdHash) };
         let scope = if marks & HAS_SCOPE == 0 { None } else { self.scopes.get(position).map(ScopeHash) };
-        let site = self.site(position);
+        let (site, title) = (self.site(position), self.title(position));
         Some(MatchFields {
             sequence: self.sequences.get(position)?,
             event_time: self.event_time(position)?,
@@ -344,13 +384,14 @@ impl Ring {
             id,
             scope,
             site,
+            title,
         })
     }
 
     /// Returns an original that was not forgotten, whole; its code, as the tables have it, and its sketch come from
     /// elsewhere.
     pub(super) fn original(&self, position: u64, simhash: Option<SimHash>, sketch: Option<Sketch>) -> Option<Original> {
-        let MatchFields { sequence, event_time, exact, id, scope, site } = self.match_fields(position)?;
+        let MatchFields { sequence, event_time, exact, id, scope, site, title } = self.match_fields(position)?;
         let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
         let cluster = if self.marks.get(position)? & OF_CLUSTER == 0 {
             source.clone()
@@ -367,7 +408,19 @@ impl Ring {
         };
         let fingerprints = Fingerprints { exact, simhash, sketch, numbers };
         let address = self.address(position);
-        Some(Original { sequence, source, event_time, fingerprints, id, scope, site, address, placement, cluster })
+        Some(Original {
+            sequence,
+            source,
+            event_time,
+            fingerprints,
+            id,
+            scope,
+            site,
+            address,
+            title,
+            placement,
+            cluster,
+        })
     }
 
     /// Returns whether an original is found through the head of its family.
@@ -391,6 +444,20 @@ impl Ring {
         self.has_scopes
     }
 
+    /// Returns whether any original was ever found by its text and title.
+    pub(super) const fn has_titled(&self) -> bool {
+        self.has_titled
+    }
+
+    /// Returns site and title of an original that the table of exact hashes holds by them and its text.
+    #[inline]
+    pub(super) fn title_in_key(&self, position: u64) -> Option<(SiteHash, TitleHash)> {
+        if !self.has_titled || !self.placement(position).by_title {
+            return None;
+        }
+        self.site(position).zip(self.title(position))
+    }
+
     /// Returns the members of families that are held, by position.
     pub(super) fn members(&self) -> impl Iterator<Item = u64> {
         self.placements.iter().filter(|(_, placement)| placement.family.is_some()).map(|(position, _)| position)
@@ -406,7 +473,7 @@ impl Ring {
         if self.marks.get(position).is_none_or(|marks| marks & IS_PLACED == 0) {
             return Placement::EVERYWHERE;
         }
-        self.placements.of(position).unwrap_or(Placement::EVERYWHERE)
+        self.placements.of(position).map_or(Placement::EVERYWHERE, Placed::placement)
     }
 
     /// Returns the address of an original whose id does not say it.
@@ -419,6 +486,12 @@ impl Ring {
     #[inline]
     pub(super) fn site(&self, position: u64) -> Option<SiteHash> {
         if self.marks.get(position)? & HAS_SITE == 0 { None } else { self.sites.get(position).map(SiteHash) }
+    }
+
+    /// Returns the hash of an original's title.
+    #[inline]
+    pub(super) fn title(&self, position: u64) -> Option<TitleHash> {
+        if self.marks.get(position)? & HAS_TITLE == 0 { None } else { self.titles.get(position).map(TitleHash) }
     }
 
     /// Returns an original's scope.
@@ -513,6 +586,7 @@ impl Ring {
         self.ids.drop_before(self.front);
         self.scopes.drop_before(self.front);
         self.sites.drop_before(self.front);
+        self.titles.drop_before(self.front);
         self.numbers.drop_before(self.front);
         self.clusters.drop_before(self.front);
         self.placements.drop_before(self.front);
@@ -531,6 +605,7 @@ impl Ring {
             + self.ids.memory_bytes()
             + self.scopes.memory_bytes()
             + self.sites.memory_bytes()
+            + self.titles.memory_bytes()
             + self.numbers.memory_bytes()
             + self.clusters.memory_bytes()
             + self.placements.memory_bytes()

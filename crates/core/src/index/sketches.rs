@@ -510,6 +510,7 @@ mod tests {
             scope: None,
             site: None,
             address: None,
+            title: None,
             placement,
             cluster: source,
         }

@@ -32,6 +32,7 @@ fn original(sequence: u64, exact: u128, simhash: Option<u64>, time: i64) -> Orig
         scope: None,
         site: None,
         address: None,
+        title: None,
         placement: Placement::EVERYWHERE,
     }
 }
@@ -70,6 +71,7 @@ fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> 
         scope: None,
         site: None,
         address: None,
+        title: None,
         is_variant: false,
         event_time: at(time),
         watermarks: ExpiryWatermarks::START,
@@ -225,6 +227,7 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: PerStage<u64>, 
                     scope: page.scope.map(ScopeHash),
                     site: None,
                     address: None,
+                    title: None,
                     placement: Placement::EVERYWHERE,
                     fingerprints: prints(&page),
                     ..original(next, page.exact, None, page.time)
@@ -241,6 +244,7 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: PerStage<u64>, 
                     scope: page.scope.map(ScopeHash),
                     site: None,
                     address: None,
+                    title: None,
                     is_variant: false,
                     event_time: at(page.time),
                     watermarks,
@@ -579,6 +583,7 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
         scope: sequence.is_multiple_of(2).then_some(ScopeHash(9)),
         site: None,
         address: None,
+        title: None,
         placement: Placement::EVERYWHERE,
         ..original(sequence, u128::from(sequence), Some(code), time)
     };

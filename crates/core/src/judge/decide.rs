@@ -100,6 +100,7 @@ fn judge_page(
             scope: page.scope,
             site: page.site,
             address: page.address,
+            title: page.title,
             placement,
             cluster,
         }

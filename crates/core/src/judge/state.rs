@@ -313,6 +313,7 @@ impl State {
             scope: original.scope,
             site: original.site,
             address: original.address,
+            title: original.title,
             placement: original.placement,
             cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
         });
@@ -328,6 +329,7 @@ impl State {
             scope: page.scope,
             site: page.site,
             address: page.address,
+            title: page.title,
             is_variant: page.is_variant,
             event_time,
             watermarks: self.watermarks_with(event_time),

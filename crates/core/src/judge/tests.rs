@@ -65,6 +65,7 @@ fn page(width: Width) -> impl Strategy<Value = RequestBody> {
             scope: scope.map(ScopeHash),
             site: None,
             address: None,
+            title: None,
             is_variant: false,
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(value)),

@@ -6,7 +6,7 @@
 /// An original is found by the key of each of its bands, except keys that hold too many originals already: a page would
 /// have too many candidates ([`MinHashRules::bucket`](super::MinHashRules)). One that is nearly the same as an original
 /// before it, without being a duplicate of it (another page of the same template, or of the same site), is found
-/// through that one.
+/// through that one. One whose text many pages of its site have, under other titles, is found by text and title.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Placement {
     /// The bands (or, in a family, the keys of its differences) whose table does not hold it, bit by bit; those from
@@ -14,11 +14,13 @@ pub struct Placement {
     pub skipped: u128,
     /// The sequence number of the head of the family that it belongs to: the original through which it is found.
     pub family: Option<u64>,
+    /// Whether the table of exact hashes holds it by its text, site and title, instead of by its text alone.
+    pub by_title: bool,
 }
 
 impl Placement {
     /// In the table of every band.
-    pub const EVERYWHERE: Self = Self { skipped: 0, family: None };
+    pub const EVERYWHERE: Self = Self { skipped: 0, family: None, by_title: false };
 
     /// Returns whether the table of this band, from 0, holds it.
     #[must_use]

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::fingerprint::{AddressHash, FingerprintedPage, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
+use crate::fingerprint::{
+    AddressHash, FingerprintedPage, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash, TitleHash,
+};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
 /// Names one request. A request asked again carries the same id and is applied once.
@@ -87,6 +89,8 @@ pub struct PageRequest {
     pub site: Option<SiteHash>,
     /// Hash of the page's own address, when it has one that the id does not say.
     pub address: Option<AddressHash>,
+    /// Hash of the page's title, when it has one.
+    pub title: Option<TitleHash>,
     /// Whether the id is another page's address, which this one names as its canonical one: a rendering of that page,
     /// not a new text of it.
     pub is_variant: bool,
@@ -107,6 +111,7 @@ impl PageRequest {
             scope: reading.scope,
             site: reading.site,
             address: reading.address,
+            title: reading.title,
             is_variant: reading.canonical.is_some(),
             fingerprints: reading.fingerprints,
             digest: reading.digest,

@@ -4,7 +4,7 @@ use super::{
     Checkpoint, ExpiryWatermarks, ForgetTarget, LogIdentity, Placement, RequestId, RequestOffset, Rules, RulesNumber,
     Stage,
 };
-use crate::fingerprint::{AddressHash, Fingerprints, IdHash, PageDigest, PerMille, ScopeHash, SiteHash};
+use crate::fingerprint::{AddressHash, Fingerprints, IdHash, PageDigest, PerMille, ScopeHash, SiteHash, TitleHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
 /// One record of the verdict log.
@@ -343,6 +343,8 @@ pub struct NewOriginal {
     pub site: Option<SiteHash>,
     /// Hash of its own address, where its id does not say it.
     pub address: Option<AddressHash>,
+    /// Hash of its title.
+    pub title: Option<TitleHash>,
     /// Which tables hold it.
     pub placement: Placement,
     /// First page of its cluster, when that is not the page itself.

@@ -58,7 +58,7 @@ pub(super) fn title_of(html: &str) -> Option<String> {
             Piece::End(name) if is_any(name.as_bytes(), &["template", "noscript"]) => inside = inside.saturating_sub(1),
             Piece::Start(tag) if tag.name.eq_ignore_ascii_case("title") => is_title = inside == 0,
             Piece::End(name) if is_title || name.eq_ignore_ascii_case("head") => break,
-            Piece::Start(tag) if inside == 0 && !is_any(tag.name.as_bytes(), &OF_HEAD) => break,
+            Piece::Start(tag) if inside == 0 && !is_any(tag.name.as_bytes(), &HEAD_ELEMENTS) => break,
             Piece::Text(text) if inside == 0 && !text.trim().is_empty() => break,
             Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
         }

@@ -32,6 +32,7 @@ pub(super) fn page(partition: i32, offset: i64, digest: u32) -> Page<()> {
         scope: None,
         site: None,
         address: None,
+        title: None,
         is_variant: false,
         fingerprints,
         digest,

@@ -50,6 +50,7 @@ fn judge(kind: FamilyKind) {
             scope: page.scope.map(|scope| ScopeHash(scope as u64)),
             site: page.site.map(SiteHash),
             address: None,
+            title: None,
             is_variant: false,
             fingerprints: read.as_ref().unwrap().1.clone(),
             digest: PageDigest(0),

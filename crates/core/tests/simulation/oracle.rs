@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dupgate_core::fingerprint::{AddressHash, Fingerprints, IdHash, PerMille, ScopeHash, SiteHash};
+use dupgate_core::fingerprint::{AddressHash, Fingerprints, IdHash, PerMille, ScopeHash, SiteHash, TitleHash};
 use dupgate_core::protocol::{
     Answer, Decision, Delivered, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement,
     Request, RequestBody, RequestId, Rules, SameId, Stage, Verdict,
@@ -38,6 +38,7 @@ struct Held {
     address: Option<AddressHash>,
     scope: Option<ScopeHash>,
     site: Option<SiteHash>,
+    title: Option<TitleHash>,
     cluster: Source,
 }
 
@@ -57,11 +58,13 @@ fn millis(span: std::time::Duration) -> i64 {
 }
 
 impl Oracle {
-    /// Returns whether it can judge: it knows neither families and full keys nor their effects, and no rules about sites.
+    /// Returns whether it can judge: it knows neither families and full keys nor their effects, and of the rules about sites
+    /// only that for titles, which needs no sketch.
     pub(crate) fn can_judge(&self) -> bool {
         let knows = |rules: &Rules| {
             let are_placed = rules.minhash.is_some_and(|minhash| minhash.max_bucket > 0);
-            !are_placed && rules.same_site.is_none() && rules.simhash_similarity.is_none()
+            let are_of_sketches = rules.minhash.is_some() && rules.same_site.is_some();
+            !are_placed && !are_of_sketches && rules.simhash_similarity.is_none()
         };
         !self.is_placed && self.rules.as_ref().is_none_or(knows)
     }
@@ -95,6 +98,9 @@ impl Oracle {
         let mut best: Option<Ranked<'_>> = None;
         for held in &self.originals {
             let relation = Relation::of(page, held);
+            if relation == Relation::None && rules.same_site.is_some() && have_other_titles(page, held) {
+                continue;
+            }
             for &stage in &rules.stages {
                 let Some((distance, contained)) = distance(stage, held, page, rules) else { continue };
                 let window = millis(rules.windows.of(stage));
@@ -130,6 +136,7 @@ impl Oracle {
             scope: page.scope,
             site: page.site,
             address: page.address,
+            title: page.title,
             placement: Placement::EVERYWHERE,
             cluster: None,
         };
@@ -239,6 +246,7 @@ impl Oracle {
                 address: original.address,
                 scope: original.scope,
                 site: original.site,
+                title: original.title,
                 cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
             });
             self.next_sequence += 1;
@@ -340,6 +348,12 @@ impl Relation {
 fn named(page: &PageRequest, held: &Held) -> bool {
     let said = page.id.map(AddressHash::of);
     page.id.is_some() && (held.id == page.id || held.address == said)
+}
+
+/// Returns whether both are of one site and have titles, other ones.
+fn have_other_titles(page: &PageRequest, held: &Held) -> bool {
+    let is_of_site = page.site.is_some() && page.site == held.site;
+    is_of_site && page.title.is_some() && held.title.is_some() && page.title != held.title
 }
 
 /// Returns whether so little differs that other numbers are what two pages are about.

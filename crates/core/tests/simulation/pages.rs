@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use dupgate_core::fingerprint::{
-    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, SiteHash, Sketch, Width,
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, SiteHash, Sketch, TitleHash,
+    Width,
 };
 use dupgate_core::protocol::{LogPartition, PageRequest};
 use dupgate_core::record::{Reject, Source, Timestamp};
@@ -145,6 +146,12 @@ impl WorldPage {
         u32::try_from(self.text % 3).ok().filter(|site| *site > 0).map(SiteHash)
     }
 
+    /// One of two titles, or none. Pages of scenarios, whose digests are small, have none.
+    fn title(&self) -> Option<TitleHash> {
+        let drawn = self.digest >> 12;
+        (drawn > 0 && drawn % 3 > 0).then_some(TitleHash(drawn % 3))
+    }
+
     fn request(&self, source: &Source) -> PageRequest {
         // Neighbouring texts differ in one bit, about the middle; the variant changes the text, but no bit.
         let simhash = || SimHash::cut(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
@@ -167,6 +174,7 @@ impl WorldPage {
             scope: Some(ScopeHash(self.scope)),
             site: self.site(),
             address,
+            title: self.title(),
             is_variant,
             fingerprints,
             digest: PageDigest(self.digest),

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::rules as tiny_rules;
 use crate::fingerprint::{
     AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SameSite, ScopeHash, SimHash,
-    SiteHash, Sketch, SketchForm, SlotBits, split_mix,
+    SiteHash, Sketch, SketchForm, SlotBits, TitleHash, split_mix,
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::judge::{LogRetention, SharedSnapshot, State, decide, decide_observed, refusal};
@@ -57,7 +57,10 @@ pub(super) struct Made {
     pub(super) id: Option<u64>,
     /// Its own address, where the id does not say it.
     pub(super) address: Option<u32>,
+    pub(super) title: Option<u32>,
     pub(super) is_variant: bool,
+    /// Too short for other fingerprints than the exact hash.
+    pub(super) is_short: bool,
 }
 
 impl Made {
@@ -71,7 +74,9 @@ impl Made {
         scope: None,
         id: None,
         address: None,
+        title: None,
         is_variant: false,
+        is_short: false,
     };
 
     fn fingerprints(self) -> Fingerprints {
@@ -97,13 +102,13 @@ impl Made {
             exact: ExactHash(u128::from(
                 [text, edits, block, numbers].into_iter().fold(0, |hash, of| random(hash ^ random(of + 1))),
             )),
-            simhash: Some(SimHash::B64(random(block) ^ flips)),
-            sketch: Some(Sketch::from_bytes(&bytes)),
+            simhash: (!self.is_short).then_some(SimHash::B64(random(block) ^ flips)),
+            sketch: (!self.is_short).then(|| Sketch::from_bytes(&bytes)),
             numbers: Numbers::from_hashes(&kept.into_iter().collect::<Vec<u16>>()).unwrap(),
         }
     }
 
-    fn request(self, number: usize) -> Request {
+    pub(super) fn request(self, number: usize) -> Request {
         let offset = i64::try_from(number).unwrap();
         let page = PageRequest {
             source: PartitionId::new("pages", 0).at(offset),
@@ -112,6 +117,7 @@ impl Made {
             scope: self.scope.map(ScopeHash),
             site: self.site.map(SiteHash),
             address: self.address.map(AddressHash),
+            title: self.title.map(TitleHash),
             is_variant: self.is_variant,
             fingerprints: self.fingerprints(),
             digest: PageDigest(0),
@@ -122,9 +128,9 @@ impl Made {
 
 /// Judges requests one by one with a `State` alone, without the logs.
 pub(super) struct StateJudge {
-    state: State,
+    pub(super) state: State,
     number: usize,
-    compared: u32,
+    pub(super) compared: u32,
 }
 
 impl StateJudge {
@@ -372,22 +378,26 @@ fn a_code_made_to_be_that_of_another_text_suppresses_no_page() {
 fn made() -> impl Strategy<Value = Made> {
     let text = (0_u64..3, prop::sample::select(vec![0_u64, 60, 400]), 0_u64..12, 0_u64..3);
     let ids = (prop::option::of(0_u32..4), prop::option::of(0_u32..4), any::<bool>());
-    let names = (prop::option::of(0_u32..2), prop::option::of(0_u64..2), ids);
-    (text, 0_u64..6, names).prop_map(|((block, own, text, edits), numbers, (site, scope, (id, address, variant)))| {
-        Made {
-            block,
-            own,
-            text,
-            edits,
-            numbers,
-            site,
-            scope,
-            // The upper half is what the id says of the address.
-            id: id.map(|id| u64::from(id) << 32 | 7),
-            address: address.filter(|address| Some(*address) != id),
-            is_variant: variant && id.is_some(),
-        }
-    })
+    let names = (prop::option::of(0_u32..2), prop::option::of(0_u32..3), prop::option::of(0_u64..2), ids);
+    (text, 0_u64..6, names).prop_map(
+        |((block, own, text, edits), numbers, (site, title, scope, (id, address, variant)))| {
+            Made {
+                block,
+                own,
+                text,
+                edits,
+                numbers,
+                site,
+                scope,
+                // The upper half is what the id says of the address.
+                id: id.map(|id| u64::from(id) << 32 | 7),
+                address: address.filter(|address| Some(*address) != id),
+                title,
+                is_variant: variant && id.is_some(),
+                is_short: false,
+            }
+        },
+    )
 }
 
 /// Mostly pages of one template, some of them crawled again: heads of families leave the window and are replaced.

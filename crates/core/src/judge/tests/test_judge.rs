@@ -158,6 +158,7 @@ impl TestJudge {
             scope: None,
             site: None,
             address: None,
+            title: None,
             is_variant: false,
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(offset.unsigned_abs())),

@@ -2,9 +2,9 @@
 
 use super::CodecError;
 use super::bytes::{Reader, Write};
-use super::versions::{ADDRESS_VERSION, DEFAULT_VERSION, OPTIONS_VERSION, SITES_VERSION};
+use super::versions::{ADDRESS_VERSION, DEFAULT_VERSION, OPTIONS_VERSION, SITES_VERSION, TITLES_VERSION};
 use crate::fingerprint::{
-    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, Width,
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, TitleHash, Width,
 };
 use crate::protocol::Placement;
 
@@ -16,6 +16,10 @@ const HAS_SKIPPED: u8 = 1 << 1;
 const HAS_FAMILY: u8 = 1 << 2;
 /// Not before [`ADDRESS_VERSION`].
 const HAS_ADDRESS: u8 = 1 << 3;
+/// Not before [`TITLES_VERSION`].
+const HAS_TITLE: u8 = 1 << 4;
+/// Not before [`TITLES_VERSION`].
+const IS_BY_TITLE: u8 = 1 << 5;
 
 /// What an original may have besides its hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct More {
     pub site: Option<SiteHash>,
     /// Hash of its own address, where its id does not say it.
     pub address: Option<AddressHash>,
+    /// Hash of its title.
+    pub title: Option<TitleHash>,
     /// Which tables hold it.
     pub placement: Placement,
 }
@@ -39,6 +45,7 @@ impl More {
     #[must_use]
     pub fn version(self) -> u8 {
         match self {
+            Self { title: Some(_), .. } | Self { placement: Placement { by_title: true, .. }, .. } => TITLES_VERSION,
             Self { address: Some(_), .. } => ADDRESS_VERSION,
             _ if self == Self::default() => DEFAULT_VERSION,
             _ => SITES_VERSION,
@@ -50,13 +57,15 @@ impl More {
         if self == Self::default() {
             return;
         }
-        let Self { site, address, placement: Placement { skipped, family } } = self;
+        let Self { site, address, title, placement: Placement { skipped, family, by_title } } = self;
         let flag = |present: bool, flag: u8| if present { flag } else { 0 };
         out.push(
             flag(site.is_some(), HAS_SITE)
                 | flag(skipped != 0, HAS_SKIPPED)
                 | flag(family.is_some(), HAS_FAMILY)
-                | flag(address.is_some(), HAS_ADDRESS),
+                | flag(address.is_some(), HAS_ADDRESS)
+                | flag(title.is_some(), HAS_TITLE)
+                | flag(by_title, IS_BY_TITLE),
         );
         if let Some(site) = site {
             out.extend(site.0.to_le_bytes());
@@ -70,6 +79,9 @@ impl More {
         if let Some(address) = address {
             out.extend(address.0.to_le_bytes());
         }
+        if let Some(title) = title {
+            out.extend(title.0.to_le_bytes());
+        }
     }
 
     /// Reads what [`More::write`] wrote for an original with these flags.
@@ -78,8 +90,12 @@ impl More {
             return Ok(Self::default());
         }
         let more = from.byte("more")?;
-        let of_address = if from.version() < ADDRESS_VERSION { 0 } else { HAS_ADDRESS };
-        let known = HAS_SITE | HAS_SKIPPED | HAS_FAMILY | of_address;
+        let newer = match from.version() {
+            ..ADDRESS_VERSION => 0,
+            ADDRESS_VERSION..TITLES_VERSION => HAS_ADDRESS,
+            TITLES_VERSION.. => HAS_ADDRESS | HAS_TITLE | IS_BY_TITLE,
+        };
+        let known = HAS_SITE | HAS_SKIPPED | HAS_FAMILY | newer;
         if from.version() < SITES_VERSION || more == 0 || more > known {
             return Err(CodecError::BadValue { what: "more", value: u64::from(more) });
         }
@@ -87,7 +103,9 @@ impl More {
         let skipped = if more & HAS_SKIPPED == 0 { 0 } else { from.fixed128("skipped")? };
         let family = (more & HAS_FAMILY != 0).then(|| from.varint("family")).transpose()?;
         let address = (more & HAS_ADDRESS != 0).then(|| from.fixed32("address")).transpose()?.map(AddressHash);
-        Ok(Self { site, address, placement: Placement { skipped, family } })
+        let title = (more & HAS_TITLE != 0).then(|| from.fixed32("title")).transpose()?.map(TitleHash);
+        let by_title = more & IS_BY_TITLE != 0;
+        Ok(Self { site, address, title, placement: Placement { skipped, family, by_title } })
     }
 }
 

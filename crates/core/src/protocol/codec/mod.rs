@@ -5,7 +5,7 @@
 //! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5
 //! rules that need further evidence for low estimates, version 6 sites, variants, and originals that not all tables
 //! hold, version 7 addresses that ids do not say, version 8 rules for short pages, version 9 checkpoints with positions
-//! that are judged again and on their way.
+//! that are judged again and on their way, version 10 titles.
 //!
 //! ```text
 //! frame         "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -27,8 +27,8 @@
 //!   2 forget    position
 //!   3 forget    id hash u64
 //!   4 reopen    partition · from i · to i
-//!   5 page      as 0 · has site in bit 0, is a variant in bit 1, has address in bit 2 (not before version 7) u8
-//!               [· site u32] [· address u32] (not before version 6)
+//!   5 page      as 0 · has site in bit 0, is a variant in bit 1, has address in bit 2 (not before version 7), title
+//!               in bit 3 (not before version 10) u8 [· site u32] [· address u32] [· title u32] (not before version 6)
 //! verdict       head u8 · request id u64 · body          head: kind in bits 0-3, flags
 //!   0 unique    page · time · digest u32 [· original: flag 4]
 //!   1 update    page · time · digest u32 · match [· original: flag 4]
@@ -39,8 +39,9 @@
 //!               · age in ms i [· position of the cluster: flag 5]
 //! original      hashes present in bits 0-2 and 4, has cluster in bit 3, more in bit 5 u8 · hashes [· more]
 //!               [· position of the cluster]
-//! more          has site in bit 0, skipped bands in bit 1, family in bit 2, address in bit 3 (not before version 7) u8
-//!               [· site u32] [· skipped u128] [· sequence of the family's head] [· address u32] (not before version 6)
+//! more          has site in bit 0, skipped bands in bit 1, family in bit 2, address in bit 3 (not before version 7),
+//!               title in bit 4, is found by text and title in bit 5 (both not before version 10) u8 [· site u32]
+//!               [· skipped u128] [· sequence of the family's head] [· address u32] [· title u32] (not before version 6)
 //! hashes        exact u128 [· simhash] [· id u64] [· scope u64] [· length · sketch]
 //!               · numbers: count · u16* (not in versions 1 and 2)
 //! simhash       u64; from version 4 on: its bytes, 4, 8 or 16, u8 · that many bytes
@@ -95,7 +96,7 @@ pub use requests::{decode_requests, encode_requests};
 pub use verdicts::{BARRIER, DEFAULT_PART_BYTES, VerdictReader, encode_verdict, max_verdict_bytes};
 pub use versions::{
     ADDRESS_VERSION, DEFAULT_VERSION, EVIDENCE_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, ONE_KEY_VERSION,
-    OPTIONS_VERSION, SITES_VERSION,
+    OPTIONS_VERSION, SITES_VERSION, TITLES_VERSION,
 };
 
 use crate::record::Reject;

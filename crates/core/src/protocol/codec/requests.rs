@@ -4,9 +4,9 @@ use super::bytes::{Reader, Write};
 use super::fingerprints::{self, Present};
 use super::frame::{self, Kind};
 use super::positions::Positions;
-use super::versions::{ADDRESS_VERSION, SITES_VERSION};
+use super::versions::{ADDRESS_VERSION, SITES_VERSION, TITLES_VERSION};
 use super::{CodecError, reject};
-use crate::fingerprint::{AddressHash, IdHash, PageDigest, SiteHash};
+use crate::fingerprint::{AddressHash, IdHash, PageDigest, SiteHash, TitleHash};
 use crate::protocol::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
 
 const PAGE: u8 = 0;
@@ -14,13 +14,15 @@ const WITHDRAW: u8 = 1;
 const FORGET_SOURCE: u8 = 2;
 const FORGET_ID: u8 = 3;
 const REOPEN: u8 = 4;
-/// A page with a site or an address of its own, or that is a variant. Not before [`SITES_VERSION`].
+/// A page with a site, a title or an address of its own, or that is a variant. Not before [`SITES_VERSION`].
 const PAGE_OF_SITE: u8 = 5;
 
 const HAS_SITE: u8 = 1;
 const IS_VARIANT: u8 = 1 << 1;
 /// Not before [`ADDRESS_VERSION`].
 const HAS_ADDRESS: u8 = 1 << 2;
+/// Not before [`TITLES_VERSION`].
+const HAS_TITLE: u8 = 1 << 3;
 
 /// Fewest bytes of a request: its head and its request id.
 const MIN_BYTES: usize = 9;
@@ -65,6 +67,9 @@ fn kind_of(page: &PageRequest) -> u8 {
 
 /// Returns the version that a page needs for what it has besides its fingerprints.
 fn version_of(page: &PageRequest) -> Option<u8> {
+    if page.title.is_some() {
+        return Some(TITLES_VERSION);
+    }
     if page.address.is_some() {
         return Some(ADDRESS_VERSION);
     }
@@ -92,10 +97,12 @@ fn write_request(out: &mut Vec<u8>, version: u8, places: &mut Positions, request
                 out.push(
                     flag(page.site.is_some(), HAS_SITE)
                         | flag(page.is_variant, IS_VARIANT)
-                        | flag(page.address.is_some(), HAS_ADDRESS),
+                        | flag(page.address.is_some(), HAS_ADDRESS)
+                        | flag(page.title.is_some(), HAS_TITLE),
                 );
                 page.site.iter().for_each(|site| out.extend(site.0.to_le_bytes()));
                 page.address.iter().for_each(|address| out.extend(address.0.to_le_bytes()));
+                page.title.iter().for_each(|title| out.extend(title.0.to_le_bytes()));
             }
         }
         RequestBody::Withdraw { source, reason } => {
@@ -122,12 +129,17 @@ fn read_request(from: &mut Reader<'_>, places: &mut Positions) -> Result<Request
             let digest = PageDigest(from.fixed32("digest")?);
             let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits(present)?)?;
             let more = if kind == PAGE_OF_SITE { from.byte("site")? } else { 0 };
-            let of_address = if from.version() < ADDRESS_VERSION { 0 } else { HAS_ADDRESS };
-            if more > HAS_SITE | IS_VARIANT | of_address {
+            let newer = match from.version() {
+                ..ADDRESS_VERSION => 0,
+                ADDRESS_VERSION..TITLES_VERSION => HAS_ADDRESS,
+                TITLES_VERSION.. => HAS_ADDRESS | HAS_TITLE,
+            };
+            if more > HAS_SITE | IS_VARIANT | newer {
                 return Err(CodecError::BadValue { what: "site", value: u64::from(more) });
             }
             let site = (more & HAS_SITE != 0).then(|| from.fixed32("site")).transpose()?.map(SiteHash);
             let address = (more & HAS_ADDRESS != 0).then(|| from.fixed32("address")).transpose()?.map(AddressHash);
+            let title = (more & HAS_TITLE != 0).then(|| from.fixed32("title")).transpose()?.map(TitleHash);
             let is_variant = more & IS_VARIANT != 0;
             RequestBody::Page(PageRequest {
                 source,
@@ -136,6 +148,7 @@ fn read_request(from: &mut Reader<'_>, places: &mut Positions) -> Result<Request
                 scope,
                 site,
                 address,
+                title,
                 is_variant,
                 fingerprints,
                 digest,

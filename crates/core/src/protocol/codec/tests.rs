@@ -8,7 +8,7 @@ use roaring::RoaringTreemap;
 use super::*;
 use crate::fingerprint::{
     AddressHash, Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, PerMille, ScopeHash,
-    SimHash, SiteHash, Sketch, SketchForm, SlotBits, Width,
+    SimHash, SiteHash, Sketch, SketchForm, SlotBits, TitleHash, Width,
 };
 use crate::protocol::{
     Answer, Checkpoint, Decision, Delivered, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, Match, NewOriginal,
@@ -115,6 +115,7 @@ fn a_request_takes_at_most_64_bytes_in_a_record_of_many() {
                     scope,
                     site: None,
                     address: None,
+                    title: None,
                     is_variant: false,
                     fingerprints,
                     digest: PageDigest(9),
@@ -154,7 +155,8 @@ fn a_verdict_takes_no_more_bytes_than_its_sketch_and_the_maximum_of_the_rest() {
                 scope: Some(ScopeHash(u64::MAX)),
                 site: Some(SiteHash(u32::MAX)),
                 address: Some(AddressHash(u32::MAX)),
-                placement: Placement { skipped: u128::MAX, family: Some(u64::MAX) },
+                title: Some(TitleHash(u32::MAX)),
+                placement: Placement { skipped: u128::MAX, family: Some(u64::MAX), by_title: true },
                 cluster: Some(far(number * 5 + 1)),
             };
             let by = MatchedBy::MinHash { slots: u8::MAX, contained: Some(PerMille(u16::MAX)) };
@@ -198,6 +200,7 @@ fn bytes_a_verdict(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
                 scope: None,
                 site: None,
                 address: None,
+                title: None,
                 placement: Placement::EVERYWHERE,
                 cluster: None,
             };

@@ -200,7 +200,7 @@ fn read_match(from: &mut Reader<'_>, places: &Positions, flags: u8) -> Result<Ma
 }
 
 const fn more_of(original: &NewOriginal) -> More {
-    More { site: original.site, address: original.address, placement: original.placement }
+    More { site: original.site, address: original.address, title: original.title, placement: original.placement }
 }
 
 fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Positions, original: &NewOriginal) {
@@ -217,7 +217,7 @@ fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Positions, origin
 fn read_original(from: &mut Reader<'_>, places: &Positions) -> Result<NewOriginal, CodecError> {
     let flags = from.byte("original")?;
     let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits_beside_one(flags)?)?;
-    let More { site, address, placement } = More::read(from, flags)?;
+    let More { site, address, title, placement } = More::read(from, flags)?;
     let cluster = (flags & OF_CLUSTER != 0).then(|| places.read_reference(from)).transpose()?;
-    Ok(NewOriginal { fingerprints, id, scope, site, address, placement, cluster })
+    Ok(NewOriginal { fingerprints, id, scope, site, address, title, placement, cluster })
 }

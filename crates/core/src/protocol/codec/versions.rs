@@ -1,10 +1,13 @@
 //! Versions of the format of both logs.
 
 /// The newest version of the format. It is written only where a record holds what older ones cannot say.
-pub const FORMAT_VERSION: u8 = PENDING_VERSION;
+pub const FORMAT_VERSION: u8 = TITLES_VERSION;
+
+/// The version that is written where a record holds pages or originals with a title.
+pub const TITLES_VERSION: u8 = 10;
 
 /// The version that is written where a checkpoint holds positions that were delivered once, and are judged again and on
-/// their way.
+/// their way, and nothing newer.
 pub(super) const PENDING_VERSION: u8 = 9;
 
 /// The version that is written where a record holds rules under which a short page needs a single key, and nothing
@@ -33,7 +36,7 @@ pub const DEFAULT_VERSION: u8 = 3;
 pub(super) const SKETCHES_VERSION: u8 = 2;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 9] = [
+pub const KNOWN_VERSIONS: [u8; 10] = [
     1,
     SKETCHES_VERSION,
     DEFAULT_VERSION,
@@ -43,4 +46,5 @@ pub const KNOWN_VERSIONS: [u8; 9] = [
     ADDRESS_VERSION,
     ONE_KEY_VERSION,
     PENDING_VERSION,
+    TITLES_VERSION,
 ];

@@ -39,6 +39,7 @@ fn page(partition: i32, offset: i64, text: u128) -> PageRequest {
         scope: None,
         site: None,
         address: None,
+        title: None,
         is_variant: false,
         fingerprints: Fingerprints { exact: ExactHash(text), simhash: None, sketch: None, numbers: Numbers::of("") },
         digest: PageDigest(7),

@@ -46,6 +46,7 @@ fn page(source: &Source, kind: Kind) -> Page<()> {
         scope: None,
         site: None,
         address: None,
+        title: None,
         is_variant: false,
         fingerprints: Fingerprints { exact: ExactHash(1), simhash: None, sketch: None, numbers: Numbers::of("") },
         digest: PageDigest(7),

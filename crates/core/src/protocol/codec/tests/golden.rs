@@ -3,8 +3,9 @@
 //! A test that fails here says that the layout changed. That takes a new `FORMAT_VERSION`, new files beside the old
 //! ones, and readers that still understand the old ones; never new bytes in an old file.
 
+use super::super::versions::PENDING_VERSION;
 use super::*;
-use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash};
+use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash, TitleHash};
 use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
 use dupgate_testkit::hex::{hex, records};
 
@@ -59,6 +60,12 @@ const AT_ADDRESSES: [&str; 2] = [
 const ON_THEIR_WAY: [&str; 2] = [
     include_str!("../../../../tests/golden/checkpoint.v9.hex"),
     include_str!("../../../../tests/golden/checkpoint_one_key.v9.hex"),
+];
+
+/// Pages and originals with a title are written as version 10.
+const WITH_TITLES: [&str; 2] = [
+    include_str!("../../../../tests/golden/requests.v10.hex"),
+    include_str!("../../../../tests/golden/verdicts.v10.hex"),
 ];
 
 /// Rules under which a short page needs a single key are written as version 8.
@@ -205,8 +212,8 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
 
     let placed = [
         (Some(SiteHash(0x517E_517E)), Placement::EVERYWHERE),
-        (None, Placement { skipped: 1 << 127 | 5, family: None }),
-        (Some(SiteHash(7)), Placement { skipped: 1, family: Some(300) }),
+        (None, Placement { skipped: 1 << 127 | 5, ..Placement::EVERYWHERE }),
+        (Some(SiteHash(7)), Placement { skipped: 1, family: Some(300), by_title: false }),
     ];
     let mut value = batch();
     for (original, (site, placement)) in originals_of(&mut value).zip(placed) {
@@ -234,10 +241,10 @@ fn checkpoints_with_positions_on_their_way_again_are_written_as_a_version_of_the
     for (name, golden, rules) in [("", ON_THEIR_WAY[0], super::golden::rules()), ("_one_key", ON_THEIR_WAY[1], rules)] {
         let mut value = Checkpoint { rules, ..checkpoint() };
         let version = encode_checkpoint(&value)[2];
-        assert!(version < FORMAT_VERSION, "what does not need it keeps its version");
+        assert!(version < PENDING_VERSION, "what does not need it keeps its version");
         let said = value.partitions.get_mut(&pages()).unwrap();
         said.delivered = Delivered::from_parts(600, [10, 11, 500].into_iter().collect());
-        assert_eq!(encode_checkpoint(&value)[2], FORMAT_VERSION);
+        assert_eq!(encode_checkpoint(&value)[2], PENDING_VERSION);
         let name = format!("checkpoint{name}.v9.hex");
         let value = VerdictRecord::Checkpoint(Box::new(value));
         check_written(&name, golden, &encode_verdict(&value, 200));
@@ -285,7 +292,10 @@ fn addresses_that_ids_do_not_say_are_written_as_a_version_of_their_own() {
     assert_eq!(encoded(&[without])[2], SITES_VERSION, "what does not need it keeps its version");
 
     let mut value = batch();
-    let placed = [(variant, Placement { skipped: 5, family: Some(300) }), ((None, named.1), Placement::EVERYWHERE)];
+    let placed = [
+        (variant, Placement { skipped: 5, family: Some(300), by_title: false }),
+        ((None, named.1), Placement::EVERYWHERE),
+    ];
     for (original, ((site, address), placement)) in originals_of(&mut value).zip(placed) {
         (original.site, original.address, original.placement) = (site, address, placement);
     }
@@ -301,6 +311,53 @@ fn addresses_that_ids_do_not_say_are_written_as_a_version_of_their_own() {
     let checksum = crc32fast::hash(&old[..length]);
     old[length..].copy_from_slice(&checksum.to_le_bytes());
     assert!(matches!(VerdictReader::new().push(0, &old), Err(CodecError::BadValue { what: "more", .. })));
+}
+
+#[test]
+fn titles_are_written_as_a_version_of_their_own() {
+    let [requests_10, verdicts_10] = WITH_TITLES;
+    let page = |number: u8, site: Option<u32>, address: Option<u32>, title: Option<u32>, is_variant| {
+        let RequestBody::Page(page) = page_request(number) else { panic!() };
+        let (site, address, title) = (site.map(SiteHash), address.map(AddressHash), title.map(TitleHash));
+        let body = RequestBody::Page(PageRequest { site, address, title, is_variant, ..page });
+        Request { id: RequestId(0x5E5E_0000_0000_0000 + u64::from(number)), body }
+    };
+    let without = page(4, Some(7), Some(9), None, true);
+    let requests = [
+        page(1, Some(0x517E_517E), Some(0xADD0_ADD0), Some(0x7171_E171), true),
+        page(2, None, None, Some(0), false),
+        page(3, Some(7), None, Some(u32::MAX), false),
+        without.clone(),
+    ];
+    check_written("requests.v10.hex", requests_10, &[encoded(&requests)]);
+    assert_eq!(decode_requests(&records(requests_10)[0]), Ok(requests.into()));
+    assert_eq!(encoded(&[without])[2], ADDRESS_VERSION, "what does not need it keeps its version");
+
+    let mut value = batch();
+    let member = Placement { skipped: 5, family: Some(300), by_title: true };
+    let titled = [
+        (Some(0x7171_E171), member),
+        (Some(0), Placement::EVERYWHERE),
+        (None, Placement { by_title: true, ..Placement::EVERYWHERE }),
+    ];
+    for (original, (title, placement)) in originals_of(&mut value).zip(titled) {
+        (original.site, original.title, original.placement) = (Some(SiteHash(7)), title.map(TitleHash), placement);
+    }
+    let value = VerdictRecord::Verdicts(value);
+    let written = encode_verdict(&value, 0);
+    check_written("verdicts.v10.hex", verdicts_10, &written);
+    check_read("verdicts.v10.hex", verdicts_10, &value);
+
+    // A reader of version 9 takes what it has no flag for as broken, not as something else.
+    for (mut old, what) in [(written.into_iter().next().unwrap(), "more"), (records(requests_10).remove(0), "site")] {
+        old[2] = PENDING_VERSION;
+        let length = old.len() - 4;
+        let checksum = crc32fast::hash(&old[..length]);
+        old[length..].copy_from_slice(&checksum.to_le_bytes());
+        let [verdicts, requests] = [VerdictReader::new().push(0, &old).err(), decode_requests(&old).err()];
+        let is_bad = |error: &CodecError| matches!(error, CodecError::BadValue { what: found, .. } if *found == what);
+        assert!([verdicts, requests].iter().flatten().any(is_bad), "{what}");
+    }
 }
 
 /// The originals that verdicts make.
@@ -435,6 +492,7 @@ fn page_request(number: u8) -> RequestBody {
         scope: number.is_multiple_of(4).then_some(ScopeHash(0xBBBB_0000_0000_0000 + u64::from(number))),
         site: None,
         address: None,
+        title: None,
         is_variant: false,
         fingerprints: prints(number),
         digest: PageDigest(0xD16E_5700 + u32::from(number)),
@@ -464,6 +522,7 @@ pub(super) fn batch() -> VerdictBatch {
         scope: (number > 2).then_some(ScopeHash(0xBBBB)),
         site: None,
         address: None,
+        title: None,
         placement: Placement::EVERYWHERE,
         cluster,
     };

@@ -1,7 +1,7 @@
 //! Values of every shape.
 
 use super::*;
-use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash};
+use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash, TitleHash};
 use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
@@ -54,8 +54,13 @@ fn addresses() -> impl Strategy<Value = Option<AddressHash>> {
     prop::option::of(any::<u32>().prop_map(AddressHash))
 }
 
+fn titles() -> impl Strategy<Value = Option<TitleHash>> {
+    prop::option::of(any::<u32>().prop_map(TitleHash))
+}
+
 fn placements() -> impl Strategy<Value = Placement> {
-    let placed = (any::<u128>(), any::<Option<u64>>()).prop_map(|(skipped, family)| Placement { skipped, family });
+    let placed = (any::<u128>(), any::<Option<u64>>(), any::<bool>())
+        .prop_map(|(skipped, family, by_title)| Placement { skipped, family, by_title });
     prop_oneof![Just(Placement::EVERYWHERE), placed]
 }
 
@@ -76,8 +81,16 @@ fn stages() -> impl Strategy<Value = Stage> {
 }
 
 pub(super) fn requests() -> impl Strategy<Value = Request> {
-    let page = (sources(), times(), ids(), scopes(), (sites(), addresses(), any::<bool>()), fingerprints(), digests())
-        .prop_map(|(source, event_time, id, scope, (site, address, is_variant), fingerprints, digest)| {
+    let page = (
+        sources(),
+        times(),
+        ids(),
+        scopes(),
+        (sites(), addresses(), titles(), any::<bool>()),
+        fingerprints(),
+        digests(),
+    )
+        .prop_map(|(source, event_time, id, scope, (site, address, title, is_variant), fingerprints, digest)| {
             RequestBody::Page(PageRequest {
                 source,
                 event_time,
@@ -85,6 +98,7 @@ pub(super) fn requests() -> impl Strategy<Value = Request> {
                 scope,
                 site,
                 address,
+                title,
                 is_variant,
                 fingerprints,
                 digest,
@@ -116,13 +130,14 @@ fn matches() -> BoxedStrategy<Match> {
 }
 
 fn originals() -> BoxedStrategy<NewOriginal> {
-    (fingerprints(), ids(), scopes(), (sites(), addresses()), placements(), prop::option::of(sources()))
-        .prop_map(|(fingerprints, id, scope, (site, address), placement, cluster)| NewOriginal {
+    (fingerprints(), ids(), scopes(), (sites(), addresses(), titles()), placements(), prop::option::of(sources()))
+        .prop_map(|(fingerprints, id, scope, (site, address, title), placement, cluster)| NewOriginal {
             fingerprints,
             id,
             scope,
             site,
             address,
+            title,
             placement,
             cluster,
         })
