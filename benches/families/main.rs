@@ -16,7 +16,7 @@
 use std::num::NonZeroUsize;
 
 use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
-use dupgate::fingerprint::{Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, SiteHash};
+use dupgate::fingerprint::{Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, SiteHash, TitleHash};
 use dupgate::judge::{State, decide, decide_observed};
 use dupgate::protocol::{
     Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
@@ -49,6 +49,7 @@ struct Page {
     fingerprints: Fingerprints,
     scope: Option<ScopeHash>,
     site: Option<SiteHash>,
+    title: Option<TitleHash>,
     id: Option<IdHash>,
     family: usize,
     is_copy: bool,
@@ -129,6 +130,7 @@ fn read(kind: FamilyKind, pages: usize, reader: &Fingerprinter) -> Vec<Page> {
                 fingerprints,
                 scope: page.scope.map(|scope| ScopeHash(scope as u64)),
                 site: page.site.map(SiteHash),
+                title: page.title.map(TitleHash),
                 id: page.id.map(|id| IdHash(id as u64)),
                 family: page.family,
                 is_copy: page.is_copy,
@@ -156,7 +158,7 @@ fn entry_of(page: &Page, number: usize) -> Request {
         scope: page.scope,
         site: page.site,
         address: None,
-        title: None,
+        title: page.title,
         is_variant: false,
         fingerprints: page.fingerprints.clone(),
         digest: PageDigest(0),

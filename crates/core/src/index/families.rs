@@ -2,8 +2,8 @@
 //!
 //! Ten thousand pages of one template, or of one site, share nearly every key: each would be a candidate of each. So
 //! only the first of them, the head, is found by the keys that all of them share; the others, its members, are found
-//! through the head, by what differs from it. What differs is a few slots of the sketch and the numbers of the page.
-//! The keys are pairs of neighbouring differences, so that a difference more or less, as edits of a copy bring them,
+//! through the head, by what differs from it. What differs is a few slots of the sketch, the numbers of the page and its
+//! title. The keys are the title, in a table of its own, and pairs of neighbouring differences, so that a difference more or less, as edits of a copy bring them,
 //! spoils two of them and not all. Each pair falls into one of [`KEYS`] tables by its hash, where the smallest counts.
 //!
 //! A member is reachable while its head is held, and comes after it in the log: a state that holds the member and can
@@ -21,11 +21,20 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use crate::fingerprint::split_mix::draw;
-use crate::fingerprint::{Numbers, SketchForm};
+use crate::fingerprint::{Numbers, SketchForm, TitleHash};
 use dupgate_index::{ExactTags, Keys, Ranks, Tables, Task, run_sequential};
 
-/// Tables, and so most keys of a member.
-pub(super) const KEYS: usize = 16;
+/// Tables of pairs, and so most keys of a member beside its title.
+const KEYS: usize = 16;
+
+/// The table of titles, which comes after those of pairs.
+const TITLES: usize = KEYS;
+
+/// All tables.
+pub(super) const TABLES: usize = KEYS + 1;
+
+/// Most members of a page's title that are shown beside those that share the most keys.
+const MAX_OF_TITLE: usize = 16;
 
 /// Tells pairs of numbers from pairs of slots.
 const NUMBERS: u64 = 1 << 62;
@@ -39,21 +48,25 @@ pub(super) struct FamilyKeys {
     head: u64,
     /// By table; 0: none.
     by_table: [u32; KEYS],
+    /// In the table of titles; 0: none.
+    title: u32,
 }
 
 impl FamilyKeys {
     /// Returns the key by which a table finds the page, if there is one.
     fn in_table(&self, table: usize) -> Option<u64> {
-        let key = self.by_table.get(table).copied().filter(|key| *key != 0)?;
+        let key = if table == TITLES { Some(self.title) } else { self.by_table.get(table).copied() };
+        let key = key.filter(|key| *key != 0)?;
         Some(draw(u64::from(key) | (table as u64) << 40))
     }
 
     /// Leaves out the key for a table.
     pub(super) fn skip(&mut self, table: usize) {
-        self.by_table.get_mut(table).into_iter().for_each(|key| *key = 0);
+        let key = if table == TITLES { Some(&mut self.title) } else { self.by_table.get_mut(table) };
+        key.into_iter().for_each(|key| *key = 0);
     }
 
-    /// Returns how many keys two pages of one family share.
+    /// Returns how many keys two pages of one family share, their titles left out.
     fn shared_with(&self, other: &Self) -> usize {
         self.by_table.iter().zip(&other.by_table).filter(|(key, held)| key == held && **key != 0).count()
     }
@@ -68,6 +81,8 @@ pub(super) struct Difference<'a> {
     pub(super) sketches: Option<(SketchForm, &'a [u8], &'a [u8])>,
     /// The page's numbers.
     pub(super) numbers: Numbers,
+    /// The page's title, where the head has another one or none.
+    pub(super) title: Option<TitleHash>,
 }
 
 impl Difference<'_> {
@@ -101,7 +116,12 @@ impl Difference<'_> {
                 before = Some(one);
             }
         }
-        FamilyKeys { head: self.head, by_table }
+        let title = self.title.map_or(0, |TitleHash(title)| {
+            // The lower half of the hash, and never none.
+            let [.., a, b, c, d] = draw(draw(self.head) ^ u64::from(title)).to_be_bytes();
+            u32::from_be_bytes([a, b, c, d]).max(1)
+        });
+        FamilyKeys { head: self.head, by_table, title }
     }
 }
 
@@ -149,7 +169,7 @@ impl Members {
 
     /// Prefetches the keys of the member at a position.
     fn prefetch(&self, position: u64) {
-        if let Some(FamilyKeys { head, by_table }) = self.keys(position) {
+        if let Some(FamilyKeys { head, by_table, .. }) = self.keys(position) {
             dupgate_index::prefetch(head);
             by_table.last().into_iter().for_each(dupgate_index::prefetch);
         }
@@ -161,7 +181,8 @@ impl Members {
 
     fn clear(&mut self, position: u64) {
         let at = self.place(position);
-        at.and_then(|at| self.held.get_mut(at)).into_iter().for_each(|member| member.keys.by_table = [0; KEYS]);
+        let member = at.and_then(|at| self.held.get_mut(at));
+        member.into_iter().for_each(|member| (member.keys.by_table, member.keys.title) = ([0; KEYS], 0));
     }
 
     /// Returns the place of the member at a position.
@@ -238,7 +259,7 @@ impl Families {
         let newest = positions.end.saturating_sub(1);
         if let Some(keys) = member {
             self.members.push(newest, keys);
-            self.tables.get_or_insert_with(|| Tables::starting_at(KEYS, 0, newest));
+            self.tables.get_or_insert_with(|| Tables::starting_at(TABLES, 0, newest));
         }
         if let Some(tables) = &mut self.tables {
             let keys = MemberKeys(&self.members);
@@ -271,7 +292,7 @@ impl Families {
             return Vec::new();
         }
         let held = self.members.held.len() as u64;
-        let tables = self.tables.get_or_insert_with(|| Tables::new(KEYS, 0));
+        let tables = self.tables.get_or_insert_with(|| Tables::new(TABLES, 0));
         tables.build_tasks(MemberKeys(&self.members), positions, held)
     }
 
@@ -363,13 +384,36 @@ impl Families {
         (found, left_out)
     }
 
+    /// Returns the members that have a page's title, in each family that it may belong to: the oldest [`MAX_OF_TITLE`] of
+    /// `is_wanted`, in order. They need share no other key: nothing but the title may differ from the head.
+    pub(super) fn of_title(
+        &self,
+        keys: &[FamilyKeys],
+        positions: &Range<u64>,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Vec<u64> {
+        let mut found = Vec::new();
+        for keys in keys.iter().filter(|keys| keys.title != 0) {
+            // Tags are equal by chance now and then.
+            self.each_with(keys, TITLES, positions, |position| {
+                let held = self.members.keys(position);
+                if held.is_some_and(|held| held.head == keys.head && held.title == keys.title) && is_wanted(position) {
+                    found.push(position);
+                }
+            });
+        }
+        found.sort_unstable();
+        found.truncate(MAX_OF_TITLE);
+        found
+    }
+
     /// Shows every member that has one of the keys, once for each, and those whose tags are equal by chance. What the
     /// tables will read is asked for first: there are sixteen lines for each family, anywhere in memory.
     fn show(&self, keys: &[FamilyKeys], positions: &Range<u64>, mut visit: impl FnMut(u64)) {
         let Some(tables) = &self.tables else { return };
         let in_tables = |keys: &FamilyKeys| {
             let keys = *keys;
-            (0..KEYS).map(move |table| keys.in_table(table).unwrap_or(0))
+            (0..TABLES).map(move |table| keys.in_table(table).unwrap_or(0))
         };
         keys.iter().for_each(|keys| tables.prefetch(in_tables(keys)));
         keys.iter().for_each(|keys| tables.prefetch_runs(in_tables(keys)));
@@ -387,7 +431,7 @@ impl Families {
         is_live: impl Fn(u64) -> bool,
     ) -> impl Iterator<Item = usize> {
         let mut shown = Vec::new();
-        (0..KEYS).filter(move |&table| {
+        (0..TABLES).filter(move |&table| {
             shown.clear();
             self.each_with(keys, table, positions, |position| shown.push(position));
             let members = MemberKeys(&self.members);
@@ -435,11 +479,11 @@ mod tests {
     /// Keys of few values in few families: many are shared.
     fn keys() -> impl Strategy<Value = FamilyKeys> {
         let by_table = prop::array::uniform16(prop_oneof![2 => Just(0_u32), 3 => 1_u32..4]);
-        (0_u64..4, by_table).prop_map(|(head, by_table)| FamilyKeys { head, by_table })
+        (0_u64..4, by_table, 0_u32..4).prop_map(|(head, by_table, title)| FamilyKeys { head, by_table, title })
     }
 
     fn share_a_key(one: &FamilyKeys, other: &FamilyKeys, table: usize) -> bool {
-        one.by_table[table] != 0 && one.by_table[table] == other.by_table[table]
+        one.in_table(table).is_some() && one.in_table(table) == other.in_table(table)
     }
 
     /// Members at some of the positions 0, 1, …, as the ring hands them over; those before `front` are dropped.
@@ -489,13 +533,27 @@ mod tests {
         }
 
         #[test]
+        fn the_oldest_members_of_a_title_are_found(
+            mut members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..200),
+            (wanted, front) in (keys(), 0_u64..40),
+        ) {
+            let (families, positions) = held(&mut members, front);
+            let is_wanted = |position: u64| !position.is_multiple_of(5);
+            let has_title = |keys: FamilyKeys| keys.head == wanted.head && share_a_key(&wanted, &keys, TITLES);
+            let of_title = |position: &u64| members[usize::try_from(*position).unwrap()].is_some_and(has_title);
+            let expected: Vec<u64> =
+                positions.clone().filter(|&position| is_wanted(position)).filter(of_title).take(MAX_OF_TITLE).collect();
+            prop_assert_eq!(families.of_title(&[wanted], &positions, is_wanted), expected);
+        }
+
+        #[test]
         fn keys_of_many_live_members_are_full(
             mut members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
             (wanted, most, front) in (keys(), 1_usize..30, 0_u64..40),
         ) {
             let (families, positions) = held(&mut members, front);
             let is_live = |position: u64| !position.is_multiple_of(3);
-            let expected: Vec<usize> = (0..KEYS)
+            let expected: Vec<usize> = (0..TABLES)
                 .filter(|&table| {
                     let has = |position: &u64| {
                         let member = members[usize::try_from(*position).unwrap()];

@@ -1,14 +1,14 @@
 //! Which originals match a probe: by every stage, by what is of the same id, and through the heads of families.
 
 use super::Index;
-use super::families::{Difference, Families, FamilyKeys, KEYS};
+use super::families::{Difference, Families, FamilyKeys, TABLES};
 use super::match_fields::MatchFields;
 use super::original::{Candidate, Probe, ProbeStats};
 use super::refusal::Refusal;
 use super::ring::{self, masked};
 use super::same_page::Relation;
 use super::sketches::Wanted;
-use crate::fingerprint::{Fingerprints, Numbers, SimHash};
+use crate::fingerprint::{Fingerprints, Numbers, SimHash, TitleHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 
 /// Most originals of its id that a page is compared with, the oldest ones: as many unlike pages under one canonical
@@ -32,14 +32,22 @@ impl Index {
                 match_in(position, match_fields, by);
             }
         };
-        self.by_exact.equal(0, ring::key_of_exact(exact.0, probe.scope), &self.ring.positions(), |position| {
-            seen.compared += 1;
-            if let Some(match_fields) =
-                self.ring.match_fields(position).filter(|match_fields| match_fields.exact == exact)
-            {
-                show(position, &match_fields, bits_to(position));
-            }
-        });
+        // Originals of this text, but for those that are held by their titles, and those of the page's title.
+        let key = ring::key_of_exact(exact.0, probe.scope);
+        let titled = probe.site.zip(probe.title).filter(|_| self.ring.has_titled());
+        let with_title = titled.map(|(site, title)| ring::with_title(key, site, title));
+        for (key, wanted) in [(Some(key), None), (with_title, titled)] {
+            let Some(key) = key else { continue };
+            self.by_exact.equal(0, key, &self.ring.positions(), |position| {
+                seen.compared += 1;
+                if let Some(match_fields) =
+                    self.ring.match_fields(position).filter(|match_fields| match_fields.exact == exact)
+                    && self.ring.title_in_key(position) == wanted
+                {
+                    show(position, &match_fields, bits_to(position));
+                }
+            });
+        }
         if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
             let compared = self.codes.probe(code, probe.max_distance, |position, distance| {
                 // Equal exact hashes were shown above, at whatever stage they match.
@@ -52,11 +60,18 @@ impl Index {
             });
             seen.compared += compared;
         }
-        // No table of codes leads to members of families.
+        // No table of codes leads to members of families, and none to equal texts that are held by another title.
         let of_id = self.of_id_of(probe);
-        for &position in of_id.iter().filter(|&&position| self.ring.is_member(position)) {
+        let is_not_shown = |position: u64, match_fields: &MatchFields| {
+            if match_fields.exact == exact {
+                self.ring.title_in_key(position).is_some_and(|key| Some(key) != titled)
+            } else {
+                self.ring.is_member(position)
+            }
+        };
+        for &position in &of_id {
             if let Some(match_fields) =
-                self.ring.match_fields(position).filter(|match_fields| match_fields.exact != exact)
+                self.ring.match_fields(position).filter(|match_fields| is_not_shown(position, match_fields))
             {
                 show(position, &match_fields, bits_to(position));
             }
@@ -125,11 +140,11 @@ impl Index {
             slots,
             relation,
             other_numbers: probe.are_other_numbers(by, || self.ring.numbers(position)),
-            refused_by: match by {
+            refused_by: probe.other_title(match_fields, relation).or_else(|| match by {
                 MatchedBy::Exact => None,
                 MatchedBy::SimHash { .. } => slots.and_then(|slots| self.sketch_refusal(probe, slots)).or_else(of_site),
                 MatchedBy::MinHash { .. } => of_site(),
-            },
+            }),
         }
     }
 
@@ -173,16 +188,19 @@ impl Index {
     }
 
     /// Shows the members of these families that match the probe, each once with its strongest stage: of all those
-    /// `most` that differ from their head most nearly as the probe's page does ([`families`](super::families)). Heads
-    /// are named by their sequence numbers.
+    /// `most` that differ from their head most nearly as the probe's page does ([`families`](super::families)), and a few
+    /// of its title. Heads are named by their sequence numbers.
     pub fn members(&self, probe: &Probe<'_>, heads: &[u64], most: u16, mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let Fingerprints { numbers, sketch, .. } = &probe.fingerprints;
+        let of_page = (numbers, sketch.as_deref(), probe.title);
         let heads = heads.iter().filter(|head| self.families.has_members(**head));
-        let keys: Vec<FamilyKeys> =
-            heads.filter_map(|&head| self.family_keys(head, numbers, sketch.as_deref())).collect();
+        let keys: Vec<FamilyKeys> = heads.filter_map(|&head| self.family_keys(head, of_page)).collect();
         let is_live = |position| self.is_live(position, &probe.watermarks);
         let (found, left_out) = self.families.sharing(&keys, &self.ring.positions(), most.into(), is_live);
         let mut positions: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
+        let of_title = self.families.of_title(&keys, &self.ring.positions(), is_live);
+        let more: Vec<u64> = of_title.into_iter().filter(|position| !positions.contains(position)).collect();
+        positions.extend(more);
         self.sketches.prefetch_positions(&self.ring, &positions);
         let compared = u32::try_from(positions.len()).unwrap_or(u32::MAX);
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
@@ -218,7 +236,8 @@ impl Index {
         let is_live = |position| self.ring.is_live(position, first_sequence, times.minhash);
         let sketch = probe.fingerprints.sketch.as_ref();
         if let Some(head) = family
-            && let Some(keys) = self.family_keys(head, &probe.fingerprints.numbers, sketch.map(|sketch| &**sketch))
+            && let Some(keys) =
+                self.family_keys(head, (&probe.fingerprints.numbers, sketch.map(|sketch| &**sketch), probe.title))
         {
             let mut placement = Placement { family, ..Placement::EVERYWHERE };
             let positions = self.ring.positions();
@@ -230,12 +249,18 @@ impl Index {
         })
     }
 
-    /// Returns the keys that a page with these numbers and this sketch has in the family of a head that is held.
-    fn family_keys(&self, head: u64, numbers: &Numbers, sketch: Option<&[u8]>) -> Option<FamilyKeys> {
+    /// Returns the keys that a page with these numbers, this sketch and this title has in the family of a head that is
+    /// held.
+    fn family_keys(
+        &self,
+        head: u64,
+        (numbers, sketch, title): (&Numbers, Option<&[u8]>, Option<TitleHash>),
+    ) -> Option<FamilyKeys> {
         let position = self.position_of(head)?;
         let form = self.sketches.form().zip(sketch).filter(|(form, sketch)| sketch.len() == form.bytes());
         let sketches = form.zip(self.sketches.row(position)).map(|((form, page), head)| (form, head, page));
-        Some(Difference { head, sketches, numbers: *numbers }.keys())
+        let title = title.filter(|title| self.ring.title(position) != Some(*title));
+        Some(Difference { head, sketches, numbers: *numbers, title }.keys())
     }
 
     /// Returns the keys of the member at a position, those left out that its placement leaves out.
@@ -244,9 +269,9 @@ impl Index {
             return None;
         }
         let placement = self.ring.placement(position);
-        let mut keys =
-            self.family_keys(placement.family?, &self.ring.numbers(position)?, self.sketches.row(position))?;
-        (0..KEYS).filter(|table| !placement.holds(*table)).for_each(|table| keys.skip(table));
+        let (numbers, title) = (self.ring.numbers(position)?, self.ring.title(position));
+        let mut keys = self.family_keys(placement.family?, (&numbers, self.sketches.row(position), title))?;
+        (0..TABLES).filter(|table| !placement.holds(*table)).for_each(|table| keys.skip(table));
         Some(keys)
     }
 

@@ -95,6 +95,14 @@ impl Probe<'_> {
         original().is_some_and(|numbers| own.differ(&numbers, least))
     }
 
+    /// Returns what says that an original is another page of the site, whatever the stage: both have a title, and not
+    /// the same.
+    pub(super) fn other_title(&self, original: &MatchFields, relation: Relation) -> Option<Refusal> {
+        let is_of_site = self.same_site.is_some() && self.site.is_some() && self.site == original.site;
+        let differs = self.title.zip(original.title).is_some_and(|(page, original)| page != original);
+        (is_of_site && differs && relation == Relation::Unrelated).then_some(Refusal::Titles)
+    }
+
     /// Returns whether an original may be matched by its sketch: scope, age and watermarks.
     pub(super) fn may_match_by_sketch(&self, original: &MatchFields) -> bool {
         original.scope == self.scope

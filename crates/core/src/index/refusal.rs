@@ -55,6 +55,8 @@ pub enum Refusal {
         /// Estimated Jaccard index.
         similarity: PerMille,
     },
+    /// Another page of the page's site: both have a title, and not the same.
+    Titles,
     /// Of the page's site, and not enough alike for that.
     SameSite(TwoPages),
     /// Near, with other numbers.
@@ -78,6 +80,7 @@ impl Refusal {
             Self::LowConfidence { .. } => "low_confidence",
             Self::Crowded => "max_bucket",
             Self::SimHashSimilarity { .. } => "simhash_min_similarity",
+            Self::Titles => "titles",
             Self::SameSite(_) => "same_site",
             Self::Numbers { .. } => "number_guard",
         }
@@ -151,6 +154,10 @@ impl Refusal {
                 format!(
                     "the SimHashes are near, but the estimated similarity is {similarity} (match.simhash.min_similarity is {least})"
                 )
+            }
+            Self::Titles => {
+                let least = rules.same_site.map_or(PerMille::ZERO, |rule| rule.containment);
+                format!("another page of the same site: their titles differ (match.same_site is {least})")
             }
             Self::SameSite(TwoPages { similarity, contained }) => {
                 let least = rules.same_site.map_or(PerMille::ZERO, |rule| rule.containment);

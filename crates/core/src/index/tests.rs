@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, LowConfidence, Numbers, PerMille, ScopeHash, SimHash, Sketch, SketchForm,
-    SlotBits, Width,
+    Banding, ExactHash, Fingerprints, LowConfidence, Numbers, PerMille, SameSite, ScopeHash, SimHash, SiteHash, Sketch,
+    SketchForm, SlotBits, TitleHash, Width,
 };
 use crate::protocol::{MinHashRules, PerStage, Placement, Stage};
 use crate::record::Timestamp;
@@ -84,13 +84,15 @@ fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> 
     }
 }
 
-/// Sequence, stage, distance, whether the id is the same, whether the numbers are others.
-type Shown = (u64, Stage, u8, bool, bool);
+/// Sequence, stage, distance, whether the id is the same, whether the numbers are others, whether the title is.
+type Shown = (u64, Stage, u8, bool, bool, bool);
 
 fn found(index: &Index, probe: &Probe<'_>) -> Vec<Shown> {
     let mut found = Vec::new();
     index.candidates(probe, |c| {
-        found.push((c.sequence, c.by.stage(), c.by.distance(), c.relation != Relation::Unrelated, c.other_numbers));
+        let is_known = c.relation != Relation::Unrelated;
+        let other_title = c.refused_by == Some(Refusal::Titles);
+        found.push((c.sequence, c.by.stage(), c.by.distance(), is_known, c.other_numbers, other_title));
     });
     found.sort_unstable();
     found
@@ -116,6 +118,16 @@ impl List {
             }
             let gap = u128::from(original.event_time.gap_millis(probe.event_time));
             let same_id = original.id.is_some() && original.id == probe.id;
+            let same_site = original.site.is_some() && original.site == probe.site;
+            let same_title = original.title.is_some() && original.title == probe.title;
+            let both_titles = original.title.is_some() && probe.title.is_some();
+            let other_title = probe.same_site.is_some() && same_site && both_titles && !same_title && !same_id;
+            // Its text alone does not find it.
+            let is_by_title = original.placement.by_title && original.site.is_some() && original.title.is_some();
+            let same_text = original.fingerprints.exact == probe.fingerprints.exact;
+            if same_text && is_by_title && !same_id && !(same_site && same_title) {
+                continue;
+            }
             for stage in Stage::ALL {
                 let distance = match stage {
                     Stage::Exact => (original.fingerprints.exact == probe.fingerprints.exact).then_some(0),
@@ -139,7 +151,14 @@ impl List {
                         && more > 1
                         && shared * 1000 < usize::from(probe.number_guard.unwrap_or_default().0) * fewer;
                     let others = others && stage != Stage::Exact;
-                    found.push((original.sequence, stage, u8::try_from(distance).unwrap(), same_id, others));
+                    found.push((
+                        original.sequence,
+                        stage,
+                        u8::try_from(distance).unwrap(),
+                        same_id,
+                        others,
+                        other_title,
+                    ));
                     break;
                 }
             }
@@ -179,6 +198,8 @@ struct Page {
     id: Option<u64>,
     scope: Option<u64>,
     gap: u64,
+    /// Site, title, and whether it is found by the title.
+    titled: (Option<u32>, Option<u32>, bool),
 }
 
 /// Codes lie a few flips from one of three centres, so that distances around every bound are common.
@@ -191,8 +212,18 @@ fn codes() -> impl Strategy<Value = u128> {
 
 fn pages() -> impl Strategy<Value = Page> {
     let small = || prop::option::weighted(0.3, 0..3u64);
-    (0..40i64, 0..6u128, prop::option::weighted(0.8, codes()), 0..400i64, small(), small(), 1..3u64).prop_map(
-        |(offset, exact, simhash, time, id, scope, gap)| Page { offset, exact, simhash, time, id, scope, gap },
+    let titled = (prop::option::of(0..2u32), prop::option::of(0..3u32), any::<bool>());
+    (0..40i64, 0..6u128, prop::option::weighted(0.8, codes()), 0..400i64, small(), small(), 1..3u64, titled).prop_map(
+        |(offset, exact, simhash, time, id, scope, gap, titled)| Page {
+            offset,
+            exact,
+            simhash,
+            time,
+            id,
+            scope,
+            gap,
+            titled,
+        },
     )
 }
 
@@ -225,10 +256,10 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: PerStage<u64>, 
                     source: partition.at(page.offset),
                     id: page.id.map(IdHash),
                     scope: page.scope.map(ScopeHash),
-                    site: None,
+                    site: page.titled.0.map(SiteHash),
                     address: None,
-                    title: None,
-                    placement: Placement::EVERYWHERE,
+                    title: page.titled.1.map(TitleHash),
+                    placement: Placement { by_title: page.titled.2, ..Placement::EVERYWHERE },
                     fingerprints: prints(&page),
                     ..original(next, page.exact, None, page.time)
                 };
@@ -242,9 +273,9 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: PerStage<u64>, 
                     fingerprints: &fingerprints,
                     id: page.id.map(IdHash),
                     scope: page.scope.map(ScopeHash),
-                    site: None,
+                    site: page.titled.0.map(SiteHash),
                     address: None,
-                    title: None,
+                    title: page.titled.1.map(TitleHash),
                     is_variant: false,
                     event_time: at(page.time),
                     watermarks,
@@ -255,7 +286,7 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: PerStage<u64>, 
                     number_guard: [None, Some(PerMille(500)), Some(PerMille::ONE)]
                         [usize::try_from(page.offset).unwrap() % 3],
                     simhash_similarity: None,
-                    same_site: None,
+                    same_site: page.titled.2.then_some(SameSite { containment: PerMille(950) }),
                 };
                 assert_eq!(found(&index, &probe), list.found(&probe));
             }

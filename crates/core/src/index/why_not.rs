@@ -22,8 +22,10 @@ impl Index {
         let bits_to = |position| self.bits_to(code?, position);
         let bits = bits_to(position);
         let by_code = bits.filter(|_| uses(Stage::SimHash));
+        let relation = probe.relation_to(self.names(position, &match_fields));
+        let not_shown = probe.other_title(&match_fields, relation).unwrap_or(Refusal::Crowded);
         if probe.verify(&match_fields, bits).is_some() {
-            return Some(Refusal::Crowded);
+            return Some(not_shown);
         }
         let is_equal = uses(Stage::Exact) && match_fields.exact == probe.fingerprints.exact;
         if is_equal || by_code.is_some_and(|bits| bits <= probe.max_distance) {
@@ -46,7 +48,7 @@ impl Index {
         Some(if let Some(refusal) = of_sketches(measured, bits, by_code) {
             refusal
         } else if probe.may_match_by_sketch(&match_fields) {
-            Refusal::Crowded
+            not_shown
         } else {
             Refusal::Window
         })

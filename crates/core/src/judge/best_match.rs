@@ -1,7 +1,7 @@
 //! Chooses the best candidate, independent of the order in which the index finds them.
 
 use crate::fingerprint::PerMille;
-use crate::index::{Candidate, FamilyRole, Relation};
+use crate::index::{Candidate, FamilyRole, Refusal, Relation};
 use crate::protocol::{MatchedBy, Rules, Stage};
 use crate::record::Timestamp;
 
@@ -32,6 +32,11 @@ struct Rank {
 /// the capacity ([`MembersFrom`]), so that seven of them are held at a time. Pages that differ too much from the young
 /// head become heads themselves, and the pages of a site may be of several templates.
 const MAX_HEADS: usize = 24;
+
+/// Most pages of one site, all of the same text, that are found by it: their titles tell them apart, and each further
+/// one is found by its text and title. Every page of this text is compared with all of them. Heads of families are not
+/// among them: a window has few.
+pub(super) const MAX_OF_TEXT: usize = 64;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
     let Candidate { sequence, by, relation, other_numbers, refused_by, .. } = *candidate;
@@ -65,11 +70,11 @@ impl BestMatch {
 /// Least estimated Jaccard index of the members of a family with its head: what differs is a small part.
 const MIN_OF_FAMILY: PerMille = PerMille(700);
 
-/// Returns whether nearly all of a page and an original is the same, and not all.
+/// Returns whether all or nearly all of a page and an original is the same.
 pub(super) fn is_nearly_equal(rules: &Rules, original: &Candidate) -> bool {
     match original.by {
-        MatchedBy::Exact | MatchedBy::MinHash { contained: Some(_), .. } => false,
-        MatchedBy::SimHash { .. } => true,
+        MatchedBy::MinHash { contained: Some(_), .. } => false,
+        MatchedBy::Exact | MatchedBy::SimHash { .. } => true,
         MatchedBy::MinHash { slots, contained: None } => is_alike(rules, slots),
     }
 }
@@ -104,18 +109,21 @@ pub(super) struct Heads<'a> {
     nearest: Vec<Candidate>,
     /// The nearest that takes the page as a member; one that replaced another text only where there is no other.
     young: Option<Candidate>,
+    /// Originals of the page's text that are other pages of its site, by their titles.
+    of_text: usize,
 }
 
 impl<'a> Heads<'a> {
     /// Begins with none.
     pub(super) const fn new(rules: &'a Rules, members_from: MembersFrom) -> Self {
-        Self { rules, members_from, nearest: Vec::new(), young: None }
+        Self { rules, members_from, nearest: Vec::new(), young: None, of_text: 0 }
     }
 
     /// Looks at one candidate.
     pub(super) fn consider(&mut self, candidate: Candidate) {
         let is_another = candidate.refused_by.is_some() || candidate.other_numbers;
-        if candidate.by == MatchedBy::Exact || candidate.family_role == FamilyRole::Member || !is_another {
+        self.of_text += usize::from(candidate.by == MatchedBy::Exact && candidate.refused_by == Some(Refusal::Titles));
+        if candidate.family_role == FamilyRole::Member || !is_another {
             return;
         }
         let rank = |candidate: &Candidate| (candidate.by.stage(), candidate.by.distance(), candidate.sequence);
@@ -143,6 +151,11 @@ impl<'a> Heads<'a> {
     /// Returns the nearest one whose family the page is of and that takes members.
     pub(super) const fn young(&self) -> Option<&Candidate> {
         self.young.as_ref()
+    }
+
+    /// Returns whether the page's text alone finds as many other pages of its site as it may.
+    pub(super) const fn has_text_of_many(&self) -> bool {
+        self.of_text >= MAX_OF_TEXT
     }
 
     /// Returns the sequence numbers of the nearest, the nearest first.

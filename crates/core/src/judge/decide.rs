@@ -93,7 +93,7 @@ fn judge_page(
     let original = |cluster: Option<Source>| {
         // What replaces another text will be replaced before long, and all that is found through it would be lost.
         let may_lead = |head: &&Candidate| head.family_role == FamilyRole::Head || cluster.is_some();
-        let placement = placement(state, rules, &probe, (heads.young().filter(may_lead), heads.nearest()));
+        let placement = placement(state, rules, &probe, heads.young().filter(may_lead), &heads);
         NewOriginal {
             fingerprints: page.fingerprints.clone(),
             id: page.id,
@@ -196,21 +196,26 @@ fn members_from(state: &State, rules: &Rules, event_time: Timestamp) -> MembersF
 
 /// Returns which tables are to hold a page: as a member of the family of a young head, or else as a head itself. Where
 /// there is no room for one more head, because those that are held have most of its keys, it is a member of the
-/// nearest.
+/// nearest. A member whose text many other pages of its site have is found by its text and title.
 fn placement(
     state: &State,
     rules: &Rules,
     probe: &Probe<'_>,
-    (young, nearest): (Option<&Candidate>, Option<&Candidate>),
+    young: Option<&Candidate>,
+    heads: &Heads<'_>,
 ) -> Placement {
     let (max_bucket, bands) = rules.minhash.map_or((0, 0), |minhash| (minhash.max_bucket, minhash.banding.bands()));
-    let family_of = |head: Option<&Candidate>| head.filter(|_| max_bucket > 0).map(|head| head.sequence);
-    let (young, nearest) = (family_of(young), family_of(nearest));
-    let placement = state.index().placement(probe, young, max_bucket);
+    let has_text_of_many = heads.has_text_of_many();
+    let family_of =
+        |head: Option<&Candidate>| head.filter(|_| max_bucket > 0 || has_text_of_many).map(|head| head.sequence);
+    let (young, nearest) = (family_of(young), family_of(heads.nearest()));
+    let mut placement = state.index().placement(probe, young, max_bucket);
     let is_crowded = placement.family.is_none() && placement.skipped.count_ones() * 2 > u32::from(bands);
     if is_crowded && nearest.is_some() {
-        return state.index().placement(probe, nearest, max_bucket);
+        placement = state.index().placement(probe, nearest, max_bucket);
     }
+    // Heads are found by the text alone, so that the next pages of the text find them.
+    placement.by_title = has_text_of_many && placement.family.is_some();
     placement
 }
 

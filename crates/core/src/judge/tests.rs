@@ -4,6 +4,7 @@ mod renderings;
 mod roles;
 pub(super) mod similar_pages;
 mod test_judge;
+mod titles;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

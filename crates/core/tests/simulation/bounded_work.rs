@@ -5,7 +5,7 @@
 use std::num::NonZeroUsize;
 
 use dupgate_core::fingerprint::{
-    Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, Settings, SiteHash,
+    Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, Settings, SiteHash, TitleHash,
 };
 use dupgate_core::judge::{State, decide_observed};
 use dupgate_core::protocol::{
@@ -50,7 +50,7 @@ fn judge(kind: FamilyKind) {
             scope: page.scope.map(|scope| ScopeHash(scope as u64)),
             site: page.site.map(SiteHash),
             address: None,
-            title: None,
+            title: page.title.map(TitleHash),
             is_variant: false,
             fingerprints: read.as_ref().unwrap().1.clone(),
             digest: PageDigest(0),
@@ -123,6 +123,11 @@ fn ten_templates_among_other_pages_cost_no_more_the_more_pages_they_have() {
 fn pages_of_one_site_cost_no_more_the_more_there_are() {
     judge(FamilyKind::SiteOfHalf);
     judge(FamilyKind::SiteOfMost);
+}
+
+#[test]
+fn pages_of_one_text_under_other_titles_cost_no_more_the_more_there_are() {
+    judge(FamilyKind::Titles);
 }
 
 #[test]

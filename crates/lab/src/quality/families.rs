@@ -19,6 +19,8 @@ pub enum FamilyKind {
     SiteOfHalf,
     /// The same, with 65 hundredths in common.
     SiteOfMost,
+    /// One text on one site, every time under another title.
+    Titles,
     /// One page that is crawled again and again, every time with other numbers, after one that stays as it is.
     Updates,
 }
@@ -43,9 +45,11 @@ pub struct FamilyPage {
     pub scope: Option<usize>,
     /// Its site, where pages have addresses.
     pub site: Option<u32>,
+    /// Its title, where pages have titles.
+    pub title: Option<u32>,
     /// Its id, where pages have ids.
     pub id: Option<usize>,
-    /// The template, the scope, or the page itself: what a copy has to be matched with.
+    /// The template, the scope, the title, or the page itself: what a copy has to be matched with.
     pub family: usize,
     /// Whether it is a copy of an earlier page, with one line more; all others are to be delivered.
     pub is_copy: bool,
@@ -67,13 +71,14 @@ const NUMBER: u64 = 202;
 
 impl FamilyKind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Template,
         Self::Scopes,
         Self::Block,
         Self::TenTemplates,
         Self::SiteOfHalf,
         Self::SiteOfMost,
+        Self::Titles,
         Self::Updates,
     ];
 
@@ -87,6 +92,7 @@ impl FamilyKind {
             Self::TenTemplates => "ten_templates",
             Self::SiteOfHalf => "site_50",
             Self::SiteOfMost => "site_65",
+            Self::Titles => "titles",
             Self::Updates => "updates",
         }
     }
@@ -96,9 +102,13 @@ impl FamilyKind {
         let is_copy = |number: usize| number >= FIRST_COPY && number % COPY_STEP == COPY_STEP - 1;
         let of = match self {
             Self::Updates => number.checked_sub(1)?,
-            Self::Template | Self::Scopes | Self::Block | Self::TenTemplates | Self::SiteOfHalf | Self::SiteOfMost => {
-                number / 2
-            }
+            Self::Template
+            | Self::Scopes
+            | Self::Block
+            | Self::TenTemplates
+            | Self::SiteOfHalf
+            | Self::SiteOfMost
+            | Self::Titles => number / 2,
         };
         // The one before is no copy where this one is.
         is_copy(number).then(|| if of % COPY_STEP == COPY_STEP - 1 { of - 1 } else { of })
@@ -130,6 +140,7 @@ impl Families {
             text,
             scope: None,
             site: None,
+            title: None,
             id: None,
             family,
             is_copy: false,
@@ -150,6 +161,10 @@ impl Families {
             FamilyKind::TenTemplates => page(own(self.letters), TEMPLATES + number),
             FamilyKind::SiteOfHalf => self.of_site(number, 50),
             FamilyKind::SiteOfMost => self.of_site(number, 65),
+            FamilyKind::Titles => {
+                let title = u32::try_from(number).ok();
+                FamilyPage { site: Some(0), title, ..page(common(0).to_owned(), number) }
+            }
             // It stays, and so does in memory what comes after it.
             FamilyKind::Updates if number == 0 => page(own(self.letters), 1),
             FamilyKind::Updates => FamilyPage { id: Some(0), ..page(with_numbers(common(0), number), 0) },
@@ -163,7 +178,8 @@ impl Families {
             self.prose.text(false, self.letters * hundredths / 100, &mut Rng::of(purpose, of as u64, TEXT))
         };
         let text = format!("{}\n{}", part(3, site, common), part(1, number, 100 - common));
-        FamilyPage { text, scope: None, site: u32::try_from(site).ok(), id: None, family: number, is_copy: false }
+        let site = u32::try_from(site).ok();
+        FamilyPage { text, scope: None, site, title: None, id: None, family: number, is_copy: false }
     }
 }
 
@@ -203,7 +219,7 @@ mod tests {
                 assert!(copy.is_copy && !original.is_copy && of < number, "{number} {of}");
                 assert!(copy.text.starts_with(&original.text) && copy.text != original.text);
                 assert_eq!((copy.family, copy.scope), (original.family, original.scope));
-                assert_eq!((copy.site, copy.id), (original.site, None));
+                assert_eq!((copy.site, copy.title, copy.id), (original.site, original.title, None));
             }
         }
     }
@@ -217,6 +233,8 @@ mod tests {
         assert!(one.text.split(' ').filter(|word| word.parse::<u32>().is_ok()).count() >= NUMBERS - 1);
         let [one, other] = two(FamilyKind::Scopes);
         assert!(one.text == other.text && one.scope != other.scope);
+        let [one, other] = two(FamilyKind::Titles);
+        assert!(one.text == other.text && one.site == other.site && one.title != other.title);
         let [one, other] = two(FamilyKind::Block);
         assert!(
             one.text[..180] == other.text[..180] && one.text[181..] != other.text[181..] && one.family != other.family
