@@ -191,7 +191,7 @@ fn a_topic_that_was_recreated_and_refilled_meanwhile_is_blocked_before_its_first
     wait::until("its records to count as lag", || {
         (first.metric("dupgate_consumer_lag_records", &[]).to_bits() == 100.0_f64.to_bits()).then_some(())
     });
-    assert_eq!(committed_offset(broker, &site, 0), None);
+    assert_eq!(committed_offset(broker, &site.group, &site.input, 0), None);
     committed(broker, &site.unique, 30);
 
     let report = site.ask(&["check", "-o", "table"]);
