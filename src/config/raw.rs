@@ -505,21 +505,6 @@ words! {
     /// How output batches are compressed.
     Compression { None, Gzip, Snappy, Lz4, Zstd, }
 }
-
-impl Compression {
-    /// Returns the name used by Kafka clients.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Gzip => "gzip",
-            Self::Snappy => "snappy",
-            Self::Lz4 => "lz4",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
 section! {
     Headers {
         prefix: String = "dupgate.".to_owned(),

@@ -349,3 +349,17 @@ pub struct Tracing {
     /// Share of sampled records, above 0 and at most 1.
     pub sample_ratio: f64,
 }
+
+impl Compression {
+    /// Returns the name used by Kafka clients.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Gzip => "gzip",
+            Self::Snappy => "snappy",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+}

@@ -264,7 +264,7 @@ fn is_id(text: &str, token: &Range<usize>) -> bool {
 }
 
 fn is_ipv4(number: &str) -> bool {
-    number.parse::<std::net::Ipv4Addr>().is_ok()
+    number.split('.').count() == 4 && number.split('.').all(|part| part.len() <= 3 && part.parse::<u8>().is_ok())
 }
 
 /// Visits every number of a text; dates and times left out.

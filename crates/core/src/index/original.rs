@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::match_fields::MatchFields;
 use super::refusal::Refusal;
-use super::same_page::Relation;
+use super::relation::Relation;
 use crate::fingerprint::{
     AddressHash, Fingerprints, IdHash, Numbers, PerMille, SameSite, ScopeHash, SiteHash, TitleHash,
 };

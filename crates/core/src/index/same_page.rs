@@ -3,21 +3,9 @@
 use super::Index;
 use super::match_fields::MatchFields;
 use super::original::Probe;
+use super::relation::Relation;
 use super::ring::key_of_address;
 use crate::fingerprint::{AddressHash, IdHash};
-
-/// What the ids and addresses of a page and an original say of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
-    /// Nothing.
-    Unrelated,
-    /// They are renderings of one page: one names the other, or both name a third, as the canonical page.
-    Renderings,
-    /// They are one page at two times.
-    SamePage,
-    /// They are one page at two times, fetched from the same address as far as that is known.
-    SameAddress,
-}
 
 /// What is known of the names of a page or an original.
 #[derive(Clone, Copy, Debug)]

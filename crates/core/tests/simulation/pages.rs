@@ -149,7 +149,7 @@ impl WorldPage {
     /// One of two titles, or none. Pages of scenarios, whose digests are small, have none.
     fn title(&self) -> Option<TitleHash> {
         let drawn = self.digest >> 12;
-        (drawn > 0 && drawn % 3 > 0).then_some(TitleHash(drawn % 3))
+        (drawn > 0 && !drawn.is_multiple_of(3)).then_some(TitleHash(drawn % 3))
     }
 
     fn request(&self, source: &Source) -> PageRequest {
