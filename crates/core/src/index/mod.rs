@@ -26,6 +26,7 @@ mod ring;
 mod same_page;
 mod shared;
 mod sketches;
+mod sparse_column;
 mod stats;
 mod variants;
 mod why_not;

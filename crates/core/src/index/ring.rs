@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use super::match_fields::MatchFields;
 use super::original::{FamilyRole, Original};
+use super::sparse_column::SparseColumn;
 use crate::fingerprint::{
     AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, TitleHash, split_mix,
 };
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
-use dupgate_index::{Column, Keys, Ranks};
+use dupgate_index::{Column, Keys};
 
 const HAS_ID: u8 = 1;
 const HAS_SCOPE: u8 = 2;
@@ -77,55 +78,6 @@ impl Placed {
     const fn placement(self) -> Placement {
         let Self { skipped: [lower, upper], family, by_title } = self;
         Placement { skipped: (upper as u128) << 64 | lower as u128, family, by_title }
-    }
-}
-
-/// Values that few originals have, in the order of their positions.
-#[derive(Debug)]
-struct SparseColumn<T> {
-    all: Column<(u64, T)>,
-    ranks: Ranks,
-    /// Number of the oldest value that is held.
-    front: u64,
-}
-
-impl<T: Copy> SparseColumn<T> {
-    const fn new() -> Self {
-        Self { all: Column::starting_at(0), ranks: Ranks::new(), front: 0 }
-    }
-
-    /// Returns a copy that shares the full chunks.
-    fn share(&self) -> Self {
-        Self { all: self.all.share(), ranks: self.ranks.clone(), front: self.front }
-    }
-
-    fn push(&mut self, position: u64, value: T) {
-        self.all.push((position, value));
-        self.ranks.push(position);
-    }
-
-    fn of(&self, position: u64) -> Option<T> {
-        let number = self.ranks.of(position).filter(|number| *number >= self.front)?;
-        self.all.get(number).map(|(_, value)| value)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (u64, T)> {
-        (self.front..self.ranks.added()).filter_map(|at| self.all.get(at))
-    }
-
-    fn drop_before(&mut self, position: u64) {
-        let before = self.front;
-        while self.front < self.ranks.added() && self.all.get(self.front).is_some_and(|(held, _)| held < position) {
-            self.front += 1;
-        }
-        if self.front > before {
-            self.all.drop_before(self.front);
-        }
-        self.ranks.drop_before(position);
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.all.memory_bytes() + self.ranks.memory_bytes()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use roaring::RoaringTreemap;
 
+use super::log_retention::TrimPoint;
 use super::{Diverged, InputOffsets, LogRetention, Restored, SharedSnapshot, State};
 use crate::index::Task;
 use crate::protocol::{
@@ -20,15 +21,6 @@ pub(super) struct JudgedLog {
     /// Offset of the next record to follow.
     position: VerdictOffset,
     latest_checkpoint: Option<VerdictOffset>,
-}
-
-/// Where both logs may be cut off. Named, because swapped offsets would delete what is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TrimPoint {
-    /// First record of the verdict log to keep.
-    pub(super) verdicts: VerdictOffset,
-    /// First record of the fingerprint log to keep.
-    pub(super) requests: RequestOffset,
 }
 
 impl From<Restored> for JudgedLog {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::protocol::{Answer, Verdict, VerdictOffset, VerdictRecord};
+use crate::protocol::{Answer, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// The stretch of the verdict log from one checkpoint to the next.
@@ -16,6 +16,15 @@ pub struct LogSpan {
     pub newest: Timestamp,
     /// First and last offset judged in it, by input partition.
     pub judged: BTreeMap<PartitionId, (i64, i64)>,
+}
+
+/// Where both logs may be cut off. Named, because swapped offsets would delete what is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TrimPoint {
+    /// First record of the verdict log to keep.
+    pub(super) verdicts: VerdictOffset,
+    /// First record of the fingerprint log to keep.
+    pub(super) requests: RequestOffset,
 }
 
 /// What is known of the input when a checkpoint is written.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::InputOffsets;
 use super::events::ProducerCall;
-use super::judged_log::{JudgedLog, TrimPoint};
+use super::judged_log::JudgedLog;
+use super::log_retention::TrimPoint;
 use super::partition_history::SourceSet;
 use super::resend_pause::ResendPause;
 use super::settings::JudgeSettings;

@@ -1,6 +1,6 @@
 //! The state as a value, true for one offset of the verdict log.
 
-use super::judged_log::TrimPoint;
+use super::log_retention::TrimPoint;
 use super::{LogRetention, LogSpan, State};
 use crate::index::{Original, SharedOriginals, Task};
 use crate::protocol::{Checkpoint, VerdictOffset};
