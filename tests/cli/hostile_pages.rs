@@ -186,7 +186,11 @@ fn pages() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ),
         ("a comment that never ends", html(&format!("<p>{}</p><!-- {}", words(53), "-".repeat(1_000_000))), "unique"),
         ("a script that never ends", html(&format!("<script>{}", "var a = '<p>';".repeat(50_000))), "no_text"),
-        ("plain text to the end", html(&format!("<plaintext>{}", "</p><b>x ".repeat(50_000))), "unique"),
+        (
+            "plain text to the end",
+            html(&format!("<p>{}<plaintext>{}", words(67), "</p><b>x ".repeat(50_000))),
+            "unique",
+        ),
         ("20,000 frames", html(&format!("<frameset>{}", "<frame src=a.html>".repeat(20_000))), "no_text"),
         (
             "5,000 frames within the page",

@@ -10,8 +10,11 @@ use tempfile::TempDir;
 use super::process::Process;
 use super::program::dupgate;
 
-/// Starts the service without brokers, which it waits for, and returns once it handles signals.
-fn waiting(folder: &Path, through: Option<&str>) -> Process {
+/// Gives the program the usual SIGHUP, also where the tests run under `nohup`.
+const WITH_SIGHUP: &[&str] = if cfg!(target_os = "linux") { &["env", "--default-signal=HUP"] } else { &[] };
+
+/// Starts the service by a command, without brokers, which it waits for, and returns once it handles signals.
+fn waiting(folder: &Path, command: &[&str]) -> Process {
     let listen = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
     let (file, log) = (folder.join("dupgate.yaml"), folder.join("log"));
     let config = format!(
@@ -22,12 +25,12 @@ fn waiting(folder: &Path, through: Option<&str>) -> Process {
     );
     fs::write(&file, config).unwrap();
     let program = dupgate();
-    let mut run = match through {
-        None => program,
-        Some(script) => {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", script, "sh"]).arg(program.get_program());
-            shell
+    let mut run = match command {
+        [] => program,
+        [command, arguments @ ..] => {
+            let mut run = Command::new(command);
+            run.args(arguments).arg(program.get_program());
+            run
         }
     };
     let out = File::create(&log).unwrap();
@@ -47,7 +50,7 @@ fn send(signal: &str, child: &Process) {
 fn a_service_stops_cleanly_when_its_terminal_is_closed_as_on_sigterm_and_sigint() {
     for signal in ["-HUP", "-TERM", "-INT"] {
         let folder = TempDir::new().unwrap();
-        let mut child = waiting(folder.path(), None);
+        let mut child = waiting(folder.path(), WITH_SIGHUP);
         send(signal, &child);
         let status = child.wait().unwrap();
         assert_eq!(status.code(), Some(0), "{signal}: {}", fs::read_to_string(folder.path().join("log")).unwrap());
@@ -59,7 +62,7 @@ fn a_service_stops_cleanly_when_its_terminal_is_closed_as_on_sigterm_and_sigint(
 #[test]
 fn a_service_under_nohup_survives_its_terminal() {
     let folder = TempDir::new().unwrap();
-    let mut child = waiting(folder.path(), Some("trap '' HUP; exec \"$@\""));
+    let mut child = waiting(folder.path(), &["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]);
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "{status}");

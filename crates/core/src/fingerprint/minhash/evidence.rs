@@ -144,8 +144,11 @@ pub struct TwoPages {
     pub contained: Option<PerMille>,
 }
 
-/// Least estimated share of the page that is in the original, however uncertain the estimate is.
+/// Least estimated share of the smaller page that is in the other one, however uncertain the estimate is.
 const MIN_CONTAINED_OF_SITE: PerMille = PerMille(800);
+
+/// Least estimated share of the page that is in the original.
+const MIN_OF_PAGE: PerMille = PerMille(750);
 
 /// Least estimated share of the smaller of two renderings of one page: print, mobile and AMP views, session ids.
 const MIN_RENDERED: PerMille = PerMille(750);
@@ -163,9 +166,10 @@ impl SameSite {
         original: &[u8],
         distance: u8,
     ) -> Option<TwoPages> {
-        let two = self.compared(form, [page, original], distance, |[page, _]| page);
-        let is_one = two.is_as_similar && two.pages.contained.is_none_or(|share| share >= MIN_CONTAINED_OF_SITE);
-        (!is_one).then_some(two.pages)
+        let Compared { is_as_similar, similarity, contained } = self.compared(form, page, original, distance);
+        let is_one = is_as_similar
+            && contained.is_none_or(|share| share.of_smaller >= MIN_CONTAINED_OF_SITE && share.of_page >= MIN_OF_PAGE);
+        (!is_one).then_some(TwoPages { similarity, contained: contained.map(|share| share.of_page) })
     }
 
     /// Returns what speaks against their being renderings of one page, although one of them says so: careless sites name
@@ -178,22 +182,12 @@ impl SameSite {
         original: &[u8],
         distance: u8,
     ) -> Option<TwoPages> {
-        let two = self.compared(form, [page, original], distance, |[page, original]| page.min(original));
-        let is_one = match two.pages.contained {
-            Some(share) => share >= MIN_RENDERED,
-            None => two.is_as_similar,
-        };
-        (!is_one).then_some(two.pages)
+        let Compared { is_as_similar, similarity, contained } = self.compared(form, page, original, distance);
+        let is_one = contained.map_or(is_as_similar, |share| share.of_smaller >= MIN_RENDERED);
+        (!is_one).then_some(TwoPages { similarity, contained: contained.map(|share| share.of_smaller) })
     }
 
-    /// Compares two pages; `of` chooses the page whose share in the other is measured, by the sizes of both.
-    fn compared(
-        self,
-        form: SketchForm,
-        [page, original]: [&[u8]; 2],
-        distance: u8,
-        of: impl Fn([u64; 2]) -> u64,
-    ) -> Compared {
+    fn compared(self, form: SketchForm, page: &[u8], original: &[u8], distance: u8) -> Compared {
         let sizes = form.count(page).zip(form.count(original)).map(|(page, original)| [page, original].map(u64::from));
         // Without sizes they count as equal.
         let [page_size, original_size] = sizes.unwrap_or([1000, 1000]);
@@ -203,11 +197,12 @@ impl SameSite {
         let expected = PerMille::of(both, all.saturating_sub(both));
         let least = PerMille(expected.0.saturating_sub(2 * form.standard_error(expected).0));
         let similarity = form.similarity(distance);
-        let contained = sizes.map(|sizes| {
+        let contained = sizes.map(|_| {
             let of_smaller = form.contained(page, original, distance, 0).unwrap_or_default();
-            PerMille::of(u64::from(of_smaller.0) * smaller, 1000 * of(sizes))
+            let of_page = PerMille::of(u64::from(of_smaller.0) * smaller, 1000 * page_size);
+            Contained { of_smaller, of_page }
         });
-        Compared { is_as_similar: similarity >= least, pages: TwoPages { similarity, contained } }
+        Compared { is_as_similar: similarity >= least, similarity, contained }
     }
 }
 
@@ -215,7 +210,17 @@ impl SameSite {
 struct Compared {
     /// Whether they are as similar as pages of these sizes that are one.
     is_as_similar: bool,
-    pages: TwoPages,
+    /// The estimated Jaccard index.
+    similarity: PerMille,
+    /// Where the sketches have sizes.
+    contained: Option<Contained>,
+}
+
+/// Estimated shares that are in the other page.
+#[derive(Clone, Copy)]
+struct Contained {
+    of_smaller: PerMille,
+    of_page: PerMille,
 }
 
 #[cfg(test)]
