@@ -31,8 +31,10 @@ enum Fate {
 }
 use Fate::{Dead, Judged, Tombstone};
 
+/// A page whose address has no other text.
 fn text(words: &str) -> Vec<u8> {
-    json!({ "url": "https://bad.example/", "text": words }).to_string().into_bytes()
+    let url = format!("https://bad.example/{:x}", xxh3_64_with_seed(words.as_bytes(), 0));
+    json!({ "url": url, "text": words }).to_string().into_bytes()
 }
 
 /// A text that shares neither words nor letters with others.
