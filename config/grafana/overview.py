@@ -54,7 +54,7 @@ FILL = (
     f"max(sum by (job, instance) ({metric('index_memory_bytes')})"
     f" / sum by (job, instance) ({metric('index_memory_limit_bytes')} {OF_JUDGES}))"
 )
-REACH = f"min(time() - {metric('index_oldest_entry_timestamp_seconds')})"
+REACH = f"min({metric('index_stream_timestamp_seconds')} - {metric('index_oldest_entry_timestamp_seconds')})"
 WINDOW = f"max({metric('index_window_seconds')})"
 
 
