@@ -2,16 +2,17 @@
 //!
 //! Ten thousand pages of one template, or of one site, share nearly every key: each would be a candidate of each. So
 //! only the first of them, the head, is found by the keys that all of them share; the others, its members, are found
-//! through the head, by what differs from it. What differs is a few slots of the sketch, the numbers of the page and its
-//! title. The keys are the title, in a table of its own, and pairs of neighbouring differences, so that a difference more or less, as edits of a copy bring them,
-//! spoils two of them and not all. Each pair falls into one of [`KEYS`] tables by its hash, where the smallest counts.
+//! through the head, by what differs from it. What differs is a few slots of the sketch, the numbers of the page and
+//! its title. The keys are the title, in a table of its own, and pairs of neighbouring differences, so that a
+//! difference more or less, as edits of a copy bring them, spoils two of them and not all. Each pair falls into one of
+//! [`KEYS`] tables by its hash, where the smallest counts.
 //!
 //! A member is reachable while its head is held, and comes after it in the log: a state that holds the member and can
 //! still reach it holds the head, too (law L5). A head takes members for the first sixth of its time in the window only
 //! (the judge sees to that), so that they are found for the other five sixths. Keys are worked out from both when the
 //! member is inserted, and are not written down.
 //!
-//! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`KEYS`] places in
+//! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`TABLES`] places in
 //! tables, four bytes for each key and sixteen for its place and head, and a quarter of a byte for each position of the
 //! ring ([`Ranks`]).
 
@@ -46,29 +47,32 @@ const SLOTS: u64 = 1 << 63;
 pub(super) struct FamilyKeys {
     /// Sequence number of the family's head.
     head: u64,
-    /// By table; 0: none.
-    by_table: [u32; KEYS],
-    /// In the table of titles; 0: none.
-    title: u32,
+    /// By table; 0: none. That of the title is the last.
+    by_table: [u32; TABLES],
 }
 
 impl FamilyKeys {
     /// Returns the key by which a table finds the page, if there is one.
     fn in_table(&self, table: usize) -> Option<u64> {
-        let key = if table == TITLES { Some(self.title) } else { self.by_table.get(table).copied() };
-        let key = key.filter(|key| *key != 0)?;
+        let key = self.by_table.get(table).copied().filter(|key| *key != 0)?;
         Some(draw(u64::from(key) | (table as u64) << 40))
     }
 
     /// Leaves out the key for a table.
     pub(super) fn skip(&mut self, table: usize) {
-        let key = if table == TITLES { Some(&mut self.title) } else { self.by_table.get_mut(table) };
-        key.into_iter().for_each(|key| *key = 0);
+        self.by_table.get_mut(table).into_iter().for_each(|key| *key = 0);
+    }
+
+    /// Returns the key of the title; 0: none.
+    const fn title(&self) -> u32 {
+        let [.., title] = self.by_table;
+        title
     }
 
     /// Returns how many keys two pages of one family share, their titles left out.
     fn shared_with(&self, other: &Self) -> usize {
-        self.by_table.iter().zip(&other.by_table).filter(|(key, held)| key == held && **key != 0).count()
+        let pairs = self.by_table.iter().zip(&other.by_table).take(KEYS);
+        pairs.filter(|(key, held)| key == held && **key != 0).count()
     }
 }
 
@@ -88,7 +92,7 @@ pub(super) struct Difference<'a> {
 impl Difference<'_> {
     /// Returns the page's keys.
     pub(super) fn keys(&self) -> FamilyKeys {
-        let mut by_table = [0; KEYS];
+        let mut by_table = [0; TABLES];
         let mut add = |of: u64, one: u64, next: u64| {
             let hash = draw(draw(self.head ^ of) ^ draw(one << 32 | next));
             let at = usize::try_from(hash >> 60).unwrap_or(0);
@@ -116,12 +120,13 @@ impl Difference<'_> {
                 before = Some(one);
             }
         }
-        let title = self.title.map_or(0, |TitleHash(title)| {
+        if let Some(TitleHash(title)) = self.title {
             // The lower half of the hash, and never none.
             let [.., a, b, c, d] = draw(draw(self.head) ^ u64::from(title)).to_be_bytes();
-            u32::from_be_bytes([a, b, c, d]).max(1)
-        });
-        FamilyKeys { head: self.head, by_table, title }
+            let [.., key] = &mut by_table;
+            *key = u32::from_be_bytes([a, b, c, d]).max(1);
+        }
+        FamilyKeys { head: self.head, by_table }
     }
 }
 
@@ -169,7 +174,7 @@ impl Members {
 
     /// Prefetches the keys of the member at a position.
     fn prefetch(&self, position: u64) {
-        if let Some(FamilyKeys { head, by_table, .. }) = self.keys(position) {
+        if let Some(FamilyKeys { head, by_table }) = self.keys(position) {
             dupgate_index::prefetch(head);
             by_table.last().into_iter().for_each(dupgate_index::prefetch);
         }
@@ -181,8 +186,7 @@ impl Members {
 
     fn clear(&mut self, position: u64) {
         let at = self.place(position);
-        let member = at.and_then(|at| self.held.get_mut(at));
-        member.into_iter().for_each(|member| (member.keys.by_table, member.keys.title) = ([0; KEYS], 0));
+        at.and_then(|at| self.held.get_mut(at)).into_iter().for_each(|member| member.keys.by_table = [0; TABLES]);
     }
 
     /// Returns the place of the member at a position.
@@ -393,11 +397,13 @@ impl Families {
         is_wanted: impl Fn(u64) -> bool,
     ) -> Vec<u64> {
         let mut found = Vec::new();
-        for keys in keys.iter().filter(|keys| keys.title != 0) {
+        for keys in keys.iter().filter(|keys| keys.title() != 0) {
             // Tags are equal by chance now and then.
             self.each_with(keys, TITLES, positions, |position| {
                 let held = self.members.keys(position);
-                if held.is_some_and(|held| held.head == keys.head && held.title == keys.title) && is_wanted(position) {
+                if held.is_some_and(|held| held.head == keys.head && held.title() == keys.title())
+                    && is_wanted(position)
+                {
                     found.push(position);
                 }
             });
@@ -478,8 +484,8 @@ mod tests {
 
     /// Keys of few values in few families: many are shared.
     fn keys() -> impl Strategy<Value = FamilyKeys> {
-        let by_table = prop::array::uniform16(prop_oneof![2 => Just(0_u32), 3 => 1_u32..4]);
-        (0_u64..4, by_table, 0_u32..4).prop_map(|(head, by_table, title)| FamilyKeys { head, by_table, title })
+        let by_table = prop::array::uniform17(prop_oneof![2 => Just(0_u32), 3 => 1_u32..4]);
+        (0_u64..4, by_table).prop_map(|(head, by_table)| FamilyKeys { head, by_table })
     }
 
     fn share_a_key(one: &FamilyKeys, other: &FamilyKeys, table: usize) -> bool {

@@ -53,7 +53,7 @@ use sketches::Sketches;
 use variants::OldestOfIds;
 
 /// How many originals are scanned in the time of one lookup by source, or more.
-const SCANNED_IN_A_LOOK_UP: usize = 16;
+const SCANNED_IN_A_LOOKUP: usize = 16;
 
 /// How many pages before its turn a page's cache lines are asked for.
 const LINES_AHEAD: usize = 8;
@@ -66,7 +66,7 @@ const MAX_ENTRIES: u64 = 1 << 31;
 
 /// Returns whether looking up a range of this many offsets is faster than scanning everything held.
 const fn is_short(length: usize, held: usize) -> bool {
-    length <= held / SCANNED_IN_A_LOOK_UP
+    length <= held / SCANNED_IN_A_LOOKUP
 }
 
 /// The originals held, in log order, and the tables that find them.
