@@ -24,14 +24,14 @@ use crate::transaction::CallError;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 impl WorkerDriver {
-    /// Submits a command that commits offsets of these partitions, once the group has the offsets that we know.
-    pub(super) fn submit_checked(&mut self, command: ProducerCommand, partitions: impl Iterator<Item = PartitionId>) {
+    /// Submits the command that sends the transaction's offsets, once the group has those that we know.
+    pub(super) fn submit_checked(&mut self, command: ProducerCommand) {
         if self.context.brokers == Brokers::InProcess {
             // It does not report offsets that were committed in transactions, and its topics are never deleted.
             return self.producer.submit(command);
         }
-        let known =
-            partitions.filter_map(|partition| Some((partition.clone(), self.settled.committed_offset(&partition)?)));
+        let sent = self.sent_offsets.keys();
+        let known = sent.filter_map(|partition| Some((partition.clone(), self.settled.committed_offset(partition)?)));
         let known: BTreeMap<PartitionId, i64> = known.collect();
         self.unchecked = Some(command);
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));

@@ -225,19 +225,19 @@ impl WorkerDriver {
             }
             ProducerCall::SendOffsets(offsets) => {
                 self.sent_offsets.clone_from(&offsets);
-                let partitions: Vec<PartitionId> = offsets.keys().cloned().collect();
                 let offset_of = |(partition, offset)| OffsetAndMetadata { partition, offset, metadata: String::new() };
                 let offsets = offsets.into_iter().map(offset_of).collect();
-                let command = ProducerCommand::SendOffsets(offsets, self.member.membership());
-                self.calling = Some(Call::SendOffsets);
-                self.report.calls(Call::SendOffsets, 0);
-                return self.submit_checked(command, partitions.into_iter());
+                (ProducerCommand::SendOffsets(offsets, self.member.membership()), Call::SendOffsets, 0)
             }
             ProducerCall::Plain(call) => (ProducerCommand::Plain(call), call, 0),
         };
         self.calling = Some(call);
         self.report.calls(call, pages);
-        self.producer.submit(command);
+        if call == Call::SendOffsets {
+            self.submit_checked(command);
+        } else {
+            self.producer.submit(command);
+        }
     }
 }
 
