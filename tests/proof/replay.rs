@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -20,9 +21,14 @@ use crate::several_instances::Team;
 
 /// Writes a generated crawl evenly to the partitions of the input.
 pub(crate) fn crawl(broker: &Broker, cluster: &Cluster<'_>, pages: usize, partitions: u64) {
+    crawl_part(broker, cluster, 0..pages, partitions);
+}
+
+/// Writes a part of that crawl.
+fn crawl_part(broker: &Broker, cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64) {
     let settings = CrawlSettings { seed: 17, topics: 1, bytes: 200..=900, ..CrawlSettings::default() };
     let pen = Pen::new(broker);
-    for planted in Crawl::new(settings).unwrap().take(pages) {
+    for planted in Crawl::new(settings).unwrap().take(pages.end).skip(pages.start) {
         let page = Page {
             key: planted.key,
             value: Some(planted.value),
@@ -175,23 +181,38 @@ pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize
     status
 }
 
+/// Splits a crawl into parts that are written one by one while the pages before them are delivered: no record of the
+/// verdict log holds the verdicts of more than two parts, so that a slow replay commits often enough to be interrupted.
+pub(crate) fn parts(pages: usize) -> impl Iterator<Item = Range<usize>> {
+    const PARTS: usize = 20;
+    (0..PARTS).map(move |part| pages * part / PARTS..pages * (part + 1) / PARTS)
+}
+
 /// Runs two instances on a generated crawl, kills a judge in the middle, then a worker, and returns the outcome of each
 /// page.
 fn live(cluster: &Cluster<'_>, pages: usize) -> BTreeMap<Source, Outcome> {
     let broker = cluster.broker();
-    crawl(broker, cluster, pages, 4);
     let mut team = Team::new(cluster);
     ["one", "two"].into_iter().for_each(|name| team.join(name));
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-    team.deliver(&mut out, pages / 4);
-    let judge = team.judge();
-    team.kill(&judge);
-    team.judge_other_than(&judge);
-    team.join(&judge);
-    team.deliver(&mut out, pages / 2);
-    let worker = team.plain_worker();
-    team.kill(&worker);
-    team.join(&worker);
+    for (number, part) in parts(pages).enumerate() {
+        crawl_part(broker, cluster, part.clone(), 4);
+        match number {
+            5 => {
+                let judge = team.judge();
+                team.kill(&judge);
+                team.judge_other_than(&judge);
+                team.join(&judge);
+            }
+            10 => {
+                let worker = team.plain_worker();
+                team.kill(&worker);
+                team.join(&worker);
+            }
+            _ => {}
+        }
+        team.deliver(&mut out, part.start);
+    }
     team.deliver(&mut out, pages);
     team.disband();
     Ledger::read(cluster).outcomes(1).unwrap()

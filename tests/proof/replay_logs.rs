@@ -12,7 +12,7 @@ use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::decode_verdicts;
-use crate::replay::{Running, ask, expected_verdicts, refused, run, shadow, torn, verdicts_by_page};
+use crate::replay::{Running, ask, expected_verdicts, parts, refused, run, shadow, torn, verdicts_by_page};
 use crate::restore;
 use crate::several_instances::Team;
 
@@ -41,10 +41,13 @@ fn a_killed_replay_of_three_judges_ends_like_an_uninterrupted_one() {
     let config = json!({ "judge": { "partitions": 3 }, "input": { "fields": { "scope": "/tenant" } } });
     let cluster =
         Cluster::new(broker, Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config });
-    crawl_of_tenants(&cluster, 0..PAGES, 2);
     let mut team = Team::new(&cluster);
     ["one", "two"].into_iter().for_each(|name| team.join(name));
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    for part in parts(PAGES) {
+        crawl_of_tenants(&cluster, part.clone(), 2);
+        team.deliver(&mut out, part.start);
+    }
     team.deliver(&mut out, PAGES);
     team.disband();
     let live = Ledger::read(&cluster).outcomes(1).unwrap();
