@@ -282,7 +282,7 @@ fn hostile_pages_come_out_once_each_with_their_reason() {
     let mut wrong = Vec::new();
     for (number, (name, page, expected)) in all.iter().enumerate() {
         let (line, took) = sieve.judge(name, page);
-        let found = if line["verdict"] == "dead" { &line["reason"] } else { &line["verdict"] };
+        let found = if line["verdict"] == "dead_letter" { &line["reason"] } else { &line["verdict"] };
         if found != expected || line["source"] != format!("stdin:{}", number + 2) {
             wrong.push(format!("{name}: {line}, not {expected}"));
         }

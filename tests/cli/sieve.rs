@@ -83,7 +83,7 @@ fn a_sample_gets_the_documented_verdict_lines() {
     );
     assert_eq!(lines[2], r#"{"source":"pages.jsonl:3","id":"https://c.example/1","verdict":"unique"}"#);
     let verdicts = verdicts(&output);
-    assert_eq!((&verdicts[3]["source"], &verdicts[3]["verdict"]), (&"pages.jsonl:4".into(), &"dead".into()));
+    assert_eq!((&verdicts[3]["source"], &verdicts[3]["verdict"]), (&"pages.jsonl:4".into(), &"dead_letter".into()));
     assert_eq!(verdicts[3]["reason"], "undecodable");
     assert!(verdicts[3]["message"].as_str().unwrap().contains("truncated JSON"), "{report}");
     for (line, verdict) in [(4, "near"), (5, "update")] {
@@ -166,7 +166,7 @@ fn one_bad_line_is_a_dead_letter_and_does_not_end_the_run() {
     assert_eq!(places, lines.map(|line| format!("pages.jsonl:{line}")), "the empty line counts, but holds no page");
     for verdict in &verdicts {
         let dead = verdict["source"] == "pages.jsonl:5";
-        assert_eq!(verdict["verdict"], if dead { "dead" } else { "unique" }, "{verdict}");
+        assert_eq!(verdict["verdict"], if dead { "dead_letter" } else { "unique" }, "{verdict}");
     }
 
     let arguments = ["sieve", "pages.jsonl", "--unique", "u", "--dead", "x"];

@@ -35,7 +35,7 @@ fn cases() -> String {
 - name: no text at all
   one: {{text: '{NEWS}'}}
   other: {{text: ' '}}
-  expect: dead
+  expect: dead_letter
 - name: capitals, by any stage
   one: {{text: '{NEWS}'}}
   other: {{text: '{}'}}
@@ -122,7 +122,7 @@ fn programs_read_every_case() {
     assert_eq!(first["refused_by"], "distance");
     assert!(first["reason"].as_str().unwrap().contains("match.minhash.min_similarity is 0.95"), "{first}");
     let dead = &report["cases"][4];
-    assert_eq!((&dead["got"], &dead["passed"]), (&"dead".into(), &true.into()));
+    assert_eq!((&dead["got"], &dead["passed"]), (&"dead_letter".into(), &true.into()));
     assert!(dead["reason"].as_str().unwrap().starts_with("no_text: "), "{dead}");
     let lines = run(&cases(), &["-o", "jsonl"]).out;
     assert_eq!(lines.lines().filter(|line| serde_json::from_str::<Value>(line).unwrap()["passed"] == true).count(), 6);

@@ -28,7 +28,7 @@ pub(super) struct Progress {
 impl Progress {
     /// Starts counting towards `size` bytes, if known. Dead letters are logged here if no verdict line names them.
     pub(super) fn new(size: Option<u64>, shows_dead_letters: bool) -> Self {
-        let verdicts = ["unique", "update", "template", "exact", "near", "dead"].map(|name| (name, 0)).into();
+        let verdicts = ["unique", "update", "template", "exact", "near", "dead_letter"].map(|name| (name, 0)).into();
         Self {
             pages: 0,
             bytes: 0,
@@ -66,7 +66,7 @@ impl Progress {
         if !self.shows_dead_letters {
             return;
         }
-        let dead = self.verdicts.get("dead").copied().unwrap_or(0);
+        let dead = self.verdicts.get("dead_letter").copied().unwrap_or(0);
         if dead <= MAX_LOGGED {
             tracing::warn!(target: "dupgate::cli", source = place_of(&line.source), "{rejection}");
         }
@@ -83,7 +83,7 @@ impl Progress {
         }
         let of = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
         let (unique, update, template) = (of("unique"), of("update"), of("template"));
-        let (exact, near, dead) = (of("exact"), of("near"), of("dead"));
+        let (exact, near, dead_letter) = (of("exact"), of("near"), of("dead_letter"));
         if self.display.bar().is_some() {
             let shown = self.verdicts.iter().filter(|(_, count)| **count > 0);
             let shown: Vec<String> = shown.map(|(name, count)| format!("{name} {}", human::count(*count))).collect();
@@ -94,7 +94,7 @@ impl Progress {
         let reasons = Some(reasons).filter(|reasons| !reasons.is_empty());
         tracing::info!(
             target: "dupgate::cli",
-            pages = self.pages, unique, update, template, exact, near, dead, reasons, "sieved"
+            pages = self.pages, unique, update, template, exact, near, dead_letter, reasons, "sieved"
         );
     }
 }

@@ -41,7 +41,7 @@ pub(super) enum Page {
 
 /// A verdict, as sieve and the service name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Expected {
     /// Not similar to the first page.
     Unique,
@@ -56,7 +56,7 @@ pub(super) enum Expected {
     /// A new text of the same page.
     Update,
     /// No verdict: the page is refused.
-    Dead,
+    DeadLetter,
 }
 
 impl Expected {
@@ -69,7 +69,7 @@ impl Expected {
             Self::Template => "template",
             Self::Duplicate => "duplicate",
             Self::Update => "update",
-            Self::Dead => "dead",
+            Self::DeadLetter => "dead_letter",
         }
     }
 }

@@ -140,7 +140,7 @@ impl LineVerdict {
     pub const fn name(&self) -> &'static str {
         match self.kind() {
             Some(kind) => kind.name(),
-            None => "dead",
+            None => "dead_letter",
         }
     }
 

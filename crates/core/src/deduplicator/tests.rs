@@ -111,7 +111,7 @@ fn verdict_lines_say_what_was_matched() {
         ),
         (
             Route::Dead,
-            r#"{"source":"pages.jsonl:3","verdict":"dead","reason":"undecodable","message":"truncated JSON at line 1 column 7"}"#,
+            r#"{"source":"pages.jsonl:3","verdict":"dead_letter","reason":"undecodable","message":"truncated JSON at line 1 column 7"}"#,
         ),
         (
             Route::Duplicate,

@@ -47,7 +47,7 @@ impl Found {
             Self::Update => "update",
             Self::Exact => "exact",
             Self::Near => "near",
-            Self::Dead(_) => "dead",
+            Self::Dead(_) => "dead_letter",
         }
     }
 }
