@@ -23,9 +23,12 @@ fn read(path: &Path) -> String {
 
 /// README, changelog and every document: path and text.
 fn documents() -> Vec<(PathBuf, String)> {
-    let mut paths = vec![root().join("README.md"), root().join("CHANGELOG.md")];
-    let listed = std::fs::read_dir(root().join("docs")).unwrap();
-    paths.extend(listed.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "md")));
+    let mut paths: Vec<PathBuf> =
+        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root().join(name)).into();
+    for folder in ["docs", "docs/decisions"] {
+        let listed = std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        paths.extend(listed.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
     assert!(paths.len() > 3, "{paths:?}");
     paths.into_iter().map(|path| (path.clone(), without_former_names(&read(&path)))).collect()
 }
