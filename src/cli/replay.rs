@@ -130,7 +130,13 @@ pub struct PlanArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
     /// Plan file of `replay plan`
-    #[arg(value_name = "PLAN", conflicts_with_all = ["from", "to", "offsets_file", "from_files"])]
+    #[arg(
+        value_name = "PLAN",
+        conflicts_with_all = [
+            "from", "to", "partitions", "offsets_file", "from_files", "warm", "order", "from_fingerprints", "into",
+            "max_records", "id"
+        ]
+    )]
     pub plan: Option<PathBuf>,
     /// What to replay, without a plan.
     #[command(flatten)]

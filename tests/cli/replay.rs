@@ -21,9 +21,29 @@ fn options_of_files_and_of_topics_exclude_each_other() {
             assert!(named && report.err.contains(more[0]), "{}", report.err);
         }
     }
-    let report = output_of(dupgate().args(["replay", "run", "plan.json", "--from-files", "pages.jsonl"]));
-    assert_eq!(report.code, 2, "{}", report.err);
     assert_eq!(output_of(dupgate().args(["replay", "plan", "--from-files"])).code, 2, "at least one file");
+}
+
+/// A plan says what to replay; an option beside it would be ignored.
+#[test]
+fn options_that_a_plan_decides_are_refused_beside_it() {
+    for more in [
+        &["--from", "start"][..],
+        &["--to", "end"],
+        &["--partitions", "0"],
+        &["--offsets-file", "ranges.csv"],
+        &["--from-files", "pages.jsonl"],
+        &["--warm", "none"],
+        &["--order", "time"],
+        &["--from-fingerprints"],
+        &["--into", "none"],
+        &["--max-records", "5"],
+        &["--id", "another"],
+    ] {
+        let report = output_of(dupgate().args(["replay", "run", "plan.json"]).args(more));
+        assert_eq!(report.code, 2, "{more:?}: {}", report.err);
+        assert!(report.err.contains("cannot be used with") && report.err.contains(more[0]), "{}", report.err);
+    }
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn a_replay_in_log_order_gives_the_live_verdicts_and_changes_nothing_live() {
     let cluster = cluster(broker, 4);
     let live = live(&cluster, PAGES);
 
-    let before = (cluster.committed(), log_digest(&cluster), Ledger::read(&cluster).outcomes(1).unwrap());
+    let before = (cluster.committed(), live_logs(&cluster), Ledger::read(&cluster).outcomes(1).unwrap());
     let first = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "one", "--execute"]);
     assert_eq!(
         verdicts_by_page(&shadow(&cluster, "one")),
@@ -235,7 +235,7 @@ fn a_replay_in_log_order_gives_the_live_verdicts_and_changes_nothing_live() {
     );
     assert_eq!(first["variants"][0]["counts"]["changed"], json!({}));
     assert_eq!(first["variants"][0]["counts"]["pages"], PAGES);
-    assert_eq!((cluster.committed(), log_digest(&cluster), Ledger::read(&cluster).outcomes(1).unwrap()), before);
+    assert_eq!((cluster.committed(), live_logs(&cluster), Ledger::read(&cluster).outcomes(1).unwrap()), before);
 
     // The same plan under another name: the same bytes.
     let second = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "two", "--execute"]);
@@ -345,10 +345,15 @@ fn shows_examples(cluster: &Cluster<'_>, differ: &Value, live: &BTreeMap<Source,
     assert!(!html.contains("does not hold this page"), "the input holds all of them");
 }
 
+/// Values of the records of a topic with their positions, in the order of each partition.
+pub(crate) fn values(cluster: &Cluster<'_>, topic: &str) -> Vec<(String, Option<Vec<u8>>)> {
+    let records = Shelf::open(cluster.broker(), &[topic]).read_to_end();
+    records.into_iter().map(|Record { source, value, .. }| (source.to_string(), value)).collect()
+}
+
 /// The content of the live logs.
-fn log_digest(cluster: &Cluster<'_>) -> usize {
-    let topic = cluster.log_topic("verdicts");
-    Shelf::open(cluster.broker(), &[&topic]).read_to_end().len()
+fn live_logs(cluster: &Cluster<'_>) -> [Vec<(String, Option<Vec<u8>>)>; 2] {
+    ["fingerprints", "verdicts"].map(|log| values(cluster, &cluster.log_topic(log)))
 }
 
 #[test]

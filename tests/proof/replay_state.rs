@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::accounting::Ledger;
 use crate::broker::{Broker, wait};
 use crate::cluster::http;
-use crate::cluster::records::{Page, Pen, Record, Shelf};
+use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::replay::{Running, ask, by_time, cluster, crawl, refused, run, shadow, verdicts_by_page};
+use crate::replay::{Running, ask, by_time, cluster, crawl, refused, run, shadow, values, verdicts_by_page};
 use crate::several_instances::Team;
 
 fn delete_group(broker: &Broker, name: &str) {
@@ -175,12 +175,6 @@ fn the_limits_of_a_replay_hold() {
     assert!(status.success(), "{}", std::fs::read_to_string(&log).expect("its log"));
 }
 
-/// Bytes of the records of a topic, in the order of its partition.
-fn bytes(cluster: &Cluster<'_>, topic: &str) -> Vec<(String, Option<Vec<u8>>)> {
-    let records = Shelf::open(cluster.broker(), &[topic]).read_to_end();
-    records.into_iter().map(|Record { source, value, .. }| (source.to_string(), value)).collect()
-}
-
 #[test]
 fn two_replays_beside_a_running_service_do_not_affect_it() {
     const PAGES: usize = 3_000;
@@ -204,7 +198,7 @@ fn two_replays_beside_a_running_service_do_not_affect_it() {
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES / 2);
     let logs = [cluster.log_topic("fingerprints"), cluster.log_topic("verdicts")];
-    let before: Vec<_> = logs.iter().map(|log| bytes(&cluster, log)).collect();
+    let before: Vec<_> = logs.iter().map(|log| values(&cluster, log)).collect();
 
     // Pages keep arriving, and are judged and delivered while both replays are planned and run.
     let address = http::free_address();
@@ -257,7 +251,7 @@ fn two_replays_beside_a_running_service_do_not_affect_it() {
     let dead = outcomes.values().filter(|outcome| outcome.output_kind == crate::accounting::OutputKind::Dead).count();
     assert_eq!(judged, PAGES - dead, "each page was counted once");
     for (log, before) in logs.iter().zip(&before) {
-        assert!(bytes(&cluster, log).starts_with(before), "{log} was changed before its end");
+        assert!(values(&cluster, log).starts_with(before), "{log} was changed before its end");
     }
     team.disband();
     let committed = cluster.committed();
@@ -299,6 +293,59 @@ fn a_plan_warns_before_harm() {
     ] {
         assert!(text.contains(warning), "the plan is shown before any question: {text}");
     }
+}
+
+#[test]
+fn ranges_rates_and_reports_follow_their_arguments() {
+    const PAGES: usize = 200;
+    let _turn = crate::half_turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 2);
+    crawl(broker, &cluster, PAGES, 2);
+    let mut team = Team::new(&cluster);
+    team.join("one");
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    team.deliver(&mut out, PAGES);
+    team.disband();
+    let input = cluster.inputs()[0].clone();
+    broker.delete_before(&input, 0, 30);
+
+    let plan = |arguments: &[&str]| {
+        let output = run(cluster.command(&[&["replay", "run", "-o", "json"], arguments].concat()));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["plan"].clone()
+    };
+    let cut = plan(&["--from", "offset:10", "--order", "time"]);
+    let warnings = cut["warnings"].to_string();
+    assert!(
+        warnings.contains(&format!("{input}:0: the first 20 records of the range are deleted already")),
+        "{warnings}"
+    );
+    let one = plan(&["--from", "start", "--partitions", "1", "--order", "time"]);
+    assert_eq!((&one["input"].as_array().unwrap().len(), &one["records"]), (&1, &json!(100)), "{one}");
+    assert_eq!(one["input"][0]["partition"], 1);
+
+    let (ranges, report) = (cluster.disk("ranges.csv"), cluster.disk("report.json"));
+    let line = format!("{input},1,10,60\n");
+    std::fs::write(&ranges, format!("# topic,partition,from,to\n{line}")).unwrap();
+    let [offsets_file, report] = [ranges.to_str().unwrap(), report.to_str().unwrap()];
+    let from_file = ["replay", "run", "--offsets-file", offsets_file, "--order", "time", "--warm", "none"];
+    let limited = ["--rate", "20KiB/s", "--into", "none", "--report", report, "--execute"];
+    ask(&cluster, &[&from_file[..], &limited].concat());
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    let counts = &report["variants"][0]["counts"];
+    assert_eq!(counts["pages"], 50, "{report}");
+    let bytes = counts["bytes"].as_u64().unwrap();
+    assert!(bytes > 20_000, "{report}");
+    // One second's worth is credit.
+    let least = (bytes * 1000 / (20 << 10)).saturating_sub(1000);
+    assert!(report["worked_ms"].as_u64().unwrap() >= least, "{report}");
+
+    std::fs::write(&ranges, format!("{line}{line}")).unwrap();
+    assert!(refused(&cluster, &from_file, 66).contains("line 2: a second range of"));
+    let kept = ["replay", "run", "--from", "start", "--from-fingerprints", "--into", "none", "--execute"];
+    let text = refused(&cluster, &[&kept[..], &["--rate", "20MiB/s"]].concat(), 2);
+    assert!(text.contains("give pages per second"), "{text}");
 }
 
 #[test]

@@ -313,6 +313,9 @@ fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, (i64, i64)>, Fatal> 
                 number + 1
             )));
         };
+        if ranges.contains_key(&partition) {
+            return Err(unreadable(format!("line {}: a second range of {partition}: expected one each", number + 1)));
+        }
         ranges.insert(partition, range);
     }
     if ranges.is_empty() { Err(unreadable("holds no range".to_owned())) } else { Ok(ranges) }

@@ -9,8 +9,8 @@ use super::{PaceArgs, ResumeArgs, RunArgs, plan, report};
 use crate::cli::output::Format;
 use crate::cli::{Global, note};
 use crate::error::{Fatal, Reason};
-use crate::replay::{Plan, Target};
-use crate::runtime::replay::{self, Lock, Options, ReplayState, Store, Stored};
+use crate::replay::{Plan, Reads, Target};
+use crate::runtime::replay::{self, Lock, Options, Rate, ReplayState, Store, Stored};
 use crate::runtime::service;
 use crate::telemetry::Metrics;
 
@@ -32,6 +32,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         note("nothing was done: add --execute to run it");
         return Ok(());
     }
+    expect_rate_of_pages(&plan, args.pace.rate)?;
     announce(&plan, args.plan.as_deref(), global)?;
     confirm(&plan, args.confirm_live.as_deref())?;
     replay::expect_log(&plan, &both.live)?;
@@ -61,6 +62,7 @@ pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
     let both = settings::of_plan(global, &seen.plan)?;
     replay::check(&seen.plan, &store, &both.live, &both.tried)?;
     if seen.state == ReplayState::Done {
+        store.ensure_finished(&seen)?;
         note(&format!("replay {} is done already", args.id));
         return Ok(());
     }
@@ -97,6 +99,20 @@ fn go(
         store.finish(&plan, &outcome.total)?;
     }
     report::print_outcome(&plan, &outcome, args.report.as_deref(), global)
+}
+
+/// A replay of fingerprints reads no pages, so that their bytes cannot limit it.
+fn expect_rate_of_pages(plan: &Plan, rate: Option<Rate>) -> Result<(), Fatal> {
+    match rate {
+        Some(rate @ Rate::Bytes(_)) if plan.reads == Reads::Fingerprints => {
+            let why = anyhow::anyhow!(
+                "--rate {rate}: a replay of fingerprints does not read the bytes of pages; give pages per second, such as \
+                 --rate 5000/s"
+            );
+            Err(Reason::Usage.because(why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Shows what is about to be done: the plan, or only its warnings if the plan was shown when it was created or if

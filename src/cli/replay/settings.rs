@@ -21,14 +21,14 @@ pub(super) struct Both {
 /// Reads the configuration. Assignments of the command line that decide verdicts apply to the replay only, all others
 /// to both.
 pub(super) fn read(global: &Global) -> Result<Both, Fatal> {
-    let (set, base): (Vec<String>, Vec<String>) = global.set.iter().cloned().partition(|text| is_tried(text));
+    let (set, base) = split(&global.set)?;
     set.iter().try_for_each(|assignment| without_secret(assignment))?;
     of(global, base, set)
 }
 
 /// Reads the configuration of a replay that has a plan.
 pub(super) fn of_plan(global: &Global, plan: &Plan) -> Result<Both, Fatal> {
-    let (set, base): (Vec<String>, Vec<String>) = global.set.iter().cloned().partition(|text| is_tried(text));
+    let (set, base) = split(&global.set)?;
     set.iter().chain(&plan.set).try_for_each(|assignment| without_secret(assignment))?;
     if !set.is_empty() && set != plan.set {
         let why = anyhow::anyhow!("the plan has its own settings ({}); --set cannot change them", plan.set.join(" "));
@@ -57,9 +57,41 @@ fn of(global: &Global, base: Vec<String>, set: Vec<String>) -> Result<Both, Fata
     Ok(Both { live, tried, set })
 }
 
-fn is_tried(assignment: &str) -> bool {
-    let key = assignment.split('=').next().unwrap_or_default().trim();
-    matches!(decides(key), ChangeImpact::Scheme | ChangeImpact::Rules)
+/// Splits assignments into those that the replay tries and those of both sides.
+fn split(assignments: &[String]) -> Result<(Vec<String>, Vec<String>), Fatal> {
+    let (mut tried, mut both) = (Vec::new(), Vec::new());
+    for assignment in assignments {
+        let side = if is_tried(assignment)? { &mut tried } else { &mut both };
+        side.push(assignment.clone());
+    }
+    Ok((tried, both))
+}
+
+/// Returns whether an assignment decides verdicts. The value may be a map of several keys, which must agree.
+fn is_tried(assignment: &str) -> Result<bool, Fatal> {
+    let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+    let mut keys = Vec::new();
+    collect_keys(key.trim(), &serde_saphyr::from_str(value).unwrap_or(Value::Null), &mut keys);
+    let decides_verdicts = |key: &String| matches!(decides(key), ChangeImpact::Scheme | ChangeImpact::Rules);
+    let Some(tried) = keys.iter().find(|key| decides_verdicts(key)) else { return Ok(false) };
+    let Some(both) = keys.iter().find(|key| !decides_verdicts(key)) else { return Ok(true) };
+    let why = anyhow::anyhow!(
+        "--set '{}=...' mixes {tried}, which the replay tries, with {both}, which is the service's: set them one by one",
+        key.trim()
+    );
+    Err(Reason::Usage.because(why))
+}
+
+/// Collects the keys that a value assigns: one for each leaf of a map.
+fn collect_keys(key: &str, value: &Value, keys: &mut Vec<String>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            map.iter().for_each(|(name, value)| collect_keys(&format!("{key}.{name}"), value, keys));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            keys.push(key.to_owned());
+        }
+    }
 }
 
 /// Plans are stored and shown: they may name the source of a secret, not its text.
@@ -91,6 +123,23 @@ fn without_secret(assignment: &str) -> Result<(), Fatal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_map_of_settings_is_tried_if_its_keys_decide_verdicts() {
+        for tried in [
+            "window={size: 24h}",
+            "window.size=24h",
+            "match={minhash: {min_similarity: 0.4}}",
+            "index={max_entries: 9}",
+        ] {
+            assert!(is_tried(tried).unwrap(), "{tried}");
+        }
+        for both in ["index={snapshot: {keep: 3}}", "processing={threads: 2}", "index.path=/x", "input={topics: [a]}"] {
+            assert!(!is_tried(both).unwrap(), "{both}");
+        }
+        let why = is_tried("index={max_memory: 1GiB, path: /x}").unwrap_err().to_string();
+        assert!(why.contains("index.max_memory") && why.contains("index.path") && why.contains("one by one"), "{why}");
+    }
 
     #[test]
     fn the_text_of_a_secret_never_gets_into_a_plan() {

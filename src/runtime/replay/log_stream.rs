@@ -20,7 +20,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 const AHEAD: usize = 8 << 20;
 
 /// One record, and the offset after it.
-pub(in crate::runtime) struct Request {
+pub(in crate::runtime) struct LogRecord {
     pub(in crate::runtime) next: VerdictOffset,
     pub(in crate::runtime) record: VerdictRecord,
 }
@@ -58,7 +58,7 @@ impl LogStream {
     }
 
     /// Returns the next record; `None` at the end.
-    pub(in crate::runtime) fn next(&mut self) -> Result<Option<Request>, Fatal> {
+    pub(in crate::runtime) fn next(&mut self) -> Result<Option<LogRecord>, Fatal> {
         if self.is_over {
             return Ok(None);
         }
@@ -72,7 +72,7 @@ impl LogStream {
         };
         match event.kind {
             FollowEventKind::Record { offset, next, record, .. } if offset < self.end => {
-                Ok(Some(Request { next, record }))
+                Ok(Some(LogRecord { next, record }))
             }
             FollowEventKind::Record { .. } | FollowEventKind::End(_) => {
                 self.is_over = true;

@@ -48,37 +48,33 @@ impl fmt::Display for Rate {
 #[derive(Debug)]
 pub(in crate::runtime) struct Pace {
     rate: Option<Rate>,
-    since: Duration,
-    pages: u64,
-    bytes: u64,
+    /// When the next page is due.
+    due: Duration,
 }
+
+/// Time that a replay may catch up with after it had to wait for anything else.
+const CREDIT: Duration = Duration::from_secs(1);
 
 impl Pace {
     pub(in crate::runtime) const fn new(rate: Option<Rate>, now: Duration) -> Self {
-        Self { rate, since: now, pages: 0, bytes: 0 }
+        Self { rate, due: now }
     }
 
-    /// Counts a page.
-    pub(in crate::runtime) fn note(&mut self, bytes: usize) {
-        self.pages += 1;
-        self.bytes += bytes as u64;
+    /// Counts a page of this size.
+    pub(in crate::runtime) fn note(&mut self, bytes: usize, now: Duration) {
+        let (amount, rate) = match self.rate {
+            None => return,
+            Some(Rate::Pages(rate)) => (1, rate),
+            Some(Rate::Bytes(rate)) => (bytes as u64, rate),
+        };
+        let nanos = u128::from(amount) * 1_000_000_000 / u128::from(rate.max(1));
+        let cost = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.due = self.due.max(now.saturating_sub(CREDIT)) + cost;
     }
 
     /// Returns how long to wait before the next page.
-    pub(in crate::runtime) fn wait(&self, now: Duration) -> Duration {
-        let (done, rate) = match self.rate {
-            None => return Duration::ZERO,
-            Some(Rate::Pages(rate)) => (self.pages, rate),
-            Some(Rate::Bytes(rate)) => (self.bytes, rate),
-        };
-        let millis = u128::from(done) * 1000 / u128::from(rate.max(1));
-        let due = self.since + Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
-        due.saturating_sub(now)
-    }
-
-    /// Restarts the count: time spent waiting for other reasons is not caught up with.
-    pub(in crate::runtime) fn restart(&mut self, now: Duration) {
-        *self = Self::new(self.rate, now);
+    pub(in crate::runtime) const fn wait(&self, now: Duration) -> Duration {
+        self.due.saturating_sub(now)
     }
 }
 
@@ -98,12 +94,26 @@ mod tests {
 
     #[test]
     fn pages_beyond_the_rate_wait() {
-        let mut pace = Pace::new(Some(Rate::Pages(10)), Duration::from_secs(7));
-        assert_eq!(pace.wait(Duration::from_secs(7)), Duration::ZERO);
-        (0..20).for_each(|_| pace.note(1));
-        assert_eq!(pace.wait(Duration::from_secs(8)), Duration::from_secs(1));
-        assert_eq!(pace.wait(Duration::from_secs(30)), Duration::ZERO);
-        pace.restart(Duration::from_secs(30));
-        assert_eq!(pace.wait(Duration::from_secs(30)), Duration::ZERO);
+        let at = Duration::from_secs;
+        let mut pace = Pace::new(Some(Rate::Pages(10)), at(7));
+        assert_eq!(pace.wait(at(7)), Duration::ZERO);
+        (0..20).for_each(|_| pace.note(1, at(7)));
+        assert_eq!(pace.wait(at(8)), at(1));
+        let mut pace = Pace::new(Some(Rate::Bytes(1 << 20)), at(7));
+        pace.note(3 << 20, at(7));
+        assert_eq!(pace.wait(at(7)), at(3));
+        let mut pace = Pace::new(None, at(7));
+        pace.note(1 << 40, at(7));
+        assert_eq!(pace.wait(at(7)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_long_wait_for_something_else_is_not_caught_up_with() {
+        let now = Duration::from_mins(1);
+        let mut pace = Pace::new(Some(Rate::Pages(10)), Duration::ZERO);
+        (0..10).for_each(|_| pace.note(1, now));
+        assert_eq!(pace.wait(now), Duration::ZERO, "one second of pages at once");
+        (0..10).for_each(|_| pace.note(1, now));
+        assert_eq!(pace.wait(now), Duration::from_secs(1));
     }
 }

@@ -15,7 +15,7 @@ use super::digests::{rules_digest, writes_digest};
 use super::files;
 use super::kept_log::{expect_kept, first_checkpoint, is_judged_before};
 use super::store::Store;
-use crate::config::settings::{Settings, Topics};
+use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::ClusterError;
@@ -87,7 +87,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
     let mut planning = Planning { store, live, offsets, warnings: Vec::new(), log_begins: Vec::new() };
     let Scope { order, input, verdict_log, files, begins } =
         if wanted.files.is_empty() { planning.topics(&wanted, first)? } else { planning.files(&wanted)? };
-    let output = planning.outputs(&wanted, first)?;
+    let output = planning.outputs(&wanted, first, &input)?;
     let sum = |of: fn(&InputRange) -> i64| input.iter().map(|range| u64::try_from(of(range)).unwrap_or(0)).sum();
     let plan = Plan {
         version: Plan::VERSION,
@@ -517,7 +517,7 @@ impl Planning<'_> {
         Ok(warm_from)
     }
 
-    fn outputs(&mut self, wanted: &Wanted, settings: &Settings) -> Result<Shadow, Fatal> {
+    fn outputs(&mut self, wanted: &Wanted, settings: &Settings, input: &[InputRange]) -> Result<Shadow, Fatal> {
         let output = &settings.output;
         let all = [&output.unique, &output.duplicate, &output.dead_letter];
         if wanted.into.has_pages() && all.iter().all(|name| name.is_none()) {
@@ -538,20 +538,19 @@ impl Planning<'_> {
                 Ok(Shadow { unique, duplicate, dead_letter })
             }
             Target::Live => {
-                self.warn_of_live_outputs(&all)?;
+                self.warn_of_live_outputs(&all, input)?;
                 let [unique, duplicate, dead_letter] = all.map(Clone::clone);
                 Ok(Shadow { unique, duplicate, dead_letter })
             }
         }
     }
 
-    fn warn_of_live_outputs(&mut self, names: &[&Option<String>]) -> Result<(), Fatal> {
+    fn warn_of_live_outputs(&mut self, names: &[&Option<String>], input: &[InputRange]) -> Result<(), Fatal> {
         let mut limit = 0;
-        if let Topics::Names(inputs) = &self.live.input.topics {
-            for input in inputs {
-                let view = self.store.inspector().topic(input).map_err(fatal::cluster_error)?;
-                limit = limit.max(view.and_then(|view| view.number("max.message.bytes")).unwrap_or(0));
-            }
+        let topics: BTreeSet<&str> = input.iter().map(|range| range.topic.as_str()).collect();
+        for topic in topics {
+            let view = self.store.inspector().topic(topic).map_err(fatal::cluster_error)?;
+            limit = limit.max(view.and_then(|view| view.number("max.message.bytes")).unwrap_or(0));
         }
         for name in names.iter().copied().flatten() {
             let Some(view) = self.store.inspector().topic(name).map_err(fatal::cluster_error)? else {

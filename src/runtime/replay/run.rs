@@ -453,7 +453,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     /// Waits before the next page as long as the rate and the live service require.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Fatal> {
-        self.pace.note(bytes);
+        self.pace.note(bytes, self.clock.now());
         while self.pace.wait(self.clock.now()) > Duration::ZERO {
             let wait = self.pace.wait(self.clock.now()).min(SHOW);
             self.rest(wait)?;
@@ -461,14 +461,18 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let Some(limit) = self.options.yield_to_lag else { return Ok(()) };
         let phase = self.phase;
         while self.lag_seen.is_none_or(|seen| self.clock.now().saturating_sub(seen) >= LAG_INTERVAL) {
-            let lag = self.live_lag()?;
-            if lag <= limit {
-                let now = self.clock.now();
-                self.lag_seen = Some(now);
-                self.pace.restart(now);
-                break;
+            match self.live_lag() {
+                Ok(lag) if lag <= limit => {
+                    self.lag_seen = Some(self.clock.now());
+                    break;
+                }
+                Ok(lag) => self.phase = Phase::Yielding(lag),
+                // Once it was readable: the brokers may come back.
+                Err(error) if self.lag_seen.is_some() => {
+                    tracing::warn!(target: "dupgate::replay", %error, "lag of the service is unknown, waiting");
+                }
+                Err(error) => return Err(error),
             }
-            self.phase = Phase::Yielding(lag);
             self.rest(LAG_INTERVAL / 5)?;
         }
         self.phase = phase;

@@ -308,6 +308,19 @@ impl Store {
         self.write(plan, text.as_bytes(), (DONE, &plan.hash))
     }
 
+    /// Writes the result of a finished replay, unless it is written: the run may have ended between its last commit and
+    /// this record, without which the result is unknown once the group's offsets have expired.
+    ///
+    /// # Errors
+    ///
+    /// The topic of the plan cannot be read or written.
+    pub fn ensure_finished(&self, stored: &Stored) -> Result<(), Fatal> {
+        match &stored.total {
+            Some(total) if self.done(&stored.plan)?.is_none() => self.finish(&stored.plan, total),
+            _ => Ok(()),
+        }
+    }
+
     fn offsets(&self, plan: &Plan) -> Result<Offsets, Fatal> {
         Offsets::new(&self.connection.query(&plan.own_group()), QUERY_TIMEOUT).map_err(failure)
     }

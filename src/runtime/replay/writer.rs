@@ -175,6 +175,8 @@ impl Writer {
             }
             TxnStep::Aborted | TxnStep::Unknown(_) => {
                 self.count_failure()?;
+                // Until it succeeds, whether the batch in flight was committed is unknown.
+                self.is_ready = false;
                 let call = self.txn.init();
                 self.call(call);
             }

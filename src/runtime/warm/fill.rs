@@ -285,7 +285,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                 let event_time = if self.same_time { judged.event_time } else { request.event_time };
                 let request = PageRequest { event_time, ..(**request).clone() };
                 self.asks.ask(*log, step.request, RequestBody::Page(request));
-                self.pace.note(*bytes);
+                self.pace.note(*bytes, self.clock.now());
                 self.filled.asked += 1;
             }
         }
@@ -309,17 +309,18 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     fn yields(&mut self) -> Result<bool, Fatal> {
         let Some(limit) = self.options.yield_to_lag.filter(|_| !self.caught_up) else { return Ok(false) };
         let now = self.clock.now();
-        let yields = matches!(self.phase, Phase::Yielding(_));
-        if self.lag_seen.is_some_and(|seen| now.saturating_sub(seen) < LAG_INTERVAL) {
-            return Ok(yields);
+        if self.lag_seen.is_none_or(|seen| now.saturating_sub(seen) >= LAG_INTERVAL) {
+            match self.lag() {
+                Ok(lag) => self.phase = if lag > limit { Phase::Yielding(lag) } else { Phase::CatchingUp },
+                // Once it was readable: the brokers may come back.
+                Err(error) if self.lag_seen.is_some() => {
+                    tracing::warn!(target: "dupgate::replay", %error, "lag of the service is unknown");
+                }
+                Err(error) => return Err(error),
+            }
+            self.lag_seen = Some(now);
         }
-        self.lag_seen = Some(now);
-        let lag = self.lag()?;
-        self.phase = if lag > limit { Phase::Yielding(lag) } else { Phase::CatchingUp };
-        if yields && lag <= limit {
-            self.pace.restart(now);
-        }
-        Ok(lag > limit)
+        Ok(matches!(self.phase, Phase::Yielding(_)))
     }
 
     fn lag(&self) -> Result<u64, Fatal> {

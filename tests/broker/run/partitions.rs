@@ -15,13 +15,6 @@ use super::instance::Site;
 use super::text;
 use super::topics::{Given, committed, page, produce};
 
-fn delete_before(broker: &Broker, topic: &str, partition: i32, offset: i64) {
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
-    let admin: AdminClient<DefaultClientContext> = broker.client().create().expect("an admin client");
-    wait::block_on(admin.delete_records(&list, &AdminOptions::new())).expect("records are deleted");
-}
-
 /// The offset that a group has committed.
 pub(super) fn committed_offset(broker: &Broker, group: &str, topic: &str, partition: i32) -> Option<i64> {
     let client: BaseConsumer = broker.client().set("group.id", group).create().expect("a client");
@@ -69,7 +62,7 @@ fn a_partition_that_has_lost_its_next_offset_does_not_stop_others() {
     committed(broker, &site.unique, 4);
     first.stop();
     (0..4).for_each(|partition| produce(broker, &site.input, partition, &pages(partition, 1..4)));
-    delete_before(broker, &site.input, 2, 3);
+    broker.delete_before(&site.input, 2, 3);
 
     let mut instances = [site.start("one"), site.start("two")];
     let unique = committed(broker, &site.unique, 4 + 9);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::wait::{self, block_on};
 
@@ -54,6 +54,13 @@ pub(super) fn alter_topic(config: &ClientConfig, name: &str, settings: &[(&str, 
     for result in answer {
         result.unwrap_or_else(|(topic, code)| panic!("{topic:?} was not altered: {code}"));
     }
+}
+
+/// Deletes the records of a partition before an offset.
+pub(super) fn delete_before(config: &ClientConfig, topic: &str, partition: i32, offset: i64) {
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
+    block_on(client(config).delete_records(&list, &AdminOptions::new())).expect("records are deleted");
 }
 
 /// Deletes a topic.

@@ -145,6 +145,11 @@ impl Broker {
         admin::alter_topic(&self.client(), topic, settings);
     }
 
+    /// Deletes the records of a partition before an offset, as retention does.
+    pub(crate) fn delete_before(&self, topic: &str, partition: i32, offset: i64) {
+        admin::delete_before(&self.client(), topic, partition, offset);
+    }
+
     /// Stops the broker cleanly (SIGTERM) and waits for its end.
     ///
     /// Not with Apache Kafka 4.3 and 4.4 while transactions run: see `version` in `kafka.sh`.
