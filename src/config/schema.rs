@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::levels::Levels;
 use super::origin::Origin;
@@ -61,11 +61,31 @@ fn describe(schema: &mut Value, path: &str, comments: &BTreeMap<String, String>)
         None => drop(map.remove("description")),
     }
     map.remove("title");
+    allow_text_for_list(map);
     if let Some(Value::Object(properties)) = map.get_mut("properties") {
         for (key, below) in properties {
             describe(below, &join(path, key), comments);
         }
     }
+}
+
+/// A list of texts may be written as one text: its items between commas.
+fn allow_text_for_list(schema: &mut Map<String, Value>) {
+    let is_list = schema
+        .get("type")
+        .is_some_and(|of| of == "array" || of.as_array().is_some_and(|of| of.contains(&"array".into())));
+    let Some(items) = schema.get("items").filter(|_| is_list) else { return };
+    if items.get("type").is_none_or(|of| of != "string") {
+        return;
+    }
+    let words =
+        items.get("enum").and_then(Value::as_array).map(|words| words.iter().filter_map(Value::as_str).collect());
+    let text = match words.map(|words: Vec<&str>| words.join("|")) {
+        Some(words) => json!({"type": "string", "pattern": format!("^ *({words})( *, *({words}))* *$")}),
+        None => json!({"type": "string"}),
+    };
+    let list: Map<String, Value> = ["type", "items"].into_iter().filter_map(|key| schema.remove_entry(key)).collect();
+    schema.insert("anyOf".to_owned(), json!([list, text]));
 }
 
 /// Comments of the sample by key: the rest of the line after the value, and the following lines of comment.
@@ -134,6 +154,7 @@ shaped!(RawSecret, "RawSecret", {
 
 #[cfg(test)]
 mod tests {
+    use super::super::assignment::as_list;
     use super::*;
 
     fn at<'v>(schema: &'v Value, path: &str) -> &'v Value {
@@ -151,6 +172,31 @@ mod tests {
         assert!(at(&schema, "kafka.security.sasl.password").to_string().contains("\"env\""));
         assert_eq!(at(&schema, "kafka.security.sasl.mechanism")["enum"][2], "scram-sha-512");
         assert_eq!(at(&schema, "match.simhash")["additionalProperties"], false);
+    }
+
+    #[test]
+    fn a_list_of_texts_may_be_one_text_as_in_the_file() {
+        let schema = schema();
+        for (key, text) in [
+            ("kafka.brokers", "a:9092, b:9092"),
+            ("input.topics", "pages"),
+            ("output.headers.drop", "x-trace"),
+            ("text.stopwords", "zh"),
+            ("roles", "worker, judge"),
+            ("match.stages", "exact"),
+        ] {
+            let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+            assert!(as_list(&path, &text.into()).is_some(), "{key}: {text}");
+            let alternatives = at(&schema, key)["anyOf"].as_array().unwrap();
+            assert_eq!(
+                (&alternatives[0]["type"], &alternatives[1]["type"]),
+                (&"array".into(), &"string".into()),
+                "{key}"
+            );
+            assert!(at(&schema, key).get("type").is_none() && at(&schema, key).get("items").is_none(), "{key}");
+        }
+        let words = at(&schema, "roles")["anyOf"][1]["pattern"].as_str().unwrap();
+        assert_eq!(words, "^ *(worker|judge)( *, *(worker|judge))* *$");
     }
 
     #[test]

@@ -85,13 +85,18 @@ fn kind(shape: &Value) -> Kind {
         Kind::Whole
     } else if is("number") {
         Kind::Number
-    } else if is("array") {
+    } else if list(shape).is_some() {
         Kind::List
     } else if is("object") {
         Kind::Map
     } else {
         Kind::Text
     }
+}
+
+/// The shape of a list, which may also be written as one text.
+fn list(shape: &Value) -> Option<&Value> {
+    [shape, &shape["anyOf"][0]].into_iter().find(|shape| shape["type"] == "array")
 }
 
 /// The type of a key in words, with its choices, if any.
@@ -108,8 +113,10 @@ fn type_of(path: &str, shape: &Value) -> String {
         Kind::Duration => "duration".to_owned(),
         Kind::Size => "size".to_owned(),
         Kind::Secret => "secret".to_owned(),
-        Kind::List if shape["items"].get("enum").is_some() => format!("list of {}", words(&shape["items"]["enum"])),
-        Kind::List => "list".to_owned(),
+        Kind::List => match list(shape).and_then(|list| list["items"].get("enum")) {
+            Some(choices) => format!("list of {}", words(choices)),
+            None => "list".to_owned(),
+        },
         Kind::Map => "map".to_owned(),
         Kind::Text if path.starts_with("input.fields.") => "field".to_owned(),
         Kind::Text if shape.to_string().contains("\"const\":\"all\"") => "`all`, or a list of whole numbers".to_owned(),

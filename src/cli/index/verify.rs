@@ -11,7 +11,7 @@ use crate::cli::verdict::{self, Form, Measure};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, Snapshot, State};
-use crate::protocol::{Answer, LogPartition, Verdict};
+use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
 use crate::runtime::parallel::run_parallel;
 use crate::runtime::verifier::{PartitionVerification, Step, verify_logs};
 
@@ -26,12 +26,28 @@ struct Found {
     at_snapshot: Option<(u64, usize)>,
 }
 
+/// What a snapshot holds. Its state is loaded and dropped before the logs lead to another one: two states of this size may
+/// not fit into the memory.
+struct Held {
+    at: VerdictOffset,
+    originals: usize,
+    digest: u64,
+}
+
+impl Held {
+    fn of(snapshot: &Snapshot) -> Self {
+        let loaded = State::load(&snapshot.state, &snapshot.originals, run_parallel);
+        Self { at: snapshot.at, originals: snapshot.originals.len(), digest: loaded.digest() }
+    }
+}
+
 /// Judges the kept requests of the fingerprint log again under the rules that the verdict log names, and compares the
 /// verdicts with the verdict log, and the newest snapshot of this instance with the state (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let form = settings.fingerprint.minhash.form;
-    let snapshots: BTreeMap<LogPartition, Snapshot> = snapshots_at_hand(&settings)?.into_iter().collect();
+    let snapshots: BTreeMap<LogPartition, Held> =
+        snapshots_at_hand(&settings)?.into_iter().map(|(log, snapshot)| (log, Held::of(&snapshot))).collect();
     let mut found: BTreeMap<LogPartition, Found> = BTreeMap::new();
     let trials = verify_logs(&settings, |step| match step {
         Step::Next { log, offset, verification } => {
@@ -74,21 +90,15 @@ fn seen(state: &State) -> (u64, usize) {
     (state.digest(), state.index().live(&state.watermarks()).count())
 }
 
-fn report(
-    log: LogPartition,
-    verification: &PartitionVerification,
-    snapshot: Option<&Snapshot>,
-    found: &Found,
-) -> Value {
+fn report(log: LogPartition, verification: &PartitionVerification, snapshot: Option<&Held>, found: &Found) -> Value {
     let counts = verification.verifier.counts();
     let agree = counts.differences == 0 && verification.broken.is_none();
     let snapshot = snapshot.map(|snapshot| {
-        let loaded = State::load(&snapshot.state, &snapshot.originals, run_parallel);
         let (digest, in_log) = found.at_snapshot.unwrap_or_else(|| seen(verification.verifier.state()));
         json!({
-            "agrees": loaded.digest() == digest,
+            "agrees": snapshot.digest == digest,
             "offset": snapshot.at.0,
-            "originals": snapshot.originals.len(),
+            "originals": snapshot.originals,
             "originals_in_log": in_log,
         })
     });
