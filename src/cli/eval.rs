@@ -121,12 +121,12 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     if args.sites {
         return sites::sites(args, found, &settings, format);
     }
-    let crowd = settings.rules.minhash.map(|minhash| {
+    let background = settings.rules.minhash.map(|minhash| {
         let minhash_of = &settings.fingerprint.minhash;
-        let crowd = BackgroundSimilarity::of(&texts::sets(&found, &reader, minhash_of.shingle, &minhash_of.stop));
+        let background = BackgroundSimilarity::of(&texts::sets(&found, &reader, minhash_of.shingle, &minhash_of.stop));
         let candidates = [1, minhash.min_shared_bands]
-            .map(|min_shared_bands| crowd.candidates(minhash.banding, min_shared_bands, ORIGINALS));
-        (candidates, crowd.histogram())
+            .map(|min_shared_bands| background.candidates(minhash.banding, min_shared_bands, ORIGINALS));
+        (candidates, background.histogram())
     });
     let (stream, joined) = if let Some(pairs) = &args.pairs {
         (texts::labelled(&found, pairs).map_err(|error| Reason::Input.because(error))?, None)
@@ -152,7 +152,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         Some(joined) => OneKnown::of(&scored(joined, &judge(joined, &reader, &settings)?)),
         None => None,
     };
-    let (candidates, likeness) = crowd.unzip();
+    let (candidates, likeness) = background.unzip();
     let mut shown = table::table(&ours.report, candidates, one_known.as_ref());
     let mut report = table::json(&ours.report, candidates, likeness.as_deref());
     report = table::with(report, json!({ "joined_one_known": one_known }));

@@ -21,7 +21,7 @@ use crate::protocol::{Answer, PageVerdict, VerdictKind, VerdictRecord};
 use crate::record::{Decoder, Source, Timestamp};
 use crate::runtime::fatal::failure;
 use crate::runtime::service_context;
-use crate::runtime::verdicts::{Extent, Read, read};
+use crate::runtime::verdicts::{LogExtent, Read, read};
 
 /// Time-out for fetching the pages of one verdict.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -76,7 +76,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     }
     let settings = global.start(Purpose::Run)?.settings;
     let names = if args.no_ids { None } else { Some(Names::open(&settings)?) };
-    let extent = if args.kept { Extent::Kept } else { Extent::New };
+    let extent = if args.kept { LogExtent::Kept } else { LogExtent::New };
     let mut lines = Lines::begin(Format::or_usual(global.output), extent, names.is_some())?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut outcome = Ok(());
@@ -128,7 +128,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     }
     let settings = global.start(Purpose::Sieve)?.settings;
     let Some(running) = args.instance.of(&settings)? else { return Ok(()) };
-    let mut lines = Lines::begin(Format::or_usual(global.output), Extent::New, true)?;
+    let mut lines = Lines::begin(Format::or_usual(global.output), LogExtent::New, true)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if left == 0 {
         return Ok(());
@@ -138,7 +138,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
         in_query(&args.verdict.iter().map(|verdict| verdict.name()).collect::<Vec<_>>().join(","))
     );
     running.listen(&query, |pair| {
-        let time = shown_time(Timestamp::from_millis(pair["at_ms"].as_i64().unwrap_or(0)), Extent::New);
+        let time = shown_time(Timestamp::from_millis(pair["at_ms"].as_i64().unwrap_or(0)), LogExtent::New);
         lines.print(&time, &pair_cells(pair), || pair_object(pair))?;
         left -= 1;
         Ok(left > 0)
@@ -191,10 +191,10 @@ fn pair_object(pair: &Value) -> Value {
 }
 
 /// The time of a verdict, in UTC: of day for a new one, with the date for one that the log holds.
-fn shown_time(time: Timestamp, extent: Extent) -> String {
+fn shown_time(time: Timestamp, extent: LogExtent) -> String {
     let format = match extent {
-        Extent::New => "%H:%M:%S",
-        Extent::Kept => "%Y-%m-%d %H:%M:%S",
+        LogExtent::New => "%H:%M:%S",
+        LogExtent::Kept => "%Y-%m-%d %H:%M:%S",
     };
     jiff::Timestamp::from_millisecond(time.millis()).map(|at| at.strftime(format).to_string()).unwrap_or_default()
 }
@@ -206,7 +206,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn begin(format: Format, extent: Extent, has_ids: bool) -> Result<Self, Fatal> {
+    fn begin(format: Format, extent: LogExtent, has_ids: bool) -> Result<Self, Fatal> {
         if format != Format::Table {
             return Ok(Self { table: None });
         }
@@ -293,8 +293,8 @@ mod tests {
     #[test]
     fn a_verdict_that_the_log_holds_has_its_date() {
         let time = Timestamp::from_millis(1_788_220_800_000 + 3_723_000);
-        assert_eq!(shown_time(time, Extent::New), "01:02:03");
-        assert_eq!(shown_time(time, Extent::Kept), "2026-09-01 01:02:03");
+        assert_eq!(shown_time(time, LogExtent::New), "01:02:03");
+        assert_eq!(shown_time(time, LogExtent::Kept), "2026-09-01 01:02:03");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::IdHash;
 use crate::protocol::{Answer, ForgetTarget, PageVerdict, RequestBody, VerdictKind, VerdictRecord};
 use crate::record::{PartitionId, Source};
-use crate::runtime::verdicts::{Extent, Read, read};
+use crate::runtime::verdicts::{LogExtent, Read, read};
 
 /// Arguments of `verdicts`.
 #[derive(Clone, Debug, Args)]
@@ -112,7 +112,7 @@ type Found = (i64, Answer);
 
 fn collect(settings: &Settings, mut is_wanted: impl FnMut(&Answer) -> bool) -> Result<Vec<Found>, Fatal> {
     let mut found = Vec::new();
-    read(settings, Extent::Kept, |news| {
+    read(settings, LogExtent::Kept, |news| {
         if let Some(Read { offset, record: VerdictRecord::Verdicts(batch), .. }) = news {
             let answers = batch.verdicts.into_iter().map(|verdict| verdict.answer);
             found.extend(answers.filter(&mut is_wanted).map(|answer| (offset.0, answer)));

@@ -4,7 +4,7 @@
 //! [`group_consumer`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows),
 //! [`fingerprint_log`] (appending requests), [`producer`] (one transactional producer), [`open_transaction`] (ending
 //! that of a dead one), [`output`] (pages to records), [`offsets`], [`first_records`], [`pages`], [`position_reader`],
-//! [`requests`], [`inspector`] and [`admin`] (requests with one answer); for the demo [`feed`] and [`tail`] (both ends
+//! [`requests`], [`inspector`] and [`admin`] (requests with one answer); for the demo [`page_producer`] and [`tail`] (both ends
 //! of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in order; none
 //! makes decisions. [`in_flight`] counts the records that the producers have yet to deliver.
 
@@ -13,7 +13,7 @@ pub mod in_flight;
 pub mod client;
 pub mod requests;
 pub mod errors;
-pub mod feed;
+pub mod page_producer;
 pub mod fingerprint_log;
 pub mod budget;
 pub mod first_records;

@@ -337,7 +337,7 @@ impl Reader {
     fn look_for_end(&mut self) {
         let question = match self.ends {
             Ends::Requested(question) => question,
-            Ends::Barrier { barrier, .. } => return self.complain(barrier),
+            Ends::Barrier { barrier, .. } => return self.warn_waiting(barrier),
             Ends::NotRequested | Ends::At { .. } => return,
         };
         match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT) {
@@ -355,7 +355,7 @@ impl Reader {
     }
 
     /// Logs periodically why a barrier is not read: a transaction before it is open, or the broker does not know it.
-    fn complain(&self, barrier: VerdictOffset) {
+    fn warn_waiting(&self, barrier: VerdictOffset) {
         if self.warn_tick.try_recv().is_err() {
             return;
         }

@@ -260,7 +260,7 @@ impl JudgeDriver {
     fn perform(&mut self, effect: Effect) -> Result<(), Fatal> {
         match effect {
             Effect::Restore => {
-                let restored = self.snapshot_store.as_ref().and_then(|snapshot_store| snapshot_store.newest());
+                let restored = self.snapshot_store.as_ref().and_then(|snapshot_store| snapshot_store.load_latest());
                 self.report.restores(restored.as_ref().map_or(0, |restored| restored.state().index().len()));
                 self.judge.handle(self.clock.now(), Event::Restored(restored));
             }
@@ -407,7 +407,7 @@ impl JudgeDriver {
         let Some(snapshots) = self.snapshot_store.as_ref().map(Arc::clone) else { return };
         self.snapshot_tasks.run(move || {
             if let Some(snapshot) = cut.take() {
-                snapshots.keep(snapshot);
+                snapshots.save(snapshot);
             }
             Ok(())
         });

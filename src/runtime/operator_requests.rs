@@ -14,7 +14,7 @@ use super::random::random_id;
 use super::request_impact::{Found, RequestImpact};
 use super::service_context;
 use super::topics::{ensure_logs, unavailable};
-use super::verdicts::{Extent, read};
+use super::verdicts::{LogExtent, read};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Admin, Brokers, LogNames};
@@ -252,7 +252,7 @@ fn unknown_end(error: impl fmt::Display) -> Fatal {
 /// The verdict log cannot be read.
 pub fn would_find(settings: &Settings, bodies: &[RequestBody]) -> Result<Vec<Found>, Fatal> {
     let mut logs: BTreeMap<LogPartition, RequestImpact> = BTreeMap::new();
-    read(settings, Extent::Kept, |message| {
+    read(settings, LogExtent::Kept, |message| {
         if let Some(message) = message {
             let affected = logs.entry(message.log).or_insert_with(|| RequestImpact::by(bodies));
             affected.follow(&message.record, |_, _, _| {});

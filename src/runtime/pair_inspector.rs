@@ -52,7 +52,7 @@ pub(super) fn start(pair_inspector: PairInspector) -> Result<PairRecorder, Fatal
 /// Reads pages as the worker does.
 pub(super) struct PairInspector {
     pages: Mutex<Pages>,
-    reader: Fingerprinter,
+    fingerprinter: Fingerprinter,
     trees: Arc<TreeBudget>,
     form: Option<SketchForm>,
     format: Format,
@@ -88,7 +88,7 @@ impl PairInspector {
     /// Creates the client.
     pub(super) fn open(
         settings: &Settings,
-        reader: Fingerprinter,
+        fingerprinter: Fingerprinter,
         trees: Arc<TreeBudget>,
         text: ShownText,
         kept: &PageCache,
@@ -97,7 +97,7 @@ impl PairInspector {
         let pages = Mutex::new(Pages::open(&config, FETCH_TIMEOUT).map_err(failure)?);
         let (form, format) = (settings.fingerprint.minhash.form, settings.record.format);
         let min_features = settings.text.min_features;
-        Ok(Self { pages, reader, trees, form, format, min_features, text, kept: kept.clone() })
+        Ok(Self { pages, fingerprinter, trees, form, format, min_features, text, kept: kept.clone() })
     }
 
     /// Returns a short comparison.
@@ -164,7 +164,7 @@ impl PairInspector {
         let Page { reading, text } = page;
         let mut words = Vec::new();
         if self.text != ShownText::None {
-            self.reader.analyzer().words(&text, |word| {
+            self.fingerprinter.analyzer().words(&text, |word| {
                 if words.len() < SHOWN_WORDS {
                     words.push(word.text.to_owned());
                 }
@@ -183,7 +183,7 @@ impl PairInspector {
             "first_words": words,
             "fp": code(&reading),
             "fp_missing": reading.fp_missing(self.min_features),
-            "scheme": self.reader.scheme().to_string(),
+            "scheme": self.fingerprinter.scheme().to_string(),
             "log_partition": reading.partition,
         });
         Ok((reading, value))
@@ -192,8 +192,8 @@ impl PairInspector {
     fn read(&self, record: &RawRecord<'_>) -> Result<Page, String> {
         let _taken = record.value.map(|value| self.trees.take(value));
         let read = shielded(|| {
-            let reading = self.reader.read(record, &mut Scratch::default())?;
-            Ok(Page { reading, text: self.reader.normal_text(record)? })
+            let reading = self.fingerprinter.read(record, &mut Scratch::default())?;
+            Ok(Page { reading, text: self.fingerprinter.normal_text(record)? })
         });
         match read {
             Some(Ok(page)) => Ok(page),
@@ -232,7 +232,7 @@ impl PairInspector {
         };
         self.kept.keep(&seen.original, &first);
         self.kept.keep(&seen.source, &second);
-        let comparison = Comparison::of(self.reader.analyzer(), &original.text, &page.text);
+        let comparison = Comparison::of(self.fingerprinter.analyzer(), &original.text, &page.text);
         Ok(Both { page, original, comparison, bytes: [first, second] })
     }
 
@@ -275,10 +275,10 @@ mod tests {
     fn inspector(text: ShownText, kept: &PageCache) -> PairInspector {
         let resolved = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve);
         let settings = resolved.unwrap_or_else(|refused| panic!("{refused}")).0;
-        let reader =
+        let fingerprinter =
             Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions());
         let trees = TreeBudget::new(1 << 20, settings.record.format);
-        let mut inspector = PairInspector::open(&settings, reader.unwrap(), trees, text, kept).unwrap();
+        let mut inspector = PairInspector::open(&settings, fingerprinter.unwrap(), trees, text, kept).unwrap();
         let config = service_context::connection(&settings.kafka).follower("no-group");
         inspector.pages = Mutex::new(Pages::open(&config, Duration::ZERO).unwrap());
         inspector

@@ -17,7 +17,7 @@ use crate::worker::{Header, Page, PageAction, PageOutcome};
 /// The text work of one worker.
 pub(super) struct RecordProcessor {
     /// Bytes to fingerprints.
-    pub(super) reader: Fingerprinter,
+    pub(super) fingerprinter: Fingerprinter,
     /// Knows which records the outputs accept.
     pub(super) outputs: Arc<Outputs>,
     /// Stamps pages.
@@ -56,7 +56,7 @@ impl RecordProcessor {
 
     /// Creates the page of a record whose text work failed: its verdict may have been requested before.
     pub(super) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
-        let log = shielded(|| self.reader.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
+        let log = shielded(|| self.fingerprinter.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
         let action =
             PageAction::Withdraw(log.map_or(LogPartition::default(), |(_, log)| LogPartition::at(log)), reason);
         let event_time = record.timestamp.unwrap_or(self.untimed);
@@ -85,7 +85,7 @@ impl RecordProcessor {
         }
         let headers = Named(&record.headers);
         let mut since = self.clock.now();
-        let reading = self.reader.read_watched(&raw(record, &headers), scratch, |step| {
+        let reading = self.fingerprinter.read_watched(&raw(record, &headers), scratch, |step| {
             let now = self.clock.now();
             self.metrics.stage_duration(label_of(step), now.saturating_sub(since));
             since = now;
@@ -117,8 +117,8 @@ impl RecordProcessor {
 }
 
 /// Returns a record's event time without reading its text.
-pub(super) fn event_time(reader: &Fingerprinter, source: EventTime, record: &ConsumedRecord) -> Timestamp {
-    let of_field = || shielded(|| reader.event_time(&raw(record, &Named(&record.headers)))).flatten();
+pub(super) fn event_time(fingerprinter: &Fingerprinter, source: EventTime, record: &ConsumedRecord) -> Timestamp {
+    let of_field = || shielded(|| fingerprinter.event_time(&raw(record, &Named(&record.headers)))).flatten();
     let field = if source == EventTime::Field { of_field() } else { None };
     field.or(record.timestamp).unwrap_or_default()
 }

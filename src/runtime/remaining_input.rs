@@ -25,7 +25,7 @@ pub(super) struct RemainingInput {
     /// Topics, or one pattern that starts with `^`.
     pub(super) topics: Vec<String>,
     /// Finds the event time of a record.
-    pub(super) reader: Fingerprinter,
+    pub(super) fingerprinter: Fingerprinter,
     pub(super) event_time: EventTime,
 }
 
@@ -58,7 +58,7 @@ impl RemainingInput {
         let now = wall_time();
         let backlog = |(partition, next): (PartitionId, Option<i64>)| {
             let (next, end) = (next?, *ends.get(&partition)?);
-            let times = |record| record_processor::event_time(&self.reader, self.event_time, record).min(now);
+            let times = |record| record_processor::event_time(&self.fingerprinter, self.event_time, record).min(now);
             let head = records.get(&partition).map(|records| records.iter().map(times).collect());
             Some((partition, Backlog { next, end, head }))
         };

@@ -17,7 +17,7 @@ impl<T> Default for ReorderBuffer<T> {
 
 impl<T> ReorderBuffer<T> {
     /// Reserves the next slot and returns its number.
-    pub(super) fn take(&mut self) -> u64 {
+    pub(super) fn reserve(&mut self) -> u64 {
         let place = self.first + self.places.len() as u64;
         self.places.push_back(None);
         place
@@ -54,7 +54,7 @@ mod tests {
         fn results_leave_in_the_order_of_their_places(order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle()) {
             let mut queue = ReorderBuffer::default();
             for place in 0..40 {
-                prop_assert_eq!(queue.take(), place);
+                prop_assert_eq!(queue.reserve(), place);
             }
             let mut left = Vec::new();
             for place in order {
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn late_result_of_a_slot_that_left_is_ignored() {
         let mut queue = ReorderBuffer::default();
-        let place = queue.take();
+        let place = queue.reserve();
         queue.fill(place, 'a');
         assert_eq!(queue.pop(), Some('a'));
         queue.fill(place, 'b');

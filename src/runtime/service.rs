@@ -87,12 +87,13 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
         bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
     });
     let operators = operators.transpose().map_err(|error| Reason::System.because(error))?;
-    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
-        .map_err(|error| Reason::Config.because(error))?;
+    let fingerprinter =
+        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+            .map_err(|error| Reason::Config.because(error))?;
     // Before the brokers are waited for.
     let folder = settings.roles.judge.then(|| snapshot_store::open(&settings.index)).transpose()?;
     let Some(topics) = topics::wait_for(&settings, brokers, clock, &signals, &starting)? else { return Ok(()) };
-    let mut service = Service::build(settings, brokers, reader, topics, clock, metrics, health)?;
+    let mut service = Service::build(settings, brokers, fingerprinter, topics, clock, metrics, health)?;
     service.start_parts(folder.as_ref())?;
     drop(starting);
     let operators = service.serve_operators(operators)?;
@@ -107,7 +108,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
 struct Service {
     context: Arc<ServiceContext>,
     instance: String,
-    reader: Fingerprinter,
+    fingerprinter: Fingerprinter,
     kept: PageCache,
     parts: Parts,
 }
@@ -116,14 +117,14 @@ impl Service {
     fn build(
         settings: Settings,
         brokers: Brokers,
-        reader: Fingerprinter,
+        fingerprinter: Fingerprinter,
         topics: Topics,
         clock: Clock,
         metrics: Metrics,
         health: Health,
     ) -> Result<Self, Fatal> {
         let settings = Arc::new(settings);
-        let scheme = reader.scheme().to_string();
+        let scheme = fingerprinter.scheme().to_string();
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", random_id()));
         metrics.config_info(
             &settings.hash,
@@ -164,7 +165,7 @@ impl Service {
             None => None,
             Some(admin) => Some(pair_inspector::start(PairInspector::open(
                 &settings,
-                reader.clone(),
+                fingerprinter.clone(),
                 Arc::clone(&trees),
                 admin.text,
                 &kept,
@@ -187,7 +188,7 @@ impl Service {
             health,
         });
 
-        Ok(Self { context, instance, reader, kept, parts: Parts::new() })
+        Ok(Self { context, instance, fingerprinter, kept, parts: Parts::new() })
     }
 
     /// Starts the judges, whose snapshots are in this folder, and the worker.
@@ -242,9 +243,9 @@ impl Service {
         };
         context.metrics.workers(context.text_threads() as u64);
         context.metrics.transaction_limit(TRANSACTION_PAGES as u64);
-        let reader = self.reader.clone();
+        let fingerprinter = self.fingerprinter.clone();
         let reading = RecordProcessor {
-            reader,
+            fingerprinter,
             outputs: Arc::clone(&context.outputs),
             clock: context.clock,
             metrics: context.metrics.clone(),

@@ -16,10 +16,10 @@ use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOper
 /// Storage of a judge's state besides the log.
 pub(super) trait SnapshotStore: Send + Sync {
     /// Restores a state from the newest usable snapshot.
-    fn newest(&self) -> Option<Box<Restored>>;
+    fn load_latest(&self) -> Option<Box<Restored>>;
 
     /// Stores a snapshot.
-    fn keep(&self, snapshot: SharedSnapshot);
+    fn save(&self, snapshot: SharedSnapshot);
 }
 
 /// The snapshots of one log partition.
@@ -70,7 +70,7 @@ impl FsSnapshotStore {
 }
 
 impl SnapshotStore for FsSnapshotStore {
-    fn newest(&self) -> Option<Box<Restored>> {
+    fn load_latest(&self) -> Option<Box<Restored>> {
         let begun = self.clock.now();
         let newest = match self.folder.restore(&self.name, &self.scheme, run_parallel) {
             Ok(newest) => newest,
@@ -93,7 +93,7 @@ impl SnapshotStore for FsSnapshotStore {
         Some(Box::new(restored))
     }
 
-    fn keep(&self, snapshot: SharedSnapshot) {
+    fn save(&self, snapshot: SharedSnapshot) {
         let begun = self.clock.now();
         match self.folder.store_shared(&self.name, &self.scheme, snapshot) {
             Ok(bytes) => {
@@ -123,7 +123,7 @@ mod tests {
         folder.write("0", &manifest, sections).unwrap();
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let store = FsSnapshotStore::new(folder, LogPartition(0), "sh64-new", Clock::start(), metrics.clone());
-        assert!(store.newest().is_none());
+        assert!(store.load_latest().is_none());
         let text = metrics.render();
         let is_counted = |name: &str, label: &str| {
             let mut lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));

@@ -26,7 +26,7 @@ const STEP: Duration = Duration::from_millis(200);
 
 /// Which part of the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum LogExtent {
     /// Everything kept and committed now.
     Kept,
     /// Records committed from now on, until the reader stops.
@@ -57,7 +57,7 @@ pub struct Read {
 /// The log does not exist or cannot be read, or the cluster does not answer.
 pub fn read(
     settings: &Settings,
-    extent: Extent,
+    extent: LogExtent,
     mut visit: impl FnMut(Option<Read>) -> ControlFlow<()>,
 ) -> Result<(), Fatal> {
     let connection = service_context::connection(&settings.kafka);
@@ -79,8 +79,8 @@ pub fn read(
     for log in LogPartition::first(logs) {
         let partition = PartitionId::new(Arc::clone(&names.verdicts), log.number());
         let from = match extent {
-            Extent::Kept => None,
-            Extent::New => {
+            LogExtent::Kept => None,
+            LogExtent::New => {
                 let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
                 Some(VerdictOffset(end))
             }
@@ -91,7 +91,7 @@ pub fn read(
         let follower = Follower::start(&config, partition, Arc::clone(&budget), format!("verdicts-{log}"), sink);
         let follower = follower.map_err(failure)?;
         follower.command(FollowCommand::From(from, 1));
-        if extent == Extent::Kept {
+        if extent == LogExtent::Kept {
             follower.command(FollowCommand::ToEnd(1));
         }
         followers.push(follower);
@@ -102,7 +102,7 @@ pub fn read(
         let flow = match news.recv_timeout(STEP) {
             Err(_) => {
                 silence += STEP;
-                if extent == Extent::Kept && silence > IDLE_TIMEOUT {
+                if extent == LogExtent::Kept && silence > IDLE_TIMEOUT {
                     let why = anyhow::anyhow!(
                         "the verdict log could not be read to its end: no record arrived within {} s: is a broker of it down?",
                         IDLE_TIMEOUT.as_secs()

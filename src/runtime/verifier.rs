@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::fatal::failure;
 use super::service_context;
-use super::verdicts::{Extent, Read, read};
+use super::verdicts::{LogExtent, Read, read};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, LogVerifier};
@@ -66,7 +66,7 @@ pub fn verify_logs(
     let config = connection.follower(&settings.input.group);
     let mut partitions: BTreeMap<LogPartition, PartitionVerification> = BTreeMap::new();
     let mut failed = None;
-    read(settings, Extent::Kept, |event| {
+    read(settings, LogExtent::Kept, |event| {
         let Some(Read { log, offset, record, .. }) = event else { return ControlFlow::Continue(()) };
         let begun = if let Some(verification) = partitions.remove(&log) {
             Ok(verification)

@@ -182,7 +182,7 @@ impl WorkerDriver {
     /// A client or a thread cannot be created.
     pub(super) fn new(
         context: Arc<ServiceContext>,
-        reading: RecordProcessor,
+        processor: RecordProcessor,
         settings: WorkerSettings,
     ) -> Result<Self, Fatal> {
         let (sender, messages) = unbounded();
@@ -191,7 +191,7 @@ impl WorkerDriver {
         let log_budget = ByteBudget::new(64 << 20);
         let group = &context.settings.input.group;
         let logs = settings.logs;
-        let outputs = Arc::clone(&reading.outputs);
+        let outputs = Arc::clone(&processor.outputs);
 
         let mut readers = Vec::new();
         let mut judge_offsets = Vec::new();
@@ -228,11 +228,11 @@ impl WorkerDriver {
             offsets: Arc::clone(&offsets),
             client: context.connection.query(group),
             topics: context.input_topics(),
-            reader: reading.reader.clone(),
+            fingerprinter: processor.fingerprinter.clone(),
             event_time: context.settings.record.event_time,
         });
         let pool =
-            TextPool::start(context.text_threads(), reading, clock, sink(&sender, Message::Read)).map_err(failure)?;
+            TextPool::start(context.text_threads(), processor, clock, sink(&sender, Message::Read)).map_err(failure)?;
         Ok(Self {
             worker: Worker::new(settings),
             messages,

@@ -38,7 +38,7 @@ impl<T: Copy> Chunks<T> {
 
     /// Returns the chunk that has space for one more position of this many values.
     #[inline]
-    fn room(&mut self, values: usize) -> &mut Vec<T> {
+    fn reserve(&mut self, values: usize) -> &mut Vec<T> {
         if self.newest.len() >= values * CHUNK {
             self.start_chunk(values * CHUNK);
         }
@@ -135,7 +135,7 @@ impl<T: Copy> Column<T> {
     /// Appends a value.
     #[inline]
     pub fn push(&mut self, value: T) {
-        self.0.room(1).push(value);
+        self.0.reserve(1).push(value);
     }
 
     /// Prefetches the value at a position.
@@ -291,7 +291,7 @@ impl Rows {
         if self.width == 0 {
             return;
         }
-        let chunk = self.bytes.room(self.width);
+        let chunk = self.bytes.reserve(self.width);
         let end = chunk.len() + self.width;
         chunk.extend(row.iter().take(self.width));
         chunk.resize(end, 0);

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::crawl::{Crawl, Truth};
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::ClientSettings;
-use crate::kafka::feed::{Feed, Page};
+use crate::kafka::page_producer::{Page, PageProducer};
 use crate::record::Source;
 
 /// A message from the feeder to the watcher.
@@ -57,7 +57,7 @@ pub(super) fn feed(
     seen: &Receiver<u64>,
 ) -> Result<(), Fatal> {
     let sink = fed_sender.clone();
-    let feed = Feed::open(config, move |(key, place)| {
+    let producer = PageProducer::open(config, move |(key, place)| {
         let fed = match place {
             Ok(source) => Fed::Written(key, source),
             Err(error) => Fed::Failed(format!("{key}: {error}")),
@@ -80,8 +80,8 @@ pub(super) fn feed(
         let _ = fed_sender.send(Fed::Planted(page.key.clone(), page.truth));
         on_their_way += u64::try_from(page.value.len()).unwrap_or(0);
         let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
-        feed.write(record).map_err(|error| Reason::Failure.because(error))?;
+        producer.write(record).map_err(|error| Reason::Failure.because(error))?;
         shared.fed.fetch_add(1, Ordering::Relaxed);
     }
-    feed.flush().map_err(|error| Reason::Failure.because(error))
+    producer.flush().map_err(|error| Reason::Failure.because(error))
 }

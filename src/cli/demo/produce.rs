@@ -14,7 +14,7 @@ use crate::config::settings::Topics;
 use crate::crawl::Truth;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
-use crate::kafka::feed::{Feed, Page};
+use crate::kafka::page_producer::{Page, PageProducer};
 use crate::runtime::{service, service_context};
 
 /// Pages are written in bursts this long apart.
@@ -43,7 +43,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
         transaction_timeout: settings.kafka.transaction_timeout,
     };
     let config = service_context::connection(&settings.kafka).output_producer(&producer);
-    let feed = Feed::open(&config, move |(key, place)| {
+    let producer = PageProducer::open(&config, move |(key, place)| {
         if let Err(error) = place {
             count_failed.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(target: "dupgate::cli", key, %error, "a page could not be written");
@@ -71,14 +71,14 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
         let Some(topic) = topics.get(page.topic) else { continue };
         let truth = page.truth.to_string();
         let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
-        feed.write(record).map_err(|error| Reason::Unavailable.because(error))?;
+        producer.write(record).map_err(|error| Reason::Unavailable.because(error))?;
         written += 1;
         if let Some(bar) = progress.bar() {
             bar.set_position(written);
         }
     }
     progress.finish();
-    feed.flush().map_err(|error| Reason::Unavailable.because(error))?;
+    producer.flush().map_err(|error| Reason::Unavailable.because(error))?;
     let failed = failed.load(Ordering::Relaxed);
     tracing::info!(target: "dupgate::cli", written, failed, "crawl written");
     if failed > 0 {

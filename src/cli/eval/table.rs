@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::OneKnown;
 use crate::quality::{Count, Edit, Report};
 
-/// Writes the table. `crowd`: texts of ten million that share a key with a probe by chance, and enough of them.
+/// Writes the table. `background`: texts of ten million that share a key with a probe by chance, and enough of them.
 /// `one_known`: pages that join two texts, one of them seen before.
-pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<&OneKnown>) -> String {
+pub(super) fn table(report: &Report, background: Option<[f64; 2]>, one_known: Option<&OneKnown>) -> String {
     let Report { pages, removed, lost, strayed, pairs, rand_index, largest, edits, apart } = report;
     let mut out = String::new();
     let mut line = |text: String| {
@@ -28,7 +28,7 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<
     line(format!("pair F1              {:>9.4}", pairs.f1()));
     line(format!("adjusted Rand index  {rand_index:>9.4}"));
     line(format!("largest cluster      {largest:>7}"));
-    if let Some([found, compared]) = crowd {
+    if let Some([found, compared]) = background {
         line(format!(
             "chance candidates    {found:>9.0} of 10,000,000 unrelated texts share a band with a page, {compared:.0} share enough to be compared"
         ));
@@ -47,7 +47,7 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<
 }
 
 /// Returns the same results as one JSON object, and the similarities of the texts (`BackgroundSimilarity::histogram`).
-pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>, likeness: Option<&[u32]>) -> Value {
+pub(super) fn json(report: &Report, background: Option<[f64; 2]>, likeness: Option<&[u32]>) -> Value {
     let by_edit = |counts: &[(Edit, Count)]| {
         let members = counts.iter().map(|(edit, count)| (edit.name().to_owned(), json!(count)));
         Value::Object(members.collect::<Map<_, _>>())
@@ -57,7 +57,7 @@ pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>, likeness: Option<&[
         "removed_share": report.removed.share(), "lost_share": report.lost.share(),
         "precision": report.pairs.precision(), "recall": report.pairs.recall(), "f1": report.pairs.f1(),
         "pairs": report.pairs, "adjusted_rand_index": report.rand_index, "largest_cluster": report.largest,
-        "chance_candidates_at_1e7": crowd, "likeness": likeness, "edits": by_edit(&report.edits), "apart": by_edit(&report.apart),
+        "chance_candidates_at_1e7": background, "likeness": likeness, "edits": by_edit(&report.edits), "apart": by_edit(&report.apart),
     })
 }
 

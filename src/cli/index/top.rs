@@ -12,7 +12,7 @@ use crate::config::Purpose;
 use crate::error::Fatal;
 use crate::protocol::{Answer, Decision, LogIdentity, Placement, Rules, RulesRecord, VerdictRecord};
 use crate::record::Source;
-use crate::runtime::verdicts::{Extent, read};
+use crate::runtime::verdicts::{LogExtent, read};
 
 /// Arguments of `index top`.
 #[derive(Clone, Debug, Args)]
@@ -28,7 +28,7 @@ pub struct TopArgs {
 pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let mut seen = Seen::default();
-    read(&settings, Extent::Kept, |news| {
+    read(&settings, LogExtent::Kept, |news| {
         if let Some(news) = news {
             seen.record(news.record);
         }

@@ -10,11 +10,10 @@ use super::{StatusArgs, settings};
 use crate::cli::output::{Format, print_list};
 use crate::cli::{Global, human};
 use crate::error::Fatal;
-use crate::replay::Target;
 use crate::runtime::replay::{ReplayState, Store, Stored};
 
 /// Refresh interval.
-const LOG_INTERVAL: Duration = Duration::from_secs(2);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 
 const HEADS: [&str; 7] = ["REPLAY", "STATE", "DONE", "PAGES", "DUPLICATES", "INTO", "SETTINGS"];
 
@@ -22,7 +21,7 @@ const HEADS: [&str; 7] = ["REPLAY", "STATE", "DONE", "PAGES", "DUPLICATES", "INT
 pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let Some(id) = &args.id else { return list(global) };
     let store = Store::open(&settings::read(global)?.live)?;
-    let ticks = tick(LOG_INTERVAL);
+    let ticks = tick(REFRESH_INTERVAL);
     loop {
         let stored = store.look(id)?;
         let is_done = matches!(stored.state, ReplayState::Done | ReplayState::Expired);
@@ -67,19 +66,13 @@ fn shown(stored: &Stored) -> (Vec<String>, Value) {
     let (done, of) = plan.done(&counts, total.as_ref().and_then(|total| total.place.as_ref()));
     let percent = if state == "done" { 100 } else { percent(done, of) };
     let set = if plan.set.is_empty() { "live".to_owned() } else { plan.set.join(" ") };
-    let into = match plan.into {
-        Target::Shadow => "shadow",
-        Target::Verdicts => "verdicts",
-        Target::Live => "live",
-        Target::None => "none",
-    };
     let row = vec![
         plan.id.clone(),
         state.to_owned(),
         format!("{percent} %"),
         human::count(counts.pages),
         format!("{:.1} %", share(&counts)),
-        into.to_owned(),
+        plan.into.name().to_owned(),
         set,
     ];
     let object = json!({

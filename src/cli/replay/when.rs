@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::config::Start;
 use crate::record::Timestamp;
-use crate::runtime::replay::Extent;
+use crate::runtime::replay::RangeBound;
 
 /// A place in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,13 @@ const MIN_MILLIS: i64 = 100_000_000_000;
 
 impl When {
     /// Returns the place, with ages counted from `now`.
-    pub(in crate::cli) fn extent(self, now: Timestamp) -> Extent {
+    pub(in crate::cli) fn extent(self, now: Timestamp) -> RangeBound {
         match self {
-            Self::Start => Extent::Start,
-            Self::End => Extent::End,
-            Self::At(time) => Extent::At(time),
-            Self::Ago(span) => Extent::At(now.minus(span)),
-            Self::Offset(offset) => Extent::Offset(offset),
+            Self::Start => RangeBound::Start,
+            Self::End => RangeBound::End,
+            Self::At(time) => RangeBound::At(time),
+            Self::Ago(span) => RangeBound::At(now.minus(span)),
+            Self::Offset(offset) => RangeBound::Offset(offset),
         }
     }
 }
@@ -104,6 +104,6 @@ mod tests {
     #[test]
     fn an_age_counts_from_now() {
         let now = Timestamp::from_millis(10_000);
-        assert_eq!(When::Ago(Duration::from_secs(4)).extent(now), Extent::At(Timestamp::from_millis(6000)));
+        assert_eq!(When::Ago(Duration::from_secs(4)).extent(now), RangeBound::At(Timestamp::from_millis(6000)));
     }
 }

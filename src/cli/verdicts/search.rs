@@ -15,7 +15,7 @@ use crate::fingerprint::{IdHash, id_hash};
 use crate::record::{Source, Timestamp};
 use crate::runtime::clock::wall_time;
 use crate::runtime::page_search::{Progress, Searched, Wanted, search_pages, searched_topics};
-use crate::runtime::replay::Extent;
+use crate::runtime::replay::RangeBound;
 
 /// Number of records to search for an id that is not found otherwise.
 const DEFAULT_RECORDS: u64 = 1_000_000;
@@ -33,9 +33,9 @@ impl Limits {
     /// Parses them from the command line.
     pub(super) fn of(args: &ShowArgs) -> Result<Self, Fatal> {
         let since = match args.since.map(|when| when.extent(wall_time())) {
-            None | Some(Extent::Start) => None,
-            Some(Extent::At(time)) => Some(time),
-            Some(Extent::End | Extent::Offset(_)) => {
+            None | Some(RangeBound::Start) => None,
+            Some(RangeBound::At(time)) => Some(time),
+            Some(RangeBound::End | RangeBound::Offset(_)) => {
                 let why = anyhow::anyhow!("--since: expected a time such as 2026-09-01, an age such as -48h, or start");
                 return Err(Reason::Usage.because(why));
             }

@@ -97,12 +97,12 @@ impl Feed {
     pub(super) fn of_topics(
         config: &ClientSettings,
         extents: &Extents,
-        reading: RecordProcessor,
+        processor: RecordProcessor,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
-        let (mut feed, sender) = Self::build(extents.keys().cloned(), reading, threads, memory, clock)?;
+        let (mut feed, sender) = Self::build(extents.keys().cloned(), processor, threads, memory, clock)?;
         feed.share = (memory / extents.len().max(1)).max(MIN_SHARE);
         let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, (i64, i64)>> = BTreeMap::new();
         for (partition, extent) in extents {
@@ -122,13 +122,13 @@ impl Feed {
     pub(super) fn of_files(
         files: &[ArchiveFile],
         from: FilePlace,
-        reading: RecordProcessor,
+        processor: RecordProcessor,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
         let partitions = files.iter().enumerate().map(|(number, file)| file.partition(number));
-        let (feed, sender) = Self::build(partitions, reading, threads, memory, clock)?;
+        let (feed, sender) = Self::build(partitions, processor, threads, memory, clock)?;
         let sink = move |event| sender.send(Event::File(event)).is_ok();
         file_reader::start(files, from, Arc::clone(&feed.budget), sink).map_err(failure)?;
         Ok(feed)
@@ -136,14 +136,14 @@ impl Feed {
 
     fn build(
         partitions: impl Iterator<Item = PartitionId>,
-        reading: RecordProcessor,
+        processor: RecordProcessor,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<(Self, Sender<Event>), Fatal> {
         let (sender, events): (Sender<Event>, _) = unbounded();
         let done = sender.clone();
-        let pool = TextPool::start(threads, reading, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
+        let pool = TextPool::start(threads, processor, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
         let feed = Self {
             feeds: partitions.map(|partition| (partition, PartitionFeed::default())).collect(),
             readers: BTreeMap::new(),

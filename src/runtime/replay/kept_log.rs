@@ -28,9 +28,9 @@ pub(super) fn first_checkpoint(
 /// Returns whether pages of a partition at these offsets were judged before the log begins: their verdicts are not in
 /// it.
 pub(super) fn is_judged_before(checkpoint: &Checkpoint, partition: &PartitionId, from: i64, to: i64) -> bool {
-    checkpoint.partitions.get(partition).is_some_and(|output| {
-        let mut judged = output.judged.clone();
-        judged.raise_low_watermark(output.low_watermark);
+    checkpoint.partitions.get(partition).is_some_and(|state| {
+        let mut judged = state.judged.clone();
+        judged.raise_low_watermark(state.low_watermark);
         judged.contains_any(from, to)
     })
 }

@@ -28,7 +28,7 @@ use crate::record::Timestamp;
 pub use compare::{Texts, compare};
 pub use files::fetch_lines;
 pub use pace::{ParseRateError, Rate};
-pub use planning::{Draft, Extent, Wanted, check, expect_log, make};
+pub use planning::{Draft, RangeBound, Wanted, check, expect_log, make};
 pub use run::{Options, Outcome, Phase, Report, run};
 pub use sample::{Sample, estimate};
 pub use store::{Lock, ReplayState, Store, Stored};

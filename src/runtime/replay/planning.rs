@@ -26,7 +26,7 @@ use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shado
 
 /// A place in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum RangeBound {
     /// The oldest record.
     Start,
     /// The end of the records that are committed now.
@@ -43,9 +43,9 @@ pub struct Wanted {
     /// Names the replay.
     pub id: String,
     /// Where the range begins.
-    pub from: Extent,
+    pub from: RangeBound,
     /// End of the range (exclusive).
-    pub to: Extent,
+    pub to: RangeBound,
     /// Partitions of every input topic; all if empty.
     pub partitions: BTreeSet<i32>,
     /// Files of pages, instead of any range.
@@ -307,7 +307,7 @@ impl Planning<'_> {
             }
             ranges.insert(partition.clone(), (from.clamp(first, end), to.clamp(first, end)));
         }
-        if let Extent::At(time) = wanted.from {
+        if let RangeBound::At(time) = wanted.from {
             self.warn_of_retention(time, &ranges, held)?;
         }
         Ok(ranges)
@@ -335,16 +335,16 @@ impl Planning<'_> {
 
     fn place(
         &self,
-        extent: Extent,
+        bound: RangeBound,
         held: &Ranges,
         partitions: &BTreeSet<PartitionId>,
     ) -> Result<BTreeMap<PartitionId, i64>, Fatal> {
         let each = |of: &dyn Fn(&(i64, i64)) -> i64| held.iter().map(|(id, range)| (id.clone(), of(range))).collect();
-        Ok(match extent {
-            Extent::Start => each(&|(first, _)| *first),
-            Extent::End => each(&|(_, end)| *end),
-            Extent::Offset(offset) => each(&|_| offset),
-            Extent::At(time) => {
+        Ok(match bound {
+            RangeBound::Start => each(&|(first, _)| *first),
+            RangeBound::End => each(&|(_, end)| *end),
+            RangeBound::Offset(offset) => each(&|_| offset),
+            RangeBound::At(time) => {
                 self.offsets.at_time(partitions, time).map_err(|error| Reason::Unavailable.because(error))?
             }
         })
@@ -467,7 +467,7 @@ impl Planning<'_> {
 
     /// Returns the time of the range's first record.
     fn begins(&self, wanted: &Wanted, ranges: &Ranges) -> Result<Option<Timestamp>, Fatal> {
-        if let (Extent::At(time), true) = (wanted.from, wanted.ranges.is_empty()) {
+        if let (RangeBound::At(time), true) = (wanted.from, wanted.ranges.is_empty()) {
             return Ok(Some(time));
         }
         let mut begins: Option<Timestamp> = None;

@@ -22,7 +22,7 @@ use super::meter::Meter;
 use super::pace::{Pace, Rate};
 use super::setup::{extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
-use super::writer::{Batch, Committed, Line, Writer};
+use super::writer::{Batch, Committed, Writer, WriterSettings};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
@@ -192,11 +192,11 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let extents = extents(&plan, &marks);
         still_there(&offsets, &extents)?;
         let outputs = Arc::new(outputs(&plan, first)?);
-        let reader = Fingerprinter::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
+        let fingerprinter = Fingerprinter::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
             .map_err(|error| Reason::Config.because(error))?;
         let memory = first.processing.max_in_flight_bytes;
-        let reading = RecordProcessor {
-            reader,
+        let processor = RecordProcessor {
+            fingerprinter,
             outputs: Arc::clone(&outputs),
             clock,
             metrics: metrics.clone(),
@@ -209,8 +209,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let total = total.map_or_else(Total::default, |total| (*total).clone());
         let place = plan.is_of_files().then(|| total.place.unwrap_or_default());
         let feed = match place {
-            Some(place) => Feed::of_files(&plan.files, place, reading, threads, memory, clock)?,
-            None => Feed::of_topics(&connection.follower(&group), &extents, reading, threads, memory, clock)?,
+            Some(place) => Feed::of_files(&plan.files, place, processor, threads, memory, clock)?,
+            None => Feed::of_topics(&connection.follower(&group), &extents, processor, threads, memory, clock)?,
         };
         let writer = plan.into.writes().then(|| {
             let producer = ProducerSettings {
@@ -219,7 +219,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 max_batch_bytes: crate::kafka::client::BATCH_BYTES,
                 transaction_timeout: TRANSACTION,
             };
-            let names = Line {
+            let names = WriterSettings {
                 producer: connection.transactional_producer(&group, &producer),
                 group: connection.query(&group),
                 topics: plan.output.topics().cloned().chain([plan.own_verdicts()]).collect(),

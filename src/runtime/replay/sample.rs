@@ -42,8 +42,9 @@ pub struct Sample {
 /// The input cannot be read.
 pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<Sample, Fatal> {
     let clock = Clock::start();
-    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
-        .map_err(|error| Reason::Config.because(error))?;
+    let fingerprinter =
+        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+            .map_err(|error| Reason::Config.because(error))?;
     let memory = settings.processing.max_in_flight_bytes;
     let outputs = Outputs {
         routing: output_settings::routing(settings),
@@ -62,8 +63,8 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
         now: wall_time,
     };
     let trees = TreeBudget::new(memory, settings.record.format);
-    let reading = RecordProcessor {
-        reader,
+    let processor = RecordProcessor {
+        fingerprinter,
         outputs: Arc::new(outputs),
         clock,
         metrics: metrics.clone(),
@@ -75,9 +76,9 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
     let threads = settings.processing.threads.unwrap_or_else(cpus);
     let config = service_context::connection(&settings.kafka).follower(&settings.input.group);
     let mut feed = if plan.is_of_files() {
-        Feed::of_files(&plan.files, FilePlace::default(), reading, threads, memory, clock)?
+        Feed::of_files(&plan.files, FilePlace::default(), processor, threads, memory, clock)?
     } else {
-        Feed::of_topics(&config, &extents, reading, threads, memory, clock)?
+        Feed::of_topics(&config, &extents, processor, threads, memory, clock)?
     };
     let (mut pages, mut bytes, mut since) = (0_u64, 0_u64, None);
     let mut open = extents.len() + plan.files.len();

@@ -13,10 +13,10 @@ use super::TRANSACTION;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::{ConnectionSettings, ProducerSettings};
-use crate::kafka::feed::{Feed, Page};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan};
 use crate::kafka::offsets::{Committed, Offsets};
 use crate::kafka::open_transaction::end_open_transaction;
+use crate::kafka::page_producer::{Page, PageProducer};
 use crate::kafka::pages::Pages;
 use crate::protocol::LogPartition;
 use crate::record::PartitionId;
@@ -373,15 +373,15 @@ impl Store {
         let topic = plan.plan_topic();
         let refused: Arc<Mutex<Option<ClusterError>>> = Arc::default();
         let (heard, to) = (Arc::clone(&refused), topic.clone());
-        let feed = Feed::open(&self.connection.request_producer(), move |(_, place)| {
+        let producer = PageProducer::open(&self.connection.request_producer(), move |(_, place)| {
             if let Err(error) = place {
                 let error = ClusterError::of_topic(&error, &to, "Write");
                 *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
         });
-        let feed = feed.map_err(failure)?;
+        let producer = producer.map_err(failure)?;
         let page = Page { topic: &topic, key: &plan.id, value, header };
-        let written = feed.write(page).and_then(|()| feed.flush());
+        let written = producer.write(page).and_then(|()| producer.flush());
         let written = written.map_err(|error| ClusterError::of_topic(&error, &topic, "Write"));
         let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
         written.and(refused.map_or(Ok(()), Err)).map_err(|error| match error {

@@ -65,7 +65,7 @@ pub(super) struct RefusedPage {
 }
 
 /// Names and clients of a writer.
-pub(super) struct Line {
+pub(super) struct WriterSettings {
     /// Of the transactional producer.
     pub(super) producer: ClientSettings,
     /// Of the group whose offsets hold the progress of the replay.
@@ -86,7 +86,7 @@ pub(super) struct Line {
 
 /// Commits batch after batch.
 pub(super) struct Writer {
-    line: Line,
+    settings: WriterSettings,
     transactional: TransactionalProducer,
     answers: Receiver<(Call, Answer)>,
     txn: TransactionMachine,
@@ -104,11 +104,11 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Initialises the transactional id. Continues from the outputs with this `digest`.
-    pub(super) fn start(line: Line, digest: Digest) -> Result<Self, Fatal> {
+    pub(super) fn start(settings: WriterSettings, digest: Digest) -> Result<Self, Fatal> {
         let (sender, answers) = unbounded();
         let sink = move |call, answer| drop(sender.send((call, answer)));
         let transactional = TransactionalProducer::start(
-            line.producer.clone(),
+            settings.producer.clone(),
             Delivery::ExactlyOnce,
             "replay writer".to_owned(),
             Arc::<InFlight>::default(),
@@ -118,9 +118,9 @@ impl Writer {
             transactional: transactional.map_err(failure)?,
             answers,
             txn: TransactionMachine::new(Delivery::ExactlyOnce),
-            membership: Membership::outside(&line.group).map_err(failure)?,
-            offsets: Offsets::new(&line.group, super::QUERY_TIMEOUT).map_err(failure)?,
-            line,
+            membership: Membership::outside(&settings.group).map_err(failure)?,
+            offsets: Offsets::new(&settings.group, super::QUERY_TIMEOUT).map_err(failure)?,
+            settings,
             current: None,
             withdrawn: Vec::new(),
             digest,
@@ -187,10 +187,13 @@ impl Writer {
             TxnStep::Fatal(why) => {
                 // The error does not name the topic.
                 let is_topic = denied_in(&why).is_some_and(|denied| denied.resource == "topic");
-                let to =
-                    if is_topic { format!("; it writes to {}", self.line.topics.join(", ")) } else { String::new() };
+                let to = if is_topic {
+                    format!("; it writes to {}", self.settings.topics.join(", "))
+                } else {
+                    String::new()
+                };
                 let why = why + &to;
-                return Err(ended(Reason::Failure, why, &self.line.own_group));
+                return Err(ended(Reason::Failure, why, &self.settings.own_group));
             }
         }
         Ok(None)
@@ -221,7 +224,7 @@ impl Writer {
     /// Checks whether the batch in flight was committed before the producer was recreated.
     fn was_committed(&self) -> Result<bool, Fatal> {
         let Some(batch) = &self.current else { return Ok(false) };
-        let at = &self.line.total_at;
+        let at = &self.settings.total_at;
         let known = self.offsets.committed(&[at.clone()].into());
         let known = known.map_err(|error| Reason::Unavailable.because(error))?;
         let total =
@@ -254,10 +257,10 @@ impl Writer {
         let empty = Batch::default();
         let batch = self.current.as_ref().unwrap_or(&empty);
         self.transactional.submit(match call {
-            Call::Produce => ProducerCommand::Produce(Box::new(Load {
-                outputs: Arc::clone(&self.line.outputs),
+            Call::Produce => ProducerCommand::Produce(Box::new(BatchRecords {
+                outputs: Arc::clone(&self.settings.outputs),
                 pages: batch.pages.clone(),
-                verdicts: Arc::clone(&self.line.verdicts),
+                verdicts: Arc::clone(&self.settings.verdicts),
                 values: encoded(&batch.records),
                 before: self.digest,
                 after: Arc::clone(&self.next_digest),
@@ -271,8 +274,8 @@ impl Writer {
         let outputs = self.next_digest.lock().unwrap_or_else(PoisonError::into_inner).to_string();
         let total = Arc::new(Total { outputs, ..batch.total.clone() });
         let offset_of = |(partition, &(offset, read_to)): (&PartitionId, &(i64, i64))| {
-            let total = (*partition == self.line.total_at).then(|| Arc::clone(&total));
-            let metadata = CommitMetadata { plan: self.line.plan.clone(), read_to, total }.text();
+            let total = (*partition == self.settings.total_at).then(|| Arc::clone(&total));
+            let metadata = CommitMetadata { plan: self.settings.plan.clone(), read_to, total }.text();
             OffsetAndMetadata { partition: partition.clone(), offset, metadata }
         };
         batch.marks.iter().map(offset_of).collect()
@@ -290,7 +293,7 @@ fn encoded(records: &[(LogPartition, Vec<VerdictRecord>)]) -> Values {
 }
 
 /// The records of one transaction.
-struct Load {
+struct BatchRecords {
     outputs: Arc<Outputs>,
     pages: Vec<Arc<Output<PagePayload>>>,
     verdicts: Arc<str>,
@@ -299,7 +302,7 @@ struct Load {
     after: Arc<Mutex<Digest>>,
 }
 
-impl RecordSource for Load {
+impl RecordSource for BatchRecords {
     fn len(&self) -> usize {
         self.pages.len() + 1
     }

@@ -36,7 +36,7 @@ impl Service {
             worker: None,
             pair_inspector: PairInspector::open(
                 settings,
-                self.reader.clone(),
+                self.fingerprinter.clone(),
                 Arc::clone(&self.context.trees),
                 configured.text,
                 &self.kept,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::fatal::{self, failure};
-use super::super::replay::Extent;
+use super::super::replay::RangeBound;
 use super::super::replay::log_stream::{LogStream, partition};
 use super::super::service_context;
 use crate::config::settings::{Settings, Topics};
@@ -92,7 +92,7 @@ pub fn fits(running: &Settings, new: &Settings) -> Result<(), String> {
 /// # Errors
 ///
 /// The configurations do not fit each other, the running scheme has no log, or the cluster does not answer.
-pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result<Draft, Fatal> {
+pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Result<Draft, Fatal> {
     fits(running, new).map_err(|why| Reason::Config.because(anyhow::anyhow!(why)))?;
     let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
     let connection = service_context::connection(&running.kafka);
@@ -131,10 +131,10 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
     let now = super::super::clock::wall_time();
     let from = match from {
         None => newest.unwrap_or(now).minus(span),
-        Some(Extent::Start) => Timestamp::MIN,
-        Some(Extent::End) => now,
-        Some(Extent::At(time)) => time,
-        Some(Extent::Offset(_)) => {
+        Some(RangeBound::Start) => Timestamp::MIN,
+        Some(RangeBound::End) => now,
+        Some(RangeBound::At(time)) => time,
+        Some(RangeBound::Offset(_)) => {
             let why = anyhow::anyhow!("a warm-up begins at a time: partitions are at different offsets then");
             return Err(Reason::Usage.because(why));
         }

@@ -66,7 +66,7 @@ struct Log {
 }
 
 pub(super) struct Fill<'a, S> {
-    plan: &'a ServiceContext,
+    context: &'a ServiceContext,
     options: &'a Options,
     signals: &'a Receiver<i32>,
     judges: &'a Judges,
@@ -109,7 +109,7 @@ pub(super) struct Fill<'a, S> {
 impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     pub(super) fn new(
         running: &Settings,
-        plan: &'a ServiceContext,
+        context: &'a ServiceContext,
         options: &'a Options,
         draft: Draft,
         signals: &'a Receiver<i32>,
@@ -117,7 +117,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         see: S,
     ) -> Result<Self, Fatal> {
         let (sender, messages) = unbounded();
-        let (clock, group) = (plan.clock, &running.input.group);
+        let (clock, group) = (context.clock, &running.input.group);
         let connection = service_context::connection(&running.kafka);
         let names = LogNames::new(&running.logs.prefix, &draft.running);
         let mut logs = Vec::new();
@@ -133,14 +133,14 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             logs.push(Log { follower, permits: VecDeque::new(), next, asks_end: None, end_requested_at, ended: None });
         }
         let offsets = Offsets::new(&connection.query(group), QUERY_TIMEOUT).map_err(failure)?;
-        let input = offsets.partitions(&plan.input_topics());
+        let input = offsets.partitions(&context.input_topics());
         let input = input.map_err(|error| Reason::Unavailable.because(error))?;
-        let (was, will) = (&running.record, &plan.settings.record);
+        let (was, will) = (&running.record, &context.settings.record);
         let same_time = was.event_time == will.event_time
             && (will.event_time == EventTime::Record || was.fields.fetched_at == will.fields.fetched_at);
         Ok(Self {
-            asks: Asks::open(plan, plan.settings.log_partitions().get(), &sender)?,
-            plan,
+            asks: Asks::open(context, context.settings.log_partitions().get(), &sender)?,
+            context,
             options,
             signals,
             judges,
@@ -349,7 +349,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         let now = self.clock.now();
         if now.saturating_sub(self.shown) >= SHOW {
             self.shown = now;
-            self.plan.metrics.upkeep();
+            self.context.metrics.upkeep();
             self.show();
         }
         Ok(if self.signals.try_recv().is_ok() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -22,7 +22,7 @@ use super::judge_driver::JudgeDriver;
 use super::judge_handle::JudgeHandle;
 use super::judge_settings::judge_settings;
 use super::record_processor::RecordProcessor;
-use super::replay::{Extent, Rate};
+use super::replay::{RangeBound, Rate};
 use super::service_context::{self, ServiceContext};
 use super::topics;
 use super::tree_budget::TreeBudget;
@@ -65,7 +65,7 @@ pub enum Until {
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// First event time; one window and the lateness before the newest page if absent.
-    pub from: Option<Extent>,
+    pub from: Option<RangeBound>,
     /// The rate limit of reading pages.
     pub rate: Option<Rate>,
     /// Lag of the running service above which it waits.
@@ -157,7 +157,7 @@ pub fn run(
     let draft = draft(running, &new, options.from)?;
     let metrics = Metrics::new(&new.metrics).map_err(failure)?;
     let health = Health::new(new.kafka.max_poll_interval);
-    let reader = Fingerprinter::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
+    let fingerprinter = Fingerprinter::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
         .map_err(|error| Reason::Config.because(error))?;
     let starting = health.check("started", "starting");
     let Some(topics) = topics::wait_for(&new, Brokers::Cluster, clock, signals, &starting)? else {
@@ -165,7 +165,7 @@ pub fn run(
     };
     drop(starting);
     let trees = TreeBudget::new(new.processing.max_in_flight_bytes, new.record.format);
-    let plan = Arc::new(ServiceContext {
+    let context = Arc::new(ServiceContext {
         pair_recorder: None,
         // No worker runs here.
         transactional_id: String::new(),
@@ -183,19 +183,20 @@ pub fn run(
         health,
     });
     let untimed = Timestamp::default();
-    let reading = RecordProcessor { reader, outputs: Arc::clone(&plan.outputs), clock, metrics, trees, untimed };
-    let offsets =
-        Offsets::new(&plan.connection.query(&plan.settings.input.group), draft::QUERY_TIMEOUT).map_err(failure)?;
+    let processor =
+        RecordProcessor { fingerprinter, outputs: Arc::clone(&context.outputs), clock, metrics, trees, untimed };
+    let offsets = Offsets::new(&context.connection.query(&context.settings.input.group), draft::QUERY_TIMEOUT)
+        .map_err(failure)?;
     let mut pages = pages::Pages::start(
-        &plan.connection.follower(&plan.settings.input.group),
+        &context.connection.follower(&context.settings.input.group),
         offsets,
-        reading,
-        plan.text_threads(),
-        plan.settings.processing.max_in_flight_bytes,
+        processor,
+        context.text_threads(),
+        context.settings.processing.max_in_flight_bytes,
         clock,
     )?;
-    let judges = Judges::start(&plan, options.judging)?;
-    let outcome = fill::Fill::new(running, &plan, options, draft, signals, &judges, see)
+    let judges = Judges::start(&context, options.judging)?;
+    let outcome = fill::Fill::new(running, &context, options, draft, signals, &judges, see)
         .and_then(|mut fill| fill.run(&mut pages));
     // Otherwise the next judge would have to wait for our session's end.
     judges.stop(clock);
@@ -210,13 +211,17 @@ struct Judges {
 
 impl Judges {
     /// Starts a judge for each partition of the logs. It writes no snapshots: the folder belongs to the service.
-    fn start(plan: &Arc<ServiceContext>, judging: Judging) -> Result<Self, Fatal> {
+    fn start(context: &Arc<ServiceContext>, judging: Judging) -> Result<Self, Fatal> {
         let (ended, ends) = unbounded();
-        let logs = if judging == Judging::Here { plan.settings.log_partitions().get() } else { 0 };
+        let logs = if judging == Judging::Here { context.settings.log_partitions().get() } else { 0 };
         let mut handles = Vec::new();
         for log in LogPartition::first(logs) {
-            let driver =
-                JudgeDriver::new(Arc::clone(plan), log, judge_settings(&plan.settings, plan.verdict_log_bytes), None)?;
+            let driver = JudgeDriver::new(
+                Arc::clone(context),
+                log,
+                judge_settings(&context.settings, context.verdict_log_bytes),
+                None,
+            )?;
             handles.push(driver.new_handle());
             let ended = ended.clone();
             let thread = std::thread::Builder::new().name(format!("judge-{log}"));

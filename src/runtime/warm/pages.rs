@@ -50,13 +50,13 @@ impl Pages {
     pub(super) fn start(
         config: &ClientSettings,
         offsets: Offsets,
-        reading: RecordProcessor,
+        processor: RecordProcessor,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
         let (sender, done) = unbounded();
-        let pool = TextPool::start(threads, reading, clock, move |one| drop(sender.send(one))).map_err(failure)?;
+        let pool = TextPool::start(threads, processor, clock, move |one| drop(sender.send(one))).map_err(failure)?;
         let picker = PositionReader::open(config, offsets).map_err(failure)?;
         Ok(Self { picker, pool, done, budget: ByteBudget::new(memory), clock })
     }

@@ -95,7 +95,7 @@ impl WorkerDriver {
                 let Some(input) = self.inputs.get_mut(&partition).filter(|input| input.serial == serial) else {
                     return Ok(());
                 };
-                let place = input.order.take();
+                let place = input.order.reserve();
                 self.settled.read(&partition, offset);
                 self.report.read(&partition, record.bytes());
                 self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), permit });

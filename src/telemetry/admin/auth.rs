@@ -23,7 +23,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
 
 /// Refuses cross-origin requests, and adds the security headers to answers.
 pub(super) async fn guard(State(has_token): State<bool>, request: Request, next: Next) -> Response {
-    let mut response = match stranger(request.headers(), has_token) {
+    let mut response = match refusal_of_cross_origin(request.headers(), has_token) {
         Some(why) => super::answer(StatusCode::FORBIDDEN, &json!({"error": why})),
         None => next.run(request).await,
     };
@@ -34,7 +34,7 @@ pub(super) async fn guard(State(has_token): State<bool>, request: Request, next:
 }
 
 /// Returns why a request cannot come from this machine.
-fn stranger(headers: &HeaderMap, has_token: bool) -> Option<&'static str> {
+fn refusal_of_cross_origin(headers: &HeaderMap, has_token: bool) -> Option<&'static str> {
     // Without a token only the address protects: any site may own a name that resolves to it.
     page_of_another_site(headers).or_else(|| {
         let is_safe = has_token || is_loopback(host(headers));
@@ -153,7 +153,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, HeaderValue::from_static(host));
             origin.map(|origin| headers.insert(header::ORIGIN, HeaderValue::from_static(origin)));
-            stranger(&headers, has_token).is_some()
+            refusal_of_cross_origin(&headers, has_token).is_some()
         };
         for own in ["127.0.0.1:9465", "localhost:9465", "[::1]:9465", "localhost"] {
             assert!(!strange(own, None, false), "{own}");

@@ -567,7 +567,7 @@ mod tests {
 
     proptest! {
         /// Two nested loops again: what shares enough keys (a short page one) and is near, which has to hold enough
-        /// where that is low_confidence; and of the rest what shares one and holds enough.
+        /// where confidence is low; and of the rest what shares one and holds enough.
         #[test]
         fn what_is_contained_is_what_a_scan_finds(
             bytes in prop::collection::vec((prop::collection::vec(0_u8..2, 16), 8_u16..80), 1..40),

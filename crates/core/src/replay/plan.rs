@@ -9,9 +9,6 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::{ArchiveFile, Counts, FilePlace, InputRange, LogRange};
 use crate::record::{PartitionId, Source};
 
-/// Layout of plans that this release writes and reads.
-const VERSION: u32 = 1;
-
 /// In which order pages are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -170,7 +167,7 @@ pub enum PlanError {
     #[error("not a plan: {0}")]
     NotAPlan(String),
     /// Another layout.
-    #[error("the plan has version {found}; this release reads version {VERSION}")]
+    #[error("the plan has version {found}; this release reads version {}", Plan::VERSION)]
     Version {
         /// Its version.
         found: u32,
@@ -188,8 +185,8 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// The layout that this release writes.
-    pub const VERSION: u32 = VERSION;
+    /// The layout of plans that this release writes and reads.
+    pub const VERSION: u32 = 1;
 
     /// Returns the plan with its hash.
     #[must_use]
@@ -213,7 +210,7 @@ impl Plan {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| PlanError::NotAPlan(error.to_string()))?;
         let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
-        if found != u64::from(VERSION) {
+        if found != u64::from(Self::VERSION) {
             return Err(PlanError::Version { found: u32::try_from(found).unwrap_or(u32::MAX) });
         }
         let plan: Self = serde_json::from_value(value).map_err(|error| PlanError::NotAPlan(error.to_string()))?;
@@ -445,7 +442,7 @@ mod tests {
     fn plan() -> Plan {
         let range = InputRange { topic: "pages".to_owned(), partition: 0, warm_from: 2, from: 5, to: 9 };
         Plan {
-            version: VERSION,
+            version: Plan::VERSION,
             id: "7c1f".to_owned(),
             created_ms: 1,
             cluster: "c".to_owned(),

@@ -48,9 +48,9 @@ pub fn chances(
         .iter()
         .filter(|_| unit == ShingleUnit::Characters)
         .filter_map(|&(kind, name, is_han)| {
-            let crowd = crowd(name, if is_han { lengths.han } else { lengths.other })?;
-            let found = crowd.candidates(banding, 1, originals);
-            Some(Chance { kind, found, compared: crowd.candidates(banding, min_shared_bands, originals) })
+            let background = background(name, if is_han { lengths.han } else { lengths.other })?;
+            let found = background.candidates(banding, 1, originals);
+            Some(Chance { kind, found, compared: background.candidates(banding, min_shared_bands, originals) })
         })
         .collect()
 }
@@ -60,7 +60,7 @@ const KINDS: [(&str, &str, bool); 3] =
     [("Chinese news", "zh_news", true), ("short Chinese posts", "zh_short", true), ("English news", "en_news", false)];
 
 /// Finds the histogram of a kind whose length is nearest.
-fn crowd(name: &str, length: usize) -> Option<BackgroundSimilarity> {
+fn background(name: &str, length: usize) -> Option<BackgroundSimilarity> {
     let rows = include_str!("likeness.txt").lines().filter(|line| !line.starts_with('#'));
     let row = |line: &'static str| {
         let mut words = line.split_whitespace();

@@ -197,7 +197,7 @@ fn natural_copies_are_left_out() {
 }
 
 #[test]
-fn a_crowd_is_counted_as_pair_by_pair() {
+fn a_background_is_counted_as_pair_by_pair() {
     let sets = [vec![1, 2, 3], vec![2, 3, 4], vec![7, 8], vec![3, 7]];
     // Jaccard indices of all pairs: 2/4, 0, 1/4; 0, 1/4; 1/3.
     let banding = Banding::new(8, 2, SketchForm::new(16, SlotBits::B8).unwrap()).unwrap();
@@ -216,11 +216,12 @@ fn a_histogram_tells_nearly_as_much_as_the_pairs_themselves() {
             set_of(&own.chain((0..text % 23).map(|shared| 100_000 + shared)).collect::<Vec<_>>())
         })
         .collect();
-    let crowd = BackgroundSimilarity::of(&sets);
-    let again = BackgroundSimilarity::from_histogram(&crowd.histogram());
+    let background = BackgroundSimilarity::of(&sets);
+    let again = BackgroundSimilarity::from_histogram(&background.histogram());
     for (bands, rows, least) in [(42, 3, 1), (42, 3, 2), (14, 8, 1), (16, 2, 3)] {
         let banding = Banding::new(bands, rows, SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
-        let [exact, repeated] = [&crowd, &again].map(|crowd| crowd.candidates(banding, least, 1_000_000));
+        let [exact, repeated] =
+            [&background, &again].map(|background| background.candidates(banding, least, 1_000_000));
         assert!((repeated / exact - 1.0).abs() < 0.2, "{bands} x {rows}, {least}: {repeated}, exactly {exact}");
     }
 }

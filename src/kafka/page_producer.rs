@@ -1,4 +1,4 @@
-//! Demo: produces pages to the input topics.
+//! Produces pages by key: those of the demo, and the plans of replays.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Page<'a> {
 }
 
 /// The producer of the pages.
-pub struct Feed {
+pub struct PageProducer {
     producer: ThreadedProducer<LoggingContext<Sink>>,
 }
 
@@ -49,7 +49,7 @@ impl ProducerContext for LoggingContext<Sink> {
     }
 }
 
-impl Feed {
+impl PageProducer {
     /// Opens it. The result of each page goes to `sink`, on a thread of the client.
     ///
     /// # Errors
