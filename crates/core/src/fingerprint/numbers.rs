@@ -14,12 +14,14 @@ const NONE: u16 = u16::MAX;
 /// A summary of the numbers of a text: the eight smallest of their 16-bit hashes, ascending; a single number has one.
 ///
 /// A number is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more number, so that
-/// a copy without punctuation still has the numbers of the page. A Chinese character after it, its unit, belongs to
+/// a copy without punctuation still has the numbers of the page; ten digits and more are a telephone number or a
+/// licence, and one number. A Chinese character after it, its unit, belongs to
 /// it: `3月` and `3人` have little to do with each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are
 /// none: they say when a copy was made, and a report of another day has other numbers, too. Only where a page has at
 /// least four different written dates, and more of them than of other numbers, are they what it is about (the holidays
 /// of a year, a timetable): then each is a number, unless a time of day follows it. Hexadecimal ids (UUIDs, hash sums,
-/// the request ids of block pages) and IPv4 addresses are none: each visit has another one.
+/// the request ids of block pages) and IPv4 addresses are none: each visit has another one. Nor are counters (`阅读 1234`,
+/// `56 comments`) and licence numbers of sites: each site has its own beside a copy.
 ///
 /// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
 /// bounds tells how much of the smaller set is in the other one. Up to eight numbers nothing is lost but a pair of
@@ -40,6 +42,9 @@ impl Numbers {
 
     /// Fewer different dates than this are not what a page is about.
     const MANY_DATES: usize = 4;
+
+    /// As many digits are a telephone number or a licence, of which no run is a number of its own.
+    const MANY_DIGITS: usize = 10;
 
     /// Of a text without numbers.
     pub const EMPTY: Self = Self([NONE; Self::KEPT]);
@@ -64,7 +69,7 @@ impl Numbers {
         each_kind(text, |kind, range| {
             let number = text.get(range.clone()).unwrap_or_default();
             match kind {
-                Kind::Time | Kind::Stamp | Kind::Id => return,
+                Kind::Time | Kind::Stamp | Kind::Id | Kind::Counter => return,
                 Kind::Date => {
                     digits.clear();
                     digits.extend(number.chars().filter(|c| c.is_alphanumeric()));
@@ -81,6 +86,9 @@ impl Numbers {
             let whole = hash_of(&digits);
             several |= *only.get_or_insert(whole) != whole;
             kept.keep(whole);
+            if number.bytes().filter(u8::is_ascii_digit).count() >= Self::MANY_DIGITS {
+                return;
+            }
             let mut runs = number.split(|c: char| !c.is_ascii_digit()).peekable();
             while let Some(run) = runs.next() {
                 digits.clear();
@@ -193,6 +201,119 @@ fn unit_after(text: &str, end: usize) -> Option<char> {
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
 }
 
+/// The letters and digits of a title, without dates, times and counters: numbers in brackets are counters there, too.
+pub(super) fn without_counters(title: &str) -> String {
+    let mut kept = String::new();
+    let mut at = 0;
+    let mut keep =
+        |part: Option<&str>| kept.extend(part.into_iter().flat_map(str::chars).filter(|c| c.is_alphanumeric()));
+    each_kind(title, |kind, range| {
+        let is_kept = match kind {
+            Kind::Number => !is_bracketed(title, &range),
+            Kind::Id => true,
+            Kind::Date | Kind::Stamp | Kind::Time | Kind::Counter => false,
+        };
+        if !is_kept {
+            keep(title.get(at..range.start));
+            at = range.end;
+        }
+    });
+    keep(title.get(at..));
+    kept
+}
+
+fn is_bracketed(text: &str, range: &Range<usize>) -> bool {
+    let before = text.get(..range.start).and_then(|before| before.chars().next_back());
+    let after = text.get(range.end..).and_then(|after| after.chars().next());
+    matches!((before, after), (Some('(' | '（'), Some(')' | '）')) | (Some('[' | '【'), Some(']' | '】')))
+}
+
+/// Words right before a counter, in the form of normalised text, and of licences that sites name.
+const BEFORE: [&str; 34] = [
+    "阅读",
+    "阅读量",
+    "阅读数",
+    "阅读次数",
+    "浏览",
+    "浏览量",
+    "浏览数",
+    "浏览次数",
+    "点击",
+    "点击量",
+    "点击数",
+    "点击率",
+    "访问量",
+    "人气",
+    "热度",
+    "评论",
+    "评论数",
+    "点赞",
+    "点赞数",
+    "转发",
+    "收藏",
+    "分享",
+    "回复",
+    "查看",
+    "icp备",
+    "icp证",
+    "公网安备",
+    "views",
+    "reads",
+    "hits",
+    "comments",
+    "shares",
+    "likes",
+    "replies",
+];
+
+/// Words right after one.
+const AFTER: [&str; 24] = [
+    "次阅读",
+    "人阅读",
+    "阅读",
+    "次浏览",
+    "人浏览",
+    "浏览",
+    "次点击",
+    "次访问",
+    "条评论",
+    "个评论",
+    "人评论",
+    "评论",
+    "个赞",
+    "人点赞",
+    "次转发",
+    "人收藏",
+    "views",
+    "view",
+    "reads",
+    "comments",
+    "comment",
+    "shares",
+    "likes",
+    "replies",
+];
+
+/// Marks between a counter and its label.
+fn is_beside(c: char) -> bool {
+    c.is_whitespace() || matches!(c, ':' | '：' | '(' | ')' | '（' | '）' | '[' | ']' | '【' | '】')
+}
+
+/// Returns whether a number counts readers or their reactions, or is a licence of the site.
+fn is_counter(text: &str, range: &Range<usize>) -> bool {
+    let before = text.get(..range.start).unwrap_or_default().trim_end_matches(is_beside);
+    let labelled = |label: &&str| {
+        let rest = before.strip_suffix(*label);
+        rest.is_some_and(|rest| !label.is_ascii() || !rest.ends_with(char::is_alphabetic))
+    };
+    let after = text.get(range.end..).unwrap_or_default().trim_start_matches(is_beside);
+    let named = |label: &&str| {
+        let rest = after.strip_prefix(*label);
+        rest.is_some_and(|rest| !label.is_ascii() || !rest.starts_with(char::is_alphabetic))
+    };
+    BEFORE.iter().any(labelled) || AFTER.iter().any(named)
+}
+
 /// What digits of a text are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -206,6 +327,8 @@ pub(super) enum Kind {
     Time,
     /// An id in hexadecimal digits, or an IPv4 address.
     Id,
+    /// Readers or their reactions: `阅读 1234`, `56 comments`; or a licence of the site.
+    Counter,
 }
 
 /// Visits all that is written in digits, in order, repeats included.
@@ -224,6 +347,8 @@ pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
             (Kind::Stamp, range)
         } else if let Some(date) = written_date(text, at, range.start) {
             (if time_after(text, date.end) { Kind::Stamp } else { Kind::Date }, date)
+        } else if is_counter(text, &range) {
+            (Kind::Counter, range)
         } else {
             (Kind::Number, range)
         };
@@ -321,6 +446,50 @@ mod tests {
     }
 
     #[test]
+    fn counters_and_licences_are_none() {
+        for text in [
+            "阅读 12345",
+            "阅读量：12345",
+            "浏览次数(88)",
+            "56条评论",
+            "评论 (7)",
+            "1,234 views",
+            "views: 1,234",
+            "3 comments",
+            "京icp备12345678号",
+            "京公网安备 11010802012345号",
+        ] {
+            assert_eq!(numbers_in(text), [""; 0], "{text}");
+        }
+        for text in ["阅读理解 12 题", "56 commentators", "reviews 12", "12 overviews", "12 条", "icp 12"] {
+            assert_eq!(numbers_in(text).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_telephone_number_is_one_number() {
+        assert_eq!(Numbers::of("call 0755-12345678, 7 days").hashes().len(), 2);
+        assert_eq!(Numbers::of("from 20-30 to 1,234").hashes().len(), 6);
+        let page = |telephone: &str| Numbers::of(&format!("12 of 40 rooms, {telephone}"));
+        assert!(!page("0755-12345678").differ(&page("0211-87654321"), PerMille(500)));
+    }
+
+    #[test]
+    fn a_title_is_its_letters_and_digits_without_counters_and_dates() {
+        for (title, expected) in [
+            ("red shoe, size 42 - the shop", "redshoesize42theshop"),
+            ("(3) inbox – 2026-03-05", "inbox"),
+            ("inbox [12]", "inbox"),
+            ("django 1.3.6 release notes", "django136releasenotes"),
+            ("繁体字 第2页", "繁体字第2页"),
+            ("1,234 views - a film", "viewsafilm"),
+            ("today, march 5: a story", "todayastory"),
+        ] {
+            assert_eq!(without_counters(title), expected, "{title}");
+        }
+    }
+
+    #[test]
     fn a_number_goes_on_over_one_mark_between_digits() {
         assert_eq!(numbers_in("up 3.5% to 1,234 points, 20-30 a day、10、20。"), ["3.5", "1,234", "20-30", "10、20"]);
         assert_eq!(numbers_in("covid19 and b2b: 5--6, 7 8"), ["19", "2", "5", "6", "7", "8"]);
@@ -346,7 +515,7 @@ mod tests {
         for text in nothing {
             assert_eq!(numbers_in(text), [""; 0], "{text}");
         }
-        assert_eq!(numbers_in("2026年11月21日 阅读 12345"), ["12345"]);
+        assert_eq!(numbers_in("2026年11月21日 得票 12345"), ["12345"]);
         assert_eq!(numbers_in("5 of 11月21日 12:30, 7"), ["5", "7"]);
         assert_eq!(numbers_in("1年2月3日4 12:30"), ["1", "4"]);
         assert_eq!(

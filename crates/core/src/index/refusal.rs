@@ -1,5 +1,7 @@
 //! Why an original is not matched: the rule that decided, with what was measured.
 
+use std::cmp::Ordering;
+
 use crate::fingerprint::{PerMille, TwoPages};
 use crate::protocol::Rules;
 
@@ -135,7 +137,11 @@ impl Refusal {
                     if is_short { low_confidence.below_short } else { low_confidence.below }
                 });
                 let name = if is_short { "below_short" } else { "below" };
-                let many = if least > configured { " and stricter among many candidates" } else { "" };
+                let many = match least.cmp(&configured) {
+                    Ordering::Greater => " and stricter among many candidates",
+                    Ordering::Less => ", between two sites halfway to below_short",
+                    Ordering::Equal => "",
+                };
                 let wanted = low_confidence.map_or(PerMille::ZERO, |low_confidence| low_confidence.containment);
                 let held = contained.map_or("an unknown share".to_owned(), |contained| contained.to_string());
                 let apart = bits.map_or("the SimHashes are not known".to_owned(), |bits| {

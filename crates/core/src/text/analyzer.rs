@@ -156,9 +156,8 @@ impl Analyzer {
         Ok(NormalText { text: buffer, cut: rest.is_some(), rest: hash, extraction, urls })
     }
 
-    /// Returns the title of an HTML page as far as it tells the pages of a site apart: its letters in the form that is
-    /// compared. `(3) Inbox` is `Inbox` later on, and page 2 of a list is the list. `None` where no letter is left, and
-    /// of a page that came as text.
+    /// Returns the title of an HTML page in the form that is compared. `None` where it has no letter, and of a page that
+    /// came as text.
     #[must_use]
     pub fn title(&self, body: &Body<'_>) -> Option<String> {
         let Body::Html(html) = body else { return None };
@@ -166,8 +165,7 @@ impl Analyzer {
         let mut normal = String::new();
         let read = title.get(..title.floor_char_boundary(self.settings.max_bytes)).unwrap_or(&title);
         self.normalizer.run(read, &mut normal);
-        normal.retain(|c| c.is_alphabetic() && !c.is_numeric());
-        (!normal.is_empty()).then_some(normal)
+        normal.chars().any(char::is_alphabetic).then_some(normal)
     }
 
     /// Hands out the words of a normalised text in order, without stop words and punctuation, and says what found them.

@@ -2,159 +2,20 @@
 //!
 //! Most sentences of a notice speak to the reader about cookies, data, partners and choices. An article about cookies
 //! has the same words, but seldom says "we" and "you"; a recipe for cookies says "you", but asks for no consent.
-//! English, German and Chinese are known. Measurements are in `docs/TEXT.md`, the cases in the tests.
+//! [`vocabulary`] lists the languages that are known. Measurements are in `docs/TEXT.md`, the cases in the tests.
 //!
 //! Cost: one search for "cookie" for most pages; for the others some tens of microseconds.
 
 use super::characters::non_whitespace_chars;
+use vocabulary::{ADDRESSES, TOPICS, UNSPACED_ADDRESSES};
+
+mod vocabulary;
 
 /// A longer text is no notice, and if it is one, it is what the page is about.
 const MOST_SOLID: usize = 3000;
 
 /// Number of topics that a notice names at least.
 const LEAST_TOPICS: usize = 3;
-
-/// Asking for consent: the topic that a notice never lacks.
-const CONSENT: &[&str] = &[
-    "consent",
-    "withdraw",
-    "reject",
-    "decline",
-    "refuse",
-    "opt out",
-    "opt-out",
-    "accept all",
-    "accept cookie",
-    "you agree",
-    "your privacy",
-    "einwillig",
-    "willigen",
-    "zustimm",
-    "akzeptier",
-    "ablehn",
-    "widerruf",
-    "widersp",
-    "privatsphäre",
-    "同意",
-    "拒绝",
-    "拒絕",
-    "撤回",
-    "接受",
-];
-
-/// Beginnings of words, by topic, in lower case. The first is what is asked for.
-const TOPICS: [&[&str]; 6] = [
-    CONSENT,
-    &[
-        "cookie",
-        "similar technolog",
-        "tracking",
-        "tracker",
-        "ähnliche technolog",
-        "ähnlichen technolog",
-        "类似技术",
-        "類似技術",
-        "跟踪技术",
-        "追踪技术",
-        "追蹤技術",
-    ],
-    &[
-        "privacy",
-        "personal data",
-        "your data",
-        "personal information",
-        "ip address",
-        "identifier",
-        "browsing",
-        "data protection",
-        "gdpr",
-        "datenschutz",
-        "personenbezogen",
-        "ihre daten",
-        "ip-adress",
-        "kennung",
-        "dsgvo",
-        "隐私",
-        "隱私",
-        "个人信息",
-        "個人資料",
-        "个人数据",
-        "個人資訊",
-        "个人资料",
-        "浏览",
-        "瀏覽",
-    ],
-    &[
-        "partner",
-        "vendor",
-        "third part",
-        "third-part",
-        "drittanbieter",
-        "dritte",
-        "anbieter",
-        "合作伙伴",
-        "合作夥伴",
-        "第三方",
-        "供应商",
-        "供應商",
-    ],
-    &[
-        "personalis",
-        "personaliz",
-        "advertis",
-        "analytics",
-        "measure",
-        "audience",
-        "tailor",
-        "relevant ads",
-        "werbung",
-        "anzeigen",
-        "analyse",
-        "messung",
-        "reichweite",
-        "nutzungsprofil",
-        "个性化",
-        "個人化",
-        "個性化",
-        "广告",
-        "廣告",
-        "分析",
-        "流量",
-        "统计",
-        "統計",
-    ],
-    &[
-        "setting",
-        "preference",
-        "manage",
-        "choice",
-        "choose",
-        "purpose",
-        "necessary",
-        "einstellung",
-        "präferenz",
-        "auswahl",
-        "zweck",
-        "notwendig",
-        "设置",
-        "設定",
-        "設置",
-        "偏好",
-        "选择",
-        "選擇",
-        "必要",
-        "目的",
-    ],
-];
-
-/// Words that name the site or the reader.
-const ADDRESSES: [&str; 20] = [
-    "we", "our", "us", "you", "your", "wir", "uns", "unser", "unsere", "unserer", "unseren", "unserem", "sie", "ihr",
-    "ihre", "ihrer", "ihren", "ihrem", "du", "deine",
-];
-
-/// The same where words are not set apart.
-const HAN_ADDRESSES: [&str; 6] = ["我们", "我們", "您", "你", "本网站", "本網站"];
 
 /// What a text speaks of.
 #[derive(Default)]
@@ -176,7 +37,7 @@ pub(super) fn is_notice(text: &str) -> bool {
 }
 
 fn names_cookies(text: &str) -> bool {
-    ["ookie", "OOKIE"].iter().any(|name| text.contains(name))
+    ["ookie", "OOKIE", "クッキー", "куки", "Куки"].iter().any(|name| text.contains(name))
 }
 
 impl Language {
@@ -212,7 +73,7 @@ fn topics_of(sentence: &str) -> u8 {
 }
 
 fn is_addressed(sentence: &str) -> bool {
-    HAN_ADDRESSES.iter().any(|word| sentence.contains(word))
+    UNSPACED_ADDRESSES.iter().any(|word| sentence.contains(word))
         || sentence.split(|c: char| !c.is_alphabetic()).any(|word| ADDRESSES.contains(&word))
 }
 

@@ -3,6 +3,7 @@
 use super::characters::non_whitespace_chars;
 use super::consent;
 use super::elements::{HIDDEN, INLINE};
+use super::frame;
 use super::markup::{Piece, pieces};
 use super::nesting::{self, MAX_ESCAPING, Shape, escaping_cost};
 use super::settings::HtmlText;
@@ -31,9 +32,6 @@ const MIN_SHARE_OF_LISTS: usize = 2;
 
 /// Elements whose text the library seldom takes for an article.
 const LISTS: [&str; 7] = ["ul", "ol", "dl", "table", "pre", "blockquote", "menu"];
-
-/// Elements that hold no article.
-const FRAME: [&str; 3] = ["aside", "footer", "nav"];
 
 /// Visible text of more bytes than this is not searched for the article beside a notice: reading stays bounded.
 const MAX_SEARCHED: usize = 1 << 19;
@@ -195,7 +193,7 @@ struct Visible {
     running: usize,
     /// Those in lists, tables, preformatted text and quotes.
     in_lists: usize,
-    /// The text of footers and asides.
+    /// The text of footers, asides, navigation and notices about cookies.
     frame: String,
     /// Steps of writing the text as HTML. Past [`MAX_ESCAPING`], the article is not searched for.
     escaping: usize,
@@ -215,7 +213,7 @@ impl Visible {
         self.escaping = self.escaping.saturating_add(escaping_cost(text.as_bytes()));
     }
 
-    /// Returns whether most of what was taken for the article is text of footers and asides.
+    /// Returns whether most of what was taken for the article is text of the frame.
     fn is_frame(&self, main: &MainText) -> bool {
         if self.frame.is_empty() || self.text.len() > MAX_SEARCHED || non_whitespace_chars(&main.text) >= SURE_MAIN_TEXT
         {
@@ -263,16 +261,16 @@ struct Inside {
 }
 
 impl Inside {
-    fn open(&mut self, element: &str) {
+    fn open(&mut self, element: &str, node: &NodeRef<'_>) {
         self.links += usize::from(element == "a");
         self.lists += usize::from(LISTS.contains(&element));
-        self.frames += usize::from(FRAME.contains(&element));
+        self.frames += usize::from(frame::is_frame(element, node));
     }
 
-    fn close(&mut self, element: &str) {
+    fn close(&mut self, element: &str, node: &NodeRef<'_>) {
         self.links -= usize::from(element == "a" && self.links > 0);
         self.lists -= usize::from(LISTS.contains(&element) && self.lists > 0);
-        self.frames -= usize::from(FRAME.contains(&element) && self.frames > 0);
+        self.frames -= usize::from(self.frames > 0 && frame::is_frame(element, node));
     }
 }
 
@@ -308,7 +306,7 @@ fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a, '
                 return None;
             }
             if let Some(name) = &name {
-                inside.open(name);
+                inside.open(name, &node);
             }
             node = child;
             continue;
@@ -325,7 +323,7 @@ fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a, '
             node = parent;
             depth = depth.saturating_sub(1);
             if let Some(name) = node.node_name() {
-                inside.close(&name);
+                inside.close(&name, &node);
                 if !INLINE.contains(&&*name) {
                     see(Step::Break);
                 }

@@ -14,6 +14,7 @@ mod dictionary;
 mod elements;
 mod entities;
 mod extract;
+mod frame;
 mod han;
 mod head;
 mod markup;

@@ -87,9 +87,13 @@ impl LowConfidence {
     /// Returns what the estimate of a pair is compared with.
     #[must_use]
     pub fn limits(self, form: SketchForm, evidence: Evidence) -> EvidenceLimits {
-        let is_short =
-            evidence.of_two_sites || evidence.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
-        let below = if is_short { self.below_short } else { self.below };
+        let is_short = evidence.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
+        let below = match (is_short, evidence.of_two_sites) {
+            (true, _) => self.below_short,
+            // Their frames differ, so that less similarity says as much.
+            (false, true) => PerMille(u16::midpoint(self.below_short.0, self.below.0)),
+            (false, false) => self.below,
+        };
         let errors = if self.of_many { in_tenths(evidence.rivals) } else { 0 };
         let PerMille(error) = form.standard_error(below);
         let margin = error * errors / 10;
