@@ -187,9 +187,6 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- if not (has "judge" $values.judges.roles) }}
 - judges.roles must have judge: use workers.replicas for instances that only work
 {{- end }}
-{{- if and (not (has "worker" $values.judges.roles)) (not $values.keda.enabled) (eq (int $values.workers.replicas) 0) }}
-- judges.roles has no worker, and workers.replicas is 0: no instance reads the input
-{{- end }}
 {{- with dig "input" "instance_id" "" $config }}
 {{- if not (contains "$" .) }}
 - config.input.instance_id must not be the same for all instances; the chart sets it (judges.staticMembership)
@@ -222,7 +219,7 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- if and $values.admin.enabled (not $values.admin.existingSecret) }}
 - admin.enabled needs admin.existingSecret: a Secret with a token of at least 16 characters under the key {{ $values.admin.secretKey }}
 {{- end }}
-{{- if and $values.admin.enabled (ge (int $values.admin.judge) (int $values.judges.replicas)) }}
+{{- if and $values.admin.enabled (int $values.judges.replicas) (ge (int $values.admin.judge) (int $values.judges.replicas)) }}
 - admin.judge: there is no judge {{ int $values.admin.judge }}, as judges.replicas is {{ int $values.judges.replicas }}
 {{- end }}
 {{- if and $values.admin.enabled (eq (int $values.admin.port) (int $values.http.port)) }}

@@ -506,7 +506,7 @@ REFUSED = [
     ("an unknown mode", ["config.mode=rout"], "value must be one of 'route', 'tag', 'observe'"),
     ("an unknown value", ["judge.replicas=3"], "additional properties 'judge' not allowed"),
     ("a wrong type", ["judges.replicas=many"], "at '/judges/replicas': got string, want integer"),
-    ("no judge", ["judges.replicas=0"], "at '/judges/replicas': minimum: got 0, want 1"),
+    ("fewer judges than none", ["judges.replicas=-1"], "at '/judges/replicas': minimum: got -1, want 0"),
     ("scaling to zero", ["keda.minReplicas=0"], "at '/keda/minReplicas': minimum: got 0, want 1"),
     ("admin without a token", ["admin.enabled=true"], "admin.enabled needs admin.existingSecret"),
     (
@@ -581,7 +581,6 @@ REFUSED = [
     ),
     ("judges that do not judge", ["judges.roles={worker}"], "judges.roles must have judge"),
     ("judges with an unknown role", ["judges.roles={judge,jduge}"], "at '/judges/roles/1'"),
-    ("no worker", ["judges.roles={judge}", "workers.replicas=0"], "no instance reads the input"),
     ("a replay of nothing", ["replayJob.enabled=true"], "replayJob.enabled needs replayJob.args"),
     ("another listener of a replay", ["replayJob.args={run,--listen=:1}"], "--listen is set by the chart"),
     ("a size that is none", ["judges.persistence.size=plenty"], "at '/judges/persistence/size'"),
@@ -658,6 +657,7 @@ def installation():
             stored(cluster, case.name.removesuffix("-values.yaml"))
         replay_of_template(cluster)
         lifecycle(cluster)
+        procedures(cluster)
         notes(cluster)
 
 
@@ -755,10 +755,11 @@ def lifecycle(cluster):
         code, _, error = helm(*arguments, env=env)
         expect(code == 0, what, error)
 
-    done("helm install", "install", RELEASE, CHART, *flags, *values("production"))
+    scaled = "judges.persistence.retentionPolicy.whenScaled=Delete"
+    done("helm install", "install", RELEASE, CHART, *flags, *values("production"), "--set", scaled)
     first = seen()
-    done("helm upgrade without a change", "upgrade", RELEASE, CHART, *flags, *values("production"))
-    expect(seen() == first, "no pod is replaced when nothing changed")
+    done("helm upgrade of the retention of volumes", "upgrade", RELEASE, CHART, *flags, *values("production"))
+    expect(seen() == first, "no pod is replaced when only the retention of volumes changed")
     done(
         "helm upgrade of other values",
         "upgrade",
@@ -798,7 +799,75 @@ def lifecycle(cluster):
     expect(not left, "nothing is left after helm uninstall", left)
 
 
-# 9. NOTES
+def procedures(cluster):
+    """The commands of docs/HELM.md that stop and start workers and all instances, and run `index warm`."""
+    page = (CHART.parents[1] / "docs/HELM.md").read_text()
+    section = page.partition("\n## Stopping workers, or all instances\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    expect(len(blocks) == 6, "docs/HELM.md has six blocks of commands to stop and start instances", len(blocks))
+    for case in ("production", "workers-keda"):
+        name, keda = "dupgate", case == "workers-keda"
+        text = yaml.safe_load((CHART / f"ci/{case}-values.yaml").read_text())
+        text["replayJob"] = {"enabled": True, "args": ["list"]}
+        with tempfile.TemporaryDirectory() as folder:
+            folder = Path(folder)
+            (folder / "helm").symlink_to(CHART.parent)
+            for file in ("values.yaml", "old.yaml", "new.yaml"):
+                (folder / file).write_text(yaml.safe_dump(text if file == "values.yaml" else {"version": 1}))
+            env = cluster.environment()
+            env["PATH"] = f"{TOOLS}/bin:{env['PATH']}"
+
+            def typed(commands):
+                # There is no kubelet, so no pod to look into.
+                skipped = r" rollout status | exec | logs " + ("" if keda else "|only with KEDA")
+                lines = [line for line in commands.splitlines() if not re.search(skipped, line)]
+                done = subprocess.run(
+                    ["bash", "-euc", "\n".join(lines)], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+                )
+                expect(done.returncode == 0, f"{case}: $ {lines[0].split('#')[0].strip()}", done.stderr)
+
+            def state():
+                """Replicas and roles of the judges, replicas of the workers (which KEDA sets), and annotation of KEDA."""
+                kinds = "statefulset,deployment" + (",scaledobject" if keda else "")
+                listed = json.loads(cluster.kubectl("get", kinds, "--namespace", NAMESPACE, "-o", "json").stdout)["items"]
+                found = {each["kind"]: each for each in listed}
+                judges = found["StatefulSet"]["spec"]
+                workers = found.get("Deployment", {"spec": {"replicas": 0}})["spec"]["replicas"]
+                annotations = found.get("ScaledObject", {"metadata": {}})["metadata"].get("annotations", {})
+                (container,) = judges["template"]["spec"]["containers"]
+                roles = next(each["value"] for each in container["env"] if each["name"] == "DUPGATE_ROLES")
+                paused = annotations.get("autoscaling.keda.sh/paused-replicas")
+                return judges["replicas"], roles, "KEDA's" if keda and workers else workers, paused
+
+            typed(f"helm install {name} helm/dupgate --namespace {NAMESPACE} --values values.yaml")
+            before = state()
+            paused = "0" if keda else None
+            expect(before == (2, "worker,judge", "KEDA's" if keda else 3, None), f"{case}: judges and workers run", before)
+            typed(blocks[0])
+            now = state()
+            expect(now == (2, "judge", "KEDA's" if keda else 0, paused), f"{case}: all workers are stopped", now)
+            typed(blocks[2])
+            expect(state() == before, f"{case}: workers run again", state())
+            typed(blocks[3])
+            expect(state() == (0, "worker,judge", 0, paused), f"{case}: all instances are stopped", state())
+            typed(blocks[4])
+            # KEDA itself starts the workers again.
+            expect(state() == (before[:2] + ((0,) if keda else (3,)) + (None,)), f"{case}: instances run again", state())
+            typed(blocks[5])
+            job = json.loads(cluster.kubectl("get", "job", "dupgate-warm", "--namespace", NAMESPACE, "-o", "json").stdout)
+            spec = job["spec"]["template"]["spec"]
+            (container,) = spec["containers"]
+            config = next(each for each in spec["volumes"] if each["name"] == "config")["configMap"]["name"]
+            args = container["args"]
+            expect(args[:2] == ["index", "warm"] and config == "dupgate-warm", f"{case}: the Job runs dupgate index warm", spec)
+            _, help_text, _ = run(DUPGATE, "index", "warm", "--help")
+            flags = [each for each in args if each.startswith("-")]
+            expect(all(flag in help_text for flag in flags), f"dupgate index warm has {' '.join(flags)}")
+            for command in (f"helm uninstall {name} --namespace {NAMESPACE}", "kubectl -n crawl delete job,configmap dupgate-warm"):
+                typed(command)
+
+
+# 10. NOTES
 
 # Values on top of production, and the only warning that they must cause.
 WARNED = [
@@ -817,6 +886,13 @@ WARNED = [
     (["terminationGracePeriodSeconds=44"], "processing.shutdown_grace 30s"),
     (["config.processing.shutdown_grace=1m 16s"], "processing.shutdown_grace 1m 16s"),
     (["judges.replicas=1"], "there is no standby"),
+    (["judges.replicas=0", "admin.enabled=true", "admin.existingSecret=a"], "judges.replicas is 0: no page is judged"),
+    (["judges.replicas=0", "workers.replicas=0", "judges.roles={judge}"], "judges.replicas is 0: no page is judged"),
+    (["judges.roles={judge}", "workers.replicas=0"], "no instance reads the input"),
+    (
+        ["judges.roles={judge}", "keda.enabled=true", r"keda.annotations.autoscaling\.keda\.sh/paused-replicas='0'"],
+        "no instance reads the input",
+    ),
     (["judges.persistence.enabled=false"], "reads the whole verdict log again"),
     (["inputPartitions=4"], "2 judges and 3 workers share 4 partitions"),
     (["keda.enabled=true", "keda.maxReplicas=23"], "2 judges and 23 workers share 24 partitions"),
@@ -888,6 +964,8 @@ def notes(cluster):
         expect(
             len(warnings) == 1 and warning in warnings[0], f'{" ".join(assignments)}: warned of "{warning}"', warnings
         )
+    text, _ = printed(*values("production"), "--set", "judges.replicas=0")
+    expect("-judge-0" not in text and "active" not in text, "the notes name no judge where there is none", text)
     for assignments in SILENT:
         _, warnings = printed(*values("production"), *sets(assignments))
         expect(not warnings, f"{' '.join(assignments)}: no warning", warnings)
