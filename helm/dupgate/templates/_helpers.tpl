@@ -107,6 +107,21 @@ annotations:
 {{- $sum }}
 {{- end }}
 
+{{/* A list, or a text with commas, as a list in JSON. */}}
+{{- define "dupgate.list" -}}
+{{- $items := list }}
+{{- range join "," . | splitList "," }}
+{{- $items = append $items (trim .) }}
+{{- end }}
+{{- without $items "" | toJson }}
+{{- end }}
+
+{{/* An address to listen on, with brackets if it is an IPv6 address. Takes root and port. */}}
+{{- define "dupgate.listen" -}}
+{{- $address := .root.Values.http.address | trimPrefix "[" | trimSuffix "]" }}
+{{- printf (contains ":" $address | ternary "[%s]:%d" "%s:%d") $address (int .port) }}
+{{- end }}
+
 {{/* The settings that the chart itself uses, with the defaults of the program. */}}
 {{- define "dupgate.settings" -}}
 {{- $config := .Values.config }}
@@ -114,8 +129,8 @@ annotations:
 {{- $group := dig "input" "group" "" $config | default "dupgate" }}
 mode: {{ $mode }}
 group: {{ eq $mode "observe" | ternary (printf "%s.observe" $group) $group | quote }}
-brokers: {{ dig "kafka" "brokers" "" $config | default list | toJson }}
-topics: {{ dig "input" "topics" "" $config | default list | toJson }}
+brokers: {{ include "dupgate.list" (dig "kafka" "brokers" "" $config) }}
+topics: {{ include "dupgate.list" (dig "input" "topics" "" $config) }}
 start: {{ dig "input" "start" "" $config | default "earliest" | quote }}
 window: {{ dig "window" "size" "" $config | default "72h" | quote }}
 maxMemory: {{ dig "index" "max_memory" "" $config | default "4GiB" | toString | quote }}
@@ -198,7 +213,7 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- end }}
 {{- end }}
 {{- with dig "http" "listen" "" $config }}
-{{- if ne . (printf "%s:%v" $values.http.address (int $values.http.port)) }}
+{{- if ne . (include "dupgate.listen" (dict "root" $ "port" $values.http.port)) }}
 - config.http.listen is set by the chart: set http.address and http.port instead
 {{- end }}
 {{- end }}
@@ -299,8 +314,8 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- $ports := list }}
 {{- $config := .Values.config }}
 {{- if not .Values.networkPolicy.kafkaEgress }}
-{{- range dig "kafka" "brokers" "" $config | default list }}
-{{- $ports = append $ports (regexFind "[0-9]+$" . | default "9092" | int) }}
+{{- range (include "dupgate.settings" . | fromYaml).brokers }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" . | trimPrefix ":" | default "9092" | int) }}
 {{- end }}
 {{- end }}
 {{- range list (dig "kafka" "security" "sasl" "oauth" "token_url" "" $config) (dig "tracing" "otlp_endpoint" "" $config) }}

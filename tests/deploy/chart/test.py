@@ -271,7 +271,24 @@ def objects():
         for rule in one(render(*values("secured")), "NetworkPolicy")["spec"]["egress"]
         for port in rule["ports"]
     ]
-    expect(ports == [53, 53, 9093, 9094], "the network policy lets DNS and the ports of the brokers out")
+    expect(
+        ports == [53, 53, 5353, 5353, 9093, 9094], "the network policy lets DNS and the ports of the brokers out", ports
+    )
+    # The program reads a list or a text, and a broker without a port listens on 9092.
+    text = ["config.kafka.brokers=kafka-1\\, kafka-2:9094", "config.input.topics=crawl.pages", "networkPolicy.dnsPorts=null"]
+    texts = render(*values("workers-keda"), "--set", "networkPolicy.enabled=true", *sets(text))
+    egress = one(texts, "NetworkPolicy")["spec"]["egress"]
+    expect(
+        egress == [{"ports": [{"port": 9092, "protocol": "TCP"}, {"port": 9094, "protocol": "TCP"}]}],
+        "brokers may be a text, and have no port; without dnsPorts there is no rule for DNS",
+        egress,
+    )
+    (trigger,) = one(texts, "ScaledObject")["spec"]["triggers"]
+    expect(
+        (trigger["metadata"]["bootstrapServers"], trigger["metadata"]["topic"]) == ("kafka-1,kafka-2:9094", "crawl.pages"),
+        "KEDA reads them, too",
+        trigger,
+    )
     job, hook = one(everything, "Job"), one(everything, "ConfigMap", "-topics")
     release = one(everything, "ConfigMap", "dupgate-all")
     expect(
