@@ -30,32 +30,35 @@
 
 {{/* Labels. Selectors are the labels of the release and the component. */}}
 {{- define "dupgate.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "dupgate.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "dupgate.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
-{{- define "dupgate.labels" -}}
-{{ include "dupgate.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{/* The labels that the chart sets. Takes root, and optionally component and serves. */}}
+{{- define "dupgate.ownLabels" -}}
+{{ include "dupgate.selectorLabels" .root }}
+app.kubernetes.io/version: {{ .root.Values.image.tag | default .root.Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
 {{- end }}
+{{- with .serves }}
+dupgate/serves: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* These and the user's labels, each key once. Takes the same, and optionally labels, which take precedence. */}}
+{{- define "dupgate.labels" -}}
+{{- merge (dict) (.labels | default dict) (include "dupgate.ownLabels" . | fromYaml) .root.Values.commonLabels | toYaml }}
 {{- end }}
 
 {{/* Metadata of an object. Takes root, name, and optionally component, labels and annotations. */}}
 {{- define "dupgate.metadata" -}}
-name: {{ .name }}
-namespace: {{ .root.Release.Namespace }}
+name: {{ .name | quote }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
-  {{- include "dupgate.labels" .root | nindent 2 }}
-  {{- with .component }}
-  app.kubernetes.io/component: {{ . }}
-  {{- end }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "dupgate.labels" (pick . "root" "component" "labels") | nindent 2 }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
@@ -127,7 +130,7 @@ annotations:
 {{- $config := .Values.config }}
 {{- $mode := dig "mode" "" $config | default "route" }}
 {{- $group := dig "input" "group" "" $config | default "dupgate" }}
-mode: {{ $mode }}
+mode: {{ $mode | quote }}
 group: {{ eq $mode "observe" | ternary (printf "%s.observe" $group) $group | quote }}
 brokers: {{ include "dupgate.list" (dig "kafka" "brokers" "" $config) }}
 topics: {{ include "dupgate.list" (dig "input" "topics" "" $config) }}
@@ -138,7 +141,7 @@ maxMemory: {{ dig "index" "max_memory" "" $config | default "4GiB" | toString | 
 maxEntries: {{ int64 . }}
 {{- end }}
 maxInFlight: {{ dig "processing" "max_in_flight_bytes" "" $config | default "64MiB" | toString | quote }}
-format: {{ dig "input" "format" "" $config | default "json" }}
+format: {{ dig "input" "format" "" $config | default "json" | quote }}
 shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" | quote }}
 {{- end }}
 
@@ -226,9 +229,25 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 - config.{{ . }} would be readable in a ConfigMap: write {file: /run/secrets/dupgate/KEY} with existingSecret, or {env: NAME} with secretEnv
 {{- end }}
 {{- end }}
-{{- range concat $values.extraEnv $values.judges.extraEnv $values.workers.extraEnv }}
-{{- if has .name (list "POD_NAME" "DUPGATE_ROLES" "DUPGATE_INPUT__INSTANCE_ID" "DUPGATE_INDEX__PATH" "DUPGATE_HTTP__LISTEN" "DUPGATE_HTTP__ADMIN__LISTEN" "DUPGATE_HTTP__ADMIN__TOKEN" "DUPGATE_HTTP__ADMIN__TEXT") }}
-- extraEnv: {{ .name }} is set by the chart
+{{- range $path, $variables := dict "extraEnv" $values.extraEnv "judges.extraEnv" $values.judges.extraEnv "workers.extraEnv" $values.workers.extraEnv "secretEnv" $values.secretEnv }}
+{{- range $name, $variable := $variables }}
+{{- $name = eq $path "secretEnv" | ternary $name (get $variable "name") }}
+{{- if has $name (list "POD_NAME" "DUPGATE_ROLES" "DUPGATE_INPUT__INSTANCE_ID" "DUPGATE_INDEX__PATH" "DUPGATE_HTTP__LISTEN" "DUPGATE_HTTP__ADMIN__LISTEN" "DUPGATE_HTTP__ADMIN__TOKEN" "DUPGATE_HTTP__ADMIN__TEXT") }}
+- {{ $path }}: {{ $name }} is set by the chart
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $names := include "dupgate.ownLabels" (dict "root" . "component" "any" "serves" "any") | fromYaml | keys }}
+{{- range $path, $labels := dict "commonLabels" $values.commonLabels "judges.podLabels" $values.judges.podLabels "workers.podLabels" $values.workers.podLabels "replayJob.podLabels" $values.replayJob.podLabels }}
+{{- range $name, $_ := $labels }}
+{{- if has $name $names }}
+- {{ $path }}: {{ $name }} is set by the chart
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $path, $annotations := dict "commonAnnotations" $values.commonAnnotations "judges.podAnnotations" $values.judges.podAnnotations "workers.podAnnotations" $values.workers.podAnnotations }}
+{{- if and (hasKey $annotations "checksum/config") (not $values.existingConfigMap) }}
+- {{ $path }}: checksum/config is set by the chart
 {{- end }}
 {{- end }}
 {{- if and $values.admin.enabled (not $values.admin.existingSecret) }}

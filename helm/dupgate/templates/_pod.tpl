@@ -1,17 +1,21 @@
 {{/* Shared by all pods: judge, worker, hook and test. */}}
 
-{{/* Environment variables from Secrets and from the user. */}}
+{{/* Environment variables from Secrets and from the user, each name once: the last one counts. Takes root and optionally role. */}}
 {{- define "dupgate.commonEnv" -}}
-{{- range $name, $from := .Values.secretEnv }}
-- name: {{ $name }}
-  valueFrom:
-    secretKeyRef:
-      name: {{ $from.secret }}
-      key: {{ $from.key }}
+{{- /* Has glibc return freed memory to the system: by default it keeps about a quarter of an index on top. */}}
+{{- $all := list (dict "name" "MALLOC_MMAP_THRESHOLD_" "value" "131072") }}
+{{- range $name, $from := .root.Values.secretEnv }}
+{{- $all = append $all (dict "name" $name "valueFrom" (dict "secretKeyRef" (dict "name" $from.secret "key" $from.key))) }}
 {{- end }}
-{{- with .Values.extraEnv }}
-{{ toYaml . }}
+{{- $kept := list }}
+{{- $names := list }}
+{{- range concat $all .root.Values.extraEnv (dig "extraEnv" list (.role | default dict)) | reverse }}
+{{- if not (has .name $names) }}
+{{- $names = append $names .name }}
+{{- $kept = prepend $kept . }}
 {{- end }}
+{{- end }}
+{{- toYaml $kept }}
 {{- end }}
 
 {{/* Mounts and volumes of the configuration and its Secrets. Volumes take root and configMap. */}}
@@ -26,7 +30,7 @@
 {{- end }}
 {{- if .Values.tls.existingSecret }}
 - name: tls
-  mountPath: {{ .Values.tls.mountPath }}
+  mountPath: {{ .Values.tls.mountPath | quote }}
   readOnly: true
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
@@ -37,17 +41,17 @@
 {{- define "dupgate.commonVolumes" -}}
 - name: config
   configMap:
-    name: {{ .configMap }}
+    name: {{ .configMap | quote }}
 {{- with .root.Values.existingSecret }}
 - name: secrets
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     defaultMode: 0440
 {{- end }}
 {{- with .root.Values.tls.existingSecret }}
 - name: tls
   secret:
-    secretName: {{ . }}
+    secretName: {{ . | quote }}
     defaultMode: 0440
 {{- end }}
 {{- with .root.Values.extraVolumes }}
@@ -69,7 +73,7 @@ securityContext:
 {{- end }}
 {{- $role := .role | default dict }}
 {{- with $role.priorityClassName | default .root.Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $role.nodeSelector | default .root.Values.nodeSelector }}
 nodeSelector:
@@ -104,20 +108,13 @@ metadata:
     {{- if not $values.existingConfigMap }}
     checksum/config: {{ include "dupgate.configData" .root | sha256sum }}
     {{- end }}
-    kubectl.kubernetes.io/default-container: dupgate
-    {{- with merge (dict) .role.podAnnotations $values.commonAnnotations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- merge (dict) .role.podAnnotations $values.commonAnnotations (dict "kubectl.kubernetes.io/default-container" "dupgate") | toYaml | nindent 4 }}
   labels:
     {{- /* Without the chart's version, so that a chart release that changes no pod replaces none. */}}
-    {{- omit (include "dupgate.labels" .root | fromYaml) "helm.sh/chart" | toYaml | nindent 4 }}
-    app.kubernetes.io/component: {{ .component }}
-    dupgate/serves: http
-    {{- with .role.podLabels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- $labels := include "dupgate.labels" (dict "root" .root "component" .component "serves" "http" "labels" .role.podLabels) | fromYaml }}
+    {{- omit $labels "helm.sh/chart" | toYaml | nindent 4 }}
 spec:
-  serviceAccountName: {{ include "dupgate.serviceAccountName" .root }}
+  serviceAccountName: {{ include "dupgate.serviceAccountName" .root | quote }}
   {{- include "dupgate.placement" (dict "root" .root "role" .role) | nindent 2 }}
   terminationGracePeriodSeconds: {{ int $values.terminationGracePeriodSeconds }}
   {{- with .role.affinity }}
@@ -153,23 +150,20 @@ spec:
         - name: DUPGATE_INPUT__INSTANCE_ID
           value: {{ and $isJudge $values.judges.staticMembership | ternary "$(POD_NAME)" "" | quote }}
         - name: DUPGATE_HTTP__LISTEN
-          value: {{ printf "%s:%d" $values.http.address (int $values.http.port) | quote }}
+          value: {{ include "dupgate.listen" (dict "root" .root "port" $values.http.port) | quote }}
         {{- if $isJudge }}
         - name: DUPGATE_INDEX__PATH
           value: {{ $values.judges.persistence.mountPath | quote }}
         {{- end }}
         {{- if $values.admin.enabled }}
         - name: DUPGATE_HTTP__ADMIN__LISTEN
-          value: {{ printf "%s:%d" $values.http.address (int $values.admin.port) | quote }}
+          value: {{ include "dupgate.listen" (dict "root" .root "port" $values.admin.port) | quote }}
         - name: DUPGATE_HTTP__ADMIN__TOKEN
           value: "{file: /run/secrets/dupgate-admin/token}"
         - name: DUPGATE_HTTP__ADMIN__TEXT
           value: {{ $values.admin.text }}
         {{- end }}
-        {{- include "dupgate.commonEnv" .root | nindent 8 }}
-        {{- with .role.extraEnv }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "dupgate.commonEnv" (pick . "root" "role") | nindent 8 }}
       ports:
         - name: http
           containerPort: {{ int $values.http.port }}
@@ -199,7 +193,7 @@ spec:
         {{- include "dupgate.commonMounts" .root | nindent 8 }}
         {{- if $isJudge }}
         - name: state
-          mountPath: {{ $values.judges.persistence.mountPath }}
+          mountPath: {{ $values.judges.persistence.mountPath | quote }}
         {{- end }}
         {{- if $values.admin.enabled }}
         - name: admin-token
@@ -218,10 +212,10 @@ spec:
     {{- if $values.admin.enabled }}
     - name: admin-token
       secret:
-        secretName: {{ $values.admin.existingSecret }}
+        secretName: {{ $values.admin.existingSecret | quote }}
         defaultMode: 0440
         items:
-          - key: {{ $values.admin.secretKey }}
+          - key: {{ $values.admin.secretKey | quote }}
             path: token
     {{- end }}
 {{- end }}
@@ -231,6 +225,6 @@ spec:
 dupgate.yaml: |
   {{- toYaml (merge (dict "version" 1) .Values.config) | nindent 2 }}
 {{- range $name, $text := .Values.configFiles }}
-{{ $name }}: {{ $text | toJson }}
+{{ $name | quote }}: {{ $text | toJson }}
 {{- end }}
 {{- end }}

@@ -34,6 +34,17 @@ class Failed(Exception):
     """An expectation that does not hold."""
 
 
+class StrictLoader(yaml.SafeLoader):
+    """Rejects repeated keys, as strict validation by an API server does."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise Failed(f"line {node.start_mark.line + 1}: {key} is there {keys.count(key)} times")
+        return super().construct_mapping(node, deep)
+
+
 def expect(condition, what, why=""):
     """Prints the expectation if it holds, otherwise fails with it and the reason."""
     if not condition:
@@ -62,7 +73,11 @@ def render(*arguments, version=NEWEST):
     code, out, error = template(*arguments, version=version)
     if code:
         raise Failed(f"helm template {' '.join(map(str, arguments))}: {error.strip()}")
-    return [each for each in yaml.safe_load_all(out) if each]
+    return parsed(out)
+
+
+def parsed(text):
+    return [each for each in yaml.load_all(text, StrictLoader) if each]
 
 
 def of_kind(objects, kind, name=""):
@@ -108,31 +123,168 @@ def lint():
 
 def manifests():
     for version in VERSIONS:
-        with tempfile.TemporaryDirectory() as folder:
-            for case in CASES:
-                code, out, error = template("--values", case, version=version)
-                expect(code == 0, f"{case.name} renders for Kubernetes {version}", error)
-                (Path(folder) / case.name).write_text(out)
-            built_in = (
-                "{{.NormalizedKubernetesVersion}}-standalone{{.StrictSuffix}}/{{.ResourceKind}}{{.KindSuffix}}.json"
-            )
-            custom = "crds/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json"
-            code, out, error = run(
-                TOOLS / "bin/kubeconform",
-                "-strict",
-                "-summary",
-                "-kubernetes-version",
-                version,
-                "-schema-location",
-                f"{TOOLS}/schemas/{built_in}",
-                "-schema-location",
-                f"{TOOLS}/schemas/{custom}",
-                folder,
-            )
-            expect(code == 0, f"kubeconform -strict for Kubernetes {version}: {out.strip()}{error}")
+        texts = {}
+        for case in CASES:
+            code, texts[case.name], error = template("--values", case, version=version)
+            expect(code == 0, f"{case.name} renders for Kubernetes {version}", error)
+        conform(texts, version)
 
 
-# 3. Contents of the rendered objects
+def conform(texts, version):
+    """Checks manifests, by file name, with kubeconform."""
+    built_in = "{{.NormalizedKubernetesVersion}}-standalone{{.StrictSuffix}}/{{.ResourceKind}}{{.KindSuffix}}.json"
+    custom = "crds/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json"
+    locations = [part for each in (built_in, custom) for part in ("-schema-location", f"{TOOLS}/schemas/{each}")]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            (Path(folder) / name).write_text(text)
+        code, out, error = run(
+            TOOLS / "bin/kubeconform", "-strict", "-summary", "-kubernetes-version", version, *locations, folder
+        )
+    expect(code == 0, f"kubeconform -strict for Kubernetes {version}: {out.strip()}{error}")
+
+
+
+# 3. Unusual values
+
+OWN_NAME = r"app\.kubernetes\.io/name=prometheus"
+# Texts to set over the values of all-on.
+ODD = {
+    "labels that repeat": [
+        *("judges.podLabels.team=index", "workers.podLabels.team=text", "replayJob.podLabels.team=batch"),
+        *(f"podMonitor.labels.{OWN_NAME}", f"prometheusRule.labels.{OWN_NAME}", "dashboards.label=team"),
+    ],
+    "annotations that repeat": [
+        r"judges.podAnnotations.kubectl\.kubernetes\.io/default-container=shell",
+        r"keda.annotations.example\.org/owner=keda",
+    ],
+    "variables that repeat": [
+        *("extraEnv[0].name=REGION_TOKEN", "extraEnv[0].value=a", "extraEnv[1].name=A", "extraEnv[1].value=a"),
+        *("judges.extraEnv[0].name=A", "judges.extraEnv[0].value=b"),
+        *("workers.extraEnv[0].name=MALLOC_MMAP_THRESHOLD_", "workers.extraEnv[0].value=65536"),
+    ],
+    "names that read as numbers or booleans": [
+        *("fullnameOverride=12", "nameOverride=1e3", "serviceAccount.name=0", "priorityClassName=1"),
+        *("existingSecret=123", "tls.existingSecret=1e3", "admin.existingSecret=007", "admin.secretKey=true"),
+        *("secretEnv.Y.secret=0", "secretEnv.Y.key=on", "ingress.className=1", "judges.persistence.storageClassName=1"),
+        *("keda.triggerMetadata.on=yes", "commonLabels.on=off", "image.tag=1", "image.digest=", "configFiles.1=a"),
+        *("judges.persistence.size=1", "judges.persistence.mountPath=/a: b", "tls.mountPath=/a #b"),
+    ],
+    "addresses of IPv6": ["http.address=::"],
+    "no instance": ["judges.roles[0]=judge"],
+}
+NUMBERS = {"no instance": ["judges.replicas=0", "workers.replicas=0", "keda.enabled=false"]}
+
+
+def odd_values():
+    """Values that repeat each other or read as another type: the manifests stay valid."""
+    texts, objects = {}, {}
+    for what, assignments in ODD.items():
+        strings = [part for each in assignments for part in ("--set-string", each)]
+        arguments = ["--kube-version", NEWEST, *values("all-on"), *strings, *sets(NUMBERS.get(what, ()))]
+        # The name of a release and of a namespace may be a number, too.
+        for release, namespace in ((RELEASE, NAMESPACE), ("1", "42")):
+            code, text, error = helm("template", release, CHART, "--namespace", namespace, *arguments)
+            expect(code == 0, f"{what}: rendered as release {release}", error)
+            texts[f"{what}, {release}.yaml"] = text
+        objects[what] = parsed(texts[f"{what}, {RELEASE}.yaml"])
+        parsed(text)
+    conform(texts, NEWEST)
+
+    labels = {component: pod["metadata"]["labels"] for component, _, pod in pods(objects["labels that repeat"])}
+    expect(
+        [labels[each]["team"] for each in ("judge", "worker", "replay", "check")] == ["index", "text", "batch", "search"],
+        "podLabels replace commonLabels",
+        labels,
+    )
+    monitor = of_kind(objects["labels that repeat"], "PodMonitor")[0]
+    expect(
+        monitor["metadata"]["labels"]["app.kubernetes.io/name"] == "prometheus"
+        and monitor["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] == "dupgate",
+        "podMonitor.labels replace labels of the PodMonitor, not its selector",
+        monitor,
+    )
+    annotations = {kind: pod["metadata"]["annotations"] for _, kind, pod in annotated(objects["annotations that repeat"])}
+    key = "kubectl.kubernetes.io/default-container"
+    expect(
+        (annotations["StatefulSet"][key], annotations["Deployment"][key]) == ("shell", "dupgate"),
+        "podAnnotations replace annotations of the chart",
+        annotations,
+    )
+    scaled = one(objects["annotations that repeat"], "ScaledObject")["metadata"]["annotations"]
+    expect(scaled == {"example.org/owner": "keda"}, "keda.annotations replace commonAnnotations", scaled)
+
+    seen = {component: environment(pod) for component, _, pod in pods(objects["variables that repeat"])}
+    expect(
+        {name: (seen[name]["REGION_TOKEN"], seen[name]["A"]) for name in ("judge", "worker", "check")}
+        == {"judge": ("a", "b"), "worker": ("a", "a"), "check": ("a", "a")},
+        "extraEnv replaces secretEnv, and that of judges replaces both",
+        seen,
+    )
+    expect(
+        {name: variables["MALLOC_MMAP_THRESHOLD_"] for name, variables in seen.items()}
+        == {**dict.fromkeys(seen, "131072"), "worker": "65536"},
+        "extraEnv replaces MALLOC_MMAP_THRESHOLD_, which every container has",
+        seen,
+    )
+
+    stopped = objects["no instance"]
+    judges = one(stopped, "StatefulSet")
+    expect(
+        judges["spec"]["replicas"] == 0 and not of_kind(stopped, "Deployment") and not of_kind(stopped, "PodDisruptionBudget"),
+        "replicas of 0 stop judges and workers, and need no disruption budget",
+    )
+    expect(
+        judges["spec"]["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "the volumes of judges that are stopped stay",
+    )
+    paused = ["--set-string", r"keda.annotations.autoscaling\.keda\.sh/paused-replicas=0"]
+    paused = one(render(*values("workers-keda"), *paused), "ScaledObject")["metadata"]["annotations"]
+    expect(paused == {"autoscaling.keda.sh/paused-replicas": "0"}, "keda.annotations pause KEDA", paused)
+
+    replay = next(pod for component, _, pod in pods(objects["addresses of IPv6"]) if component == "replay")
+    expect(
+        replay["spec"]["containers"][0]["args"][-1] == "--listen=[::]:9464",
+        "a replay listens on an IPv6 address",
+        replay["spec"]["containers"][0]["args"],
+    )
+    for address in ("::", "[::]", "::1", "fd00::ffff:10.0.0.1"):
+        for component in ("judge", "worker"):
+            arguments = ["--set", f"http.address={address}", "--set", "workers.replicas=1"]
+            rendered = render(*values("secured"), *arguments)
+            listening(rendered, component, f"[{address.strip('[]')}]")
+
+
+def annotated(objects):
+    """Yields component, kind and pod of judges and workers."""
+    return ((name, each["kind"], pod) for name, each, pod in pods(objects) if each["kind"] in ("StatefulSet", "Deployment"))
+
+
+def environment(pod):
+    """Returns the variables of the first container, by name; no name repeats."""
+    variables = pod["spec"]["containers"][0]["env"]
+    names = [each["name"] for each in variables]
+    expect(len(set(names)) == len(names), "no variable is there twice", names)
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in variables}
+
+
+def listening(objects, component, host):
+    """The program listens on this host."""
+    maps = {each["metadata"]["name"]: each["data"] for each in of_kind(objects, "ConfigMap")}
+    spec = next(pod["spec"] for name, _, pod in pods(objects) if name == component)
+    with tempfile.TemporaryDirectory() as root:
+        file, env = laid_out(component, spec, spec["containers"][0], maps, Path(root))
+        code, shown, error = run(DUPGATE, "config", "show", "-c", file, "-o", "json", env=env)
+    expect(code == 0, f"the program accepts {host} as {component}", error)
+    http = json.loads(shown)["http"]
+    expect(
+        (http["listen"], http["admin"]["listen"]) == (f"{host}:9464", f"{host}:9465"),
+        f"a {component} listens on {host}",
+        http,
+    )
+
+
+# 4. Contents of the rendered objects
 
 
 def objects():
@@ -397,7 +549,7 @@ def selectors(everything):
         )
 
 
-# 4. Rendered configurations, checked by the program
+# 5. Rendered configurations, checked by the program
 
 
 def configuration():
@@ -467,7 +619,7 @@ def read_by_program(case, component, spec, container, maps, root):
     )
 
 
-# 5. The command of `helm test`, against a broker
+# 6. The command of `helm test`, against a broker
 
 
 class Kafka:
@@ -511,7 +663,7 @@ def helm_test():
         expect(code == 0 and "transactions" in out, "the test passes where all is there", out + error)
 
 
-# 6. Values that must be rejected, with the message
+# 7. Values that must be rejected, with the message
 
 REFUSED = [
     (
@@ -598,6 +750,34 @@ REFUSED = [
     ),
     ("judges that do not judge", ["judges.roles={worker}"], "judges.roles must have judge"),
     ("judges with an unknown role", ["judges.roles={judge,jduge}"], "at '/judges/roles/1'"),
+    (
+        "a label of the chart on all objects",
+        [r"commonLabels.app\.kubernetes\.io/name=search"],
+        "commonLabels: app.kubernetes.io/name is set by the chart",
+    ),
+    (
+        "a label of the chart on judges",
+        [r"judges.podLabels.app\.kubernetes\.io/component=worker"],
+        "judges.podLabels: app.kubernetes.io/component is set by the chart",
+    ),
+    ("a label of the chart on workers", ["workers.podLabels.dupgate/serves=no"], "workers.podLabels: dupgate/serves is set"),
+    (
+        "a label of the chart on replays",
+        ["replayJob.podLabels.helm\\.sh/chart=a"],
+        "replayJob.podLabels: helm.sh/chart is set by the chart",
+    ),
+    (
+        "another checksum",
+        ["workers.podAnnotations.checksum/config=a"],
+        "workers.podAnnotations: checksum/config is set by the chart",
+    ),
+    (
+        "a variable of the chart from a Secret",
+        ["secretEnv.DUPGATE_INDEX__PATH.secret=a", "secretEnv.DUPGATE_INDEX__PATH.key=b"],
+        "secretEnv: DUPGATE_INDEX__PATH is set by the chart",
+    ),
+    ("an address with a port", ["http.address=0.0.0.0:9464"], "at '/http/address'"),
+    ("a name in place of an address", ["http.address=localhost"], "at '/http/address'"),
     ("a replay of nothing", ["replayJob.enabled=true"], "replayJob.enabled needs replayJob.args"),
     ("another listener of a replay", ["replayJob.args={run,--listen=:1}"], "--listen is set by the chart"),
     ("a size that is none", ["judges.persistence.size=plenty"], "at '/judges/persistence/size'"),
@@ -638,7 +818,7 @@ def refusals():
     expect(code == 0, "accepted: existingConfigMap without any config", error)
 
 
-# 7. README and package
+# 8. README and package
 
 
 def package():
@@ -661,7 +841,7 @@ def package():
         )
 
 
-# 8. An API server
+# 9. An API server
 
 
 def installation():
@@ -691,7 +871,7 @@ def stored(cluster, case):
     code, out, error = helm("install", RELEASE, CHART, "--namespace", case, *values(case), "--no-hooks", env=env)
     expect(code == 0, f"{case}: helm install", error)
     _, out, _ = helm("template", RELEASE, CHART, "--namespace", case, *values(case), "--kube-version", NEWEST)
-    manifests = [each for each in yaml.safe_load_all(out) if each]
+    manifests = parsed(out)
     single = [copy.deepcopy(pod) for _, _, pod in pods(manifests)]
     # Containers added by the user are the user's responsibility.
     if case != "all-on":
@@ -988,7 +1168,7 @@ def notes(cluster):
         expect(not warnings, f"{' '.join(assignments)}: no warning", warnings)
 
 
-STEPS = [lint, manifests, objects, configuration, helm_test, refusals, package, installation]
+STEPS = [lint, manifests, odd_values, objects, configuration, helm_test, refusals, package, installation]
 
 
 def main():
