@@ -1,4 +1,4 @@
-"""Checks the hardening of every service in docker-compose.yml: python3 hardened.py CONFIG.json (of `docker compose config --format json`)."""
+"""Checks hardening and health checks of every service in docker-compose.yml: python3 hardened.py CONFIG.json (of `docker compose config --format json`)."""
 
 import json
 import re
@@ -9,6 +9,8 @@ for name, service in sorted(json.load(open(sys.argv[1]))["services"].items()):
     for port in service.get("ports", []):
         if port.get("host_ip") != "127.0.0.1":
             wrong.append(f"{name}: port {port['published']} is not bound to 127.0.0.1")
+    if service.get("ports") and not service.get("healthcheck", {}).get("test"):
+        wrong.append(f"{name}: has ports and no health check")
     if service.get("cap_drop") != ["ALL"] or service.get("cap_add"):
         wrong.append(f"{name}: keeps capabilities")
     if "no-new-privileges:true" not in service.get("security_opt", []):

@@ -37,7 +37,11 @@ check_files() {
         check "schema: with secure.yaml, profiles: ${profiles:-none}" combination --file $name --file $override ${profiles:+--profile "$profiles"}
     done
     (cd "$top" && "$compose" --file $name --file $override --profile ui --profile replay config --format json < /dev/null) > "$cache/config.json"
-    check "ports, capabilities, privileges and pins" python3 "$here/hardened.py" "$cache/config.json"
+    check "ports, health checks, capabilities, privileges and pins" python3 "$here/hardened.py" "$cache/config.json"
+    local changed=$cache/changed.env
+    python3 "$here/changed.py" "$top/.env" > "$changed"
+    (cd "$top" && "$compose" --env-file "$changed" --file $name --file $override --profile ui --profile replay config --format json < /dev/null) > "$cache/config.json"
+    check "everything in .env can be changed" python3 "$here/changed.py" "$changed" "$cache/config.json"
 }
 
 # --- The stack ----------------------------------------------------------------------------------------------------
