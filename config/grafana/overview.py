@@ -527,6 +527,14 @@ def kafka():
             runbooks=("DupgatePartitionsBlocked",),
         ),
         lines(
+            "Lag of blocked partitions",
+            "Records that wait in blocked partitions, until they are unblocked or retention deletes them.",
+            [query(f"sum by (job, instance) ({metric('blocked_lag_records')})", "{{job}} {{instance}}")],
+            unit="short",
+            thresholds=steps("transparent", (1, RED)),
+            runbooks=("DupgatePartitionsBlocked",),
+        ),
+        lines(
             "Assigned partitions by instance",
             "Shows imbalance and handovers.",
             [query(f"sum by (instance) ({metric('assigned_partitions', TOPICS)})", "{{instance}}")],

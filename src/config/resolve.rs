@@ -23,10 +23,11 @@ pub use core_settings::BYTES_PER_ORIGINAL;
 pub(super) use core_settings::DEFAULT_MAX_MEMORY;
 
 /// Labels of the program's own metrics: free labels must not use these names.
-pub const RESERVED_LABELS: [&str; 31] = [
+pub const RESERVED_LABELS: [&str; 32] = [
     "log_partition",
     "algorithm",
     "component",
+    "group",
     "hash",
     "kind",
     "le",

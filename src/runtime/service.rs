@@ -127,6 +127,7 @@ impl Service {
         let scheme = fingerprinter.scheme().to_string();
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", random_id()));
         metrics.config_info(
+            &settings.input.group,
             &settings.hash,
             &scheme,
             topics.outputs.routing.mode.name(),

@@ -359,7 +359,9 @@ impl WorkerDriver {
             // A partition that does not answer now is queried again next time.
             if let Ok(ends) = offsets.ends(&wanted.cloned().collect()) {
                 let starts = offsets.starts(&unsettled(&positions, &ends, &blocked), Start::Earliest);
-                metrics.consumer_lags(&lags(&positions, &ends, &starts.unwrap_or_default()));
+                let lags = lags(&positions, &ends, &starts.unwrap_or_default());
+                metrics.consumer_lags(&lags);
+                metrics.blocked_lag(blocked.iter().filter_map(|partition| lags.get(partition)).sum());
                 let unread = verdicts.iter().filter_map(|(partition, next)| {
                     // The marker that ends a transaction follows its last record and is never handed over.
                     Some(VerdictOffset(*ends.get(partition)?).since(next.next()))

@@ -163,6 +163,8 @@ table! {
     // Kafka client
     CONSUMER_LAG: "dupgate_consumer_lag_records", Gauge, Count, &[Label::Open("topic"), Label::Open("partition")],
         "Last stable offset minus committed offset, for partitions assigned to this instance, at most two seconds old. Without a committed offset it counts from the first record that was read; in a blocked partition whose committed offset is missing or past the end, from the first record there. Transaction markers count, so 1 may remain at rest.";
+    BLOCKED_LAG: "dupgate_blocked_lag_records", Gauge, Count, &[],
+        "Part of the lag that is in blocked partitions, all topics together: it does not shrink before they are unblocked.";
     LAST_RECORD_TIMESTAMP: "dupgate_last_record_timestamp_seconds", Gauge, Seconds, &[Label::Open("topic")],
         "Event timestamp of the newest record processed; time() minus this is the time lag.";
     LAST_POLL_TIMESTAMP: "dupgate_last_poll_timestamp_seconds", Gauge, Seconds, &[],
@@ -262,8 +264,14 @@ table! {
         &[Label::Open("version"), Label::Open("revision"), Label::Open("librdkafka")],
         "Always 1.";
     CONFIG_INFO: "dupgate_config_info", Gauge, Count,
-        &[Label::Open("hash"), Label::Open("scheme"), Label::Open("mode"), Label::Open("algorithm")],
-        "Always 1. Differing hashes within one job mean a partial rollout.";
+        &[
+            Label::Open("group"),
+            Label::Open("hash"),
+            Label::Open("scheme"),
+            Label::Open("mode"),
+            Label::Open("algorithm"),
+        ],
+        "Always 1. Differing hashes of one input group mean a partial rollout; differing groups within one job, that two deployments are scraped as one.";
     WORKERS: "dupgate_text_threads", Gauge, Count, &[],
         "Threads that read text and compute fingerprints.";
     WORKER_BUSY: "dupgate_text_thread_busy_seconds_total", Counter, Seconds, &[],

@@ -311,6 +311,11 @@ impl Metrics {
         self.gauge(catalog::CONSUMER_LAG.name, labels)
     }
 
+    /// Sets the part of the lag that is in blocked partitions.
+    pub fn blocked_lag(&self, records: u64) {
+        self.set(&catalog::BLOCKED_LAG, float(records));
+    }
+
     /// The newest record of a topic that was processed has this event time.
     pub fn last_record(&self, topic: &str, event_time: Timestamp) {
         self.gauge(catalog::LAST_RECORD_TIMESTAMP.name, &[("topic", topic)]).set(seconds(event_time));
@@ -512,8 +517,8 @@ impl Metrics {
     }
 
     /// Sets the configuration information.
-    pub fn config_info(&self, hash: &str, scheme: &str, mode: &str, algorithm: &str) {
-        let labels = &[("hash", hash), ("scheme", scheme), ("mode", mode), ("algorithm", algorithm)];
+    pub fn config_info(&self, group: &str, hash: &str, scheme: &str, mode: &str, algorithm: &str) {
+        let labels = &[("group", group), ("hash", hash), ("scheme", scheme), ("mode", mode), ("algorithm", algorithm)];
         self.gauge(catalog::CONFIG_INFO.name, labels).set(1.0);
     }
 

@@ -163,7 +163,7 @@ mod tests {
         let start = started.div_euclid(1000) * 1000;
         let at = |millis: i64| Timestamp::from_millis(start + millis);
         (0..25).for_each(|_| metrics.document(VerdictLabel::Near));
-        metrics.config_info("abc", "sh64-1", "route", "simhash");
+        metrics.config_info("crawl", "abc", "sh64-1", "route", "simhash");
         metrics.assigned_partitions(&BTreeMap::from([("a".to_owned(), 2)]));
         metrics.paused(Pause::Manual, true);
         metrics.committed(CommitResult::Ok, at(7500));

@@ -12,6 +12,9 @@ const HEAD: &str = "# Metrics
 client library's `process_*` metrics (CPU, memory, open files, threads, start time). Series with a closed set of labels
 exist from the start, at 0. URLs, sites and ids never become labels.
 
+Alert rules and dashboards aggregate by `job`. Scrape each deployment (the instances of one `input.group`) as a job of its
+own, with nothing else in it; see [OPERATIONS.md](OPERATIONS.md#monitoring).
+
 After a drained run, the sum of `dupgate_documents_total` and `dupgate_dead_letters_total` over all instances, if none was
 killed, equals the number of committed input positions.
 

@@ -112,6 +112,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.document_extracted(Extraction::Main);
     metrics.document_decoded(Encoding::Gb18030);
     metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9)]));
+    metrics.blocked_lag(4);
     metrics.last_record("t", now);
     metrics.polled(now);
     metrics.committed(CommitResult::Ok, now);
@@ -157,7 +158,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.snapshot_written(now, 1);
     metrics.snapshot_failed(SnapshotOperation::Write);
     metrics.build_info(&Build { version: "1".into(), revision: "2".into(), librdkafka: "3".into() });
-    metrics.config_info("h", "s", "route", "simhash");
+    metrics.config_info("g", "h", "s", "route", "simhash");
     metrics.workers(2);
     metrics.worker_busy(second);
     metrics.queue_records(Queue::Work, 1);

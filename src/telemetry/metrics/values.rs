@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(metrics.values().largest(&catalog::LAST_COMMIT_TIMESTAMP), None, "nothing is committed");
         metrics.dead_letter(Reject::NoText);
         metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 5), (PartitionId::new("u", 0), 7)]));
-        metrics.config_info("h\"1", "s", "route", "simhash");
+        metrics.config_info("g", "h\"1", "s", "route", "simhash");
         let values = metrics.values();
         assert_eq!((values.count(&catalog::CONSUMER_LAG), values.largest(&catalog::CONSUMER_LAG)), (12, Some(7.0)));
         assert_eq!(values.count_of(&catalog::CONSUMER_LAG, &[("topic", "t")]), 5);

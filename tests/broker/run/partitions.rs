@@ -75,6 +75,10 @@ fn a_partition_that_has_lost_its_next_offset_does_not_stop_others() {
     wait::until("the partition to be counted", || {
         (instances.iter().map(blocked).sum::<f64>().to_bits() == 1.0_f64.to_bits()).then_some(())
     });
+    let waiting = |one: &Instance| one.metric("dupgate_blocked_lag_records", &[]);
+    wait::until("the records after its last offset to be counted", || {
+        (instances.iter().map(waiting).sum::<f64>().to_bits() == 3.0_f64.to_bits()).then_some(())
+    });
     for partition in [0, 1, 3] {
         produce(broker, &site.input, partition, &pages(partition, 4..6));
     }
