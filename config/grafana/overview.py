@@ -771,6 +771,18 @@ def process():
             defaults={"max": 1},
         ),
         lines(
+            "Uptime",
+            "Time since the start of each process. A line that keeps falling to 0, or many short lines, is a crash loop.",
+            [
+                query(
+                    f"max by (job, instance) (time() - process_start_time_seconds{{{INSTANCES}}})",
+                    "{{job}} {{instance}}",
+                )
+            ],
+            unit="s",
+            runbooks=("DupgateRestarting",),
+        ),
+        lines(
             "Threads",
             "Threads of the process.",
             [query(f"sum by (instance) (process_threads{{{INSTANCES}}})", "{{instance}}")],

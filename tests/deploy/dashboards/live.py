@@ -587,6 +587,19 @@ def damage(folder):
     return files
 
 
+def crash_loop(deployment, name, process, times):
+    """Kill an instance and start it again this many times, each time when Prometheus has seen its start."""
+    job, port = deployment.job, deployment.ports[name]
+    started = f'process_start_time_seconds{{job="{job}",instance="127.0.0.1:{port}"}}'
+    for _ in range(times):
+        before = until("its start is scraped", lambda: deployment.play.value(started))
+        process.kill()
+        process.wait()
+        process = deployment.again(name)
+        until("its next start is scraped", lambda: deployment.play.value(started) not in (None, before))
+    return process
+
+
 def main(program, prometheus, promtool):
     """Run all tests."""
     begun = time.monotonic()
@@ -720,6 +733,12 @@ def main(program, prometheus, promtool):
         play.expect("lost", "DupgateSchemeDrift", "two instances make different fingerprints")
         play.expect("old", "DupgateSnapshotStale", "the folder of snapshots is gone")
         play.expect("block", "DupgatePausedManually", "an operator paused an instance and went home")
+
+        # A crash loop: each scrape may find the instance up.
+        if ("lost", "DupgateRestarting") in play.seen:
+            raise Fault("DupgateRestarting fires for a single restart")
+        lost_process = crash_loop(lost, "a", lost_process, 4)
+        play.expect("lost", "DupgateRestarting", "an instance is killed and started again four times")
 
         # All instances of a deployment are killed; finally the brokers.
         writers.end()
