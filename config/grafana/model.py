@@ -286,13 +286,12 @@ def states(title, description, queries, values, **more):
     )
 
 
-def table(title, description, queries, *, columns, sort, no_data="no data", merge=False, **more):
+def table(title, description, queries, *, columns, sort, no_data="no data", **more):
     """Make a table of labels. `columns` names the labels that are shown, in order, with their headings."""
     for target in queries:
         target.update(format="table", instant=True, range=False)
     order = {name: index for index, name in enumerate(columns)}
-    transformations = [{"id": "joinByField", "options": {"byField": merge, "mode": "outer"}}] if merge else []
-    transformations += [
+    transformations = [
         {"id": "filterFieldsByName", "options": {"include": {"names": list(columns)}}},
         {"id": "organize", "options": {"excludeByName": {}, "indexByName": order, "renameByName": columns}},
     ]

@@ -851,15 +851,19 @@ def replays():
 
 def builds():
     """Return the table of versions and configurations."""
-    build = f"max by (instance, version, revision, librdkafka) ({metric('build_info')})"
-    config = f"max by (instance, mode, algorithm, scheme, hash) ({metric('config_info')})"
+    config = f"max by (job, instance, group, mode, algorithm, scheme, hash) ({metric('config_info')})"
+    build = f"max by (job, instance, version, revision, librdkafka) ({metric('build_info')})"
+    both = f"{config} * on (job, instance) group_left (version, revision, librdkafka) {build}"
     return table(
         "Build and configuration",
-        "One row per instance. Different hashes mean that a configuration change has not reached all instances. "
+        "One row per instance. Different hashes of one group mean that a configuration change has not reached all "
+        "instances. Different groups in one job are two deployments, which alerts do not tell apart. "
         "Instances with different schemes do not find each other's duplicates.",
-        [query(build, "build"), query(config, "configuration")],
+        [query(both, "build and configuration")],
         columns={
+            "job": "Job",
             "instance": "Instance",
+            "group": "Input group",
             "version": "Version",
             "revision": "Revision",
             "librdkafka": "librdkafka",
@@ -869,8 +873,7 @@ def builds():
             "hash": "Configuration",
         },
         sort="Instance",
-        merge="instance",
-        runbooks=("DupgateConfigDrift", "DupgateSchemeDrift"),
+        runbooks=("DupgateConfigDrift", "DupgateSchemeDrift", "DupgateJobShared"),
     )
 
 

@@ -728,9 +728,11 @@ def main(program, prometheus, promtool):
         folder = play.folder / "old-a"
         shutil.rmtree(folder)
         folder.write_text("no folder", encoding="utf-8")
-        # A third deployment gets an instance with different fingerprints.
-        lost.instance("b", "match.simhash.bits=128", group="lost-128")
+        # A third deployment gets an instance with different fingerprints, and one of another group.
+        lost.instance("b", "match.simhash.bits=128")
+        lost.instance("c", group="lost-other")
         play.expect("lost", "DupgateSchemeDrift", "two instances make different fingerprints")
+        play.expect("lost", "DupgateJobShared", "an instance of another group is scraped as the same job")
         play.expect("old", "DupgateSnapshotStale", "the folder of snapshots is gone")
         play.expect("block", "DupgatePausedManually", "an operator paused an instance and went home")
 
@@ -743,7 +745,7 @@ def main(program, prometheus, promtool):
         # All instances of a deployment are killed; finally the brokers.
         writers.end()
         lost_process.kill()
-        play.end("lost-b")
+        play.end("lost-")
         play.expect("lost", "DupgateDown", "all instances of a deployment are gone")
         if play.value(yielding) != 1:
             raise Fault("the replay of a paused service went on")
