@@ -702,6 +702,11 @@ def main(program, prometheus, promtool):
         lost_process.wait()
         delete_what_waits(lost)
         lost_process = lost.again("a")
+        waiting = until("what waits there is counted", lambda: play.value('sum(dupgate_blocked_lag_records{job="lost"})'))
+        say(f"{waiting:.0f} records wait in a blocked partition")
+        # On a slow machine it may have fired before the first page was delivered.
+        until("no alert on a stall", lambda: "DupgateStalled" not in play.firing("lost"))
+        play.seen.pop(("lost", "DupgateStalled"), None)
 
         play.expect("block", "DupgateDuplicateShareExtreme", "one block page under many addresses")
         play.expect("block", "DupgateHotCluster", "the same")
@@ -720,6 +725,7 @@ def main(program, prometheus, promtool):
         # An operator pauses an instance and does not resume it.
         request = urllib.request.Request(f"http://127.0.0.1:{block.admin['a']}/api/v1/pause", method="POST")
         urllib.request.urlopen(request, timeout=10).close()
+        play.seen.pop(("block", "DupgateStalled"), None)
         # A replay waits until the lag is drained.
         block.replay("polite", "--into", "none", "--yield-to-lag", "10")
         yielding = 'dupgate_replay_yielding{job="block-replay",replay="polite"}'
@@ -735,6 +741,10 @@ def main(program, prometheus, promtool):
         play.expect("lost", "DupgateJobShared", "an instance of another group is scraped as the same job")
         play.expect("old", "DupgateSnapshotStale", "the folder of snapshots is gone")
         play.expect("block", "DupgatePausedManually", "an operator paused an instance and went home")
+        for job, why in (("block", "is paused manually"), ("lost", "has no partition but a blocked one")):
+            if (job, "DupgateStalled") in play.seen:
+                raise Fault(f"DupgateStalled fires for an instance that {why}")
+            say(f"DupgateStalled               is silent for an instance that {why}")
 
         # A crash loop: each scrape may find the instance up.
         if ("lost", "DupgateRestarting") in play.seen:
