@@ -656,6 +656,16 @@ def main(program, prometheus, promtool):
         crawl.again(judge)
         play.expect("crawl", "DupgateCorruptData", f"{len(damaged)} files of its snapshots are damaged when it comes back")
         check_annotations(play)
+
+        # All judges are gone, and a worker is left.
+        crawl.await_ready(judge)
+        until("no alert on the judges", lambda: not play.firing("crawl") & {"DupgateNoJudge", "DupgateNoStandby"})
+        for name in ("a", "b"):
+            play.end(f"crawl-{name}")
+        until("DupgateNoJudge fires again", lambda: "DupgateNoJudge" in play.firing("crawl"))
+        say("DupgateNoJudge               fires: all judges are gone, and a worker is left")
+        if ("crawl", "DupgateDown") in play.seen:
+            raise Fault("DupgateDown fires while a worker is left")
         for name in ("workers-a", "crawl-feed", "crawl-worker"):
             play.end(name)
 
