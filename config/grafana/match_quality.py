@@ -93,7 +93,7 @@ def numbers():
         stat(
             "Effective window",
             "How far back the index reaches, and the configured window.",
-            [query(REACH, "reaches"), query(WINDOW, "configured")],
+            [query(REACH, "{{job}} reaches"), query(WINDOW, "{{job}} configured")],
             unit="s",
             no_data="no judge in this selection",
             graph="none",
@@ -181,14 +181,14 @@ def distances():
             "Age of matches",
             "Event time between a duplicate and the page it matched. p99 close to the window (dashed) means that a longer "
             "window.size would find more.",
-            [*quantiles("match_age_seconds"), query(WINDOW, "window")],
+            [*quantiles("match_age_seconds"), query(WINDOW, "{{job}} window")],
             unit="s",
-            overrides=[limit("window")],
+            overrides=[limit("{{job}} window")],
         ),
         lines(
             "Largest cluster",
             "Lower bound of the documents in the largest cluster, by instance. A steep line indicates a block page.",
-            [query(f"max by (instance) ({metric('largest_cluster_documents')})", "{{instance}}")],
+            [query(f"max by (job, instance) ({metric('largest_cluster_documents')})", "{{job}} {{instance}}")],
             unit="short",
             runbooks=("DupgateHotCluster",),
         ),

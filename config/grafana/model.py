@@ -77,9 +77,11 @@ def steps(base, *above):
 
 
 def override(name, *properties):
-    """Change properties of the series of this name."""
+    """Change properties of the series of this name, or of every series whose name ends in it after `{{job}}`."""
     found = [{"id": key, "value": value} for key, value in properties]
-    return {"matcher": {"id": "byName", "options": name}, "properties": found}
+    job, _, kind = name.partition("{{job}} ")
+    matcher = {"id": "byName", "options": name} if job or not kind else {"id": "byRegexp", "options": f"/ {kind}$/"}
+    return {"matcher": matcher, "properties": found}
 
 
 def color(name, fixed):
@@ -363,7 +365,13 @@ VARIABLES = [
         "options": [],
         "skipUrlSync": False,
     },
-    variable("job", "Job", "label_values(dupgate_build_info, job)", "Scrape jobs; judges and workers may be separate jobs."),
+    variable(
+        "job",
+        "Job",
+        "label_values(dupgate_build_info, job)",
+        "Scrape jobs: one for each deployment, or two if its judges and workers are separate. Totals, shares and quantiles "
+        "are over all chosen jobs; states are shown by job.",
+    ),
     variable("instance", "Instance", 'label_values(dupgate_build_info{job=~"$job"}, instance)', "Instances of these jobs."),
     variable(
         "topic",

@@ -54,8 +54,8 @@ FILL = (
     f"max(sum by (job, instance) ({metric('index_memory_bytes')})"
     f" / sum by (job, instance) ({metric('index_memory_limit_bytes')} {OF_JUDGES}))"
 )
-REACH = f"min({metric('index_stream_timestamp_seconds')} - {metric('index_oldest_entry_timestamp_seconds')})"
-WINDOW = f"max({metric('index_window_seconds')})"
+REACH = f"min by (job) ({metric('index_stream_timestamp_seconds')} - {metric('index_oldest_entry_timestamp_seconds')})"
+WINDOW = f"max by (job) ({metric('index_window_seconds')} {OF_JUDGES})"
 
 
 def quantiles(name, *matchers, which=("p50", "p95", "p99")):
@@ -75,8 +75,8 @@ def numbers():
         'count by (job) (present_over_time(dupgate_build_info{job=~"$job",replay=""}[1d]))) or vector(0)'
     )
     standby = (
-        f"count(({metric('index_ready')} == 1) unless on (job, instance) "
-        f"(sum by (job, instance) ({metric('judge_active')}) > 0)) or vector(0)"
+        f"count by (job) (({metric('index_ready')} == 1) unless on (job, instance) "
+        f"(sum by (job, instance) ({metric('judge_active')}) > 0)) or 0 * max by (job) ({metric('index_ready')})"
     )
     paused = f"count({metric('consumer_paused', STOPPED)} == 1) or vector(0)"
     return [
@@ -96,16 +96,16 @@ def numbers():
             "Partitions of the fingerprint log with an active judge, and standbys with the complete state. Without a "
             "judge no page gets a verdict; without a standby a failure costs a restore.",
             [
-                query(f"sum(max by (job, log_partition) ({metric('judge_active')}))", "judging"),
-                query(standby, "standing by"),
+                query(f"sum by (job) (max by (job, log_partition) ({metric('judge_active')}))", "{{job}} judging"),
+                query(standby, "{{job}} standing by"),
             ],
             unit="short",
             no_data="no judge in this selection",
             thresholds=steps("text"),
             graph="none",
             overrides=[
-                override("judging", ("thresholds", steps(RED, (1, GREEN)))),
-                override("standing by", ("thresholds", steps(YELLOW, (1, GREEN)))),
+                override("{{job}} judging", ("thresholds", steps(RED, (1, GREEN)))),
+                override("{{job}} standing by", ("thresholds", steps(YELLOW, (1, GREEN)))),
             ],
             runbooks=("DupgateNoJudge", "DupgateNoStandby"),
         ),
@@ -119,8 +119,13 @@ def numbers():
         ),
         stat(
             "Time to drain",
-            "Lag divided by the current consumption rate: the time to catch up, not counting new records.",
-            [query(f"sum({LAG}) / clamp_min(sum({rate('records_consumed_total', TOPICS)}), 1)", "to drain")],
+            "Lag divided by the current consumption rate: the time to catch up, not counting new records. The slowest job.",
+            [
+                query(
+                    f"max(sum by (job) ({LAG}) / clamp_min(sum by (job) ({rate('records_consumed_total', TOPICS)}), 1))",
+                    "to drain",
+                )
+            ],
             unit="s",
             thresholds=steps(GREEN, (600, YELLOW), (3600, RED)),
             runbooks=("DupgateStalled", "DupgateDrainTimeHigh"),
@@ -186,7 +191,7 @@ def numbers():
             "Effective window",
             "How far back the index reaches, and the configured window. It grows for one window after a cold start; "
             "later, a shorter reach means that the index is full.",
-            [query(REACH, "reaches"), query(WINDOW, "configured")],
+            [query(REACH, "{{job}} reaches"), query(WINDOW, "{{job}} configured")],
             unit="s",
             no_data="no judge in this selection",
             graph="none",
@@ -221,8 +226,8 @@ def glance():
         ],
     )
     role = (
-        f"max by (instance) ({metric('index_ready')}) + "
-        f"(max by (instance) ({metric('judge_active')}) or 0 * max by (instance) ({metric('index_ready')}))"
+        f"max by (job, instance) ({metric('index_ready')}) + "
+        f"(max by (job, instance) ({metric('judge_active')}) or 0 * max by (job, instance) ({metric('index_ready')}))"
     )
     return [
         (alerts, 9),
@@ -241,7 +246,7 @@ def glance():
             lines(
                 "Lag by topic",
                 "Records between the committed offsets and the ends of the partitions.",
-                [query(f"sum by (topic) ({LAG})", "{{topic}}")],
+                [query(f"sum by (job, topic) ({LAG})", "{{job}} {{topic}}")],
                 unit="short",
                 runbooks=("DupgateStalled", "DupgateDrainTimeHigh"),
             ),
@@ -278,7 +283,7 @@ def glance():
                 "Judge and standbys",
                 "State of each instance with the judge role. One line must be green at any time. An instance that "
                 "judges one of several partitions counts as judging.",
-                [query(role, "{{instance}}")],
+                [query(role, "{{job}} {{instance}}")],
                 {0: ("restoring", YELLOW), 1: ("standing by", BLUE), 2: ("judging", GREEN)},
                 runbooks=("DupgateNoJudge", "DupgateIndexNotReady", "DupgateJudgeFlapping"),
             ),
@@ -417,9 +422,9 @@ def latency():
             "threads or workers.",
             [
                 query(
-                    f"sum by (instance) ({rate('text_thread_busy_seconds_total')})"
-                    f" / sum by (instance) ({metric('text_threads')})",
-                    "{{instance}}",
+                    f"sum by (job, instance) ({rate('text_thread_busy_seconds_total')})"
+                    f" / sum by (job, instance) ({metric('text_threads')})",
+                    "{{job}} {{instance}}",
                 )
             ],
             unit="percentunit",
@@ -455,21 +460,24 @@ def judging():
             "The span follows the retention (dashed): window plus allowed lateness, or logs.retention. If it is far "
             "above, something prevents trimming.",
             [
-                query(f"max by (log_partition) ({metric('verdict_log_span_seconds')})", "partition {{log_partition}}"),
-                query(f"max({metric('verdict_log_retention_seconds')})", "retention"),
                 query(
-                    f"time() - max by (log_partition) ({metric('last_trim_timestamp_seconds')})",
-                    "since the last trim, partition {{log_partition}}",
+                    f"max by (job, log_partition) ({metric('verdict_log_span_seconds')})",
+                    "{{job}} partition {{log_partition}}",
+                ),
+                query(f"max by (job) ({metric('verdict_log_retention_seconds')} {OF_JUDGES})", "{{job}} retention"),
+                query(
+                    f"time() - max by (job, log_partition) ({metric('last_trim_timestamp_seconds')})",
+                    "{{job}} since the last trim, partition {{log_partition}}",
                 ),
             ],
             unit="s",
-            overrides=[limit("retention", GREY)],
+            overrides=[limit("{{job}} retention", GREY)],
             runbooks=("DupgateVerdictLogSpanHigh",),
         ),
         lines(
             "Takeovers",
             "Instances that became the judge of a partition. Each rolling update causes one or two takeovers.",
-            [query(f"sum by (instance) ({increase('judge_takeovers_total')})", "{{instance}}")],
+            [query(f"sum by (job, instance) ({increase('judge_takeovers_total')})", "{{job}} {{instance}}")],
             unit="short",
             bars=True,
             stack=True,
@@ -507,7 +515,7 @@ def kafka():
         lines(
             "Lag by partition",
             "The 20 partitions with the largest lag. If only one grows, it is blocked or has a hot key.",
-            [query(f"topk(20, max by (topic, partition) ({LAG}))", "{{topic}}:{{partition}}")],
+            [query(f"topk(20, max by (job, topic, partition) ({LAG}))", "{{job}} {{topic}}:{{partition}}")],
             unit="short",
             legend="right",
             runbooks=("DupgateStalled", "DupgatePartitionsBlocked"),
@@ -515,7 +523,7 @@ def kafka():
         lines(
             "Time lag by topic",
             "Wall clock minus the event time of the newest processed record.",
-            [query(f"max by (topic) (time() - {NEWEST})", "{{topic}}")],
+            [query(f"time() - {NEWEST}", "{{job}} {{topic}}")],
             unit="s",
         ),
         lines(
@@ -537,7 +545,7 @@ def kafka():
         lines(
             "Assigned partitions by instance",
             "Shows imbalance and handovers.",
-            [query(f"sum by (instance) ({metric('assigned_partitions', TOPICS)})", "{{instance}}")],
+            [query(f"sum by (job, instance) ({metric('assigned_partitions', TOPICS)})", "{{job}} {{instance}}")],
             unit="short",
             stack=True,
         ),
@@ -570,7 +578,7 @@ def kafka():
             "Paused",
             "Why the input is paused. backpressure comes and goes under load, pacing while partitions wait for a "
             "slower one, restore after a rebalance; breaker and manual stay until an operator acts.",
-            [query(f"max by (instance, reason) ({metric('consumer_paused')})", "{{instance}} {{reason}}")],
+            [query(f"max by (job, instance, reason) ({metric('consumer_paused')})", "{{job}} {{instance}} {{reason}}")],
             {0: ("reading", GREEN), 1: ("paused", ORANGE)},
             runbooks=("DupgateBreakerPaused", "DupgatePausedManually"),
         ),
@@ -598,7 +606,7 @@ def kafka():
             "Producer queue",
             "Bytes passed to the producers and not yet acknowledged. If they grow, the brokers are slower than the "
             "workers.",
-            [query(f"sum by (instance) ({metric('producer_queue_bytes')})", "{{instance}}")],
+            [query(f"sum by (job, instance) ({metric('producer_queue_bytes')})", "{{job}} {{instance}}")],
             unit="bytes",
         ),
     ]
@@ -611,7 +619,7 @@ def index():
             "Originals in the index",
             "Originals in the index of each judge and standby. A standby has the same as the judge, with a short "
             "delay.",
-            [query(f"sum by (instance) ({metric('index_entries')} {OF_JUDGES})", "{{instance}}")],
+            [query(f"sum by (job, instance) ({metric('index_entries')} {OF_JUDGES})", "{{job}} {{instance}}")],
             unit="short",
         ),
         lines(
@@ -631,9 +639,9 @@ def index():
             "Index memory as a share of its limit, by instance.",
             [
                 query(
-                    f"sum by (instance) ({metric('index_memory_bytes')} {OF_JUDGES})"
-                    f" / sum by (instance) ({metric('index_memory_limit_bytes')} {OF_JUDGES})",
-                    "{{instance}}",
+                    f"sum by (job, instance) ({metric('index_memory_bytes')} {OF_JUDGES})"
+                    f" / sum by (job, instance) ({metric('index_memory_limit_bytes')} {OF_JUDGES})",
+                    "{{job}} {{instance}}",
                 )
             ],
             unit="percentunit",
@@ -643,9 +651,9 @@ def index():
         lines(
             "Effective window and configured window",
             "The line reaches the dashed one after one window of uptime. If it stays below, the index is full.",
-            [query(REACH, "effective"), query(WINDOW, "configured")],
+            [query(REACH, "{{job}} effective"), query(WINDOW, "{{job}} configured")],
             unit="s",
-            overrides=[color("effective", BLUE), limit("configured", GREY)],
+            overrides=[limit("{{job}} configured", GREY)],
             runbooks=("DupgateWindowTruncated", "DupgateColdStart"),
         ),
         lines(
@@ -660,7 +668,7 @@ def index():
         lines(
             "Largest bucket",
             "Originals with the most frequent lookup key. Skew makes lookups slow.",
-            [query(f"max by (instance) ({metric('index_largest_bucket_entries')})", "{{instance}}")],
+            [query(f"max by (job, instance) ({metric('index_largest_bucket_entries')})", "{{job}} {{instance}}")],
             unit="short",
         ),
         lines(
@@ -668,12 +676,12 @@ def index():
             "Time since the last complete snapshot. The alert fires above three intervals (dashed).",
             [
                 query(
-                    f"max by (instance) (time() - {metric('snapshot_last_success_timestamp_seconds')})", "{{instance}}"
+                    f"max by (job, instance) (time() - {metric('snapshot_last_success_timestamp_seconds')})", "{{job}} {{instance}}"
                 ),
-                query(f"3 * max({metric('snapshot_interval_seconds')} {OF_JUDGES})", "limit"),
+                query(f"3 * max by (job) ({metric('snapshot_interval_seconds')} {OF_JUDGES})", "{{job}} limit"),
             ],
             unit="s",
-            overrides=[limit("limit")],
+            overrides=[limit("{{job}} limit")],
             runbooks=("DupgateSnapshotStale",),
         ),
         lines(
@@ -686,7 +694,7 @@ def index():
         lines(
             "Snapshot size",
             "Size of all files of the last complete snapshot.",
-            [query(f"max by (instance) ({metric('snapshot_size_bytes')})", "{{instance}}")],
+            [query(f"max by (job, instance) ({metric('snapshot_size_bytes')})", "{{job}} {{instance}}")],
             unit="bytes",
         ),
         lines(
@@ -729,13 +737,13 @@ def process():
         lines(
             "CPU",
             "Cores in use, by instance.",
-            [query(f"sum by (instance) (rate(process_cpu_seconds_total{{{INSTANCES}}}[$__rate_interval]))", "{{instance}}")],
+            [query(f"sum by (job, instance) (rate(process_cpu_seconds_total{{{INSTANCES}}}[$__rate_interval]))", "{{job}} {{instance}}")],
             unit="short",
         ),
         lines(
             "Resident memory",
             "Memory of the process: the index and pages in flight.",
-            [query(f"sum by (instance) (process_resident_memory_bytes{{{INSTANCES}}})", "{{instance}}")],
+            [query(f"sum by (job, instance) (process_resident_memory_bytes{{{INSTANCES}}})", "{{job}} {{instance}}")],
             unit="bytes",
         ),
         lines(
@@ -743,8 +751,8 @@ def process():
             "Open file descriptors as a share of the limit.",
             [
                 query(
-                    f"max by (instance) (process_open_fds{{{INSTANCES}}} / process_max_fds{{{INSTANCES}}})",
-                    "{{instance}}",
+                    f"max by (job, instance) (process_open_fds{{{INSTANCES}}} / process_max_fds{{{INSTANCES}}})",
+                    "{{job}} {{instance}}",
                 )
             ],
             unit="percentunit",
@@ -785,7 +793,7 @@ def process():
         lines(
             "Threads",
             "Threads of the process.",
-            [query(f"sum by (instance) (process_threads{{{INSTANCES}}})", "{{instance}}")],
+            [query(f"sum by (job, instance) (process_threads{{{INSTANCES}}})", "{{job}} {{instance}}")],
             unit="short",
         ),
     ]
@@ -804,7 +812,7 @@ def replays():
             "Progress",
             "Share of warm-up and range that each replay has processed. A replay is shown while its process runs and "
             "is scraped (--listen).",
-            [query(f"max by (replay) ({progress})", "{{replay}}")],
+            [query(f"max by (job, replay) ({progress})", "{{job}} {{replay}}")],
             unit="percentunit",
             no_data="no replay",
             defaults={"max": 1},
@@ -814,7 +822,7 @@ def replays():
             "Replay rate",
             "Records that replays process. follow: a resumed replay reads again what it has committed. warm_up: pages "
             "before the range, judged but not produced.",
-            [query(f"sum by (replay, phase) ({records})", "{{replay}} {{phase}}")],
+            [query(f"sum by (job, replay, phase) ({records})", "{{job}} {{replay}} {{phase}}")],
             unit="cps",
             runbooks=("DupgateReplayStalled",),
         ),
@@ -823,9 +831,9 @@ def replays():
             "Remaining time at the current rate.",
             [
                 query(
-                    f"(1 - max by (replay) ({progress}))"
-                    f" / (max by (replay) (deriv({progress}[$__rate_interval])) > 0)",
-                    "{{replay}}",
+                    f"(1 - max by (job, replay) ({progress}))"
+                    f" / (max by (job, replay) (deriv({progress}[$__rate_interval])) > 0)",
+                    "{{job}} {{replay}}",
                 )
             ],
             unit="s",
@@ -836,14 +844,14 @@ def replays():
             "Records left",
             "Remaining records of warm-up and range, by replay. Replays of files are not shown, because their lines "
             "are not counted in advance.",
-            [query(f"max by (replay) ({of_replay('remaining_records')})", "{{replay}}")],
+            [query(f"max by (job, replay) ({of_replay('remaining_records')})", "{{job}} {{replay}}")],
             unit="short",
             runbooks=("DupgateReplayStalled",),
         ),
         states(
             "Replays that wait",
             "Replays that wait because the lag of the service exceeds --yield-to-lag.",
-            [query(f"max by (replay) ({of_replay('yielding')})", "{{replay}}")],
+            [query(f"max by (job, replay) ({of_replay('yielding')})", "{{job}} {{replay}}")],
             {0: ("judging", GREEN), 1: ("waiting for the service", GREY)},
         ),
     ]

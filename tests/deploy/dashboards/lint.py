@@ -31,6 +31,10 @@ FOREIGN = {
 TARGET = {"job", "instance"}
 # Every series of a replay has this label; no series of the service has it.
 REPLAY = "replay"
+# Labels whose values are those of one job: another job may have the same values, and must not be merged with it.
+OF_ONE_JOB = {"instance", "log_partition", "partition", "topic", "replay"}
+# Panels of which every query is by job.
+BY_JOB = {"Judges", "Judge and standbys", "Effective window", "Effective window and configured window", "Verdict log span"}
 # Except these, which Prometheus creates.
 WITHOUT_REPLAYS = {"ALERTS", "up"}
 # Counters whose total since the process start may also fire an alert.
@@ -232,9 +236,17 @@ def check_panel(name, panel, alerts):
         check(target["legendFormat"] and target["legendFormat"] != "__auto", here, "needs a legend")
         check_expression(target["expr"], here)
         check_selection(target["expr"], here)
+        check_jobs(target["expr"], here, OF_ONE_JOB)
+        named = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        check("job" in named or not named & OF_ONE_JOB, here, "the legend of a series of one job names the job")
         legends |= legend_values(target)
     for override in panel["fieldConfig"]["overrides"]:
         series = override["matcher"]["options"]
+        if override["matcher"]["id"] == "byRegexp":
+            # The legend up to the end, whatever the value of the label at its beginning.
+            is_matched = any(re.search(series.strip("/"), target["legendFormat"]) for target in targets)
+            check(is_matched, where, f"changes a series that never comes: {series}")
+            continue
         is_column = panel["type"] == "table" and any(series in step["options"].get("renameByName", {}).values()
                                                       for step in panel["transformations"])
         check(series in legends or is_column, where, f"changes a series that never comes: {series}")
@@ -264,6 +276,12 @@ def legend_values(target):
     return {legend.replace(f"{{{{{names[0]}}}}}", value) for value in values}
 
 
+def check_jobs(expr, where, wherever):
+    """Check that the job is in each list of labels by which the expression groups, wherever it has one of these labels."""
+    for found in promql.label_lists(expr):
+        check("job" in found or not wherever & found, where, f"merges jobs by {', '.join(sorted(found))}: {expr}")
+
+
 def check_selection(expr, where):
     """Check that queries use the variables of the dashboard, and that rate windows fit the graph."""
     for name, matchers, span in promql.selectors(expr):
@@ -286,13 +304,13 @@ def steps_of(dashboard, title):
 
 
 def dashed(dashboard, title):
-    """Return the series of a panel that are drawn dashed."""
+    """Return the series of a panel that are drawn dashed, without the job that is before their names."""
     (panel,) = [panel for panel in inner_panels(dashboard) if panel["title"] == title]
     found = set()
     for override in panel["fieldConfig"]["overrides"]:
         styles = [made["value"]["fill"] for made in override["properties"] if made["id"] == "custom.lineStyle"]
         if "dash" in styles:
-            found.add(override["matcher"]["options"])
+            found.add(override["matcher"]["options"].strip("/ $"))
     return found
 
 
@@ -317,6 +335,18 @@ def check_thresholds(overview, quality):
     check("window" in dashed(quality, "Age of matches"), name, "the window is dashed beside the age of matches")
 
 
+def check_states(overview):
+    """Check that states are shown by job: the judge of one deployment must not hide that another has none."""
+    for panel in inner_panels(overview):
+        if panel["title"] in BY_JOB:
+            for target in panel["targets"]:
+                is_grouped = re.match(r"(time\(\) - )?(sum|min|max|count) by \(job\b", target["expr"])
+                is_named = target["legendFormat"].startswith("{{job}} ")
+                check(is_grouped and is_named, panel["title"], f"query {target['refId']} merges jobs")
+    titles = {panel["title"] for panel in inner_panels(overview)}
+    check(BY_JOB <= titles, "states", f"there are no panels {sorted(BY_JOB - titles)}")
+
+
 def check_dashboards(alerts):
     """Check both dashboards."""
     made = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in DASHBOARDS}
@@ -332,6 +362,8 @@ def check_dashboards(alerts):
         say(f"{name}: {len(panels)} panels and rows, {queries} queries: variables, places, units, legends, metrics, labels")
     check_thresholds(made["overview.json"], made["match-quality.json"])
     say("thresholds are drawn: duplicate share, index fill, dead letters, windows")
+    check_states(made["overview.json"])
+    say(f"states are shown by job: {', '.join(sorted(BY_JOB))}")
     shown = {name for dashboard in made.values() for panel in inner_panels(dashboard) for target in panel.get("targets", [])
              for name, _, _ in promql.selectors(target["expr"])}
     hidden = [name for name in KNOWN if not shown & {name, f"{name}_bucket", f"{name}_count", f"{name}_sum"}]
@@ -366,6 +398,7 @@ def check_alerts(alerts):
         check(notes["runbook_url"] == f"{PAGE}#{name.lower()}", name, f"its runbook is {PAGE}#{name.lower()}")
         check(notes["summary"].endswith(".") and notes["description"].endswith("."), name, "annotations are sentences")
         check_expression(rule["expr"], name)
+        check_jobs(rule["expr"], name, promql.labels(rule["expr"]))
     say(f"alerts.yaml: {len(alerts)} alerts: severity, annotations, metrics, labels")
     fires, silent = set(), set()
     for test in load((FILES / "alerts_test.yaml").read_text(encoding="utf-8"))["tests"]:

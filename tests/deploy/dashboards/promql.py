@@ -38,6 +38,12 @@ def selectors(expr):
     return result
 
 
+def label_lists(expr):
+    """Return the lists of labels by which the expression groups or matches series, without those of `group_left`."""
+    lists = re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", STRING.sub('""', expr))
+    return [{label.strip() for label in found.split(",")} - {""} for found in lists]
+
+
 def labels(expr):
     """Return all labels by which the expression groups or matches series."""
     return {label.strip() for group in LABEL_LISTS.findall(STRING.sub('""', expr)) for label in group.split(",") if label.strip()}
