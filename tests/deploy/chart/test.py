@@ -853,6 +853,7 @@ def installation():
         for case in CASES:
             stored(cluster, case.name.removesuffix("-values.yaml"))
         replay_of_template(cluster)
+        verify_in_a_pod_of_its_own(cluster)
         lifecycle(cluster)
         procedures(cluster)
         notes(cluster)
@@ -919,6 +920,47 @@ def replay_of_template(cluster):
         "kubectl create job --from makes a replay of the suspended template",
         job["spec"],
     )
+
+
+def verify_in_a_pod_of_its_own(cluster):
+    """The documented command turns the pod of a judge into one that verifies, with memory of its own."""
+    case, name = "production", "dupgate-judge-0"
+    labels, template = next(
+        (each["spec"]["selector"]["matchLabels"], pod)
+        for component, each, pod in pods(render(*values(case)))
+        if component == "judge"
+    )
+    # As the controller of a StatefulSet makes it.
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "dupgate-judge", "uid": "1", "controller": True}
+    claim = {"name": "state", "persistentVolumeClaim": {"claimName": f"state-{name}"}}
+    spec = {**copy.deepcopy(template["spec"]), "nodeName": "node-1", "hostname": name, "subdomain": "dupgate-judge"}
+    spec.pop("priorityClassName", None)
+    spec["volumes"].append(claim)
+    judge = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template["metadata"], "name": name, "ownerReferences": [owner]},
+        "spec": spec,
+    }
+    made = cluster.kubectl("create", "--namespace", case, "-f", "-", "-o", "json", text=json.dumps(judge))
+    (running,) = json.loads(made.stdout)["spec"]["containers"]
+    page = (CHART.parents[1] / "docs/OPERATIONS.md").read_text()
+    (block,) = [block for block in re.findall(r"```sh\n(.*?)```", page, re.S) if "name: dupgate-verify" in block]
+    command = block.partition("kubectl -n crawl logs")[0].replace("-n crawl", f"-n {case}")
+    env = cluster.environment()
+    env["PATH"] = f"{cluster.binaries}:{env['PATH']}"
+    code, _, error = run("bash", "-euo", "pipefail", "-c", command, env=env)
+    expect(code == 0, "the documented command makes a pod for `dupgate index verify`", error)
+    made = json.loads(cluster.kubectl("get", "pod", "dupgate-verify", "--namespace", case, "-o", "json").stdout)
+    (container,) = made["spec"]["containers"]
+    limit = container["resources"]["limits"]["memory"]
+    same = [key for key in ("image", "env", "volumeMounts") if container[key] == running[key]]
+    probes = [key for key in container if key.endswith("Probe")]
+    expect(container["args"] == ["index", "verify"] and made["spec"]["restartPolicy"] == "Never", "it runs once", made)
+    expect(limit == "11Gi" and made["spec"]["nodeName"] == "node-1", "with memory of its own, on the judge's node", made)
+    expect(claim in made["spec"]["volumes"] and len(same) == 3, "with the judge's volume and configuration", made)
+    is_apart = not labels.keys() & made["metadata"].get("labels", {}).keys() and "ownerReferences" not in made["metadata"]
+    expect(is_apart and not probes, "and nothing takes it for an instance", made)
 
 
 def without_claims(spec):
