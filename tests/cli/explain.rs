@@ -241,11 +241,11 @@ fn site_title_and_canonical_address_are_shown() {
     fs::write(folder.path().join("page.json"), page).unwrap();
     let output = explain(folder.path(), &["page.json", "-o", "table"]);
     assert!(output.out.contains("example.co.uk\n"), "{}", output.out);
-    assert!(output.out.contains("thestories (tells pages of the site apart)\n"), "{}", output.out);
+    assert!(output.out.contains("the2stories (tells pages of the site apart)\n"), "{}", output.out);
     assert!(output.out.contains("https://amp.news.example.co.uk/story (counts as the id)"), "{}", output.out);
     let report = explain_json(folder.path(), &["page.json"]);
     assert_eq!((&report["site"], &report["extraction"]), (&"example.co.uk".into(), &"main".into()));
-    assert_eq!(report["title"], "thestories");
+    assert_eq!(report["title"], "the2stories");
 }
 
 #[test]

@@ -15,13 +15,13 @@ const NONE: u16 = u16::MAX;
 ///
 /// A number is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more number, so that
 /// a copy without punctuation still has the numbers of the page; ten digits and more are a telephone number or a
-/// licence, and one number. A Chinese character after it, its unit, belongs to
-/// it: `3月` and `3人` have little to do with each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are
-/// none: they say when a copy was made, and a report of another day has other numbers, too. Only where a page has at
-/// least four different written dates, and more of them than of other numbers, are they what it is about (the holidays
-/// of a year, a timetable): then each is a number, unless a time of day follows it. Hexadecimal ids (UUIDs, hash sums,
-/// the request ids of block pages) and IPv4 addresses are none: each visit has another one. Nor are counters (`阅读 1234`,
-/// `56 comments`) and licence numbers of sites: each site has its own beside a copy.
+/// licence, and one number. A Chinese character after it, its unit, belongs to it: `3月` and `3人` have little to do with
+/// each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are none: they say when a copy was made, and a
+/// report of another day has other numbers, too. Only where a page has at least four different written dates, and more
+/// of them than of other numbers, are they what it is about (the holidays of a year, a timetable): then each is a
+/// number, unless a time of day follows it. Hexadecimal ids (UUIDs, hash sums, the request ids of block pages) and IPv4
+/// addresses are none: each visit has another one. Nor are counters (`阅读 1234`, `56 comments`) and licence numbers of
+/// sites: each site has its own beside a copy.
 ///
 /// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
 /// bounds tells how much of the smaller set is in the other one. Up to eight numbers nothing is lost but a pair of
@@ -201,7 +201,8 @@ fn unit_after(text: &str, end: usize) -> Option<char> {
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
 }
 
-/// The letters and digits of a title, without dates, times and counters: numbers in brackets are counters there, too.
+/// The letters and digits of a title, without dates, times and counters: numbers in brackets are counters there, too, and
+/// the number of a chapter at its beginning (`4.5. Installing`) is another one in the next edition.
 pub(super) fn without_counters(title: &str) -> String {
     let mut kept = String::new();
     let mut at = 0;
@@ -209,7 +210,7 @@ pub(super) fn without_counters(title: &str) -> String {
         |part: Option<&str>| kept.extend(part.into_iter().flat_map(str::chars).filter(|c| c.is_alphanumeric()));
     each_kind(title, |kind, range| {
         let is_kept = match kind {
-            Kind::Number => !is_bracketed(title, &range),
+            Kind::Number => !is_bracketed(title, &range) && !is_outline(title, &range),
             Kind::Id => true,
             Kind::Date | Kind::Stamp | Kind::Time | Kind::Counter => false,
         };
@@ -220,6 +221,13 @@ pub(super) fn without_counters(title: &str) -> String {
     });
     keep(title.get(at..));
     kept
+}
+
+/// Returns whether a number is that of a chapter at the beginning of a title: `4.5. `, `d.4. `.
+fn is_outline(title: &str, range: &Range<usize>) -> bool {
+    let before = title.get(..range.start).unwrap_or_default();
+    let is_first = before.strip_suffix('.').map_or(before.is_empty(), |letter| letter.chars().count() == 1);
+    is_first && title.get(range.end..).is_some_and(|after| after.starts_with(". "))
 }
 
 fn is_bracketed(text: &str, range: &Range<usize>) -> bool {
@@ -484,6 +492,10 @@ mod tests {
             ("繁体字 第2页", "繁体字第2页"),
             ("1,234 views - a film", "viewsafilm"),
             ("today, march 5: a story", "todayastory"),
+            ("4.5. installing", "installing"),
+            ("d.4. ppp over ethernet", "dpppoverethernet"),
+            ("1.3.6 release", "136release"),
+            ("part 4. the end", "part4theend"),
         ] {
             assert_eq!(without_counters(title), expected, "{title}");
         }
