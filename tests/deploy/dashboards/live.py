@@ -593,6 +593,8 @@ def crash_loop(deployment, name, process, times):
     started = f'process_start_time_seconds{{job="{job}",instance="127.0.0.1:{port}"}}'
     for _ in range(times):
         before = until("its start is scraped", lambda: deployment.play.value(started))
+        # Start times are whole seconds.
+        until("its next start is in a later one", lambda: time.time() > before + 2)
         process.kill()
         process.wait()
         process = deployment.again(name)
