@@ -4,8 +4,8 @@
 //! [`group_consumer`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows),
 //! [`fingerprint_log`] (appending requests), [`producer`] (one transactional producer), [`open_transaction`] (ending
 //! that of a dead one), [`output`] (pages to records), [`offsets`], [`first_records`], [`pages`], [`position_reader`],
-//! [`requests`], [`inspector`] and [`admin`] (requests with one answer); for the demo [`page_producer`] and [`tail`] (both ends
-//! of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in order; none
+//! [`requests`], [`inspector`] and [`admin`] (requests with one answer); [`page_producer`], and for the demo [`tail`]
+//! and [`mock`]. All of them report by handing values to a sink given at the start, in order; none
 //! makes decisions. [`in_flight`] counts the records that the producers have yet to deliver.
 
 pub mod admin;

@@ -162,6 +162,20 @@ impl Offsets {
         self.starts(partitions, Start::Latest)
     }
 
+    /// Returns how many records of these partitions the group has not committed. A partition without a committed offset,
+    /// or whose leader does not answer, is left out.
+    ///
+    /// # Errors
+    ///
+    /// No broker answered in time.
+    pub fn lag(&self, partitions: &BTreeSet<PartitionId>) -> Result<u64, KafkaError> {
+        let committed = self.last_committed(partitions)?;
+        let behind = |(partition, end): (PartitionId, i64)| {
+            u64::try_from(end - committed.get(&partition)?.as_ref()?.offset).ok()
+        };
+        Ok(self.ends(partitions)?.into_iter().filter_map(behind).sum())
+    }
+
     /// Returns the first offset for a reader that begins at `start`, for many partitions by one request to each broker.
     /// A partition whose leader does not answer is left out, as is one that holds nothing from the wanted time on.
     ///

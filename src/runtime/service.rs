@@ -245,7 +245,7 @@ impl Service {
         context.metrics.workers(context.text_threads() as u64);
         context.metrics.transaction_limit(TRANSACTION_PAGES as u64);
         let fingerprinter = self.fingerprinter.clone();
-        let reading = RecordProcessor {
+        let processor = RecordProcessor {
             fingerprinter,
             outputs: Arc::clone(&context.outputs),
             clock: context.clock,
@@ -253,7 +253,7 @@ impl Service {
             trees: Arc::clone(&context.trees),
             untimed: Timestamp::default(),
         };
-        let driver = WorkerDriver::new(Arc::clone(&context), reading, worker)?;
+        let driver = WorkerDriver::new(Arc::clone(&context), processor, worker)?;
         self.parts.start("worker".to_owned(), Handle::Worker(driver.new_handle()), move || driver.run())
     }
 }

@@ -487,7 +487,6 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     fn live_lag(&self) -> Result<u64, Fatal> {
-        let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
         let mut partitions: BTreeSet<PartitionId> = self.plan.input.iter().map(InputRange::id).collect();
         if self.plan.is_of_files() {
             let topics = self.live.input.topics.list();
@@ -496,13 +495,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 .partitions(&topics)
                 .map_err(|error| fatal::cluster_error(ClusterError::of_topics(&error, &topics)))?;
         }
-        let committed = self.offsets.last_committed(&partitions).map_err(unavailable)?;
-        let ends = self.offsets.ends(&partitions).map_err(unavailable)?;
-        let lag = |(partition, end): (&PartitionId, &i64)| {
-            let next = committed.get(partition)?.as_ref()?.offset;
-            u64::try_from(end - next).ok()
-        };
-        Ok(ends.iter().filter_map(lag).sum())
+        self.offsets.lag(&partitions).map_err(|error| Reason::Unavailable.because(error))
     }
 
     pub(super) fn logs(&self) -> usize {

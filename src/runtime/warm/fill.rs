@@ -310,27 +310,17 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         let Some(limit) = self.options.yield_to_lag.filter(|_| !self.caught_up) else { return Ok(false) };
         let now = self.clock.now();
         if self.lag_seen.is_none_or(|seen| now.saturating_sub(seen) >= LAG_INTERVAL) {
-            match self.lag() {
+            match self.offsets.lag(&self.input) {
                 Ok(lag) => self.phase = if lag > limit { Phase::Yielding(lag) } else { Phase::CatchingUp },
                 // Once it was readable: the brokers may come back.
                 Err(error) if self.lag_seen.is_some() => {
                     tracing::warn!(target: "dupgate::replay", %error, "lag of the service is unknown");
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(Reason::Unavailable.because(error)),
             }
             self.lag_seen = Some(now);
         }
         Ok(matches!(self.phase, Phase::Yielding(_)))
-    }
-
-    fn lag(&self) -> Result<u64, Fatal> {
-        let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
-        let committed = self.offsets.last_committed(&self.input).map_err(unavailable)?;
-        let ends = self.offsets.ends(&self.input).map_err(unavailable)?;
-        let lag = |(partition, end): (&PartitionId, &i64)| {
-            u64::try_from(end - committed.get(partition)?.as_ref()?.offset).ok()
-        };
-        Ok(ends.iter().filter_map(lag).sum())
     }
 
     /// Processes arrived events, and does periodic work. Breaks on a stop.
