@@ -1,6 +1,7 @@
 //! The modules `record`, `text` and `fingerprint` in one call: the bytes of a record -> a request about its page.
 
 use super::identity::Identity;
+use super::numbers::without_counters;
 use super::scheme::{partition_of, scheme_id};
 use super::shingle::{ShingleBuffer, ShingleUnit, hash_of};
 use super::simhash_votes::{Feature, keep_strongest, log_weight, simhash};
@@ -8,7 +9,7 @@ use super::{
     AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
     ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, TitleHash, Weights, Width,
 };
-use crate::record::{Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
+use crate::record::{Body, Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
@@ -189,6 +190,11 @@ impl Fingerprinter {
         self.read_watched(record, scratch, |_| {})
     }
 
+    /// Returns what counts of the title of an HTML page, where it has one.
+    pub(super) fn title(&self, body: &Body<'_>) -> Option<String> {
+        self.analyzer.title(body).map(|title| without_counters(&title))
+    }
+
     /// Reads one record and calls `on_step` after each step, so that callers can time it. A step that finds a reason to
     /// reject the page has ended, too; none follows it.
     ///
@@ -205,7 +211,7 @@ impl Fingerprinter {
         on_step(Step::Decode);
         let document = document?;
         let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
-        let title = self.analyzer.title(&document.body).map(|title| TitleHash::of(&title));
+        let title = self.title(&document.body).map(|title| TitleHash::of(&title));
         on_step(Step::Extract);
         let normal = normal?;
         let Scratch { words, features, buffer, sketch, .. } = scratch;

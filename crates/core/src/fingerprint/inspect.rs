@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::fingerprinter::WordCount;
 use super::identity::address_of;
-use super::numbers::{each_number, without_counters};
+use super::numbers::each_number;
 use super::shingle::{ShingleBuffer, hash_of};
 use super::simhash_votes::{Feature, keep_strongest};
 use super::{FingerprintedPage, Fingerprinter, Scratch};
@@ -69,7 +69,7 @@ impl Fingerprinter {
     pub fn inspect(&self, record: &RawRecord<'_>) -> Result<Inspection, Rejection> {
         let reading = self.read(record, &mut Scratch::default())?;
         let document = self.decoder.decode(record)?;
-        let title = self.analyzer.title(&document.body).map(|title| without_counters(&title));
+        let title = self.title(&document.body);
         let site = address_of(&document).map(|address| address.site().into_owned());
         let from = match &document.body {
             Body::Text(_) => ReadFrom::Text,

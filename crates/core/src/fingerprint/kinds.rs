@@ -5,7 +5,6 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::numbers::without_counters;
 use super::{Numbers, SimHash, Sketch, SketchForm};
 
 /// 128-bit hash of the normalised text and of the web addresses taken out of it: equal texts, equal hashes.
@@ -38,16 +37,16 @@ impl AddressHash {
     }
 }
 
-/// Hash of the title of an HTML page, of its letters and digits without dates and counters: two pages of one site with different titles are two pages,
-/// however little else tells them apart.
+/// Hash of the title of an HTML page, of its letters and digits without dates and counters: two pages of one site with
+/// different titles are two pages, however little else tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TitleHash(pub u32);
 
 impl TitleHash {
-    /// Returns the hash of a title as [`Analyzer::title`](crate::text::Analyzer::title) gives it.
+    /// Returns the hash of what counts of a title.
     #[must_use]
     pub fn of(title: &str) -> Self {
-        let [a, b, c, d, ..] = xxh3_64(without_counters(title).as_bytes()).to_be_bytes();
+        let [a, b, c, d, ..] = xxh3_64(title.as_bytes()).to_be_bytes();
         Self(u32::from_be_bytes([a, b, c, d]))
     }
 }

@@ -310,16 +310,13 @@ fn is_beside(c: char) -> bool {
 /// Returns whether a number counts readers or their reactions, or is a licence of the site.
 fn is_counter(text: &str, range: &Range<usize>) -> bool {
     let before = text.get(..range.start).unwrap_or_default().trim_end_matches(is_beside);
-    let labelled = |label: &&str| {
-        let rest = before.strip_suffix(*label);
-        rest.is_some_and(|rest| !label.is_ascii() || !rest.ends_with(char::is_alphabetic))
-    };
     let after = text.get(range.end..).unwrap_or_default().trim_start_matches(is_beside);
-    let named = |label: &&str| {
-        let rest = after.strip_prefix(*label);
-        rest.is_some_and(|rest| !label.is_ascii() || !rest.starts_with(char::is_alphabetic))
-    };
-    BEFORE.iter().any(labelled) || AFTER.iter().any(named)
+    // A word of letters ends where no letter follows; Chinese words are not set apart.
+    let is_whole =
+        |label: &str, neighbour: Option<char>| !label.is_ascii() || !neighbour.is_some_and(char::is_alphabetic);
+    let ends = |label: &&str| before.strip_suffix(*label).is_some_and(|rest| is_whole(label, rest.chars().next_back()));
+    let begins = |label: &&str| after.strip_prefix(*label).is_some_and(|rest| is_whole(label, rest.chars().next()));
+    BEFORE.iter().any(ends) || AFTER.iter().any(begins)
 }
 
 /// What digits of a text are.

@@ -36,6 +36,9 @@ const NOTICE: [&str; 16] = [
     "box",
 ];
 
+/// Whole names of notices about cookies.
+const NOTICES: [&str; 6] = ["cookiebanner", "cookienotice", "cookiebar", "cookiepopup", "cookielaw", "cmp"];
+
 /// Beginnings of ids and classes that products for consent use.
 const PRODUCTS: [&str; 20] = [
     "onetrust",
@@ -81,14 +84,8 @@ fn is_footer(name: &str) -> bool {
 /// Returns whether a name is one of a notice about cookies: `cookie-banner`, `onetrust-consent-sdk`.
 fn is_notice(name: &str) -> bool {
     let begins = |product: &&str| name.get(..product.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(product));
-    if PRODUCTS.iter().any(begins) {
-        return true;
-    }
-    let is_cookie = |word: &str| is_one_of(word, &["cookie", "cookies"]);
-    words(name).any(is_cookie) && words(name).any(|word| is_one_of(word, &NOTICE))
-        || ["cookiebanner", "cookienotice", "cookiebar", "cookiepopup", "cookielaw", "cmp"]
-            .iter()
-            .any(|known| name.eq_ignore_ascii_case(known))
+    let names = |known: &[&str]| words(name).any(|word| is_one_of(word, known));
+    is_one_of(name, &NOTICES) || PRODUCTS.iter().any(begins) || (names(&["cookie", "cookies"]) && names(&NOTICE))
 }
 
 fn is_one_of(word: &str, words: &[&str]) -> bool {
