@@ -24,6 +24,14 @@ const FLAGS: [&str; 10] = [
     "--remote-debugging-pipe",
 ];
 
+/// Errors of a script whose page is left for another one before it returns.
+const LEFT: [&str; 4] = [
+    "Inspected target navigated or closed",
+    "Execution context was destroyed.",
+    "Cannot find default execution context",
+    "Cannot find context with specified id",
+];
+
 /// A running browser. Ends when dropped.
 pub(super) struct Browser {
     child: Child,
@@ -93,6 +101,11 @@ impl Browser {
     }
 
     fn call(&mut self, session: Option<&str>, method: &str, params: &Value) -> Value {
+        self.try_call(session, method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// Calls a method and returns its result, or the error that Chromium answers.
+    fn try_call(&mut self, session: Option<&str>, method: &str, params: &Value) -> Result<Value, Value> {
         self.numbers += 1;
         let number = self.numbers;
         let mut message = json!({"id": number, "method": method, "params": params});
@@ -106,8 +119,10 @@ impl Browser {
             assert!(response.pop().is_some(), "Chromium has ended");
             let mut response: Value = serde_json::from_slice(&response).expect("JSON");
             if response["id"] == number {
-                assert!(response.get("error").is_none(), "{method}: {response}");
-                return response["result"].take();
+                return match response.get_mut("error") {
+                    Some(error) => Err(error.take()),
+                    None => Ok(response["result"].take()),
+                };
             }
             self.note(&response);
         }
@@ -143,10 +158,19 @@ impl Tab<'_> {
 
     /// Runs a line of script in the page and returns its value.
     pub(super) fn run(&mut self, script: &str) -> Value {
+        self.try_run(script).unwrap_or_else(|| panic!("{script}: the page was left meanwhile"))
+    }
+
+    /// Runs a line of script in the page and returns its value, or `None` if the page is left for another one meanwhile.
+    pub(super) fn try_run(&mut self, script: &str) -> Option<Value> {
         let params = json!({"expression": script, "returnByValue": true, "awaitPromise": true, "userGesture": true});
-        let mut result = self.call("Runtime.evaluate", &params);
+        let mut result = match self.browser.try_call(Some(&self.session), "Runtime.evaluate", &params) {
+            Ok(result) => result,
+            Err(error) if error["message"].as_str().is_some_and(|message| LEFT.contains(&message)) => return None,
+            Err(error) => panic!("{script}: {error}"),
+        };
         assert!(result.get("exceptionDetails").is_none(), "{script}: {result}");
-        result["result"]["value"].take()
+        Some(result["result"]["value"].take())
     }
 
     /// Sets the size of the window.

@@ -92,10 +92,10 @@ fn filter(tab: &mut Tab<'_>, name: &str, value: &str) {
     ));
 }
 
-/// Waits until the condition holds in the page. While the page is loading it does not hold.
+/// Waits until the condition holds in the page. While a page is loading, or is left for another one, it does not hold.
 fn holds(tab: &mut Tab<'_>, what: &str, condition: &str) {
     let condition = format!("(() => {{ try {{ return {condition}; }} catch {{ return false; }} }})()");
-    wait::until(what, || (tab.run(&condition) == Value::Bool(true)).then_some(()));
+    wait::until(what, || (tab.try_run(&condition) == Some(Value::Bool(true))).then_some(()));
 }
 
 #[test]
