@@ -83,9 +83,15 @@ fn framed(posts: &[String], seed: u64) -> Vec<Planted> {
     originals.chain(copies).collect()
 }
 
-/// Makes pages of planted texts, each on a site that chance chooses.
+/// Makes pages of planted texts: originals on sites in turn, each copy on a site that chance chooses of the other ones.
 fn placed(plain: &[Planted], addressed: bool, seed: u64) -> Vec<SitePage> {
-    placed_on(plain, addressed, seed, |number, _| Rng::of(seed, number as u64, purpose::PLACE).index(ORDINARY_SITES))
+    placed_on(plain, addressed, seed, |number, page| {
+        let others = match page.role {
+            Role::Original => 0,
+            _ => 1 + Rng::of(seed, number as u64, purpose::PLACE).index(ORDINARY_SITES - 1),
+        };
+        (page.family + others) % ORDINARY_SITES
+    })
 }
 
 /// Makes pages of planted texts, each on the site that `site_of` its number says.

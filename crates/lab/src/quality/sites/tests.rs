@@ -88,11 +88,15 @@ fn copies_follow_their_article_and_all_others_are_unlike() {
         let kinds: HashSet<RowKind> = streams.iter().flat_map(SiteStream::rows).map(|row| row.kind).collect();
         assert!(kinds.len() >= 8, "{kinds:?}");
         for stream in &streams {
-            let (mut families, mut urls) = (HashSet::new(), HashSet::new());
+            let (mut homes, mut urls) = (HashMap::new(), HashSet::new());
             for page in pages(stream) {
                 let row = &stream.rows()[page.truth.row];
-                let first = families.insert(page.truth.family);
-                assert_eq!(first, !page.truth.is_copy, "{row:?}");
+                let home = homes.get(&page.truth.family).copied();
+                assert_eq!(home.is_some(), page.truth.is_copy, "{row:?}");
+                homes.entry(page.truth.family).or_insert(page.truth.site);
+                if matches!(row.kind, RowKind::Ordinary | RowKind::ShortPosts | RowKind::Navigation) {
+                    assert_ne!(home, Some(page.truth.site), "{row:?}: a copy is on the site of its original");
+                }
                 assert_eq!(page.url.is_some(), row.addressed);
                 assert!(page.url.is_none_or(|url| {
                     assert!(url.contains(&format!("site{}.example/", page.truth.site)), "{url}");
