@@ -67,7 +67,7 @@ impl Encoding {
     }
 }
 
-/// Decodes a page: by its byte order mark; as UTF-8 if it is that but for a few bytes or a cut end; as `content_type`
+/// Decodes a page: by its byte order mark; as UTF-16 if that is what its zero bytes look like; as UTF-8 if it is that but for a few bytes or a cut end; as `content_type`
 /// says; as the page itself says in its first bytes; as its bytes look.
 ///
 /// What is valid UTF-8 and not plain ASCII is hardly ever anything else, and crawlers that recode pages leave the
@@ -83,12 +83,15 @@ pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<
             let decoded = if marked == coding::UTF_8 {
                 in_utf8(Utf8Fit::of(after), after)
             } else {
-                acceptable(marked.decode_without_bom_handling(after).0, marked)
+                decode_in(after, marked)
             };
             return decoded.ok_or_else(|| refused(bytes));
         }
         None => std::str::from_utf8(bytes),
     };
+    if let Some(read) = unmarked_utf16(bytes).and_then(|coding| decode_in(bytes, coding)) {
+        return Ok(read);
+    }
     let of_type = || content_type.and_then(|value| of_content_type(value, of_label));
     let declared = || of_type().or_else(|| of_page(bytes, of_label));
     if let Ok(text) = utf8 {
@@ -96,7 +99,7 @@ pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<
         let shifted = text.is_ascii() && text.contains('\x1b');
         let declared = declared().filter(|coding| shifted && *coding == coding::ISO_2022_JP);
         return Ok(declared
-            .and_then(|coding| acceptable(coding.decode_without_bom_handling(bytes).0, coding))
+            .and_then(|coding| decode_in(bytes, coding))
             .unwrap_or((Cow::Borrowed(text), Encoding::Utf8)));
     }
     if bytes.contains(&0) {
@@ -107,7 +110,7 @@ pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<
         // Other encodings have characters for these bytes, too: wrong ones.
         return in_utf8(fit, bytes).ok_or_else(|| refused(bytes));
     }
-    let decoded = |coding: &'static coding::Encoding| acceptable(coding.decode_without_bom_handling(bytes).0, coding);
+    let decoded = |coding| decode_in(bytes, coding);
     let declared = declared().and_then(decoded);
     if let Some((text, encoding)) = declared {
         let malformed = malformed(&text);
@@ -135,11 +138,28 @@ fn refused(bytes: &[u8]) -> Rejection {
     Rejection::new(Reject::Undecodable, message)
 }
 
-/// Passes a text on unless too much of it is malformed.
-fn acceptable<'r>(text: Cow<'r, str>, coding: &'static coding::Encoding) -> Option<(Cow<'r, str>, Encoding)> {
+/// Decodes bytes, unless too much of them is malformed in that encoding.
+fn decode_in<'r>(bytes: &'r [u8], coding: &'static coding::Encoding) -> Option<(Cow<'r, str>, Encoding)> {
+    let (text, _) = coding.decode_without_bom_handling(bytes);
     let malformed = malformed(&text);
     let fits = malformed == 0 || malformed.saturating_mul(MAX_MALFORMED) <= text.chars().count();
     fits.then(|| (text, Encoding::of(coding)))
+}
+
+/// Returns the byte order of UTF-16 without a byte order mark: characters of markup, digits and spaces have a zero byte
+/// each, nearly all on the same side.
+fn unmarked_utf16(bytes: &[u8]) -> Option<&'static coding::Encoding> {
+    let head = bytes.get(..DECLARED_WITHIN).unwrap_or(bytes);
+    let zeros = |side: usize| head.iter().skip(side).step_by(2).filter(|byte| **byte == 0).count();
+    let [first, second] = [zeros(0), zeros(1)];
+    let is_side = |zeros: usize, others: usize| zeros >= (head.len() / 16).max(4) && others <= zeros / 8;
+    if is_side(second, first) {
+        Some(coding::UTF_16LE)
+    } else if is_side(first, second) {
+        Some(coding::UTF_16BE)
+    } else {
+        None
+    }
 }
 
 fn looks_like(bytes: &[u8]) -> &'static coding::Encoding {
@@ -367,6 +387,24 @@ mod tests {
             let (bytes, _, _) = coding::WINDOWS_1252.encode(text);
             assert_eq!(read(&bytes, None), (text.to_owned(), Encoding::Windows));
             assert_eq!(read(&bytes, Some("text/plain; charset=iso-8859-1")), (text.to_owned(), Encoding::Windows));
+        }
+    }
+
+    #[test]
+    fn utf16_is_read_without_a_mark() {
+        for text in [CHINESE, JAPANESE, KOREAN, RUSSIAN, ENGLISH, MOSTLY_ASCII] {
+            for html in [page("<meta charset=utf-16>", text), page("", text)] {
+                let little: Vec<u8> = html.encode_utf16().flat_map(u16::to_le_bytes).collect();
+                let big: Vec<u8> = html.encode_utf16().flat_map(u16::to_be_bytes).collect();
+                for bytes in [little, big] {
+                    assert_eq!(read(&bytes, None), (html.clone(), Encoding::Utf16));
+                    assert_eq!(read(&bytes, Some("text/html; charset=utf-8")), (html.clone(), Encoding::Utf16));
+                }
+            }
+        }
+        // Single zero bytes in UTF-8 are no UTF-16.
+        for text in ["a\0b\0c\0d\0 and then a text that goes on as it should, for a while", "\0\0\0\0\0\0\0\0"] {
+            assert_eq!(read(text.as_bytes(), None), (text.to_owned(), Encoding::Utf8));
         }
     }
 
