@@ -197,6 +197,35 @@ fn exit_codes_agree_with_the_program() {
     assert_eq!(written, expected);
 }
 
+/// Splits `src/{a,b}.rs` into `src/a.rs` and `src/b.rs`.
+fn expanded(name: &str) -> Vec<String> {
+    let Some((before, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
+    let (inside, after) = rest.split_once('}').unwrap_or_else(|| panic!("{name} lacks a brace"));
+    inside.split(',').map(|part| format!("{before}{part}{after}")).collect()
+}
+
+#[test]
+fn every_named_source_file_exists() {
+    // `core/` and `index/` stand for the sources of the two crates.
+    let folders =
+        [("src/", "src/"), ("crates/", "crates/"), ("core/", "crates/core/src/"), ("index/", "crates/index/src/")];
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for code in code(&text) {
+            let Code::Span(code) = code else { continue };
+            let named = code.ends_with(".rs") && !code.contains(' ');
+            let Some((short, folder)) = folders.iter().find(|(short, _)| named && code.starts_with(short)) else {
+                continue;
+            };
+            for name in expanded(&code.replacen(short, folder, 1)) {
+                seen += 1;
+                assert!(root().join(&name).is_file(), "{}: there is no {name}", path.display());
+            }
+        }
+    }
+    assert!(seen > 40, "only {seen} files were found");
+}
+
 #[test]
 fn every_relative_link_leads_somewhere() {
     let mut seen = 0;

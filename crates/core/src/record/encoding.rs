@@ -80,11 +80,8 @@ pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<
     let utf8 = match coding::Encoding::for_bom(bytes) {
         Some((marked, length)) => {
             let after = bytes.get(length..).unwrap_or_default();
-            let decoded = if marked == coding::UTF_8 {
-                in_utf8(Utf8Fit::of(after), after)
-            } else {
-                decode_in(after, marked)
-            };
+            let decoded =
+                if marked == coding::UTF_8 { in_utf8(Utf8Fit::of(after), after) } else { decode_in(after, marked) };
             return decoded.ok_or_else(|| refused(bytes));
         }
         None => std::str::from_utf8(bytes),
