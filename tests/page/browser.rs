@@ -101,7 +101,9 @@ impl Browser {
     }
 
     fn call(&mut self, session: Option<&str>, method: &str, params: &Value) -> Value {
-        self.try_call(session, method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+        let result = self.try_call(session, method, params);
+        assert!(result.is_ok(), "{method}: {result:?}");
+        result.unwrap_or_default()
     }
 
     /// Calls a method and returns its result, or the error that Chromium answers.
@@ -158,17 +160,21 @@ impl Tab<'_> {
 
     /// Runs a line of script in the page and returns its value.
     pub(super) fn run(&mut self, script: &str) -> Value {
-        self.try_run(script).unwrap_or_else(|| panic!("{script}: the page was left meanwhile"))
+        let value = self.try_run(script);
+        assert!(value.is_some(), "{script}: the page was left meanwhile");
+        value.unwrap_or_default()
     }
 
     /// Runs a line of script in the page and returns its value, or `None` if the page is left for another one meanwhile.
     pub(super) fn try_run(&mut self, script: &str) -> Option<Value> {
         let params = json!({"expression": script, "returnByValue": true, "awaitPromise": true, "userGesture": true});
-        let mut result = match self.browser.try_call(Some(&self.session), "Runtime.evaluate", &params) {
-            Ok(result) => result,
-            Err(error) if error["message"].as_str().is_some_and(|message| LEFT.contains(&message)) => return None,
-            Err(error) => panic!("{script}: {error}"),
-        };
+        let result = self.browser.try_call(Some(&self.session), "Runtime.evaluate", &params);
+        let is_left = |error: &Value| error["message"].as_str().is_some_and(|message| LEFT.contains(&message));
+        if result.as_ref().is_err_and(is_left) {
+            return None;
+        }
+        assert!(result.is_ok(), "{script}: {result:?}");
+        let mut result = result.unwrap_or_default();
         assert!(result.get("exceptionDetails").is_none(), "{script}: {result}");
         Some(result["result"]["value"].take())
     }

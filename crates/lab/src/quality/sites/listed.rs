@@ -88,7 +88,9 @@ fn placed(plain: &[Planted], addressed: bool, seed: u64) -> Vec<SitePage> {
     placed_on(plain, addressed, seed, |number, page| {
         let others = match page.role {
             Role::Original => 0,
-            _ => 1 + Rng::of(seed, number as u64, purpose::PLACE).index(ORDINARY_SITES - 1),
+            Role::Copy(_) | Role::Apart(_) => {
+                1 + Rng::of(seed, number as u64, purpose::PLACE).index(ORDINARY_SITES - 1)
+            }
         };
         (page.family + others) % ORDINARY_SITES
     })
