@@ -5,7 +5,7 @@ mod permits;
 mod rows;
 mod topics;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 
@@ -94,6 +94,9 @@ fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Re
     drop(again);
     let broker_count = brokers.len();
     report.add([Row::ok("brokers", format!("{}, rtt {} ms", count(broker_count, "broker"), took.as_millis()))])?;
+    if settings.roles.judge {
+        report.add(delay_of_groups(inspector, &brokers))?;
+    }
 
     report.asks("for the input topics");
     let names = match inspector.named(&input_names(settings)) {
@@ -136,6 +139,15 @@ fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Re
     }
     logs(settings, inspector, &brokers.keys().copied().collect::<Vec<_>>(), report)?;
     transactions(settings, inspector, report)
+}
+
+/// Names the broker setting that delays the first member of a group, so that nobody looks for the cause in dupgate.
+fn delay_of_groups(inspector: &ClusterInspector, brokers: &BTreeMap<i32, String>) -> Option<Row> {
+    const SETTING: &str = "group.initial.rebalance.delay.ms";
+    let first = brokers.keys().next()?;
+    let millis: u64 = inspector.broker_setting(*first, SETTING)?.parse().ok()?;
+    let text = || format!("the first instance to start waits {millis} ms before it judges ({SETTING})");
+    (millis > 0).then(|| Row::ok("brokers", text()))
 }
 
 fn group(settings: &Settings, inspector: &ClusterInspector, input: &[TopicView]) -> Row {

@@ -317,42 +317,46 @@ impl ClusterInspector {
     pub fn ends(&self, topic: &str, partitions: usize) -> Result<Ends, ClusterError> {
         let partitions = partitions.min(MAX_PARTITIONS);
         let mut ends = Ends { partitions, ..Ends::default() };
-        for from in [Offset::Beginning, Offset::OffsetTail(FROM_END)] {
-            for time in self.first_records(topic, partitions, from)? {
-                ends.oldest = Some(ends.oldest.map_or(time, |oldest| oldest.min(time)));
-                ends.newest = Some(ends.newest.map_or(time, |newest| newest.max(time)));
-            }
-        }
+        let (mut firsts, mut lasts) = (Vec::new(), Vec::new());
         for number in (0..partitions).filter_map(|number| i32::try_from(number).ok()) {
             let range = self.consumer.fetch_watermarks(topic, number, self.timeout);
             let (first, end) = range.map_err(|error| ClusterError::of_topic(&error, topic, "Read"))?;
             ends.records = ends.records.saturating_add(end.saturating_sub(first).max(0).unsigned_abs());
+            // Nothing would come from a partition without records, nor from an offset before the first record.
+            if first < end {
+                firsts.push((number, Offset::Beginning));
+                lasts.push((number, Offset::Offset(end.saturating_sub(FROM_END).max(first))));
+            }
+        }
+        for (from, count) in [(firsts, 1), (lasts, FROM_END)] {
+            for time in self.next_records(topic, &from, count)? {
+                ends.oldest = Some(ends.oldest.map_or(time, |oldest| oldest.min(time)));
+                ends.newest = Some(ends.newest.map_or(time, |newest| newest.max(time)));
+            }
         }
         Ok(ends)
     }
 
-    fn first_records(&self, topic: &str, partitions: usize, from: Offset) -> Result<Vec<Timestamp>, ClusterError> {
+    /// Returns the times of the next records from these offsets, at most `count` of a partition: one that is written to
+    /// all the time has no defined end.
+    fn next_records(&self, topic: &str, from: &[(i32, Offset)], count: i64) -> Result<Vec<Timestamp>, ClusterError> {
         let mut list = TopicPartitionList::new();
-        let mut open = BTreeSet::new();
-        for number in (0..partitions).filter_map(|number| i32::try_from(number).ok()) {
-            list.add_partition_offset(topic, number, from).map_err(|error| ClusterError::of(&error, topic))?;
-            open.insert(number);
+        for (number, offset) in from {
+            list.add_partition_offset(topic, *number, *offset).map_err(|error| ClusterError::of(&error, topic))?;
         }
         self.consumer.assign(&list).map_err(|error| ClusterError::of(&error, topic))?;
+        let mut open: BTreeMap<i32, i64> = from.iter().map(|(number, _)| (*number, count)).collect();
         let mut times = Vec::new();
-        let mut seen: BTreeMap<i32, i64> = BTreeMap::new();
         let late = after(self.timeout);
         while !open.is_empty() && late.try_recv().is_err() {
             match self.consumer.poll(POLL) {
                 None => {}
                 Some(Ok(message)) => {
                     times.extend(message.timestamp().to_millis().map(Timestamp::from_millis));
-                    // At the end, keep the last of a few records; at the start, the first. A partition that is written
-                    // to all the time has no defined end.
-                    let records = seen.entry(message.partition()).or_default();
-                    *records += 1;
-                    if from == Offset::Beginning || *records >= FROM_END {
-                        open.remove(&message.partition());
+                    let number = message.partition();
+                    let left = open.remove(&number).map_or(0, |left| left - 1);
+                    if left > 0 {
+                        open.insert(number, left);
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(number))) => drop(open.remove(&number)),

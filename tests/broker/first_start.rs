@@ -1,8 +1,12 @@
 //! Steps of operators before the first start: create topics, check, fix the reported problems.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::broker::Broker;
+use super::wait;
 
 /// A configuration file and the names in it.
 pub(super) struct CliRunner {
@@ -176,6 +180,38 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
     assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
     assert!(output.err.contains("1 warning, 0 failures"), "{}\n{}", output.out, output.err);
     assert_eq!(desk.ask(broker, &["check", "--strict"]).code, Some(69));
+}
+
+/// The client waits for records that will never come if it starts before the first one.
+#[test]
+fn check_does_not_wait_for_records_that_were_deleted() {
+    let Some(broker) = Broker::shared() else { return };
+    let mut desk = CliRunner::new(broker);
+    desk.input = broker.topic_with("pages", 3, &[("retention.ms", "3600000")]);
+    desk.create_topics(broker.address(), "", &[]);
+    let check = || {
+        let began = Instant::now();
+        let output = desk.ask(broker, &["check", "-o", "table"]);
+        assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
+        began.elapsed()
+    };
+    let before = check();
+    for partition in 0..2 {
+        produce(broker, &desk.input, partition, 20);
+    }
+    // A few records are left in one partition, none in another.
+    broker.delete_before(&desk.input, 0, 18);
+    broker.delete_before(&desk.input, 1, 20);
+    let after = check();
+    assert!(after < before + Duration::from_secs(8), "{after:?}, {before:?} without records");
+}
+
+fn produce(broker: &Broker, topic: &str, partition: i32, records: usize) {
+    let producer: BaseProducer = broker.client().create().expect("a producer");
+    for _ in 0..records {
+        producer.send(BaseRecord::<(), str>::to(topic).partition(partition).payload("{}")).expect("a record");
+    }
+    producer.flush(wait::LIMIT).expect("the records are written");
 }
 
 #[test]
