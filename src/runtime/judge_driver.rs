@@ -234,6 +234,7 @@ impl JudgeDriver {
         };
         self.judge.handle(began, event);
         self.report.judged(self.judge.probe_stats(), self.clock.now().saturating_sub(began));
+        self.report.operators_requested(self.judge.operator_outcomes());
         self.perform_all()?;
         Ok(Work::More)
     }
@@ -330,7 +331,6 @@ impl JudgeDriver {
     fn call(&mut self, request: ProducerCall) {
         let command = match request {
             ProducerCall::Produce(records) => {
-                self.report.writes(&records);
                 self.produce(records.iter().map(|record| encode_verdict(record, self.context.part_bytes())).collect())
             }
             ProducerCall::ProduceBarrier => self.produce(vec![vec![BARRIER.to_vec()]]),

@@ -7,8 +7,8 @@ use super::clock::{Clock, wall_time};
 use super::verdict_watch::StandbyWatch;
 use super::worker_report::{kind_of, next_step};
 use crate::index::ProbeStats;
-use crate::judge::{ColdStarts, Counts, Judge, Role};
-use crate::protocol::{Answer, ForgetTarget, LogPartition, RequestOffset, VerdictOffset, VerdictRecord};
+use crate::judge::{ColdStarts, Counts, Judge, OperatorOutcome, Role};
+use crate::protocol::{Answer, LogPartition, RequestOffset, VerdictOffset};
 use crate::record::Timestamp;
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NO_JUDGE, judge_check};
@@ -167,12 +167,18 @@ impl JudgeReport {
         self.watch.end_answered(end);
     }
 
-    /// A standby is ready while an instance judges. If requests wait and no verdicts arrive, none does, and the group
+    /// A standby is ready while an instance judges, as far as it can know. If requests wait and no verdicts arrive, none does, and the group
     /// reassigns the partition when the session of its former owner ends.
     fn look_for_predecessor(&mut self, now: Duration, next_request: RequestOffset) {
         let silence = self.watch.silence(now, next_request);
         match silence {
-            None => self.ready.pass(),
+            None => match self.watch.unsure_for(now, self.session) {
+                None => self.ready.pass(),
+                Some(left) => self.ready.fail(format!(
+                    "waits to take over, or for a verdict of another instance (at most {} s)",
+                    left.as_secs() + 1
+                )),
+            },
             Some(silence) => {
                 let left = self.session.saturating_sub(silence).as_secs();
                 let requests = self.watch.requests(next_request);
@@ -208,32 +214,29 @@ impl JudgeReport {
         }
     }
 
-    /// Logs what operators requested in records that go to the verdict log.
-    pub(super) fn writes(&self, records: &[VerdictRecord]) {
-        for record in records {
-            let VerdictRecord::Verdicts(batch) = record else { continue };
-            for verdict in &batch.verdicts {
-                match &verdict.answer {
-                    Answer::Page(_) | Answer::Withdrawn { .. } => {}
-                    Answer::Forgotten(ForgetTarget::Source(source)) => {
-                        tracing::info!(
-                            target: "dupgate::judge",
-                            log = self.log.0, %source, "an operator request forgot an original"
-                        );
-                    }
-                    Answer::Forgotten(ForgetTarget::Id(id)) => {
-                        let id_hash = format!("{:016x}", id.0);
-                        tracing::info!(
-                            target: "dupgate::judge",
-                            log = self.log.0, id_hash, "an operator request forgot the originals of an id"
-                        );
-                    }
-                    Answer::Reopened { partition, from, to } => {
-                        tracing::info!(
-                            target: "dupgate::judge",
-                            log = self.log.0, %partition, from, to, "an operator request reopened a range"
-                        );
-                    }
+    /// Logs what operators' requests have done.
+    pub(super) fn operators_requested(&self, outcomes: &[OperatorOutcome]) {
+        for OperatorOutcome { answer, forgotten } in outcomes {
+            let (log, originals) = (self.log.0, forgotten);
+            match answer {
+                Answer::Page(_) | Answer::Withdrawn { .. } => {}
+                Answer::Forgotten(target) if *forgotten == 0 => {
+                    tracing::info!(target: "dupgate::judge", log, %target, "an operator request found nothing to forget");
+                }
+                Answer::Forgotten(target) => {
+                    tracing::info!(target: "dupgate::judge", log, %target, originals, "an operator request forgot originals");
+                }
+                Answer::Reopened { partition, from, to } if to <= from => {
+                    tracing::info!(
+                        target: "dupgate::judge",
+                        log, %partition, from, "an operator request found nothing to reopen: no page from there on was delivered"
+                    );
+                }
+                Answer::Reopened { partition, from, to } => {
+                    tracing::info!(
+                        target: "dupgate::judge",
+                        log, %partition, from, to, originals, "an operator request reopened a range"
+                    );
                 }
             }
         }
@@ -284,7 +287,8 @@ impl JudgeReport {
         match role {
             Role::Restoring => self.ready.fail(self.progress.to_string()),
             Role::TakingOver => self.ready.fail("taking over"),
-            Role::Standby | Role::Active | Role::Draining | Role::Stopped => self.ready.pass(),
+            Role::Standby => self.watch.stands_by(now),
+            Role::Active | Role::Draining | Role::Stopped => self.ready.pass(),
         }
         self.role = role;
     }
@@ -477,5 +481,25 @@ mod tests {
         assert_eq!(readiness_at(120, &mut report, 5), waits(""));
         report.watch.heard(Duration::from_mins(2));
         assert_eq!(readiness_at(121, &mut report, 6), Ok(()), "a verdict came");
+    }
+
+    #[test]
+    fn a_new_standby_is_ready_after_a_verdict_or_a_session() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let health = Health::new(Duration::from_secs(1));
+        let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
+        let readiness_at = |seconds, report: &mut JudgeReport| {
+            report.look_for_predecessor(Duration::from_secs(seconds), RequestOffset(0));
+            health.readiness().remove(0).1
+        };
+        let unsure = |left| Err(format!("waits to take over, or for a verdict of another instance (at most {left} s)"));
+        report.watch.stands_by(Duration::from_secs(100));
+        assert_eq!(readiness_at(100, &mut report), unsure(11));
+        assert_eq!(readiness_at(109, &mut report), unsure(2));
+        assert_eq!(readiness_at(110, &mut report), Ok(()), "the session of a dead judge would have ended");
+        report.watch.stands_by(Duration::from_secs(200));
+        assert_eq!(readiness_at(201, &mut report), unsure(10));
+        report.watch.heard(Duration::from_secs(202));
+        assert_eq!(readiness_at(202, &mut report), Ok(()), "an instance judges");
     }
 }

@@ -40,9 +40,15 @@ impl VerdictWatch {
 }
 
 /// Detects for a standby that the judge is gone: requests are in the fingerprint log, and no verdicts on them arrive.
+///
+/// While nothing is requested, a standby cannot tell an idle judge from a dead one. Only the group can: it assigns the
+/// partition of a dead judge to a standby when the session of the dead one ends. So a new standby knows nothing until it
+/// reads a verdict, or until a session has passed.
 #[derive(Debug, Default)]
 pub(super) struct StandbyWatch {
     watch: VerdictWatch,
+    /// When it became a standby, until it read a verdict.
+    unsure_since: Option<Duration>,
     /// A recent end of the fingerprint log.
     end: RequestOffset,
     /// When it was requested, and whether the answer is pending.
@@ -51,9 +57,22 @@ pub(super) struct StandbyWatch {
 }
 
 impl StandbyWatch {
+    /// The instance became a standby.
+    pub(super) fn stands_by(&mut self, now: Duration) {
+        self.unsure_since = Some(now);
+    }
+
     /// A verdict was read.
     pub(super) fn heard(&mut self, now: Duration) {
+        self.unsure_since = None;
         self.watch.heard(now);
+    }
+
+    /// Returns for how long it may still be unknown whether an instance judges, if it is; `session` is the session
+    /// timeout of judges.
+    pub(super) fn unsure_for(&self, now: Duration, session: Duration) -> Option<Duration> {
+        let since = self.unsure_since?;
+        Some(session.saturating_sub(now.saturating_sub(since))).filter(|left| !left.is_zero())
     }
 
     /// Returns whether to request the end of the fingerprint log now; an answer must follow.

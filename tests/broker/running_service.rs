@@ -169,11 +169,21 @@ fn operators_see_a_running_service() {
     assert_eq!(twice.code, Some(1), "{}{}", twice.out, twice.err);
     let reopen = running.ask(&["verdicts", "reopen", &format!("{input}:0:0-1"), "--execute"]);
     assert_eq!(reopen.code, Some(0), "{}{}", reopen.out, reopen.err);
-    // The judge logs the operators' requests.
+    let missing = ["index", "forget", "--source", &format!("{input}:0:77777777"), "--execute"];
+    assert_eq!(running.ask(&missing).code, Some(1));
+    let beyond = ["verdicts", "reopen", &format!("{input}:0:88888888-99999999"), "--execute"];
+    running.ask(&beyond);
+    // The judge logs what the operators' requests did, and no more.
     let log = running.desk.log("service");
-    for line in ["an operator request forgot the originals of an id", "an operator request reopened a range"] {
-        assert!(log.contains(line), "{line}: {log}");
+    let count = |line: &str| log.matches(line).count();
+    for line in [
+        "an operator request forgot originals",
+        "an operator request reopened a range",
+        "an operator request found nothing to reopen",
+    ] {
+        assert_eq!(count(line), 1, "{line}: {log}");
     }
+    assert!(count("an operator request found nothing to forget") >= 1, "{log}");
 }
 
 #[test]

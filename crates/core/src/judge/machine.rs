@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::events::{Effect, Event, Failure};
 use super::judged_log::JudgedLog;
+use super::operator_outcome::OperatorOutcome;
 use super::pending::Pending;
 use super::request_record::RequestRecord;
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
@@ -61,6 +62,8 @@ pub struct Judge {
     pub(super) clamped: u64,
     /// Statistics of the lookups of the newest requests.
     pub(super) probe_stats: Vec<ProbeStats>,
+    /// What operators requested among the newest requests.
+    pub(super) operator_outcomes: Vec<OperatorOutcome>,
     /// Time of the newest event.
     pub(super) now: Duration,
     pub(super) effects: VecDeque<Effect>,
@@ -87,6 +90,7 @@ impl Judge {
             repeats: 0,
             clamped: 0,
             probe_stats: Vec::new(),
+            operator_outcomes: Vec::new(),
             now: Duration::ZERO,
             effects: VecDeque::new(),
             settings,
@@ -126,6 +130,12 @@ impl Judge {
     #[must_use]
     pub fn probe_stats(&self) -> &[ProbeStats] {
         &self.probe_stats
+    }
+
+    /// Returns what operators' requests have done: those of the last [`Event::Requests`] or [`Event::Continue`].
+    #[must_use]
+    pub fn operator_outcomes(&self) -> &[OperatorOutcome] {
+        &self.operator_outcomes
     }
 
     /// Returns whether the judge accepts requests; otherwise do not send [`Event::Requests`].

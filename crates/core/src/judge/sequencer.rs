@@ -10,6 +10,7 @@ use super::InputOffsets;
 use super::decide::decide_observed;
 use super::events::{Effect, Failure};
 use super::machine::{Judge, Role};
+use super::operator_outcome::OperatorOutcome;
 use super::pending::Committed;
 use super::request_record::RequestRecord;
 use crate::protocol::{Answer, Request, RequestBody, RequestOffset, Verdict, VerdictOffset};
@@ -39,6 +40,7 @@ impl Judge {
     /// Judges the next requests of the record at hand; the batch may end after the last.
     pub(super) fn judge_on(&mut self) {
         self.probe_stats.clear();
+        self.operator_outcomes.clear();
         let Some(mut record) = self.record.take_if(|record| !record.waits()) else { return };
         let append_time = record.append_time();
         for _ in 0..self.settings.step_requests.max(1) {
@@ -51,12 +53,17 @@ impl Judge {
                 continue;
             };
             self.clamped += u64::from(is_clamped(request, &verdict));
+            let forgotten = self.log.state().counts().forgotten;
             if let Err(why) = self.log.judged(&verdict) {
                 let failure = Failure::Unreadable { offset: self.log.position(), why: why.to_string() };
                 self.effects.push_back(Effect::Fail(failure));
                 return;
             }
             let is_reopened = matches!(verdict.answer, Answer::Reopened { .. });
+            if is_reopened || matches!(verdict.answer, Answer::Forgotten(_)) {
+                let forgotten = self.log.state().counts().forgotten - forgotten;
+                self.operator_outcomes.push(OperatorOutcome { answer: verdict.answer.clone(), forgotten });
+            }
             self.pending.push(self.now, verdict);
             if is_reopened {
                 self.ask_for_input_again();
