@@ -5,6 +5,7 @@
 //! two instances in one process have two recorders. Cost: an atomic operation for closed labels, a lookup by hash for
 //! topics and partitions.
 
+mod exposition;
 mod indexes;
 mod recorder;
 mod replays;
@@ -119,7 +120,7 @@ impl Metrics {
     pub fn render(&self) -> String {
         metrics::with_local_recorder(&self.inner.recorder, || self.inner.process.collect());
         self.inner.recorder.export();
-        self.inner.handle.render()
+        exposition::ordered(&self.inner.handle.render())
     }
 
     /// Reads the values of the metrics now. `process_*` has the values of the last [`Metrics::render`], or of the start.
