@@ -21,6 +21,7 @@ pub mod cli;
 pub mod config;
 pub mod error;
 pub mod panics;
+pub mod allocator;
 pub mod telemetry;
 pub mod kafka;
 pub mod runtime;

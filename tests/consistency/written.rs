@@ -255,19 +255,6 @@ fn the_unit_lets_the_service_refuse_its_configuration() {
     }
 }
 
-/// `docs/SCALING.md` counts on it, and `tests/memory` measures with it.
-#[test]
-fn image_chart_and_unit_have_glibc_return_freed_memory() {
-    for (path, setting) in [
-        ("config/docker/Dockerfile", "\nENV MALLOC_MMAP_THRESHOLD_=131072\n"),
-        ("config/systemd/dupgate.service", "\nEnvironment=MALLOC_MMAP_THRESHOLD_=131072\n"),
-        ("helm/dupgate/templates/_pod.tpl", r#""name" "MALLOC_MMAP_THRESHOLD_" "value" "131072""#),
-        ("tests/memory/main.rs", r#"env("MALLOC_MMAP_THRESHOLD_", "131072")"#),
-    ] {
-        assert!(read(&root().join(path)).contains(setting), "{path} lacks {setting}");
-    }
-}
-
 #[test]
 fn archive_and_package_contain_alerts_and_dashboards() {
     let release = read(&root().join(".github/workflows/release.yml"));

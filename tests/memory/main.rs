@@ -188,14 +188,12 @@ fn measure(case: Case) {
 fn measure_alone(test: &str, measure: impl FnOnce()) {
     const ALONE: &str = "DUPGATE_MEMORY_ALONE";
     if std::env::var_os(ALONE).is_some() {
+        // As `main` does.
+        dupgate::allocator::return_freed_memory();
         return measure();
     }
     let program = std::env::current_exe().unwrap();
-    let mut command = Command::new(program);
-    // The C library gives freed memory back to the system, so that only what is in use is measured. It keeps more by
-    // default (docs/SCALING.md).
-    command.env("MALLOC_MMAP_THRESHOLD_", "131072");
-    let status = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").status().unwrap();
+    let status = Command::new(program).args(["--exact", test, "--nocapture"]).env(ALONE, "1").status().unwrap();
     assert!(status.success(), "see above");
 }
 

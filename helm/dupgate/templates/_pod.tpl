@@ -2,8 +2,7 @@
 
 {{/* Environment variables from Secrets and from the user, each name once: the last one counts. Takes root and optionally role. */}}
 {{- define "dupgate.commonEnv" -}}
-{{- /* Has glibc return freed memory to the system: by default it keeps about a quarter of an index on top. */}}
-{{- $all := list (dict "name" "MALLOC_MMAP_THRESHOLD_" "value" "131072") }}
+{{- $all := list }}
 {{- range $name, $from := .root.Values.secretEnv }}
 {{- $all = append $all (dict "name" $name "valueFrom" (dict "secretKeyRef" (dict "name" $from.secret "key" $from.key))) }}
 {{- end }}

@@ -161,7 +161,6 @@ ODD = {
     "variables that repeat": [
         *("extraEnv[0].name=REGION_TOKEN", "extraEnv[0].value=a", "extraEnv[1].name=A", "extraEnv[1].value=a"),
         *("judges.extraEnv[0].name=A", "judges.extraEnv[0].value=b"),
-        *("workers.extraEnv[0].name=MALLOC_MMAP_THRESHOLD_", "workers.extraEnv[0].value=65536"),
     ],
     "names that read as numbers or booleans": [
         *("fullnameOverride=12", "nameOverride=1e3", "serviceAccount.name=0", "priorityClassName=1"),
@@ -219,12 +218,6 @@ def odd_values():
         {name: (seen[name]["REGION_TOKEN"], seen[name]["A"]) for name in ("judge", "worker", "check")}
         == {"judge": ("a", "b"), "worker": ("a", "a"), "check": ("a", "a")},
         "extraEnv replaces secretEnv, and that of judges replaces both",
-        seen,
-    )
-    expect(
-        {name: variables["MALLOC_MMAP_THRESHOLD_"] for name, variables in seen.items()}
-        == {**dict.fromkeys(seen, "131072"), "worker": "65536"},
-        "extraEnv replaces MALLOC_MMAP_THRESHOLD_, which every container has",
         seen,
     )
 

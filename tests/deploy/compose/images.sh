@@ -95,7 +95,6 @@ check_image() {
     check "the image runs as an unprivileged user" is "$(inspect '{{.Config.User}}')" 65532:65532
     check "its entry point is dupgate" is "$(inspect '{{join .Config.Entrypoint " "}} {{join .Config.Cmd " "}}')" "/usr/local/bin/dupgate run"
     check "it is checked by status --ready" is "$(inspect '{{join .Config.Healthcheck.Test " "}}')" "CMD /usr/local/bin/dupgate status --ready"
-    check "it has glibc return freed memory" has_word "$(inspect '{{join .Config.Env " "}}')" MALLOC_MMAP_THRESHOLD_=131072
     check "label: version" is "$(inspect '{{index .Config.Labels "org.opencontainers.image.version"}}')" "$version"
     check "label: revision" is "$(inspect '{{index .Config.Labels "org.opencontainers.image.revision"}}')" "$revision"
     check "label: created" is "$(inspect '{{index .Config.Labels "org.opencontainers.image.created"}}')" "$created"
