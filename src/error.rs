@@ -3,11 +3,11 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why the process ends before its work is done. The numbers follow `sysexits.h` where it has one.
+/// The reasons for which the process ends with an error. The exit codes follow `sysexits.h` where it defines one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// It ran and found a failure.
+    /// A check found something wrong, or the command failed for a reason that has no exit code of its own.
     Failure = 1,
     /// Wrong usage of the command line.
     Usage = 2,
@@ -17,11 +17,11 @@ pub enum Reason {
     Unavailable = 69,
     /// A bug: a thread panicked.
     Bug = 70,
-    /// The operating system refuses: an address is in use.
+    /// The operating system refused a request: the address to listen on is in use or not available.
     System = 71,
     /// State cannot be read or written, or state is lost and `index.cold_start` forbids starting with an empty index.
     State = 74,
-    /// Stopped before the end; the same command continues.
+    /// The process stopped before its work was complete; the same command continues it.
     Unfinished = 75,
     /// Not authorized.
     Denied = 77,
@@ -81,7 +81,7 @@ impl Reason {
 /// Meaning of exit code 0.
 pub const DONE: &str = "done, or stopped by SIGTERM, SIGINT or SIGHUP with everything committed";
 
-/// An error that ends the process, with its exit code. Shown once, by `main`.
+/// An error that ends the process, with its exit code. Only `main` shows it, so it is shown once.
 #[derive(Debug)]
 pub struct Fatal {
     /// Decides the exit code.
@@ -91,7 +91,7 @@ pub struct Fatal {
 }
 
 impl Fatal {
-    /// Adds the part of the program where it happened.
+    /// Adds the name of the part of the program in which the error happened.
     #[must_use]
     pub fn in_part(self, name: &str) -> Self {
         Self { cause: self.cause.context(name.to_owned()), ..self }

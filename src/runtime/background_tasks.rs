@@ -12,10 +12,11 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 type BackgroundTask = Box<dyn FnMut() -> Result<(), String> + Send>;
 
-/// A thread that runs tasks until each succeeds. Dropping it ends the thread after the current task.
+/// A thread that runs tasks one after the other, each until it succeeds. After this value is dropped, the thread
+/// finishes the queued tasks, and ends early if one fails.
 pub(super) struct BackgroundTasks {
     sender: Sender<BackgroundTask>,
-    /// Closes when the owner is dropped: a failed task is then given up.
+    /// Closes when the owner is dropped; the thread then gives up a task that fails.
     _alive: Sender<()>,
 }
 
@@ -38,7 +39,7 @@ impl BackgroundTasks {
         let _ = self.sender.send(Box::new(task));
     }
 
-    /// Runs a task, after all earlier ones.
+    /// Runs a task that cannot fail, after all earlier tasks.
     pub(super) fn run_once(&self, task: Task<'static>) {
         let mut task = Some(task);
         self.run(move || {

@@ -1,10 +1,10 @@
-//! The only reader of clocks.
+//! The only module that reads clocks.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::record::Timestamp;
 
-/// Counts from its start, and never goes back.
+/// A monotonic clock that counts from its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,

@@ -31,7 +31,7 @@ impl DeadLetterReport {
         Self { metrics, reasons: BTreeMap::new() }
     }
 
-    /// A record gets no verdict. It becomes a dead letter unless the input is paused first.
+    /// Reports a record that gets no verdict. It becomes a dead letter, unless the input is paused first.
     pub(super) fn found(&mut self, now: Duration, source: &Source, reason: Reject, why: &str) {
         self.metrics.dead_letter_read(reason, source, why);
         let known = self.reasons.entry(reason).or_insert_with(|| Reason {

@@ -1,8 +1,8 @@
 //! Shared parts of both drivers: their loop, and their membership in a consumer group.
 //!
 //! A driver is the thread between a state machine and the cluster. All its inputs arrive through one channel, in order.
-//! Each turn takes messages up to the driver's bound, or notifies the machine of the time if none arrives; then the
-//! driver does its other work.
+//! In each turn it takes messages, up to its own limit, or notifies the machine of the time if none arrives. Then it
+//! does its other work.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) trait Driver {
         TICK_INTERVAL
     }
 
-    /// Returns whether enough messages were taken in one turn: this many, since `began`.
+    /// Returns whether a turn that began at `began` should end after `taken` messages.
     fn has_taken_enough(&self, taken: usize, began: Duration) -> bool;
 
     /// Performs the effects of the machine.
@@ -45,7 +45,7 @@ pub(super) trait Driver {
     /// Notifies the machine of the time.
     fn tick(&mut self) -> Result<(), Fatal>;
 
-    /// Does the driver's other work of a turn. With [`Work::More`] the next turn does not wait for a message.
+    /// Does the driver's other work of a turn. If it returns [`Work::More`], the next turn does not wait for a message.
     fn work(&mut self) -> Result<Work, Fatal>;
 }
 
@@ -93,11 +93,11 @@ pub(super) fn sink<M: Send + 'static, T>(
     wrap: impl Fn(T) -> M + Send + Sync + 'static,
 ) -> impl Fn(T) + Send + Sync + 'static {
     let sender = sender.clone();
-    // An ended driver receives nothing.
+    // The send fails once the driver has ended; it then needs no more messages.
     move |value| drop(sender.send(wrap(value)))
 }
 
-/// The consumer of a driver, and the serial number of its events: events of an earlier membership are stale.
+/// The group consumer of a driver. Memberships are numbered, so that the driver can drop events of an earlier one.
 #[derive(Default)]
 pub(super) struct GroupMember {
     consumer: Option<GroupConsumer>,
@@ -138,7 +138,7 @@ impl GroupMember {
         self.membership = Membership::default();
     }
 
-    /// Returns whether an event with this number is of the current membership.
+    /// Returns whether an event with this number belongs to the current membership.
     pub(super) const fn is_current(&self, number: u64) -> bool {
         self.number == number
     }
@@ -166,8 +166,8 @@ impl GroupMember {
     }
 }
 
-/// Waits until this consumer has left its group, at most until `until`; returns whether it has. Messages that arrive
-/// meanwhile are dropped.
+/// Waits until this consumer has left its group, but no later than `until`, and returns whether it has left. Drops the
+/// messages that arrive meanwhile.
 pub(super) fn wait_until_left<M>(
     consumer: Option<&GroupConsumer>,
     messages: &Receiver<M>,

@@ -1,4 +1,4 @@
-//! Transactions that failed in a row: one is ordinary, several are a fault that an operator must know of.
+//! Counts transactions that fail in a row: one failure is ordinary, several are a fault that an operator must see.
 
 /// Number of failures in a row that make a worker unready.
 const LIMIT: usize = 2;
@@ -11,13 +11,13 @@ pub(super) struct FailedTransactions {
 }
 
 impl FailedTransactions {
-    /// A transaction was aborted for this reason.
+    /// Notes that a transaction was aborted for this reason.
     pub(super) fn failed(&mut self, why: String) {
         self.count += 1;
         self.last = why;
     }
 
-    /// A transaction was committed.
+    /// Notes that a transaction was committed.
     pub(super) fn committed(&mut self) {
         *self = Self::default();
     }

@@ -5,7 +5,7 @@ use crate::kafka::errors::{Denied, denied_in};
 use crate::kafka::fingerprint_log::denied_append;
 use crate::kafka::inspector::ClusterError;
 
-/// Creates the error that ends the process for a failure of the operating system.
+/// Creates the error that ends the process for a failure that has no exit code of its own.
 pub(crate) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
     Reason::Failure.because(error)
 }
@@ -36,7 +36,8 @@ pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str)
 pub(super) fn denied_call(denied: Denied, text: &str, group: &str) -> Fatal {
     let prefix = |denied: Denied| Denied { name: group.to_owned(), ..denied };
     let remedy = match denied.resource {
-        // Its groups and transactional ids all begin with the name of the group.
+        // All groups and transactional ids of the service begin with the name of its group: one prefixed ACL covers
+        // them.
         "group" | "transactional-id" => prefix(denied).remedy() + " --resource-pattern-type prefixed",
         _ => denied.remedy(),
     };

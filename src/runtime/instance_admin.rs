@@ -20,7 +20,7 @@ use crate::protocol::{ForgetTarget, LogPartition, RequestBody};
 use crate::telemetry::admin::{AdminService, ApiError, Lookup};
 use crate::telemetry::pairs::Pair;
 
-/// Time-out for the judges to forget.
+/// How long to wait until all judges have forgotten what an operator named.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time-out for reading from the verdict log what was forgotten.
@@ -52,7 +52,7 @@ impl InstanceAdmin {
         Ok(&self.judges)
     }
 
-    /// Asks every judge of this instance that holds its whole state.
+    /// Asks every judge of this instance.
     fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(LogPartition, &Judge) -> T + Clone + Send + 'static,
@@ -66,7 +66,7 @@ impl InstanceAdmin {
         Ok(answers)
     }
 
-    /// Finds the nearest originals, by several requests to each judge, which judges in between.
+    /// Finds the nearest originals. Each judge compares a part of its originals at a time, and judges in between.
     fn near(&self, code: SimHash, distance: u8) -> Result<Value, ApiError> {
         let mut found = Vec::new();
         for (log, judge) in self.judges()? {
@@ -92,7 +92,7 @@ impl InstanceAdmin {
     }
 }
 
-/// Compares the next originals of a judge with a code. Returns the near ones, and where to continue.
+/// Compares the next originals of a judge with a code. Returns the near ones, and where to continue if any are left.
 fn near_from(judge: &Judge, from: u64, code: SimHash, distance: u8) -> (Vec<(u8, Original)>, Option<u64>) {
     let (index, watermarks) = (judge.state().index(), judge.state().watermarks());
     let held = index.positions();

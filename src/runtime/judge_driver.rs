@@ -1,8 +1,8 @@
 //! The judge driver: the thread that owns a [`Judge`] and connects it to the cluster.
 //!
-//! One driver for each partition of the logs that this instance serves. The judges of a partition form a separate group
-//! that subscribes to the whole fingerprint log; the member that is assigned that partition is the active one; the
-//! other partitions have no meaning in this group.
+//! An instance has one driver for each log partition that it serves. The judges of one log partition, on all instances,
+//! form a consumer group of their own, which subscribes to the whole fingerprint log. The member that is assigned that
+//! partition is the active judge; the assignment of the other partitions has no meaning in this group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ use crate::transaction::{CallError, Delivery};
 /// Interval of updates of metrics and health.
 pub(super) const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a stop waits for leaving the group and for writing a snapshot.
+/// How long a stopping judge waits until it has left the group and written its last snapshot.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A judge's thread.
@@ -52,8 +52,9 @@ pub struct JudgeDriver {
     member: GroupMember,
     /// A consumer that is leaving the group.
     leaving: Option<GroupConsumer>,
-    /// Serial number of the current command to the reader; 0 if nothing is read.
+    /// Serial number of the current command to the follower; 0 if the verdict log is not followed.
     following: u64,
+    /// Serial number of the current seek in the fingerprint log; 0 if no requests are read.
     reading: u64,
     serials: u64,
     requests: RequestQueue,
@@ -62,7 +63,7 @@ pub struct JudgeDriver {
     input: Arc<Offsets>,
     snapshot_store: Option<Arc<dyn SnapshotStore>>,
     snapshot_tasks: BackgroundTasks,
-    /// Does the index's maintenance.
+    /// Runs the maintenance tasks of the index.
     maintenance: BackgroundTasks,
     budget: Arc<ByteBudget>,
     report: JudgeReport,
@@ -136,7 +137,7 @@ impl JudgeDriver {
     ///
     /// # Errors
     ///
-    /// Why it cannot continue.
+    /// Why the judge cannot continue.
     pub fn run(mut self) -> Result<(), Fatal> {
         let (messages, clock) = (self.messages.clone(), self.clock);
         drive(&mut self, &messages, clock)?;
@@ -149,7 +150,8 @@ impl JudgeDriver {
         self.perform_all()
     }
 
-    /// Neither an abort nor another judge of this principal helps against a missing permission.
+    /// Builds the error for a missing permission. It ends the process, since neither an abort nor another judge with
+    /// the same principal would help.
     fn denied(&self, denied: Denied, why: &str) -> Fatal {
         let ours = self.context.verdicts(self.log);
         let denied = match denied.resource {
@@ -202,7 +204,7 @@ impl JudgeDriver {
 
     fn arrived(&mut self, offset: RequestOffset, record: &ConsumedRecord, permit: Permit) {
         let requests = decode_requests(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
-            // The worker repeats the request when the judge has passed this offset without a verdict.
+            // The worker repeats its requests once the judge has passed this offset without verdicts on them.
             tracing::error!(
                 target: "dupgate::judge",
                 log = self.log.0, offset = offset.0, %error, "failed to read a record of the fingerprint log"
@@ -215,7 +217,7 @@ impl JudgeDriver {
         self.requests.push(FetchedRequests { offset, append_time, requests, fetched, _permit: permit });
     }
 
-    /// Judges for one turn.
+    /// Judges fetched requests for one time slice.
     fn judge_requests(&mut self) -> Result<Work, Fatal> {
         let clock = self.clock;
         run_time_slice(|| clock.now(), || self.judge_step())
@@ -348,7 +350,7 @@ impl JudgeDriver {
         self.producer.submit(command);
     }
 
-    /// Sends records to the verdict log, each in parts.
+    /// Returns the command that sends records to the verdict log. Each value is one record, as the list of its parts.
     fn produce(&self, values: Vec<Vec<Vec<u8>>>) -> ProducerCommand {
         let verdicts = self.context.verdicts(self.log);
         ProducerCommand::Produce(Box::new(EncodedBatch { topic: verdicts.topic, partition: verdicts.number, values }))
@@ -358,7 +360,7 @@ impl JudgeDriver {
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.context.input_topics());
         self.background_tasks.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
-            // The answer may be outdated, or lack an offset: either only delays trimming.
+            // The answer may be out of date or lack an offset; both only delay trimming.
             let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
             let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
             let committed = known.collect();
@@ -367,12 +369,12 @@ impl JudgeDriver {
         });
     }
 
-    /// Queries how much there is to follow, for the progress display.
+    /// Queries the range of the verdict log to follow, so that readiness can show the progress of a restore.
     fn fetch_log_range(&self, from: Option<VerdictOffset>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.input));
         let (serial, verdicts) = (self.serials, self.context.verdicts(self.log));
         self.background_tasks.run(move || {
-            // Nothing depends on it, so it is not repeated without an answer.
+            // Only the progress display needs the range, so a failed query is not repeated.
             if let Ok((first, end)) = offsets.range(&verdicts) {
                 let (first, end) = (VerdictOffset(first), VerdictOffset(end));
                 drop(sender.send(Message::LogRange(serial, from.map_or(first, |from| from.max(first)), end)));
@@ -393,7 +395,7 @@ impl JudgeDriver {
             match Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
                 Ok(()) => drop(sender.send(Message::Trimmed)),
                 Err(error) => {
-                    // A later request covers it.
+                    // The next trim covers these records, too.
                     tracing::warn!(target: "dupgate::judge", log = log.0, %error, "failed to trim the logs");
                     metrics.error(Component::Admin, ErrorKind::Retriable);
                 }
@@ -443,13 +445,13 @@ impl JudgeDriver {
         self.leave();
         let (written, is_written) = bounded(1);
         self.snapshot_tasks.run(move || {
-            // After the time-out the receiver is dropped.
+            // The receiver is gone if the wait below has timed out.
             let _ = written.try_send(());
             Ok(())
         });
         let until = self.clock.now() + CLOSE_TIMEOUT;
-        // Dynamic members leave when they close. If the process ends earlier, its successor has to wait until its
-        // session times out.
+        // A dynamic member leaves the group when it closes. If the process ended before that, its successor would have
+        // to wait for the session timeout.
         if !wait_until_left(self.leaving.as_ref(), &self.messages, self.clock, until) {
             let group = self.context.judge_group(self.log);
             tracing::warn!(

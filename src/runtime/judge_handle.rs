@@ -26,8 +26,8 @@ impl JudgeHandle {
         let _ = self.0.send(Message::Stop);
     }
 
-    /// Runs a query on the judge's thread; `None` if it has ended or does not answer in time. The judge waits
-    /// meanwhile.
+    /// Runs a query on the judge's thread, which judges nothing meanwhile. Returns `None` if the thread has ended or
+    /// does not answer in time.
     pub(super) fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Judge) -> T + Send + 'static) -> Option<T> {
         let (sender, answer) = bounded(1);
         let question: Question = Box::new(move |judge| drop(sender.send(look(judge))));
@@ -37,7 +37,7 @@ impl JudgeHandle {
 
     /// Requests a snapshot, taken with the next commit of verdicts.
     pub(super) fn snapshot(&self) {
-        // An ended thread has written its last one.
+        // A thread that has ended has already written its last snapshot.
         let _ = self.0.send(Message::SnapshotWanted);
     }
 }

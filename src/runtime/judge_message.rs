@@ -15,11 +15,11 @@ pub(super) enum Message {
     GroupConsumer(u64, ConsumerEvent),
     Followed(FollowEvent),
     Called(Answer),
-    /// With the number of the question.
+    /// The committed offsets of the input, with the number of the question that they answer.
     InputCommitted(u64, InputOffsets),
-    /// The range of the verdict log when the reader of this number began.
+    /// The range of the verdict log to follow, for the follow command with this serial number.
     LogRange(u64, VerdictOffset, VerdictOffset),
-    /// The end of the fingerprint log; `None` without an answer.
+    /// The end of the fingerprint log; `None` if the query failed.
     RequestsEnd(Option<RequestOffset>),
     /// The brokers have deleted the beginning of both logs.
     Trimmed,

@@ -24,7 +24,8 @@ struct Progress {
     next: VerdictOffset,
 }
 
-/// The event time that the verdict log on the brokers spans: records count until their deletion is confirmed.
+/// The event time that the verdict log on the brokers spans. Records count until the brokers have confirmed their
+/// deletion.
 #[derive(Debug, Default)]
 struct KeptTime {
     kept: Duration,
@@ -38,13 +39,13 @@ impl KeptTime {
         kept.saturating_add(self.not_deleted)
     }
 
-    /// Deletion of all but this much was requested.
+    /// Notes that the log was asked to be trimmed to this span.
     fn trims(&mut self, kept: Duration) {
         self.not_deleted = self.not_deleted.saturating_add(self.kept.saturating_sub(kept));
         self.kept = kept;
     }
 
-    /// The deletion was confirmed.
+    /// Notes that the brokers have confirmed the deletion.
     fn trimmed(&mut self) {
         self.not_deleted = Duration::ZERO;
     }
@@ -66,12 +67,12 @@ pub(super) struct JudgeReport {
     ready: Check,
     log: LogPartition,
     role: Role,
-    /// When it took this role.
+    /// When the judge took this role.
     since: Duration,
     /// How long the last restore took, until it is logged.
     restored_in: Option<Duration>,
     progress: Progress,
-    /// Number of originals in the newest snapshot.
+    /// Number of originals in the snapshot that the last restore began with.
     from_snapshot: usize,
     cold_starts: ColdStarts,
     counts: Counts,
@@ -85,7 +86,7 @@ pub(super) struct JudgeReport {
 }
 
 impl JudgeReport {
-    /// Creates the report of a judge with this session time-out.
+    /// Creates the report of a judge whose group membership has this session time-out.
     pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition, session: Duration) -> Self {
         let name = judge_check(log);
         Self {
@@ -128,36 +129,37 @@ impl JudgeReport {
         self.metrics.error(Component::Judge, kind_of(error));
     }
 
-    /// The deletion of the beginning of the verdict log was requested; the rest spans `kept`.
+    /// Notes that the deletion of the beginning of the verdict log was requested; the rest spans `kept`.
     pub(super) fn trims(&mut self, kept: Duration) {
         self.kept_time.trims(kept);
     }
 
-    /// The deletion was confirmed.
+    /// Notes that the brokers have confirmed the deletion.
     pub(super) fn trimmed(&mut self) {
         self.metrics.trimmed(self.log, wall_time());
         self.kept_time.trimmed();
     }
 
-    /// A restore begins with a snapshot of this many originals.
+    /// Notes that a restore begins, with a snapshot of this many originals.
     pub(super) fn restores(&mut self, originals: usize) {
         self.from_snapshot = originals;
         self.progress = Progress::default();
     }
 
-    /// The range of the verdict log to follow is from `begin` to `end`.
+    /// Sets the range of the verdict log that a restore has to follow.
     pub(super) fn has_to_follow(&mut self, begin: VerdictOffset, end: VerdictOffset) {
         self.progress.range = Some((begin, end));
         self.log_progress();
     }
 
-    /// The verdict log is followed up to `next`.
+    /// Notes that the verdict log was followed up to `next`.
     pub(super) fn follows(&mut self, next: VerdictOffset) {
         self.watch.heard(self.clock.now());
         self.progress.next = self.progress.next.max(next);
     }
 
-    /// Returns whether to query the end of the fingerprint log now: with it a standby detects that no instance judges.
+    /// Returns whether to query the end of the fingerprint log now. A standby needs it to detect that no instance
+    /// judges.
     pub(super) fn asks_for_end(&mut self) -> bool {
         self.role == Role::Standby && self.watch.asks_for_end(self.clock.now())
     }
@@ -167,8 +169,9 @@ impl JudgeReport {
         self.watch.end_answered(end);
     }
 
-    /// A standby is ready while an instance judges, as far as it can know. If requests wait and no verdicts arrive, none does, and the group
-    /// reassigns the partition when the session of its former owner ends.
+    /// Sets the readiness of a standby: it is ready while an instance judges, as far as it can know. If requests wait
+    /// and no verdicts arrive, no instance does, and the group reassigns the partition when the session of its former
+    /// owner times out.
     fn look_for_predecessor(&mut self, now: Duration, next_request: RequestOffset) {
         let silence = self.watch.silence(now, next_request);
         match silence {
@@ -195,7 +198,7 @@ impl JudgeReport {
         self.is_silent = silence.is_some();
     }
 
-    /// If the brokers keep refusing the verdicts, judging stops; so the judge becomes unready.
+    /// Makes the judge unready while the brokers refuse its verdicts: it judges nothing until they accept them.
     fn look_for_refusals(&mut self, refusals: u32) {
         if refusals > 0 {
             self.ready.fail(format!(
@@ -242,7 +245,7 @@ impl JudgeReport {
         }
     }
 
-    /// Pages were looked up and judged.
+    /// Observes the lookups of judged pages, and the time that they took together.
     pub(super) fn judged(&self, lookups: &[ProbeStats], elapsed: Duration) {
         for seen in lookups {
             self.metrics.lookup(seen.compared, seen.nearest);
@@ -260,7 +263,7 @@ impl JudgeReport {
         self.metrics.judge_wait(elapsed, requests);
     }
 
-    /// Called after each possible change of the role.
+    /// Reports a change of the role. The driver calls it whenever the role may have changed.
     pub(super) fn see(&mut self, judge: &Judge) {
         let role = judge.role();
         if role == self.role {
@@ -293,7 +296,7 @@ impl JudgeReport {
         self.role = role;
     }
 
-    /// Called a few times a second.
+    /// Updates metrics and health checks. The driver calls it a few times a second.
     pub(super) fn look(&mut self, judge: &Judge, waiting_requests: usize) {
         self.see(judge);
         self.log_progress();
@@ -344,7 +347,8 @@ impl JudgeReport {
         }
     }
 
-    /// Totals restart when a judge restores its state; counters only grow. Returns how many second verdicts were read.
+    /// Adds the growth of the judge's totals to the counters: totals restart with a restore, and counters must not
+    /// fall. Returns the number of second verdicts that were read since the last call.
     fn count(&mut self, now: Counts) -> u64 {
         let before = std::mem::replace(&mut self.counts, now);
         let since = |count: fn(&Counts) -> u64| match (count(&now), count(&before)) {
@@ -365,7 +369,7 @@ impl JudgeReport {
     }
 }
 
-/// Describes the current role of a judge. `before` is its previous role and how long it lasted, `restored_in` the
+/// Describes a change of role for the log. `before` is the previous role and how long it lasted; `restored_in` is the
 /// duration of a restore that was not logged yet.
 fn role_change(log: LogPartition, before: (Role, Duration), now: Role, restored_in: Option<Duration>) -> String {
     let seconds = |span: Duration| format!("{:.1} s", span.as_secs_f64());

@@ -35,8 +35,8 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
     }
 }
 
-/// Returns the number of verdicts after which a record of the verdict log ends. A record ends with a record of
-/// requests, so that all of it is within `max_bytes`.
+/// Returns the number of verdicts from which on a record of the verdict log ends. It can end only where a record of
+/// requests ends, so there is space left for the verdicts on one more such record within `max_bytes`.
 fn batch_verdicts(max_bytes: usize, form: Option<SketchForm>) -> usize {
     (max_bytes / max_verdict_bytes(form)).saturating_sub(MAX_REQUESTS).clamp(1, BATCH_VERDICTS)
 }

@@ -1,4 +1,4 @@
-//! Files of lines, plain or packed: read line by line, in batches for the threads.
+//! Reads files of lines, plain or compressed, in batches of lines for the threads.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -18,9 +18,9 @@ const BATCH_BYTES: usize = 256 << 10;
 pub(crate) struct Line {
     /// The input and the line's number in it, from 1.
     pub(crate) source: Source,
-    /// All its bytes, a byte order mark included.
+    /// All bytes of the line, including a byte order mark.
     pub(crate) bytes: Vec<u8>,
-    /// The place after it in the input.
+    /// The place after the line in the input.
     pub(crate) place: InFile,
 }
 
@@ -29,15 +29,15 @@ pub(crate) struct Line {
 pub(crate) struct InFile {
     /// Lines before it.
     pub(crate) line: i64,
-    /// Bytes before it, unpacked.
+    /// Uncompressed bytes before it.
     pub(crate) bytes: u64,
-    /// Bytes of the file read so far.
+    /// Bytes of the file, compressed or not, that were read so far; the reader buffers ahead of this place.
     pub(crate) packed: u64,
 }
 
 impl Line {
-    /// Returns the line without its line break, and without a byte order mark: a file may begin with one, and files
-    /// that were joined hold several.
+    /// Returns the line without its line break and without a byte order mark. A file may begin with such a mark, and
+    /// concatenated files contain several.
     pub(crate) fn content(&self) -> &[u8] {
         let bytes = without_byte_order_mark(&self.bytes);
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
@@ -45,7 +45,7 @@ impl Line {
     }
 }
 
-/// Returns the bytes after the byte order mark of UTF-8, if they begin with one.
+/// Returns the bytes without the byte order mark of UTF-8, if they begin with one.
 pub(crate) fn without_byte_order_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
@@ -67,7 +67,8 @@ pub(crate) struct Unreadable {
     source: io::Error,
 }
 
-/// Opens all inputs, in order; standard input for `-` or if none is named. Also returns their size if all are files.
+/// Opens all inputs, in order; `-`, or an empty list, means standard input. Also returns their total length if it is
+/// known for all of them.
 pub(crate) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unreadable> {
     let stdin = [PathBuf::from("-")];
     let files = if files.is_empty() { stdin.as_slice() } else { files };
@@ -87,7 +88,7 @@ pub(crate) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unrea
     Ok((inputs, size))
 }
 
-/// Opens one file at a place that was reached before. Its lines get positions in `partition`.
+/// Opens one file at a place that an earlier run reached. Its lines get positions in `partition`.
 pub(crate) fn open_at(path: &Path, partition: PartitionId, place: InFile) -> Result<Input, Unreadable> {
     let name = path.display().to_string();
     let opened = Input::of_file(path, partition, place).map_err(|source| Unreadable { name, source })?;
@@ -113,7 +114,7 @@ impl<R: Read> Read for Counted<R> {
 enum Packing {
     Gzip,
     Zstd,
-    /// Not supported: the command that unpacks it.
+    /// A format that is not supported, with the command that decompresses it.
     Other(&'static str),
 }
 
@@ -125,7 +126,7 @@ const PACKINGS: [(&[u8], Packing); 4] = [
     (b"\xfd7zXZ", Packing::Other("xz -dc")),
 ];
 
-/// Length of the longest.
+/// Number of bytes at the start of a file that are compared with the magic bytes.
 const LONGEST_MAGIC: u64 = 4;
 
 impl Packing {
@@ -133,7 +134,7 @@ impl Packing {
         PACKINGS.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, packing)| *packing)
     }
 
-    /// Returns a reader of the content. Concatenated archives are read as one.
+    /// Returns a reader of the decompressed content. Concatenated archives are read as one.
     fn unpack(self, packed: BufReader<Box<dyn Read + Send>>) -> io::Result<BufReader<Box<dyn Read + Send>>> {
         let unpacked: Box<dyn Read + Send> = match self {
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
@@ -160,21 +161,21 @@ impl Input {
         Self { partition, reader, place: InFile::default(), packed: Arc::default() }
     }
 
-    /// Opens a file after a place. Also returns the length of its content, if known.
+    /// Opens a file and skips what is before `place`. Also returns the length of its content, if known.
     fn of_file(path: &Path, partition: PartitionId, place: InFile) -> io::Result<(Self, Option<u64>)> {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // The writer of a pipe may come later, so it is not opened yet.
+        // A pipe is not read here to look for magic bytes: its writer may not be there yet.
         if !metadata.is_file() {
             return Ok((Self::over(partition, Box::new(file)), None));
         }
         let mut begin = Vec::new();
         file.by_ref().take(LONGEST_MAGIC).read_to_end(&mut begin)?;
         let packing = Packing::of(&begin);
-        // Packed files are read from the start, discarding what was read before.
+        // Compressed files cannot be entered in the middle: they are read from the start, up to the place.
         let start = if packing.is_some() { 0 } else { place.bytes.min(metadata.len()) };
         file.seek(SeekFrom::Start(start))?;
         let packed = Arc::new(AtomicU64::new(start));
@@ -187,12 +188,13 @@ impl Input {
                 return Err(io::Error::other(format!("it ends before the place that was read before ({place:?})")));
             }
         }
-        // The size of a packed file's content is known only at its end.
+        // The length of a compressed file's content is known only at its end.
         let length = packing.is_none().then_some(metadata.len());
         Ok((Self { partition, reader, place, packed }, length))
     }
 
-    /// Reads the next lines, none at the end. Blank lines hold no page and are skipped, but count as lines.
+    /// Reads the next lines; returns none at the end of the input. Blank lines hold no page and are skipped, but they
+    /// are counted.
     pub(crate) fn batch(&mut self) -> Result<Vec<Line>, Unreadable> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.is_empty() || (lines.len() < BATCH_LINES && bytes < BATCH_BYTES) {
@@ -208,7 +210,7 @@ impl Input {
             if !without_byte_order_mark(&line).trim_ascii().is_empty() {
                 lines.push(Line { source: self.partition.at(self.place.line), bytes: line, place: self.place });
             }
-            // A user who writes into a pipe line by line sees verdicts line by line.
+            // Do not wait for a full batch: a user who writes line by line into a pipe expects verdicts line by line.
             if !lines.is_empty() && self.reader.buffer().is_empty() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Edge: construction, threads, clocks, the end of the process.
+//! Edge: builds the service, runs its threads, reads the clocks, and ends the process.
 //!
 //! [`service`] builds everything by constructors in walking order and supervises it. A *driver* is the thread that owns
 //! one state machine ([`worker_driver`], [`judge_driver`]): it passes events and the current time in, and performs the

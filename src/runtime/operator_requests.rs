@@ -25,7 +25,7 @@ use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Fol
 use crate::protocol::{Answer, LogPartition, Request, RequestBody, RequestId, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
 
-/// How long one step may wait before the deadline is checked.
+/// How long to wait for an event before the deadline is checked.
 const STEP: Duration = Duration::from_millis(100);
 
 /// How long the verdict log may be silent while there is something to read.
@@ -34,9 +34,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The answer of one judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The judge.
+    /// The log partition of the judge.
     pub log: LogPartition,
-    /// The offset of its record.
+    /// The offset of the record in the verdict log.
     pub offset: VerdictOffset,
     /// Index of the verdict in that record.
     pub number: usize,
@@ -49,7 +49,8 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// Returns the part of the requested range that was not reopened. Its first page may be on its way.
+    /// Returns the part of the requested range that was not reopened: its first page may still be on its way to the
+    /// outputs.
     #[must_use]
     pub fn left_out(&self) -> Option<(&PartitionId, Range<i64>)> {
         match (&self.asked, &self.answer) {
@@ -61,8 +62,8 @@ impl Answered {
     }
 }
 
-/// Sends the requests to the judges of every partition of the logs, and waits at most `timeout` for all answers. Reads
-/// only the end of the verdict log.
+/// Sends the requests to the judges of every log partition, and waits at most `timeout` for all answers. Reads only the
+/// end of the verdict log.
 ///
 /// # Errors
 ///
@@ -71,7 +72,7 @@ pub fn send_and_wait(settings: &Settings, bodies: &[RequestBody], timeout: Durat
     submit_to(settings, Brokers::Cluster, bodies, timeout)
 }
 
-/// The same with brokers of this kind.
+/// Does the same as [`send_and_wait`], with brokers of this kind.
 ///
 /// # Errors
 ///
@@ -90,14 +91,14 @@ pub fn submit_to(
 
     let clock = Clock::start();
     let offsets = Offsets::new(&connection.query(&settings.input.group), timeout).map_err(failure)?;
-    // All answers come after the records that are committed now.
+    // All answers follow the records that are committed now.
     let end = |log: &PartitionId| offsets.range(log).map(|(_, end)| Some(VerdictOffset(end))).map_err(unknown_end);
     let reading = LogReading::start(settings, end)?;
     let (sender, appended) = unbounded();
     let fingerprints = names.fingerprints.to_string();
     let mut requests =
         RequestLog::open(&connection.request_producer(), fingerprints, logs, Arc::default(), move |appended| {
-            // The receiver may be gone: it has all answers.
+            // The receiver is gone once it has all answers.
             let _ = sender.send(appended);
         })
         .map_err(failure)?;
@@ -146,8 +147,8 @@ pub fn submit_to(
     Ok(answers)
 }
 
-/// Determines what each answered request found: reads the kept verdict log up to the answers, for at most `limit` if
-/// given. What was not read by then remains unknown.
+/// Determines what each answered request found, by reading the kept verdict log up to the answers. Stops after `limit`,
+/// if one is given; requests whose answer was not reached by then keep `found: None`.
 ///
 /// # Errors
 ///
@@ -200,7 +201,7 @@ struct LogReading {
 }
 
 impl LogReading {
-    /// Starts in each partition at the offset of `from`.
+    /// Starts one reader for each partition, at the offset that `from` returns for it.
     fn start(
         settings: &Settings,
         from: impl Fn(&PartitionId) -> Result<Option<VerdictOffset>, Fatal>,
@@ -223,7 +224,7 @@ impl LogReading {
         Ok(Self { events, _followers: followers })
     }
 
-    /// Returns the next record of any partition; `None` if none arrives for a while.
+    /// Returns the next record of any partition; `None` if none arrives within [`STEP`].
     fn next(&self) -> Result<Option<(LogPartition, VerdictOffset, VerdictRecord)>, Fatal> {
         match self.events.recv_timeout(STEP) {
             Err(_) | Ok((_, FollowEvent { kind: FollowEventKind::End(_), .. })) => Ok(None),
@@ -262,7 +263,7 @@ pub fn would_find(settings: &Settings, bodies: &[RequestBody]) -> Result<Vec<Fou
     let of = |body: &RequestBody| {
         logs.values().map(|affected| affected.would_find(body)).fold(Found::default(), |mut sum, found| {
             sum.originals.extend(found.originals);
-            // Each log reopens the positions that it has judged.
+            // Each log partition reopens the positions that its own judge has judged.
             sum.positions += found.positions;
             sum
         })

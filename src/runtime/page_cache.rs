@@ -21,17 +21,18 @@ struct State {
 }
 
 impl PageCache {
-    /// Keeps at most this many; 0 disables it.
+    /// Creates a cache of at most this many pages; 0 disables it.
     pub(super) fn of(max: usize) -> Self {
         Self { max, state: Arc::default() }
     }
 
-    /// Keeps both pages of this many pairs.
+    /// Creates a cache for both pages of this many pairs.
     pub(super) fn of_pairs(max: usize) -> Self {
         Self::of(2 * max)
     }
 
-    /// Keeps a page; evicts the least recently used one if full, since an original has many duplicates.
+    /// Keeps a page, and evicts the least recently used one if the cache is full: an original with many duplicates
+    /// stays.
     pub(super) fn keep(&self, source: &Source, page: &PageBytes) {
         let mut state = self.lock();
         if self.max == 0 {

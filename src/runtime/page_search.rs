@@ -1,7 +1,7 @@
 //! Finds pages by their ids in a topic, from the newest records backwards.
 //!
-//! A recent page is found soon, and memory holds only one reader's budget and the found pages. Duplicates are searched
-//! in their own topic where it holds whole pages, else in the input.
+//! So a recent page is found soon, and memory holds only the byte budget of the readers and the pages that were found.
+//! Duplicates are searched in their own topic if it holds whole pages, else in the input.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -33,10 +33,10 @@ const AHEAD: usize = 16 << 20;
 const FIRST_CHUNK: u64 = 10_000;
 const MAX_CHUNK: u64 = 320_000;
 
-/// Pages that are kept for one id: the last of each chunk.
+/// Maximum number of pages kept for one id; a page that is read later replaces the first of them.
 const MAX_FOUND: usize = 100;
 
-/// Records after which progress is reported.
+/// Number of records between two progress reports.
 const REPORT_INTERVAL: u64 = 1_000;
 
 /// The search terms, and how far back to search.
@@ -144,7 +144,7 @@ struct Search<R> {
     verdict_header: String,
     decoder: Decoder,
     wanted: Wanted,
-    /// When searching the input, a page's position is that of its record.
+    /// Whether the input is searched: the position of a page is then that of its record.
     is_input: bool,
     searched: Searched,
     report: R,
@@ -239,7 +239,7 @@ impl<R: FnMut(Progress)> Search<R> {
 /// Offsets `from <= offset < to` of each partition.
 type Ranges = BTreeMap<PartitionId, (i64, i64)>;
 
-/// Not searched yet.
+/// The offsets that are not searched yet.
 struct Unread {
     ranges: Ranges,
     /// Number of offsets in the next chunk.
@@ -251,8 +251,8 @@ impl Unread {
         self.ranges.values().map(|(from, to)| u64::try_from(to - from).unwrap_or(0)).sum()
     }
 
-    /// Takes the newest offsets of each partition, `max` in all, but at least one of each partition while any are
-    /// allowed.
+    /// Takes the newest offsets of each partition: at most `max` in all, but at least one of each partition unless
+    /// `max` is 0.
     fn newest(&mut self, max: u64) -> Ranges {
         self.ranges.retain(|_, (from, to)| from < to);
         let partitions = u64::try_from(self.ranges.len()).unwrap_or(u64::MAX);

@@ -27,7 +27,7 @@ use crate::telemetry::pairs::{DeliveredDuplicate, Pair, PairDetails, runs};
 /// Time-out for fetching the pages of a pair.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Words of a page that are shown when it is explained.
+/// Maximum number of words that are shown of an explained page.
 const SHOWN_WORDS: usize = 12;
 
 /// Limits of a diff in lists: characters of context, characters of one run, and runs.
@@ -62,25 +62,25 @@ pub(super) struct PairInspector {
     kept: PageCache,
 }
 
-/// Why there is nothing to compare, and the available part.
+/// Why a pair cannot be compared, and the page that is left, if any.
 struct OnlyOne {
     why: String,
     page: Option<Box<Page>>,
     original: Option<Box<Page>>,
 }
 
-/// One page, read.
+/// One page that was read, and its normalized text.
 struct Page {
     reading: FingerprintedPage,
     text: String,
 }
 
-/// Both pages of a pair, or why there is nothing to compare.
+/// Both pages of a pair, and their comparison.
 struct Both {
     page: Page,
     original: Page,
     comparison: Comparison,
-    /// Original and page as in the input.
+    /// The original and the page, as they are in the input.
     bytes: [PageBytes; 2],
 }
 
@@ -139,7 +139,7 @@ impl PairInspector {
         Ok(value)
     }
 
-    /// Returns what is known of a pair with one page gone, and shows the other.
+    /// Returns what is known of a pair that has lost one of its pages, and shows the other page.
     fn show_one(&self, pair: &Pair, one: OnlyOne) -> Value {
         let run = |page: &Page, side| match self.text {
             ShownText::None => None,

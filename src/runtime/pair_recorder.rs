@@ -10,13 +10,13 @@ use crate::telemetry::pairs::{DeliveredDuplicate, KEPT, Pair, Pairs};
 /// Receives duplicates as they are delivered.
 #[derive(Clone, Debug)]
 pub(super) struct PairRecorder {
-    /// The kept ones.
+    /// The duplicates that are kept for operators.
     pub(super) pairs: Pairs,
     queue: Sender<Arc<Pair>>,
 }
 
 impl PairRecorder {
-    /// Creates it, with the queue of pairs to inspect.
+    /// Creates a recorder, and the queue of pairs to inspect.
     pub(super) fn new() -> (Self, Receiver<Arc<Pair>>) {
         let (queue, waiting) = bounded(KEPT);
         (Self { pairs: Pairs::default(), queue }, waiting)

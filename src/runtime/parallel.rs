@@ -1,4 +1,4 @@
-//! Tasks on all cores at once.
+//! Runs tasks on all cores at once.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -6,11 +6,11 @@ use std::thread::{available_parallelism, scope};
 
 use crate::index::Task;
 
-/// Runs all tasks, on one thread for each core, and returns when the last is done.
+/// Runs all tasks, on at most one thread for each core, and returns when the last one is done.
 ///
 /// # Panics
 ///
-/// If a task panics, after the others are done.
+/// Panics if a task panics, after the other threads are done.
 pub fn run_parallel(tasks: Vec<Task<'_>>) {
     let threads = available_parallelism().map_or(1, NonZeroUsize::get).min(tasks.len());
     let waiting = Mutex::new(tasks.into_iter());

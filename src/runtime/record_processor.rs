@@ -14,13 +14,13 @@ use crate::telemetry::{Metrics, labels};
 use crate::text::{CutBy, Extraction};
 use crate::worker::{Header, Page, PageAction, PageOutcome};
 
-/// The text work of one worker.
+/// Does the text work of one worker.
 pub(super) struct RecordProcessor {
     /// Bytes to fingerprints.
     pub(super) fingerprinter: Fingerprinter,
     /// Knows which records the outputs accept.
     pub(super) outputs: Arc<Outputs>,
-    /// Stamps pages.
+    /// Gives the time at which a page is read.
     pub(super) clock: Clock,
     /// Receives the duration of each step.
     pub(super) metrics: Metrics,
@@ -54,7 +54,8 @@ impl RecordProcessor {
         }
     }
 
-    /// Creates the page of a record whose text work failed: its verdict may have been requested before.
+    /// Creates the page of a record whose text work failed. The page is withdrawn, because its verdict may have been
+    /// requested before.
     pub(super) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
         let log = shielded(|| self.fingerprinter.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
         let action =

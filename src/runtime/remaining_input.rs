@@ -1,4 +1,4 @@
-//! Queries what is left to read of the input, for the worker.
+//! Queries the backlog of the input for the worker: which records of each partition the group has not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::kafka::offsets::Offsets;
 use crate::record::{EventTime, PartitionId};
 use crate::worker::{Backlog, Subscription, new_to_group};
 
-/// Time-out for reading the next records of partitions: later ones are left out.
+/// Time-out for reading the next records of the partitions; records that arrive later are left out.
 const HEADS: Duration = Duration::from_secs(2);
 
-/// Queries what is left to read of all partitions of the input.
+/// Queries the backlog of all partitions of the input.
 pub(super) struct RemainingInput {
     pub(super) offsets: Arc<Offsets>,
     /// Settings of the client that reads the next records.
@@ -30,8 +30,9 @@ pub(super) struct RemainingInput {
 }
 
 impl RemainingInput {
-    /// Returns what is left to read of each partition, and for some the times of the pages from an offset on. A group
-    /// without an offset begins at `start` if [`new_to_group`] decides so. Partitions that do not answer are left out.
+    /// Returns the backlog of each partition. For each partition in `heads`, it includes the event times of the next
+    /// pages from that offset on. A partition without a committed offset begins at `start` if [`new_to_group`] says
+    /// that it is new to the group, else at its first record. Partitions that do not answer are left out.
     ///
     /// # Errors
     ///
@@ -66,7 +67,7 @@ impl RemainingInput {
     }
 }
 
-/// Returns the topics of the input.
+/// Returns whether the input is subscribed by topic names or by a pattern.
 pub(super) fn subscription(topics: &[String]) -> Subscription {
     let by_pattern = topics.iter().any(|topic| topic.starts_with('^'));
     if by_pattern { Subscription::Pattern } else { Subscription::Topics }

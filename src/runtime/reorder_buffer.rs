@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// A queue of slots; each is reserved first and filled later, and only filled ones leave, from the front.
+/// A queue of slots. Each slot is reserved first and filled later; it leaves from the front, once it is filled.
 #[derive(Debug)]
 pub(super) struct ReorderBuffer<T> {
     first: u64,
@@ -23,7 +23,7 @@ impl<T> ReorderBuffer<T> {
         place
     }
 
-    /// Fills a slot. One that has already left, or was never reserved, is ignored.
+    /// Fills a slot. Does nothing if the slot has already left or was never reserved.
     pub(super) fn fill(&mut self, place: u64, value: T) {
         let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(slot) = index.and_then(|index| self.places.get_mut(index)) {

@@ -1,7 +1,8 @@
-//! Determines what an operator's request affects: originals it forgets, positions it reopens.
+//! Determines what an operator's request affects: the originals that it forgets, and the positions that it reopens.
 //!
-//! The answer in the verdict log names only the target. What it affected follows from the log before it, read from the
-//! start: it holds every live original. Only what the requests name is kept.
+//! The answer in the verdict log names only the target. The log before it, read from its start, contains every live
+//! original, and so shows what the request affected. Only originals and positions that the requests name are kept in
+//! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +16,10 @@ use crate::record::{PartitionId, Source, Timestamp};
 pub struct Found {
     /// Originals, with the number of their duplicates in the kept log.
     pub originals: Vec<(Source, u64)>,
-    /// Number of judged positions, if it is about a range.
+    /// Number of judged positions, if the request names a range.
     pub positions: u64,
-    /// Judged positions of the requested range that the judge left out, because they, or one before them, may be on
-    /// their way.
+    /// Number of judged positions of the requested range that the judge left out, because they, or one before them, may
+    /// still be on their way to the outputs.
     pub left_out: u64,
 }
 
@@ -30,7 +31,7 @@ impl Found {
     }
 }
 
-/// Follows one partition of the verdict log for some requests.
+/// Follows one partition of the verdict log and tracks what some requests affect.
 #[derive(Debug, Default)]
 pub(super) struct RequestImpact {
     sources: BTreeSet<Source>,
@@ -52,7 +53,7 @@ struct LiveOriginal {
 }
 
 impl RequestImpact {
-    /// Starts before the first record.
+    /// Starts before the first record of the log.
     pub(super) fn by(bodies: &[RequestBody]) -> Self {
         let mut affected = Self::default();
         for body in bodies {
@@ -66,8 +67,8 @@ impl RequestImpact {
         affected
     }
 
-    /// Follows a record. For each answer to an operator in it, in order, `visit` receives its findings and the judged
-    /// positions of its partition.
+    /// Follows a record. For each answer to an operator's request in it, in order, calls `visit` with the index of the
+    /// verdict, what the request found, and the judged positions of the partition that it reopened.
     pub(super) fn follow(&mut self, record: &VerdictRecord, mut visit: impl FnMut(usize, Found, Option<&Judged>)) {
         match record {
             // A log begins with its rules, a trimmed one with a checkpoint.
@@ -172,7 +173,7 @@ impl RequestImpact {
             .any(|(partition, from, to)| *partition == source.partition && (*from..*to).contains(&source.offset))
     }
 
-    /// An original that was forgotten by time or capacity no longer counts.
+    /// Returns whether the index still holds an original: those that have expired or were evicted do not count.
     fn is_alive(&self, held: &LiveOriginal) -> bool {
         let Some(watermarks) = &self.watermarks else { return true };
         let in_time = Stage::ALL.into_iter().any(|stage| held.event_time >= watermarks.times.of(stage));

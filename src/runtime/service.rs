@@ -46,11 +46,11 @@ const REMEMBERED_VERDICTS: usize = 100_000;
 /// Offsets for which a worker keeps verdicts that it reads back.
 const SCANNED_POSITIONS: i64 = 300_000;
 
-/// Minimum distance that a partition may be ahead of a slower one: `window.allowed_lateness` may be zero.
+/// Event time by which a partition may always be ahead of a slower one, because `window.allowed_lateness` may be zero.
 const MIN_LEAD: Duration = Duration::from_mins(1);
 
-/// How long to wait for a stalled partition of another worker: a killed worker is replaced after its session time-out
-/// of 30 s plus the start.
+/// How long to wait for a stalled partition of another worker: a killed worker is replaced once its session has timed
+/// out (30 s) and its successor has started.
 const AWAY_AFTER: Duration = Duration::from_mins(1);
 
 /// Maximum number of pages in one transaction.
@@ -90,7 +90,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let fingerprinter =
         Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
             .map_err(|error| Reason::Config.because(error))?;
-    // Before the brokers are waited for.
+    // Open the folder before waiting for the brokers, so that a wrong `index.path` fails at once.
     let folder = settings.roles.judge.then(|| snapshot_store::open(&settings.index)).transpose()?;
     let Some(topics) = topics::wait_for(&settings, brokers, clock, &signals, &starting)? else { return Ok(()) };
     let mut service = Service::build(settings, brokers, fingerprinter, topics, clock, metrics, health)?;
@@ -192,7 +192,7 @@ impl Service {
         Ok(Self { context, instance, fingerprinter, kept, parts: Parts::new() })
     }
 
-    /// Starts the judges, whose snapshots are in this folder, and the worker.
+    /// Starts the judges, which keep their snapshots in this folder, and the worker.
     fn start_parts(&mut self, folder: Option<&Arc<Folder>>) -> Result<(), Fatal> {
         let logs = self.context.settings.log_partitions().get();
         if let Some(folder) = folder {
@@ -231,7 +231,7 @@ impl Service {
             revoke_grace: REVOKE_GRACE,
             shutdown_grace: settings.processing.shutdown_grace,
             pacing: Pacing {
-                // The other half is for requested pages without a verdict.
+                // The other half of the lateness is for pages that are requested and have no verdict yet.
                 lead: (settings.rules.lateness / 2).max(MIN_LEAD),
                 reach: settings.rules.lateness + 2 * settings.rules.windows.max(),
                 idle_after: Duration::from_secs(5),

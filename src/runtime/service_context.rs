@@ -126,7 +126,7 @@ impl ServiceContext {
         let settings = ProducerSettings {
             compression: self.settings.output.compression.name().to_owned(),
             max_record_bytes: max,
-            // A batch has a header.
+            // A batch must fit into the topic with the smallest limit.
             max_batch_bytes: min.saturating_sub(BATCH_HEAD_BYTES),
             transaction_timeout: self.settings.kafka.transaction_timeout,
         };
@@ -143,7 +143,7 @@ impl ServiceContext {
     }
 }
 
-/// The heartbeat of a polling thread.
+/// Returns the hook that beats the heartbeat of a polling thread.
 pub(super) fn heartbeat(context: &ServiceContext, name: &str) -> Box<dyn Fn() + Send> {
     let clock = context.clock;
     let heartbeat = context.health.heartbeat(name, clock.instant());

@@ -1,4 +1,4 @@
-//! Storage of the judges' snapshots: one folder for the process, with a name for each log partition.
+//! Stores the snapshots of the judges: in one folder per process, under a name for each log partition.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::snapshot::{Damage, Discarded, Folder, SnapshotError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
 
-/// Storage of a judge's state besides the log.
+/// Stores a judge's state, so that a restart need not read the whole log.
 pub(super) trait SnapshotStore: Send + Sync {
     /// Restores a state from the newest usable snapshot.
     fn load_latest(&self) -> Option<Box<Restored>>;
@@ -46,7 +46,8 @@ impl FsSnapshotStore {
         Self { folder, name: log.to_string(), scheme: SchemeId(scheme.to_owned()), clock, metrics }
     }
 
-    /// A snapshot of another scheme is whole: a change of the scheme leaves it.
+    /// Reports a snapshot that cannot be used. One of another scheme is no error: it remains after a change of the
+    /// scheme.
     fn report_discarded(&self, discarded: &Discarded) {
         if let Damage::AnotherScheme { found, .. } = &discarded.why {
             let manifest = discarded.manifest.display();

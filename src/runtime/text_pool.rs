@@ -1,8 +1,8 @@
-//! Threads for text work: large stacks, panics caught, a time limit.
+//! A pool of threads for text work: they have large stacks, panics are caught, and each page has a time limit.
 //!
-//! A thread cannot be stopped from outside. One whose page takes too long is given up: the page is withdrawn, a new
-//! thread replaces it, and its late result is discarded. Only time observed by regular checks counts, because
-//! suspending the machine suspends the threads, too.
+//! A thread cannot be stopped from outside. If a page takes too long, the pool abandons the thread: it withdraws the
+//! page, starts a new thread, and discards the late result of the old one. Only time observed by regular checks counts,
+//! because suspending the machine suspends the threads, too.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,18 +21,18 @@ use crate::kafka::output::PagePayload;
 use crate::record::{Reject, Source};
 use crate::worker::Page;
 
-/// Stack of a thread for text work: parsers of deep documents recurse deeply.
+/// Stack size of a thread: parsers recurse deeply on deeply nested documents.
 const STACK_BYTES: usize = 64 << 20;
 
 /// Interval of checks for overdue pages.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Number of abandoned threads still running that counts as too many; for a large pool, twice its threads.
+/// Maximum number of abandoned threads that are still running. A large pool may have twice its number of threads.
 const MAX_ABANDONED: usize = 32;
 
-/// The work of the threads.
+/// The work that the threads do, as a trait so that tests can block it.
 pub(super) trait TextWork: Send + Sync {
-    /// Waits for the memory to read a record. A page is not given up while it waits.
+    /// Waits until there is memory to read a record. This wait does not count towards the page's time limit.
     fn wait_for_memory(&self, record: &ConsumedRecord) -> Option<Taken>;
 
     /// Reads a record.
@@ -63,7 +63,7 @@ impl TextWork for RecordProcessor {
     }
 }
 
-/// A record to read, and where to file the result.
+/// A record to read, and its place in the order of the results.
 pub(super) struct Job {
     /// Its position.
     pub(super) source: Source,
@@ -73,7 +73,7 @@ pub(super) struct Job {
     pub(super) place: u64,
     /// The record.
     pub(super) record: Arc<ConsumedRecord>,
-    /// Counts its bytes until it is processed.
+    /// Reserves its bytes in the input's budget.
     pub(super) permit: Permit,
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Done {
     pub(super) place: u64,
     /// The page.
     pub(super) page: Page<PagePayload>,
-    /// Counts its bytes until it is processed.
+    /// Reserves its bytes in the input's budget, until the machine has the page.
     pub(super) permit: Permit,
 }
 
@@ -112,13 +112,14 @@ struct Shared {
     clock: Clock,
 }
 
-/// The current task of one thread. Whichever thread takes the task out answers its job.
+/// The current task of one thread. The thread and the check for overdue pages compete for it; whichever takes the task
+/// out delivers its result.
 #[derive(Default)]
 struct JobSlot(Mutex<Option<Task>>);
 
 struct Task {
     since: Duration,
-    /// Its observed duration.
+    /// The duration that checks have observed so far.
     seen: Duration,
     job: Job,
     /// Released when the page is read or given up, so that an abandoned thread does not block all others.
@@ -160,9 +161,9 @@ impl TextPool {
         self.jobs.len()
     }
 
-    /// Withdraws pages whose observed duration exceeds `limit`, at one check those of less than half of the threads.
-    /// Call it every [`CHECK_INTERVAL`]. Returns whether too many abandoned threads are still running and the process
-    /// should restart.
+    /// Withdraws pages whose observed duration exceeds `limit`; one call abandons at most a minority of the threads,
+    /// but at least one. Call it every [`CHECK_INTERVAL`]. Returns whether too many abandoned threads are still
+    /// running, so that the process should restart.
     ///
     /// # Errors
     ///
@@ -216,7 +217,7 @@ fn work(shared: &Shared, slot: &JobSlot) {
         let memory = shared.work.wait_for_memory(&record);
         *slot.lock() = Some(Task { since: shared.clock.now(), seen: Duration::ZERO, job, _memory: memory });
         let page = shared.work.read(source, &record, &mut scratch);
-        // Another thread has answered the job: this thread was replaced.
+        // The check for overdue pages has taken the task, and has replaced this thread.
         let Some(Task { since, job, .. }) = slot.lock().take() else { return };
         shared.work.was_busy(shared.clock.now().saturating_sub(since));
         (shared.sink)(Done { serial: job.serial, place: job.place, page, permit: job.permit });

@@ -1,7 +1,7 @@
 //! Time slices of the judge thread: how long it judges before it checks its messages, the clock and its health.
 //!
-//! The answers to its transaction are messages, too. If the thread judged everything fetched before it handled them, it
-//! would keep the transaction open for too long, and the coordinator would end it.
+//! The answers to its transactional calls are messages, too. If the thread first judged everything that it has fetched,
+//! it would keep the transaction open for too long, and the coordinator would abort it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use crate::kafka::budget::Permit;
 use crate::protocol::{Request, RequestOffset};
 use crate::record::Timestamp;
 
-/// How long a turn judges, within one step.
+/// How long one turn judges; the step in progress at the end is completed.
 pub(super) const TIME_SLICE: Duration = Duration::from_millis(5);
 
 /// Maximum number of requests judged between two readings of the clock.
 pub(super) const STEP_REQUESTS: usize = 4;
 
-/// One Kafka record of the fingerprint log that was fetched and not judged.
+/// One Kafka record of the fingerprint log that was fetched and is not judged yet.
 pub(super) struct FetchedRequests {
     pub(super) offset: RequestOffset,
     pub(super) append_time: Timestamp,
@@ -51,8 +51,8 @@ impl RequestQueue {
 }
 
 impl FetchedRequests {
-    /// Returns how long its requests have waited until the first was judged: for earlier records, and while nothing was
-    /// judged.
+    /// Returns how long its requests have waited since they were fetched: for earlier records to be judged, and while
+    /// the judge could not judge.
     pub(super) fn waited(&self, now: Duration) -> Duration {
         now.saturating_sub(self.fetched)
     }
@@ -63,7 +63,7 @@ impl FetchedRequests {
     }
 }
 
-/// Whether a thread has more to do at once.
+/// Whether a thread has more to do right away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// There is more work.
@@ -76,7 +76,7 @@ pub(super) enum Work {
 ///
 /// # Errors
 ///
-/// The errors of the step, which end the turn.
+/// The first error of a step, which ends the turn.
 pub(super) fn run_time_slice<E>(
     now: impl Fn() -> Duration,
     mut step: impl FnMut() -> Result<Work, E>,

@@ -1,7 +1,7 @@
 //! Detects that no verdicts arrive although requests are pending.
 //!
-//! A worker that is slow to get one verdict is not alone: a judge may have a backlog. This detects silence: requests
-//! wait, and no verdict was read for some time. Then no instance judges, or none can be reached.
+//! If a single verdict is slow to arrive, the judge may only have a backlog. This module detects silence instead:
+//! requests wait, and no verdict at all was read for some time. Then no instance judges, or none can be reached.
 
 use std::time::Duration;
 
@@ -23,12 +23,13 @@ pub(super) struct VerdictWatch {
 }
 
 impl VerdictWatch {
-    /// A verdict was read, for any request.
+    /// Notes that a verdict was read, for any request.
     pub(super) fn heard(&mut self, now: Duration) {
         self.heard = now;
     }
 
-    /// Returns for how long verdicts have been missing, if that is too long; `waits` is whether a request waits now.
+    /// Returns for how long no verdict has arrived although requests wait, if that is too long. `waits` says whether a
+    /// request waits now.
     pub(super) fn silence(&mut self, now: Duration, waits: bool) -> Option<Duration> {
         if !waits {
             self.waiting = None;
@@ -39,7 +40,7 @@ impl VerdictWatch {
     }
 }
 
-/// Detects for a standby that the judge is gone: requests are in the fingerprint log, and no verdicts on them arrive.
+/// Detects on a standby that the active judge is gone: the fingerprint log holds requests, and no verdicts arrive.
 ///
 /// While nothing is requested, a standby cannot tell an idle judge from a dead one. Only the group can: it assigns the
 /// partition of a dead judge to a standby when the session of the dead one ends. So a new standby knows nothing until it
@@ -51,18 +52,19 @@ pub(super) struct StandbyWatch {
     unsure_since: Option<Duration>,
     /// A recent end of the fingerprint log.
     end: RequestOffset,
-    /// When it was requested, and whether the answer is pending.
+    /// When the end was last requested.
     requested_at: Duration,
+    /// Whether the answer to that request is pending.
     is_requested: bool,
 }
 
 impl StandbyWatch {
-    /// The instance became a standby.
+    /// Notes that the instance became a standby.
     pub(super) fn stands_by(&mut self, now: Duration) {
         self.unsure_since = Some(now);
     }
 
-    /// A verdict was read.
+    /// Notes that a verdict was read.
     pub(super) fn heard(&mut self, now: Duration) {
         self.unsure_since = None;
         self.watch.heard(now);
@@ -75,7 +77,8 @@ impl StandbyWatch {
         Some(session.saturating_sub(now.saturating_sub(since))).filter(|left| !left.is_zero())
     }
 
-    /// Returns whether to request the end of the fingerprint log now; an answer must follow.
+    /// Returns whether to request the end of the fingerprint log now. The caller must then call
+    /// [`StandbyWatch::end_answered`], even if the request fails.
     pub(super) fn asks_for_end(&mut self, now: Duration) -> bool {
         if self.is_requested || now.saturating_sub(self.requested_at) < END_INTERVAL {
             return false;
@@ -84,7 +87,7 @@ impl StandbyWatch {
         true
     }
 
-    /// Stores the end of the fingerprint log, if known.
+    /// Stores the end of the fingerprint log; `None` if the request failed.
     pub(super) fn end_answered(&mut self, end: Option<RequestOffset>) {
         self.is_requested = false;
         self.end = self.end.max(end.unwrap_or_default());

@@ -1,7 +1,7 @@
-//! The worker's thread: the only owner of a [`Worker`], between the cluster and the machine.
+//! The worker driver: the thread that owns a [`Worker`] and connects it to the cluster.
 //!
-//! All events arrive through one channel, in order. Records read before a seek never reach the machine after it: each
-//! seek has a serial number, and events with an older one are dropped here.
+//! All events arrive through one channel, in order. Each seek has a serial number, and the driver drops events with an
+//! older one, so a record that was read before a seek never reaches the machine after it.
 
 mod commit_check;
 mod effects;
@@ -50,16 +50,16 @@ const LINGER: Duration = Duration::from_millis(3);
 /// Time limit of the text work on one page.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
 
-/// Interval of lag queries.
+/// Interval between lag queries.
 const LAGS: Duration = Duration::from_secs(1);
 
 /// How often the group is checked for unassigned partitions, and the input for missing topics.
 const GROUP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The same while a topic is missing.
+/// How often both are checked while an input topic is missing.
 const MISSING_TOPIC_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Maximum number of messages before requests are sent and the time is checked.
+/// Maximum number of messages in one turn, so that a busy driver still sends requests and does its housekeeping.
 const MAX_MESSAGES: usize = 513;
 
 /// Messages of the driver.
@@ -71,19 +71,20 @@ pub(super) enum Message {
     Scanned(LogPartition, FollowEvent),
     Appended(Appended),
     Called(Answer),
-    /// Whether the offsets of the transaction may be sent.
+    /// The outcome of the check that must succeed before the offsets of the transaction are sent.
     CommitChecked(Result<(), CallError>),
     Checkpoint(LogPartition, Option<VerdictOffset>),
     NewToGroup(BTreeSet<PartitionId>),
     Committed(BTreeMap<PartitionId, Option<i64>>),
     Backlog(BTreeMap<PartitionId, Backlog>),
-    /// The partitions of the input (`None` without an answer), and what each member of a stable group owns.
+    /// The partitions of the input (`None` if the query failed), and those of each member (`None` unless the group is
+    /// stable).
     Group(Option<BTreeSet<PartitionId>>, Option<Vec<BTreeSet<PartitionId>>>),
     Hold(bool),
     Stop,
 }
 
-/// Stops a worker after it has delivered what it can, or pauses its input.
+/// Stops a worker, which first delivers what it can, or pauses its input.
 #[derive(Clone)]
 pub struct WorkerHandle(Sender<Message>);
 
@@ -118,7 +119,7 @@ enum Ready {
 struct Reader {
     follower: Follower,
     serial: u64,
-    /// Next offset to follow, once a record came (for lag).
+    /// Next offset to follow, `None` before the first record. Only the lag needs it.
     next: Option<VerdictOffset>,
 }
 
@@ -146,7 +147,7 @@ pub struct WorkerDriver {
     pool: TextPool,
     budget: Arc<ByteBudget>,
     log_budget: Arc<ByteBudget>,
-    /// When the group revoked partitions, while it waits for them.
+    /// When the group revoked partitions, while it waits until the machine has released them.
     revoked_at: Option<Duration>,
     revoked: BTreeSet<PartitionId>,
     report: WorkerReport,
@@ -155,10 +156,11 @@ pub struct WorkerDriver {
     /// Whether a lag query is pending.
     asks_lags: Arc<AtomicBool>,
     group_requested_at: Duration,
-    /// The pending call, and the offsets of its transaction.
+    /// The pending call of the producer.
     calling: Option<Call>,
+    /// The offsets that the current transaction commits.
     sent_offsets: BTreeMap<PartitionId, i64>,
-    /// The command that sends them, while the group's offsets are checked.
+    /// The command that sends these offsets, while the group's committed offsets are checked.
     unchecked: Option<ProducerCommand>,
     commit_checks: BackgroundTasks,
     /// Whether a query of the group is pending.
@@ -169,7 +171,7 @@ pub struct WorkerDriver {
     held: bool,
     /// Partitions that the machine has paused.
     paused: BTreeSet<PartitionId>,
-    /// The error with which the worker stops, unless it was asked to stop.
+    /// The error that [`WorkerDriver::run`] returns if the worker stops because of a bad record.
     leaving_because: Option<Fatal>,
     stopped: bool,
 }
@@ -287,7 +289,7 @@ impl WorkerDriver {
     ///
     /// # Errors
     ///
-    /// Why it cannot continue.
+    /// Why the worker cannot continue.
     pub fn run(mut self) -> Result<(), Fatal> {
         let (messages, clock) = (self.messages.clone(), self.clock);
         drive(&mut self, &messages, clock)?;
@@ -345,7 +347,7 @@ impl WorkerDriver {
         if self.asks_lags.swap(true, Ordering::AcqRel) {
             return;
         }
-        // A blocked partition need not be among the inputs, and what was read of it does not count.
+        // A blocked partition may not be among the inputs. Its lag counts from the committed offset, whatever was read.
         let blocked: BTreeSet<PartitionId> = self.worker.blocked().into_keys().collect();
         let mut positions = self.settled.of(self.inputs.keys().filter(|input| !blocked.contains(input)));
         positions.extend(blocked.iter().map(|input| (input.clone(), self.settled.committed_offset(input))));
@@ -356,14 +358,15 @@ impl WorkerDriver {
         let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());
         self.lag_tasks.run(move || {
             let wanted = positions.iter().map(|(partition, _)| partition).chain(verdicts.iter().map(|(log, _)| log));
-            // A partition that does not answer now is queried again next time.
+            // After an error, the next query is due in a second.
             if let Ok(ends) = offsets.ends(&wanted.cloned().collect()) {
                 let starts = offsets.starts(&unsettled(&positions, &ends, &blocked), Start::Earliest);
                 let lags = lags(&positions, &ends, &starts.unwrap_or_default());
                 metrics.consumer_lags(&lags);
                 metrics.blocked_lag(blocked.iter().filter_map(|partition| lags.get(partition)).sum());
                 let unread = verdicts.iter().filter_map(|(partition, next)| {
-                    // The marker that ends a transaction follows its last record and is never handed over.
+                    // The offset after the last record holds the marker that ends its transaction, which is never
+                    // handed over.
                     Some(VerdictOffset(*ends.get(partition)?).since(next.next()))
                 });
                 metrics.log_lag(Log::Verdicts, unread.sum());
@@ -386,7 +389,7 @@ impl WorkerDriver {
                 );
             };
             let all = offsets.partitions(&topics).inspect_err(|error| failed(error)).ok();
-            // Without an answer the group counts as unknown, as during a rebalance.
+            // If the query fails, the shares are unknown, as they are during a rebalance.
             let shares = all.as_ref().and_then(|_| offsets.shares().inspect_err(|error| failed(error)).ok().flatten());
             drop(sender.send(Message::Group(all, shares)));
             Ok(())

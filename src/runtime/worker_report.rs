@@ -50,23 +50,23 @@ pub(super) struct WorkerReport {
     pair_recorder: Option<PairRecorder>,
     /// Creates spans of sampled records; absent if tracing is off.
     tracer: Option<Tracer>,
-    /// With it a distance of the minhash stage is a similarity.
+    /// Converts a distance of the minhash stage to a similarity.
     form: Option<SketchForm>,
     clusters: Clusters,
     heartbeat: Heartbeat,
     ready: Check,
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
     newest: BTreeMap<Arc<str>, Timestamp>,
-    /// Times since when verdicts are pending.
+    /// When each pending request was sent.
     requested_at: HashMap<RequestId, Duration>,
-    /// For each log, since when verdicts are pending, in request order. Requests without a waiting page are dropped when
-    /// they come first.
+    /// The same for each log partition, in the order of the requests. A request whose page no longer waits is dropped
+    /// once it is the first one.
     pending: Vec<Pending>,
     /// The call whose success commits the transaction.
     last_call: Call,
     verdicts: Check,
     brokers: Check,
-    /// Whether silence was reported.
+    /// Whether it was reported that no verdicts arrive.
     is_silent: bool,
     dead: DeadLetterReport,
     /// The pending call, its start, and its pages.
@@ -76,7 +76,7 @@ pub(super) struct WorkerReport {
     /// The records of the current transaction that the producer has received.
     sent: Arc<Sent>,
     tripped: bool,
-    /// Whether it was logged that requests are passed without a verdict.
+    /// Whether it was logged that the judge passes requests without verdicts.
     is_unanswered: bool,
     /// Partitions that were logged as blocked.
     blocked: BTreeMap<PartitionId, Blocked>,
@@ -205,7 +205,7 @@ impl WorkerReport {
                 if matches!(call, Call::SendOffsets | Call::Commit) {
                     self.metrics.committed(CommitResult::Error, wall);
                 }
-                // Without a transaction nothing is aborted: the pages are sent again.
+                // At-least-once delivery has no abort call: the attempt ends here, and its pages are sent again.
                 if self.last_call == Call::SendOffsets && !matches!(error, CallError::Retriable(_)) {
                     self.ended(TransactionResult::Aborted);
                 }
@@ -213,7 +213,7 @@ impl WorkerReport {
         }
     }
 
-    /// The brokers will never accept the records of a page.
+    /// Counts the records of a page that the brokers will never accept.
     pub(super) fn given_up(&self, output: &Output<PagePayload>, reason: Reject) {
         for output_kind in self.outputs.routing.output_kinds(&output.outcome) {
             self.metrics.produce_failed(*output_kind, reason);
@@ -242,7 +242,8 @@ impl WorkerReport {
                 }
                 PageOutcome::DeadLetter(reason) => {
                     self.dead(*reason);
-                    // The brokers refused it, or by the verdict log it was withdrawn.
+                    // Not every dead letter was reported when it was read: the brokers may have refused the page, or
+                    // the verdict log says that it was withdrawn.
                     if !page.payload.is_reported {
                         self.report_dead_letter(page, *reason);
                     }
@@ -311,7 +312,7 @@ impl WorkerReport {
         }
     }
 
-    /// A page came out of the text work. Returns whether it was reported that it gets no verdict.
+    /// Reports a page that gets no verdict, when it leaves the text work. Returns whether it did.
     pub(super) fn page(&mut self, page: &Page<PagePayload>) -> bool {
         let reason = match &page.action {
             PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) => *reason,
@@ -337,7 +338,7 @@ impl WorkerReport {
         }
     }
 
-    /// Notes which input topics do not exist.
+    /// Logs input topics that have disappeared or exist again since the last call.
     pub(super) fn missing_topics(&mut self, missing: BTreeSet<String>) {
         for topic in missing.difference(&self.missing_topics) {
             tracing::warn!(target: "dupgate::worker", "input topic {topic} does not exist (any more)");
@@ -349,7 +350,8 @@ impl WorkerReport {
         self.missing_topics = missing;
     }
 
-    /// Called a few times a second, with the records that wait for text work.
+    /// Updates metrics and health checks. The driver calls it a few times a second; `unread` is the number of records
+    /// that wait for text work.
     pub(super) fn look(&mut self, worker: &Worker<PagePayload>, unread: usize) {
         let status = &worker.status();
         self.heartbeat.tick(self.clock.instant());
@@ -492,7 +494,7 @@ pub(super) const fn kind_of(error: &CallError) -> ErrorKind {
     }
 }
 
-/// Returns what the machines do about a failed call, for log lines.
+/// Returns what the state machine does next about a failed call, for log lines.
 pub(in crate::runtime) const fn next_step(error: &CallError) -> &'static str {
     match error {
         CallError::Retriable(_) => "retrying",

@@ -33,7 +33,7 @@ impl Handle {
 
 /// The running parts.
 pub(super) struct Parts {
-    /// By name.
+    /// The handle of each running part, with the part's name.
     handles: Vec<(String, Handle)>,
     running: usize,
     ended: Sender<Ended>,
@@ -41,7 +41,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Starts without parts.
+    /// Creates the set, without parts.
     pub(super) fn new() -> Self {
         let (ended, ends) = unbounded();
         Self { handles: Vec::new(), running: 0, ended, ends }
@@ -76,11 +76,12 @@ impl Parts {
         Ok(())
     }
 
-    /// Waits for a signal or an end. The first signal asks all parts to finish, the second ends the process at once.
+    /// Waits until all parts have ended. The first signal, or the end of any part, asks the others to finish; a second
+    /// signal ends the process at once.
     ///
     /// # Errors
     ///
-    /// A part ended, or not everything was finished in time.
+    /// A part failed or ended unasked, the parts did not finish in time, or a second signal arrived.
     pub(super) fn supervise(
         mut self,
         signals: &Receiver<i32>,
@@ -180,7 +181,8 @@ pub fn signals() -> Result<Receiver<i32>, Fatal> {
     Ok(receiver)
 }
 
-/// Returns whether the process was started with this signal ignored. Linux shows it; elsewhere it counts as not ignored.
+/// Returns whether the process was started with this signal ignored. Only Linux shows this; elsewhere the signal counts
+/// as not ignored.
 fn is_ignored(signal: i32) -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

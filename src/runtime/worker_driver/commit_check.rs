@@ -1,10 +1,10 @@
 //! Checks the group's committed offsets before each commit.
 //!
-//! Brokers delete a group's offsets together with the topic. A consumer whose topic was deleted, created again and filled
-//! beyond its position between two fetches does not notice, and continues at its old position in the new topic. If its
-//! offsets were committed, the new topic's first records would never be read. So each commit is preceded by a look at
-//! the offsets: if they are gone, or lower than we know, the transaction is aborted, and the partitions begin again at
-//! what the group has.
+//! Brokers delete a group's offsets together with the topic. A consumer whose topic was deleted, created again and
+//! filled beyond its position between two fetches does not notice, and continues at its old position in the new topic.
+//! If its offsets were committed, the new topic's first records would never be read. So the driver queries the group's
+//! offsets before each commit. If they are gone, or lower than those that we know, it aborts the transaction, and the
+//! partitions start again from the offsets that the group has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,10 +24,12 @@ use crate::transaction::CallError;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 impl WorkerDriver {
-    /// Submits the command that sends the transaction's offsets, once the group has those that we know.
+    /// Submits the command that sends the transaction's offsets, after checking that the group still has the committed
+    /// offsets that we know.
     pub(super) fn submit_checked(&mut self, command: ProducerCommand) {
         if self.context.brokers == Brokers::InProcess {
-            // It does not report offsets that were committed in transactions, and its topics are never deleted.
+            // This broker does not report offsets that were committed in transactions, and its topics are never
+            // deleted.
             return self.producer.submit(command);
         }
         let sent = self.sent_offsets.keys();
@@ -45,7 +47,7 @@ impl WorkerDriver {
         });
     }
 
-    /// Continues with the command, or answers it.
+    /// Submits the checked command, or answers it with the error of the check.
     pub(super) fn commit_checked(&mut self, answer: Result<(), CallError>) -> Result<(), Fatal> {
         let Some(command) = self.unchecked.take() else { return Ok(()) };
         match answer {
@@ -61,7 +63,7 @@ impl WorkerDriver {
 fn look(offsets: &Offsets, known: &BTreeMap<PartitionId, i64>) -> Result<(), CallError> {
     let partitions: BTreeSet<PartitionId> = known.keys().cloned().collect();
     let unknown = |why: String| CallError::Retriable(format!("the group's committed offsets are not known: {why}"));
-    // Without waiting for our own transaction, which may hold offsets already.
+    // This query does not wait for open transactions: ours may already hold offsets, and it ends only after this check.
     let found = offsets.last_committed(&partitions).map_err(|error| unknown(error.to_string()))?;
     let found: BTreeMap<PartitionId, Option<i64>> =
         found.into_iter().map(|(partition, committed)| (partition, committed.map(|known| known.offset))).collect();
@@ -71,7 +73,7 @@ fn look(offsets: &Offsets, known: &BTreeMap<PartitionId, i64>) -> Result<(), Cal
     compare(known, &found).map_or(Ok(()), |why| Err(CallError::Abortable(why)))
 }
 
-/// Returns how the offsets that the group has differ from those that we know, if they are gone or lower.
+/// Returns the first offset of the group that is gone or lower than the one that we know, as a message.
 fn compare(known: &BTreeMap<PartitionId, i64>, found: &BTreeMap<PartitionId, Option<i64>>) -> Option<String> {
     known.iter().find_map(|(partition, known)| match found.get(partition)? {
         None => Some(format!(

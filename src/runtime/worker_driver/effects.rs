@@ -51,7 +51,7 @@ impl WorkerDriver {
             }
             Effect::Resume(partitions) => {
                 self.paused.retain(|partition| !partitions.contains(partition));
-                // Paused by an operator: only the operator resumes them.
+                // While an operator has paused the input, only the operator resumes it.
                 if !self.held {
                     self.member.command(Command::Resume(partitions));
                 }
@@ -178,7 +178,7 @@ impl WorkerDriver {
             (false, false) | (true, true) => {}
         }
         self.held = is_held;
-        // The pause is reported once it is in effect.
+        // With a consumer, the pause is reported once it is in effect (`ConsumerEvent::Paused`).
         self.report.metrics().paused(Pause::Manual, is_held && self.member.consumer().is_none());
         let inputs = self.inputs.keys();
         if is_held {
@@ -209,7 +209,7 @@ impl WorkerDriver {
     fn end_scan(&mut self, log: LogPartition) {
         self.serials += 1;
         if let Some(Some(reader)) = self.scan_readers.get_mut(log.index()) {
-            // Records that it has read ahead are skipped.
+            // Records that the reader has read ahead carry the old serial number and are dropped.
             reader.serial = self.serials;
             reader.follower.command(FollowCommand::Stop);
         }
@@ -241,7 +241,8 @@ impl WorkerDriver {
     }
 }
 
-/// Runs at each round of the input's polling thread: beats the heartbeat and sets the time of the poll.
+/// Returns the hook that the input's polling thread calls in each round: it beats the heartbeat and sets the time of
+/// the last poll.
 fn polls(moved: Box<dyn Fn() + Send>, metrics: Metrics) -> Box<dyn Fn() + Send> {
     Box::new(move || {
         moved();

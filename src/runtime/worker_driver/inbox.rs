@@ -64,7 +64,7 @@ impl WorkerDriver {
         }
     }
 
-    /// Stores the committed offsets, if the pending call has committed them.
+    /// Stores the offsets of the transaction as committed, if the pending call has committed them.
     fn note_commit(&mut self, is_done: bool) {
         if self.calling.take() == Some(self.context.settings.output.delivery.last_call()) && is_done {
             for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
@@ -131,7 +131,7 @@ impl WorkerDriver {
                 tracing::info!(target: "dupgate::worker", partitions = %names(&partitions), "partitions revoked");
                 self.report.metrics().rebalanced(Rebalance::Revoke, partitions.len());
                 self.stop_reading(&partitions);
-                // Their offsets are still checked before the last commit.
+                // `settled` keeps their offsets until the revocation is done: they are checked before the last commit.
                 self.revoked.extend(partitions.iter().cloned());
                 self.revoked_at = Some(self.clock.now());
                 self.handle(Event::Revoked(partitions))
@@ -207,7 +207,8 @@ impl WorkerDriver {
         Ok(())
     }
 
-    /// With `on_bad_record: stop` the first bad record ends the program before its offset is committed.
+    /// Returns whether the worker must stop at this page: with `on_bad_record: stop`, the first bad record ends the
+    /// process before its offset is committed.
     pub(super) fn must_stop_at(&mut self, page: &Page<PagePayload>) -> bool {
         if self.context.outputs.routing.bad_records != BadRecords::Stop {
             return false;

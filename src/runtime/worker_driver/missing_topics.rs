@@ -1,16 +1,17 @@
-//! Input topics that the brokers do not know (any more).
+//! Detects input topics that do not exist, or no longer exist.
 
 use std::collections::BTreeSet;
 
 use crate::record::PartitionId;
 
-/// The named topics without partitions at the last look.
+/// The named topics that had no partitions at the last look.
 #[derive(Debug, Default)]
 pub(super) struct MissingTopics(BTreeSet<String>);
 
 impl MissingTopics {
-    /// Looks once: the topics by name or pattern, and the partitions that exist. Returns the named topics that were
-    /// missing at the last look, too: one answer may come from a broker that is behind the others.
+    /// Compares the configured topics, names or a pattern, with all partitions that exist. Returns the named topics
+    /// that are missing now and were missing at the last look: a single answer may come from a broker whose metadata is
+    /// out of date.
     pub(super) fn look(&mut self, topics: &[String], all: &BTreeSet<PartitionId>) -> BTreeSet<String> {
         let is_known = |topic: &str| all.iter().any(|partition| *partition.topic == *topic);
         let named = topics.iter().filter(|topic| !topic.starts_with('^'));

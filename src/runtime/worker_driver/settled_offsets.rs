@@ -1,4 +1,4 @@
-//! The offset where the next owner of each partition would begin: lags count from there.
+//! For each partition, the offset at which its next owner would begin; lags count from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,18 @@ pub(super) struct SettledOffsets {
 struct Settled {
     /// The group's committed offset, as far as we have read or committed it.
     committed: Option<i64>,
-    /// Where a group without an offset began.
+    /// Where reading began, which counts while the group has no committed offset.
     first: Option<i64>,
     /// The offset after the last record that was handed over.
     read: Option<i64>,
-    /// The offset after everything at the last end of partition, including transaction markers and aborted records.
+    /// The end of the partition when reading last reached it. Transaction markers and aborted records are before it,
+    /// though they are never handed over.
     end: Option<i64>,
 }
 
 impl Settled {
-    /// A group without an offset and without a record begins at `input.start`: its lag is known from the first record.
-    /// Markers after the last record do not count as lag.
+    /// Returns the settled offset. If the group has no committed offset, it is unknown until reading has begun, because
+    /// `input.start` decides where. Once everything that was read is settled, markers after it do not count as lag.
     fn settled(&self) -> Option<i64> {
         let settled = self.committed.or(self.first)?;
         let all_is_settled = self.read.is_none_or(|read| settled >= read);
@@ -46,7 +47,7 @@ impl SettledOffsets {
         }
     }
 
-    /// An offset was committed.
+    /// Notes that this offset was committed.
     pub(super) fn committed(&mut self, partition: &PartitionId, offset: i64) {
         self.at(partition, |progress| progress.committed = Some(offset));
     }
@@ -56,14 +57,14 @@ impl SettledOffsets {
         self.partitions.get(partition)?.committed
     }
 
-    /// Reading starts here.
+    /// Notes that reading starts at this offset.
     pub(super) fn started(&mut self, partition: &PartitionId, offset: i64) {
         self.at(partition, |progress| {
             progress.first.get_or_insert(offset);
         });
     }
 
-    /// A record was handed over.
+    /// Notes that the record at this offset was handed over.
     pub(super) fn read(&mut self, partition: &PartitionId, offset: i64) {
         self.at(partition, |progress| {
             progress.first.get_or_insert(offset);
@@ -71,22 +72,22 @@ impl SettledOffsets {
         });
     }
 
-    /// Everything before this offset was handed over.
+    /// Notes that everything before this offset was handed over.
     pub(super) fn ended(&mut self, partition: &PartitionId, offset: i64) {
         self.at(partition, |progress| progress.end = progress.end.max(Some(offset)));
     }
 
-    /// The partition was recreated.
+    /// Notes that the partition was recreated.
     pub(super) fn out_of_range(&mut self, partition: &PartitionId) {
         self.at(partition, |progress| (progress.read, progress.end) = (None, None));
     }
 
-    /// These partitions are no longer ours.
+    /// Drops partitions that are no longer ours.
     pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
         self.partitions.retain(|partition, _| !partitions.contains(partition));
     }
 
-    /// Returns where the next owner of each of these partitions would begin, as far as known.
+    /// Returns where the next owner of each of these partitions would begin; `None` if this is not known.
     pub(super) fn of<'a>(
         &self,
         partitions: impl IntoIterator<Item = &'a PartitionId>,
@@ -102,8 +103,8 @@ impl SettledOffsets {
     }
 }
 
-/// Returns the blocked partitions whose lag counts from their first record: the group has no offset there, or one after
-/// the end.
+/// Returns the blocked partitions whose lag counts from their first record, because the group has no offset there, or
+/// one that is after the end.
 pub(super) fn unsettled(
     settled: &[(PartitionId, Option<i64>)],
     ends: &BTreeMap<PartitionId, i64>,
@@ -115,8 +116,8 @@ pub(super) fn unsettled(
     unsettled.map(|(partition, _)| partition.clone()).collect()
 }
 
-/// Returns how far each partition's settled offset, or its first record in `starts`, is from its end. A partition
-/// with neither counts as 0; one whose end is not known is left out.
+/// Returns the lag of each partition: from its offset in `starts`, else from its settled offset, to its end. A
+/// partition with neither has no lag; one whose end is not known is left out.
 pub(super) fn lags(
     settled: &[(PartitionId, Option<i64>)],
     ends: &BTreeMap<PartitionId, i64>,
