@@ -1,7 +1,7 @@
 //! Prepares topics at startup: creates the logs and reads the limits of the outputs.
 //!
-//! Waits for unreachable brokers, each time with a new client: one that sent a request while the last broker shut down
-//! may have forgotten all of them for good (confluentinc/librdkafka issue 5301).
+//! Waits for unreachable brokers, with a new client for each attempt: a client that sent a request while the last
+//! broker shut down may have forgotten all brokers for good (confluentinc/librdkafka issue 5301).
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -25,7 +25,7 @@ use crate::worker::{HeaderSettings, OutputKind};
 /// How long the brokers may be unreachable at the start.
 const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long topics may be missing at the start: brokers learn of a new one some time after its creation.
+/// How long topics may be missing at the start: brokers learn of a new topic some time after its creation.
 const UNTIL_KNOWN: Duration = Duration::from_secs(10);
 
 /// Time-out of one request.
@@ -34,13 +34,13 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long brokers may take to accept the identity.
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time-out of one connection when searching for the reason of silence.
+/// Time-out of a connection attempt that finds out why no broker answers.
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// Interval of log lines about the wait.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Interval between two clients.
+/// Pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The topics of the service.
@@ -70,7 +70,8 @@ pub(super) fn wait_for(
     let mut answered_at: Option<Duration> = None;
     let mut logged_at: Option<Duration> = None;
     loop {
-        // A refused connection is detected at once, as is a refused identity: waiting does not change it.
+        // Check the connection and the identity first: the client would report neither before its time-out. A refused
+        // identity ends the start, since waiting does not change it.
         let awaited = if let Some(why) = connect_error(&settings.kafka.brokers) {
             StartupWait::Brokers(why)
         } else if let Some(refused) = refused_identity(settings, &connection) {
@@ -106,9 +107,9 @@ pub(super) fn wait_for(
     }
 }
 
-/// Returns the error of a start whose password the brokers refuse.
+/// Returns an error if the brokers refuse our password.
 fn refused_identity(settings: &Settings, connection: &ConnectionSettings) -> Option<Fatal> {
-    // A token may be missing because its server does not answer.
+    // Only a password is checked: a token may be missing because its server does not answer, which may pass.
     let Some(Sasl::Password { .. }) = &settings.kafka.security.sasl else { return None };
     let inspector = ClusterInspector::new(connection, &settings.input.group, IDENTITY_TIMEOUT).ok()?;
     let error = inspector.brokers().err()?;
@@ -130,14 +131,14 @@ pub const IDENTITY_HINT: &str = "check kafka.security.sasl: mechanism, username 
 
 /// The condition that a start waits for.
 enum StartupWait {
-    /// Brokers that do not answer, and why.
+    /// The brokers, which do not answer; why.
     Brokers(String),
-    /// Topics that the brokers do not know.
+    /// Topics that the brokers do not know yet.
     Topics(String),
 }
 
 impl StartupWait {
-    /// The error if the start gives up.
+    /// Returns the error with which the start gives up.
     fn given_up(self) -> Fatal {
         match self {
             Self::Brokers(_) => Reason::Unavailable.because(anyhow::anyhow!("{self}")),
@@ -155,8 +156,8 @@ impl Display for StartupWait {
     }
 }
 
-/// Returns why no connection to the brokers can be made, `kafka:9092: Connection refused`; `None` if one can, and the
-/// problem is another one.
+/// Returns why no connection to any broker can be made, for example `kafka:9092: Connection refused`; `None` if one
+/// can, so that the problem is another one.
 #[must_use]
 pub fn connect_error(brokers: &[String]) -> Option<String> {
     let mut found = Vec::new();
@@ -179,10 +180,10 @@ pub fn connect_error(brokers: &[String]) -> Option<String> {
 fn ask(admin: &Admin, settings: &Settings) -> Result<Topics, TopicError> {
     let scheme = settings.scheme().to_string();
     let logs = LogNames::new(&settings.logs.prefix, &scheme);
-    // A refused start creates nothing.
+    // Check the outputs first: a start that fails must create nothing.
     let outputs = outputs(admin, settings, scheme)?;
     ensure_logs(admin, &logs, settings)?;
-    // It may have been created otherwise, or by a release that did not set it.
+    // The limit is read back, because an operator or an older release may have created the log with another one.
     let verdict_log_bytes = admin.max_batch_bytes(&logs.verdicts)?;
     Ok(Topics { logs, verdict_log_bytes, outputs })
 }
@@ -259,7 +260,7 @@ fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
     if missing.is_empty() { Ok(()) } else { Err(TopicError::Missing(missing.join("`, `"))) }
 }
 
-/// Sorts errors of the start.
+/// Converts an error about topics into the error that ends the process, with its exit code.
 pub(super) fn unavailable(error: TopicError) -> Fatal {
     let reason = match &error {
         TopicError::Denied(denied) => return fatal::cluster_error(ClusterError::Denied(denied.clone())),

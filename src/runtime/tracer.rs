@@ -53,7 +53,7 @@ impl Tracer {
         }))
     }
 
-    /// A verdict that was requested at `since` was read.
+    /// Notes that a verdict was read that was requested at `since`.
     pub(super) fn judged(&mut self, verdict: &Verdict, since: Duration, now: Duration) {
         let is_chosen = verdict.answer.judged_source().is_some_and(|source| self.sampler.takes(source));
         if is_chosen && self.judged.len() < MAX_JUDGED {
@@ -61,12 +61,12 @@ impl Tracer {
         }
     }
 
-    /// Sending of outputs starts.
+    /// Notes that the worker begins to send outputs.
     pub(super) fn sends(&mut self, now: Duration) {
         self.sent_since = Some(now);
     }
 
-    /// A page was delivered.
+    /// Creates the spans of a delivered page, if it is sampled.
     pub(super) fn delivered(&mut self, output: &Output<PagePayload>, outputs: &Outputs, now: Duration) {
         if !self.sampler.takes(&output.page.source) {
             return;
@@ -164,7 +164,7 @@ fn span_id() -> SpanId {
     SpanId::from(number())
 }
 
-/// Returns a random id of a span, or half of that of a trace: never 0, which means none.
+/// Returns a random span id, or half of a trace id. It is never 0, which would mean that there is none.
 fn number() -> u64 {
     random_id().max(1)
 }

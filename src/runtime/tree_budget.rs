@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use crate::record::Format;
 use crate::text;
 
-/// Bytes of trees for each byte of `processing.max_in_flight_bytes`. With the pages themselves and their copies a
-/// worker stays below six.
+/// Bytes of trees for each byte of `processing.max_in_flight_bytes`. Together with the pages and their copies, a worker
+/// stays below six bytes for each of these.
 const TREE_BYTES_PER_PAGE_BYTE: usize = 3;
 
 /// Memory budget for HTML trees. A reader acquires the bytes of the page's tree first and waits while the budget is exhausted.

@@ -1,4 +1,4 @@
-//! Reading the verdict log from outside: all of it, or new records.
+//! Reads the verdict log from outside the service: everything that it keeps, or new records.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const STEP: Duration = Duration::from_millis(200);
 /// Which part of the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogExtent {
-    /// Everything kept and committed now.
+    /// Everything that is kept and committed now.
     Kept,
     /// Records committed from now on, until the reader stops.
     New,

@@ -19,11 +19,11 @@ use crate::record::PartitionId;
 /// Time-out for reading requests.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One partition of the log.
+/// The verification of one log partition.
 pub struct PartitionVerification {
     /// The comparison, and the state that the log leads to.
     pub verifier: LogVerifier,
-    /// First request that the log still holds.
+    /// Offset of the first request that the fingerprint log still holds.
     pub first_request: RequestOffset,
     /// Why the comparison had to stop, if it did.
     pub broken: Option<String>,
@@ -52,7 +52,8 @@ pub enum Step<'a> {
     },
 }
 
-/// Reads both logs as far as they are kept and committed now, judges the requests again, and shows each step.
+/// Reads both logs as far as they are kept and committed now, judges the requests again, and calls `on_step` for each
+/// step.
 ///
 /// # Errors
 ///
@@ -95,7 +96,8 @@ pub fn verify_logs(
     }
 }
 
-/// The verdict log is already being read: later trimming removes requests together with it, or later.
+/// Opens the requests of one log partition. Call it only once the verdict log is being read: trimming removes requests
+/// together with their verdicts or later, so the requests of the verdicts to come are still there.
 fn begin(
     config: &crate::kafka::client::ClientSettings,
     partition: PartitionId,

@@ -17,12 +17,12 @@ use crate::protocol::{LogPartition, Request, RequestBody, RequestId, RequestOffs
 /// Bytes of verdicts that are read ahead.
 const AHEAD: usize = 16 << 20;
 
-/// Requests by partition of the logs.
+/// Sends requests to the judges of all log partitions, and tracks which of them are pending.
 pub(super) struct Asks {
     requests: RequestLog,
     topic: Arc<str>,
     followers: Vec<Follower>,
-    /// Sent, but not known to be in the log.
+    /// Requests that were sent and are not known to be in the log.
     unacknowledged: BTreeMap<RequestId, (LogPartition, RequestBody)>,
     logs: Vec<LogRequests>,
     total: u64,
@@ -55,7 +55,7 @@ impl LogRequests {
 }
 
 impl Asks {
-    /// Connects to both logs of the new scheme. Its verdict log is handed over from its beginning.
+    /// Connects to both logs of the new scheme, and reads its verdict log from the beginning.
     pub(super) fn open(plan: &ServiceContext, logs: usize, sender: &Sender<Message>) -> Result<Self, Fatal> {
         let budget = ByteBudget::new(AHEAD);
         let mut followers = Vec::new();
@@ -85,7 +85,7 @@ impl Asks {
 
     /// Adds a request to the judge of one partition. The next [`Asks::send`] sends it.
     pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: RequestBody) {
-        // One partition's requests are distinguished from another's.
+        // The same change may go to every log partition; each copy needs an id of its own.
         let request = RequestId(request.0 ^ u64::from(log.0).rotate_right(16));
         self.unacknowledged.insert(request, (log, body.clone()));
         self.total += 1;
@@ -132,7 +132,7 @@ impl Asks {
         }
     }
 
-    /// Follows a record of the new verdict log; returns whether it is at its end.
+    /// Processes an event of the new verdict log. Returns whether it reports that the log was read to its end.
     pub(super) fn followed(&mut self, log: LogPartition, news: &FollowEventKind) -> Result<bool, Fatal> {
         match news {
             FollowEventKind::Record { record: VerdictRecord::Verdicts(batch), .. } => {

@@ -54,11 +54,11 @@ impl Draft {
     }
 }
 
-/// Returns why the logs of one configuration cannot be filled beside the other one.
+/// Checks that the logs of the new configuration can be filled while the running one is in use.
 ///
 /// # Errors
 ///
-/// The reason.
+/// The reason why they cannot.
 pub fn fits(running: &Settings, new: &Settings) -> Result<(), String> {
     if running.scheme() == new.scheme() {
         return Err(format!(
@@ -139,7 +139,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
             return Err(Reason::Usage.because(why));
         }
     };
-    // No page has a later event time than this after its verdict.
+    // An event time exceeds the time of its verdict by at most this much, so verdicts written earlier are not needed.
     let written = from.minus(running.rules.max_future_skew + CLOCKS);
     let starts = offsets.at_time(&logs, written).map_err(unavailable)?;
     let mut log = BTreeMap::new();
@@ -182,8 +182,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
     })
 }
 
-/// The input topics, or the pattern.
-/// Returns the newest event time at the end of a log.
+/// Returns the newest event time at the end of a log; `None` if the log has no verdict.
 fn newest_in(
     config: &crate::kafka::client::ClientSettings,
     log: &PartitionId,

@@ -46,7 +46,7 @@ const END_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval of checks of the running service's lag.
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long nothing must be judged before the running service counts as stopped.
+/// How long no verdict of the running service must arrive before it counts as quiet.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// How long requests may wait before that is logged.
@@ -55,13 +55,13 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// One partition of the running scheme's verdict log.
 struct Log {
     follower: Follower,
-    /// Counts the waiting batches.
+    /// Reserve the bytes of the batches that were not taken yet.
     permits: VecDeque<Permit>,
     next: VerdictOffset,
     /// When the pending request for its end was sent.
     asks_end: Option<Duration>,
     end_requested_at: Duration,
-    /// When the last answered request for its end was sent: everything committed then was handed over.
+    /// When the last answered request for its end was sent: everything that was committed by then was handed over.
     ended: Option<Duration>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Fill<'a, S> {
     draft: Draft,
     offsets: Offsets,
     input: BTreeSet<PartitionId>,
-    /// Event times of both schemes are read from the same field.
+    /// Whether both schemes read event times from the same field.
     same_time: bool,
     pace: Pace,
     lag_seen: Option<Duration>,
@@ -100,9 +100,9 @@ pub(super) struct Fill<'a, S> {
     /// Number of requests sent when those verdicts were processed.
     last_request: Option<u64>,
     caught_up: bool,
-    /// The largest number of requests without a verdict, and since when it has not decreased.
+    /// The number of requests without a verdict at the last check, and since when it has not decreased.
     waits: (usize, Duration),
-    /// Number of partitions of the new verdict log read to their ends.
+    /// Partitions of the new verdict log that were read to their ends.
     known: BTreeSet<LogPartition>,
 }
 
@@ -172,7 +172,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         })
     }
 
-    /// Runs to the end.
+    /// Runs the warm-up until it ends.
     pub(super) fn run(&mut self, pages: &mut Pages) -> Result<Outcome, Fatal> {
         if self.work(pages)?.is_continue() {
             tracing::info!(target: "dupgate::replay", "caught up");
@@ -186,7 +186,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         })
     }
 
-    /// Breaks on a stop; continues if it has caught up and should end then.
+    /// Does the work of the warm-up. Breaks if it was stopped, continues if it has caught up and should end then.
     fn work(&mut self, pages: &mut Pages) -> Result<ControlFlow<()>, Fatal> {
         // Pages that the new scheme has judged are not requested again.
         while self.known.len() < self.asks.logs() {
@@ -281,7 +281,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                 return Err(Reason::State.because(why));
             }
             Some(Read::Page(log, request, bytes)) => {
-                // Bounded by the brokers' clock when it was judged.
+                // The judge has already limited this event time by the brokers' clock.
                 let event_time = if self.same_time { judged.event_time } else { request.event_time };
                 let request = PageRequest { event_time, ..(**request).clone() };
                 self.asks.ask(*log, step.request, RequestBody::Page(request));
@@ -312,7 +312,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         if self.lag_seen.is_none_or(|seen| now.saturating_sub(seen) >= LAG_INTERVAL) {
             match self.offsets.lag(&self.input) {
                 Ok(lag) => self.phase = if lag > limit { Phase::Yielding(lag) } else { Phase::CatchingUp },
-                // Once it was readable: the brokers may come back.
+                // The lag was readable before, so the brokers may come back.
                 Err(error) if self.lag_seen.is_some() => {
                     tracing::warn!(target: "dupgate::replay", %error, "lag of the service is unknown");
                 }
@@ -353,7 +353,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         (self.see)(&Report { phase: self.phase, filled: &self.filled, read: (read, self.draft.offsets()), waiting });
     }
 
-    /// Number of verdicts that arrived and are not filled in.
+    /// Returns the number of verdicts that have arrived and are not filled in yet.
     fn waiting(&self) -> u64 {
         self.came - self.dealt + self.asks.pending() as u64
     }

@@ -64,15 +64,15 @@ pub enum Until {
 /// Options of a warm-up.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// First event time; one window and the lateness before the newest page if absent.
+    /// First event time. If absent, it is one window and the allowed lateness before the newest page.
     pub from: Option<RangeBound>,
     /// The rate limit of reading pages.
     pub rate: Option<Rate>,
-    /// Lag of the running service above which it waits.
+    /// Lag of the running service, in records, above which the warm-up waits.
     pub yield_to_lag: Option<u64>,
     /// The judges.
     pub judging: Judging,
-    /// When it ends.
+    /// When the warm-up ends.
     pub until: Until,
 }
 
@@ -198,7 +198,7 @@ pub fn run(
     let judges = Judges::start(&context, options.judging)?;
     let outcome = fill::Fill::new(running, &context, options, draft, signals, &judges, see)
         .and_then(|mut fill| fill.run(&mut pages));
-    // Otherwise the next judge would have to wait for our session's end.
+    // Without a clean stop, the next judge would have to wait until our session times out.
     judges.stop(clock);
     outcome
 }
@@ -239,7 +239,7 @@ impl Judges {
         }
     }
 
-    /// Makes them commit what is judged and leave their groups.
+    /// Asks the judges to commit what is judged and to leave their groups, and waits until they have ended.
     fn stop(&self, clock: Clock) {
         self.handles.iter().for_each(JudgeHandle::stop);
         let until = clock.now() + CLOSE;

@@ -1,4 +1,5 @@
-//! Pages of the input by their positions, read by the new scheme: some thousands at a time, by all cores.
+//! Reads pages of the input by their positions and fingerprints them by the new scheme: some thousands at a time, on
+//! all cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -26,9 +27,9 @@ const TEXT_LIMIT: Duration = Duration::from_secs(20);
 /// How long the cluster may be silent while pages are wanted.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Outcome of a position.
+/// What was found at a wanted position.
 pub(super) enum Read {
-    /// Request its verdict from the judge of this partition of the logs; the size of its record.
+    /// The request for the judge of this log partition, and the size of the page's record in bytes.
     Page(LogPartition, Box<PageRequest>, usize),
     /// The new scheme has no request for the page: undecodable, too large or too slow.
     Refused,
@@ -61,7 +62,7 @@ impl Pages {
         Ok(Self { picker, pool, done, budget: ByteBudget::new(memory), clock })
     }
 
-    /// Reads these pages. `meanwhile` is called repeatedly, and may end it: then the pages read so far are returned.
+    /// Reads these pages. Calls `meanwhile` repeatedly; if it breaks, the pages read so far are returned.
     pub(super) fn read(
         &mut self,
         wanted: BTreeMap<PartitionId, BTreeSet<i64>>,
