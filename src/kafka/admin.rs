@@ -1,4 +1,4 @@
-//! Topics: creating both logs, inspecting the others, deleting records.
+//! Creates both logs, reads the settings of other topics, and deletes records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::record::PartitionId;
 /// Default time-out of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time between two looks at a new topic.
+/// Time between two checks for a new topic.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Largest batch that a broker accepts unless the topic sets another limit, in bytes.
@@ -53,7 +53,7 @@ pub enum TopicError {
     /// The cluster did not answer.
     #[error(transparent)]
     Kafka(#[from] KafkaError),
-    /// There is no runtime to wait on.
+    /// The runtime that waits for the brokers cannot be created.
     #[error(transparent)]
     Runtime(#[from] std::io::Error),
 }
@@ -75,7 +75,7 @@ pub fn log_settings(kind: LogKind, copies: i32) -> Vec<(&'static str, &'static s
         ("retention.ms", "-1"),
         ("retention.bytes", "-1"),
         ("unclean.leader.election.enable", "false"),
-        // Well above what is written in one batch, whatever the brokers' limit is.
+        // Well above what we write in one batch; the limit of the brokers may be lower.
         ("max.message.bytes", "2097152"),
     ];
     if kind == LogKind::Fingerprints {
@@ -98,7 +98,7 @@ pub struct Admin {
 /// The kind of brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Brokers {
-    /// Real ones.
+    /// The brokers of a real cluster.
     Cluster,
     /// [`super::mock::InProcessBroker`]: it never answers requests to create topics, report settings or delete records.
     InProcess,
@@ -179,7 +179,8 @@ impl Admin {
         }
     }
 
-    /// Returns the number of partitions of a topic that may be new: the brokers learn of it one by one.
+    /// Returns the number of partitions of a topic that may be new, and waits for it: the brokers learn of a new topic
+    /// one by one.
     fn await_partitions(&self, topic: &str) -> Result<Option<usize>, TopicError> {
         let (late, checks) = (after(self.timeout), tick(POLL_INTERVAL));
         loop {
@@ -234,7 +235,7 @@ impl Admin {
         }
     }
 
-    /// The cluster's default for new topics, read from one of its brokers; 1 if it does not report one.
+    /// Returns the cluster's default replication factor, read from one of its brokers; 1 if that reports none.
     fn default_replication(&self) -> Result<i32, TopicError> {
         let metadata = self.client.inner().fetch_metadata(None, self.timeout)?;
         let Some(broker) = metadata.brokers().first() else { return Ok(1) };

@@ -22,11 +22,11 @@ const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 /// The client's own pause before it first reconnects to a lost broker (`reconnect.backoff.ms`).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause before the client reconnects to a lost broker (`reconnect.backoff.max.ms`): that of the Java
-/// client. The client library's own grows to ten seconds, and each client of an instance may wait that long in turn.
+/// The longest pause before the client reconnects to a lost broker (`reconnect.backoff.max.ms`), as in the Java client.
+/// The client library's default is ten seconds, and each client of an instance may wait that long in turn.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a judge's polling thread may stall: no less than its longest session.
+/// How long a judge's polling thread may stall; it must be at least the longest session of a judge.
 const JUDGE_POLL: Duration = Duration::from_mins(5);
 
 /// How a cluster is reached. Debug shows the names of the properties and hides their values: some are secrets.
@@ -72,10 +72,10 @@ pub struct ProducerSettings {
     pub transaction_timeout: Duration,
 }
 
-/// Maximum packed bytes of one partition of the input in one answer; a batch that is larger comes alone.
+/// Maximum compressed bytes of one partition of the input in one fetch response; a larger batch comes alone.
 const PARTITION_FETCH_BYTES: usize = 256 << 10;
 
-/// Maximum packed bytes of the input in one answer.
+/// Maximum compressed bytes of one fetch response of the input.
 const FETCH_BYTES: usize = 8 << 20;
 
 /// Maximum bytes of a batch if no topic has a smaller limit: the client's default.
@@ -97,9 +97,9 @@ impl ProducerSettings {
 /// Time-outs of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerTimeouts {
-    /// Before the group gives its partitions away.
+    /// Time without a heartbeat after which the group reassigns the worker's partitions.
     pub session: Duration,
-    /// Between two polls.
+    /// Maximum time between two polls.
     pub poll: Duration,
 }
 
@@ -115,8 +115,8 @@ impl ConnectionSettings {
     ) -> ClientConfig {
         let mut config = self.member(group, timeouts.session, timeouts.session / 10, queue_bytes);
         config.set("max.poll.interval.ms", millis(timeouts.poll));
-        // The client unpacks a whole answer before it looks at the limit of its queue, and pages of a crawl pack well.
-        // A user who sets one limit is expected to set both.
+        // The client decompresses a whole fetch response before it checks the limit of its queue, and crawled pages
+        // compress well, so the responses must be small. A user who sets one limit is expected to set both.
         if ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes"]
             .iter()
             .all(|key| config.get(key).is_none())
@@ -135,7 +135,7 @@ impl ConnectionSettings {
     #[must_use]
     pub fn judge_consumer(&self, group: &str, session: Duration) -> ClientConfig {
         let mut config = self.member(group, session, session / 20, 16 << 20);
-        // A shorter interval configured for the input would be below this session.
+        // The interval that is configured for the input may be shorter than this session, which is not allowed.
         config.set("max.poll.interval.ms", millis(JUDGE_POLL));
         config
     }
@@ -158,9 +158,9 @@ impl ConnectionSettings {
     #[must_use]
     pub fn request_producer(&self) -> ClientConfig {
         let mut config = self.producer();
-        // Entries are batched by the caller; hashes do not compress.
+        // The caller batches the requests, and fingerprints do not compress.
         config.set("linger.ms", "1").set("message.timeout.ms", "15000").set("compression.type", "none");
-        // A log that an older release created has the brokers' limit: 1,000,000 bytes or less.
+        // A log that an older release created has the limit of the brokers, which may be 1,000,000 bytes or less.
         config.set("batch.size", (BATCH_BYTES / 2).to_string());
         config
     }
@@ -172,8 +172,8 @@ impl ConnectionSettings {
         config
             .set("transactional.id", transactional_id)
             .set("transaction.timeout.ms", millis(settings.transaction_timeout));
-        // Reconnect to a broker that was lost or asked for a new token well before the transaction ends: a late
-        // producer is fenced.
+        // Reconnect well before the transaction times out, to a broker that was lost or that asked for a new token: a
+        // producer that is late is fenced.
         if config.get("reconnect.backoff.max.ms") == Some(&millis(LONGEST_PAUSE)) {
             let pause = (settings.transaction_timeout / 5).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             config.set("reconnect.backoff.max.ms", millis(pause));
@@ -183,8 +183,8 @@ impl ConnectionSettings {
 
     /// Settings of a producer for `at_least_once`: idempotent and in order, but without transactions.
     ///
-    /// A record is given up well before a transaction times out: we then abort the transaction that holds it, before
-    /// the coordinator does and fences us.
+    /// The client gives up a record well before a transaction times out. So we abort the transaction ourselves, before
+    /// the coordinator aborts it and fences us.
     #[must_use]
     pub fn output_producer(&self, settings: &ProducerSettings) -> ClientConfig {
         let mut config = self.producer();
@@ -197,14 +197,14 @@ impl ConnectionSettings {
         if config.get("batch.size").is_none() {
             config.set("batch.size", settings.max_batch_bytes.clamp(1_000, BATCH_BYTES).to_string());
         }
-        // The client's default level for zstd is 3, which costs a worker more than anything but the text.
+        // The client's default level for zstd is 3, which costs a worker more time than anything but the text work.
         if settings.compression == "zstd" && config.get("compression.level").is_none() {
             config.set("compression.level", "1");
         }
         config
     }
 
-    /// Settings of the client for topics, their settings and deleting records.
+    /// Settings of the client that creates topics, reads their settings and deletes records.
     #[must_use]
     pub fn admin(&self) -> ClientConfig {
         self.base(&BTreeMap::new())
@@ -346,7 +346,7 @@ fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
 /// Returns how serious a log line of the library is.
 ///
 /// A connection that fails is a warning: the client reconnects by itself, and dupgate logs when no broker answers.
-/// Repetitions are details.
+/// Repetitions are for debugging.
 fn severity(level: RDKafkaLogLevel, facility: &str, message: &str) -> tracing::Level {
     match level {
         RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning if ["FAIL", "ERROR"].contains(&facility) => {
@@ -361,7 +361,8 @@ fn severity(level: RDKafkaLogLevel, facility: &str, message: &str) -> tracing::L
     }
 }
 
-/// Notes a client's background error. The library logs those that matter, and ends of partitions arrive this way, too.
+/// Logs a client's background error, for debugging only: the library itself logs the errors that matter, and ends of
+/// partitions arrive this way, too.
 fn log_error(error: &KafkaError, reason: &str) {
     tracing::debug!(target: "librdkafka", "{error}: {reason}");
 }

@@ -13,7 +13,7 @@ use crate::transaction::{Call, CallError};
 /// Prefix of the error of a record that was not delivered.
 pub const NOT_DELIVERED: &str = "a record was not delivered: ";
 
-/// Sorts the error of one call to the transactional producer by what happens next.
+/// Sorts the error of one call to the transactional producer by what the owner must do next.
 #[must_use]
 pub fn of_call(call: Call, error: &KafkaError) -> CallError {
     let KafkaError::Transaction(inner) = error else {
@@ -33,7 +33,7 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
         CallError::Retriable(text)
     } else {
         match call {
-            // A commit is either retriable, abortable or fatal; anything else leaves its outcome open.
+            // A failed commit should be retriable, abortable or fatal; after any other error its outcome is unknown.
             Call::Commit => CallError::Unknown(text),
             Call::Begin | Call::Produce | Call::SendOffsets => CallError::Abortable(text),
             Call::Init | Call::Abort => CallError::Fatal(text),
@@ -43,8 +43,8 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
 
 /// Sorts fatal errors of a producer by whether a new one can continue.
 fn of_fatal(call: Call, code: RDKafkaErrorCode, text: String) -> CallError {
-    // The brokers know another state of the transaction: they ended one that was open for too long, or restarted before
-    // they had heard of it.
+    // The brokers know another state of the transaction: they aborted one that was open for too long, or restarted
+    // before they had heard of it.
     let is_forgotten = [
         RDKafkaErrorCode::InvalidTransactionalState,
         RDKafkaErrorCode::InvalidProducerIdMapping,
@@ -97,7 +97,7 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// The same with another operation.
+    /// Returns the same permission for another operation.
     #[must_use]
     pub fn to(self, operation: &'static str) -> Self {
         Self { operation, ..self }
@@ -152,7 +152,7 @@ pub fn denied_by_code(code: RDKafkaErrorCode, name: &str) -> Option<Denied> {
     Some(Denied { operation, resource, name: if resource == "cluster" { String::new() } else { name.to_owned() } })
 }
 
-/// Finds a missing permission in a message that was formatted from a client's error: it names the code.
+/// Finds a missing permission in the message of a client's error, which names the code.
 #[must_use]
 pub fn denied_in(message: &str) -> Option<Denied> {
     let names = [
@@ -180,7 +180,7 @@ pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
     .contains(&code)
 }
 
-/// Returns whether waiting may cure the error: the network, a broker on its way up, a leader election.
+/// Returns whether the error may pass by itself: the network, a broker that is starting, a leader election.
 #[must_use]
 pub fn is_passing(code: RDKafkaErrorCode) -> bool {
     [

@@ -29,7 +29,7 @@ pub struct Appended {
 /// Why the offset of a request is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAppended {
-    /// Its delivery is uncertain: it is sent again.
+    /// It may or may not have been written; the owner must send it again.
     Uncertain,
     /// The brokers do not let us write, and retrying does not help.
     Denied,
@@ -41,7 +41,7 @@ pub fn denied_append(topic: &str) -> Denied {
     Denied { operation: "Write", resource: "topic", name: topic.to_owned() }
 }
 
-/// The worker's end of the fingerprint log.
+/// A writer of the fingerprint log.
 pub struct RequestLog {
     producer: RenewedClient<ThreadedProducer<LoggingContext<Sink>>>,
     sink: Sink,
@@ -105,7 +105,7 @@ impl RequestLog {
         Ok(Self { producer, sink, in_flight, topic, waiting: vec![Vec::new(); partitions] })
     }
 
-    /// Takes a request. It leaves with the next [`RequestLog::send`], or at once when a record is full.
+    /// Takes a request, and sends it with the next [`RequestLog::send`], or as soon as a record is full.
     pub fn append(&mut self, log: LogPartition, request: Request) {
         let Some(waiting) = self.waiting.get_mut(log.index()) else {
             (self.sink.0)(Appended { request: request.id, offset: Err(NotAppended::Uncertain) });
@@ -133,11 +133,11 @@ impl RequestLog {
     /// Replaces a client that has lost its brokers. Call it periodically; it may take a second and a half while no
     /// broker answers.
     pub fn replace_if_lost(&mut self) {
-        // Records that the old one still holds are reported as uncertain when it closes.
+        // When the old client closes, it reports the records that it still holds as uncertain.
         self.producer.replace_if_lost(|| Some(self.topic.clone()), |_, _| Ok(()));
     }
 
-    /// Waits until everything handed over was acknowledged or given up, at most `timeout`.
+    /// Waits until the client has delivered or given up everything that it was handed, but at most `timeout`.
     pub fn flush(&self, timeout: Duration) {
         if let Err(error) = self.producer.flush(timeout) {
             tracing::debug!(target: "dupgate::kafka", %error, "requests were still in flight");

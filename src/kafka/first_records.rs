@@ -17,10 +17,10 @@ use crate::record::PartitionId;
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Bytes that are fetched of a partition at once: one record at least.
+/// Maximum bytes fetched from a partition at a time; a single record may be larger.
 const FETCH_BYTES: &str = "65536";
 
-/// Returns at most `most` committed records of each partition, from its offset on; none if no record follows.
+/// Returns at most `max` committed records of each partition, from its offset on; none if no record follows.
 /// Partitions that do not answer within `timeout` are left out.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub fn first_records(
         topics.entry(&*partition.topic).or_default().insert(partition.number, *offset);
     }
     let over = after(timeout);
-    // The client names only the number of a partition that ends: one topic after the other.
+    // The client names only the number of a partition that ends, so read one topic after the other.
     for (topic, offsets) in topics {
         let mut list = TopicPartitionList::new();
         for (number, offset) in &offsets {

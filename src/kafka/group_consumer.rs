@@ -1,12 +1,13 @@
 //! A consumer that belongs to a group, on a separate polling thread.
 //!
-//! Records, assignments, revocations, ends of partitions and failures leave in one order, through one sink. The
-//! owner answers with [`Command`]s. A partition that is assigned is not read before the owner names an offset
-//! ([`Command::Seek`]); a partition that is revoked leaves only after [`Command::RevokeDone`]: the callback waits for
-//! it on the polling thread, so that what the owner commits meanwhile still counts for this member's generation.
+//! Records, assignments, revocations, ends of partitions and failures reach the owner in one order, through one sink.
+//! The owner answers with [`Command`]s. An assigned partition is not read before the owner names an offset
+//! ([`Command::Seek`]). A revoked partition is released only after [`Command::RevokeDone`]: the revocation callback
+//! waits for it on the polling thread, so that what the owner commits meanwhile still counts for this member's
+//! generation.
 //!
 //! Partitions are added to the client's own assignment at their first seek and removed only inside the revocation
-//! callback: removing them at any other moment could answer a revocation that the owner has not seen yet.
+//! callback: removing them at any other moment could acknowledge a revocation that the owner has not seen yet.
 
 mod consumed_record;
 mod events;
@@ -48,7 +49,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// How long a seek may take before it is tried again.
 const SEEK: Duration = Duration::from_millis(500);
 
-/// How long a revocation waits for the owner at most. The group's own limit is `max.poll.interval.ms` (5 min).
+/// Maximum time that a revocation waits for the owner. The group's own limit is `max.poll.interval.ms` (5 min).
 const REVOKE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The group to join, and the settings.
@@ -59,13 +60,13 @@ pub struct GroupConsumerSettings {
     pub topics: Vec<String>,
     /// Name of the polling thread.
     pub thread: String,
-    /// Full while too much is in flight to the owner.
+    /// Bounds the bytes in flight to the owner; the thread reads nothing while it is full.
     pub budget: Arc<ByteBudget>,
     /// Called at each round of the polling thread, with or without brokers.
     pub moved: Box<dyn Fn() + Send>,
 }
 
-/// The owner's end of a member. Dropping it leaves the group without waiting.
+/// The owner's handle of a group member. Dropping it leaves the group without waiting.
 pub struct GroupConsumer {
     commands: Sender<Command>,
     thread: Option<JoinHandle<()>>,
@@ -190,12 +191,13 @@ impl Shared {
         }
     }
 
-    /// If we were expelled and rejoined under another id, reports the loss of everything, then the partitions that we
-    /// have again, without those revoked now. Returns whether this was the case.
+    /// Detects that this member was expelled and has rejoined under another id. If so, reports the loss of all its
+    /// partitions, then the assignment of those that it has again, without `going`, which are being revoked. Returns
+    /// whether this was the case.
     ///
     /// librdkafka (2.12 and before) reports an expulsion when a heartbeat is refused, but not when it happens during a
-    /// join. A static member then gets another id, and claims partitions that others may have read meanwhile, in their
-    /// generation.
+    /// join. A static member then gets another id, and in the new generation it keeps claiming partitions that others
+    /// may have read meanwhile.
     fn notice_expulsion(&self, consumer: &BaseConsumer<Context>, going: &BTreeSet<PartitionId>) -> bool {
         let id = member_id(consumer.client());
         let mut fetch_states = self.fetch_states();
@@ -204,7 +206,7 @@ impl Shared {
         if before == fetch_states.member || held.is_empty() {
             return false;
         }
-        // Together with the id: no earlier membership is valid under it.
+        // Under the same lock as the new id, so that no earlier membership is valid with it.
         fetch_states.loss_epoch += 1;
         let started = fetch_states.close_all();
         drop(fetch_states);
@@ -224,7 +226,8 @@ impl Shared {
             if consumer.assignment_lost() {
                 self.lost(consumer, partitions);
             } else if !self.notice_expulsion(consumer, partitions) {
-                // Commands from before the owner hears of this do not answer it.
+                // Perform earlier commands first: the owner sent them before it heard of this revocation, so they
+                // cannot answer it.
                 while let Ok(command) = self.commands.try_recv() {
                     self.perform(consumer, command);
                 }
@@ -250,7 +253,7 @@ impl Shared {
         self.report_loss(consumer, partitions);
     }
 
-    /// Replaces a client that has lost its brokers; its partitions are lost.
+    /// Lets a new client take over from one that has lost its brokers, and reports all partitions as lost.
     fn replaced(&self, old: &BaseConsumer<Context>, fresh: &BaseConsumer<Context>) {
         old.context().retired.store(true, Ordering::Release);
         let owned = std::mem::take(&mut self.fetch_states().by_partition);
@@ -274,7 +277,7 @@ impl Shared {
         }));
     }
 
-    /// Serves commands until the owner lets the revoked partitions go.
+    /// Performs commands until the owner releases the revoked partitions, or for at most [`REVOKE_TIMEOUT`].
     fn wait_for_owner(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         let timeout = after(REVOKE_TIMEOUT);
         loop {
@@ -297,7 +300,8 @@ impl Shared {
         }
     }
 
-    /// Returns whether the command is current (an answer to an overdue revocation is not).
+    /// Performs a command. Returns `false` for an answer to an overdue revocation, which must not count as the answer
+    /// to a later one.
     fn perform(&self, consumer: &BaseConsumer<Context>, command: Command) -> bool {
         let mut fetch_states = self.fetch_states();
         match command {
@@ -333,7 +337,7 @@ impl Shared {
                     return false;
                 }
             }
-            // Not here: this may be the answer to a revocation.
+            // The polling loop rejoins: this function may run inside a revocation callback.
             Command::Rejoin => fetch_states.rejoins = true,
             Command::Leave => fetch_states.leaving = true,
         }
@@ -360,8 +364,8 @@ impl Shared {
         (self.sink)(ConsumerEvent::Record { partition, offset: message.offset(), serial, record, permit });
     }
 
-    /// Reports the end of a partition. The client names only its number: if several topics have such a partition, those
-    /// that it has handed over completely count. One whose end is missed here becomes idle soon.
+    /// Reports the end of a partition. The client names only the partition's number: if several topics have such a
+    /// partition, those count that were handed over completely. A partition whose end is missed here becomes idle soon.
     fn at_end(&self, consumer: &BaseConsumer<Context>, number: i32) {
         let fetch_states = self.fetch_states();
         let of_number = || fetch_states.by_partition.iter().filter(|(partition, _)| partition.number == number);
@@ -404,8 +408,8 @@ impl Shared {
         (self.sink)(event);
     }
 
-    /// Some partition does not hold the offset that comes next. The client library does not name it, so all are
-    /// checked. The others continue.
+    /// Finds the partitions that do not hold the next offset, and closes them; the others continue. The client library
+    /// reports that there is one without naming it, so all are checked.
     fn out_of_range(&self, consumer: &BaseConsumer<Context>) {
         let open = |(partition, fetch_state): (&PartitionId, &FetchState)| {
             Some((partition.clone(), fetch_state.open?, fetch_state.next))
@@ -452,7 +456,7 @@ type Subscribed = Arc<BaseConsumer<Context>>;
 fn subscribed(config: &ClientConfig, topics: &[String], shared: &Arc<Shared>) -> Result<Subscribed, KafkaError> {
     let context = MemberContext { shared: Arc::clone(shared), retired: AtomicBool::new(false), this: OnceLock::new() };
     let consumer: Subscribed = Arc::new(config.create_with_context(LoggingContext(context))?);
-    // A consumer has one context, made one line above.
+    // The context was created one line above, so its consumer is not set yet.
     let _ = consumer.context().this.set(Arc::downgrade(&consumer));
     subscribe(&consumer, topics)?;
     Ok(consumer)

@@ -28,7 +28,7 @@ use crate::record::{PartitionId, Timestamp};
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Partitions of a topic whose first and last records are read, at most.
+/// Maximum number of partitions of a topic whose first and last records are read.
 const MAX_PARTITIONS: usize = 64;
 
 /// Number of offsets before the end to search for the last record: transactions end in markers that are not records.
@@ -46,7 +46,7 @@ impl ErrorCapture {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, text.to_owned()));
     }
 
-    /// Returns the error that explains most.
+    /// Returns the error that best explains why no broker answered.
     fn most_telling(&self) -> Option<ClusterError> {
         let errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = |code: Option<RDKafkaErrorCode>, text: &str| {
@@ -127,8 +127,8 @@ impl ClusterError {
         Self::of_topic(error, name, "Read")
     }
 
-    /// The same for an operation that the error does not name; permissions on resources other than topics are
-    /// unchanged.
+    /// Sorts an error of an operation on a topic. The error does not name the operation; a missing permission on
+    /// another resource is left unchanged.
     #[must_use]
     pub fn of_topic(error: &KafkaError, topic: &str, operation: &'static str) -> Self {
         match Self::of(error, topic) {
@@ -251,7 +251,7 @@ impl ClusterInspector {
         }
     }
 
-    /// Returns a setting of any one broker, if it is visible.
+    /// Returns a setting of a broker, if it is visible.
     #[must_use]
     pub fn broker_setting(&self, broker: i32, name: &str) -> Option<String> {
         self.settings(ResourceSpecifier::Broker(broker), "").ok()?.remove(name)
@@ -309,7 +309,7 @@ impl ClusterInspector {
         Ok(found.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))).collect())
     }
 
-    /// Reads the first and the last record of each partition, as far as they come within the timeout.
+    /// Reads the first and the last record of each partition, as far as they arrive within the timeout.
     ///
     /// # Errors
     ///
@@ -402,8 +402,8 @@ impl ClusterInspector {
         Ok(known.then_some(lag))
     }
 
-    /// Checks whether a request went unanswered for lack of a permission on the group: the client reports that
-    /// separately, when it is polled.
+    /// Returns the missing permission on the group, if a request went unanswered for lack of it: the client reports
+    /// this separately, when it is polled.
     fn denied_group(&self) -> Option<ClusterError> {
         let late = after(Duration::from_secs(1));
         while late.try_recv().is_err() {

@@ -7,17 +7,17 @@ use rdkafka::error::KafkaError;
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 
-/// The broker. It stops when this is dropped.
+/// The broker, which stops when this value is dropped.
 pub struct InProcessBroker {
     cluster: MockCluster<'static, DefaultProducerContext>,
 }
 
 impl InProcessBroker {
-    /// Starts it on a free port of the loopback interface.
+    /// Starts a broker on a free port of the loopback interface.
     ///
     /// # Errors
     ///
-    /// The client library cannot start it.
+    /// The client library cannot start the broker.
     pub fn start() -> Result<Self, KafkaError> {
         Ok(Self { cluster: MockCluster::new(1)? })
     }

@@ -5,8 +5,8 @@
 //! [`fingerprint_log`] (appending requests), [`producer`] (one transactional producer), [`open_transaction`] (ending
 //! that of a dead one), [`output`] (pages to records), [`offsets`], [`first_records`], [`pages`], [`position_reader`],
 //! [`requests`], [`inspector`] and [`admin`] (requests with one answer); [`page_producer`], and for the demo [`tail`]
-//! and [`mock`]. All of them report by handing values to a sink given at the start, in order; none
-//! makes decisions. [`in_flight`] counts the records that the producers have yet to deliver.
+//! and [`mock`]. Those with a thread of their own report by handing values, in order, to a sink given at the start;
+//! none makes decisions. [`in_flight`] counts the records that the producers have yet to deliver.
 
 pub mod admin;
 pub mod in_flight;

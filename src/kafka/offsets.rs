@@ -1,4 +1,4 @@
-//! Queries of offsets: what a group has committed, where a partition begins and ends.
+//! Queries offsets: what a group has committed, and where a partition begins and ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use crate::record::{PartitionId, Timestamp};
 /// A client that queries on behalf of one group without joining it.
 pub struct Offsets {
     stable: ClientPool,
-    /// Created lazily: reads committed offsets without waiting for open transactions.
+    /// Reads committed offsets without waiting for open transactions. Its first client is created on demand.
     read_uncommitted: ClientPool,
     timeout: Duration,
 }
@@ -26,7 +26,8 @@ pub struct Offsets {
 /// A pool of clients of one kind: one for each concurrent query, so that none waits for another.
 struct ClientPool {
     config: ClientConfig,
-    /// Taken by the caller of a request, put back after the answer; one that failed may have lost its brokers for good.
+    /// A query takes a client and puts it back after success. A client whose query failed is closed: it may have lost
+    /// its brokers for good.
     idle: Mutex<Vec<BaseConsumer<LoggingContext>>>,
 }
 
@@ -93,8 +94,8 @@ impl Offsets {
     }
 
     /// Returns what the group has committed for these partitions. Waits until no open transaction holds offsets of any
-    /// of them, so that the answer is final. Only the owner of the partitions should call it, since the former owner's
-    /// transaction ends soon; among the partitions of many busy workers one always has an open transaction.
+    /// of them, so that the answer is final. Only the owner of the partitions should call it: the transaction of their
+    /// former owner ends soon, but among the partitions of many busy workers, some transaction is always open.
     ///
     /// # Errors
     ///
@@ -107,8 +108,8 @@ impl Offsets {
         answers.into_iter().map(|(partition, known)| Ok((partition, known?))).collect()
     }
 
-    /// Returns the committed offsets of these partitions without waiting for open transactions: never later than
-    /// [`Offsets::committed`]. Partitions without an answer are left out.
+    /// Returns the committed offsets of these partitions without waiting for open transactions, so they are never
+    /// higher than those of [`Offsets::committed`]. Partitions without an answer are left out.
     ///
     /// # Errors
     ///
@@ -211,7 +212,8 @@ impl Offsets {
         Ok(known.collect())
     }
 
-    /// Returns the first offset of each partition whose record has this time or a later one; the end if there is none.
+    /// Returns the offset of the first record of each partition with this timestamp or a later one; the end of the
+    /// partition if there is none.
     ///
     /// # Errors
     ///
@@ -263,8 +265,8 @@ impl Offsets {
     ///
     /// # Errors
     ///
-    /// No broker answered in time, a topic exists or may exist but its partitions are not reported, or the pattern is
-    /// not one.
+    /// No broker answered in time, the brokers reported an error for a topic that may exist, or the pattern is not a
+    /// valid regular expression.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
         // The client can request one topic by name; for several, and for a pattern, request all.
         let one =
@@ -278,7 +280,7 @@ impl Offsets {
         };
         let mut found = BTreeSet::new();
         for topic in metadata.topics().iter().filter(|topic| wanted(topic.name())) {
-            // A topic without an answer may still exist.
+            // A topic with another error may still exist.
             if let Some(error) = topic.error().map(RDKafkaErrorCode::from) {
                 if error != RDKafkaErrorCode::UnknownTopicOrPartition {
                     return Err(KafkaError::MetadataFetch(error));

@@ -1,4 +1,4 @@
-//! The transaction that a process left open when it was killed.
+//! Ends the transaction that a process left open when it was killed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Pages to records: which topic, which partition, which headers; bytes and timestamp unchanged.
+//! Turns pages into records: chooses topic, partition and headers, and leaves bytes and timestamp unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub enum DuplicateValue {
 /// Which timestamp the outputs carry (`output.timestamp`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OutputTime {
-    /// The input record's.
+    /// The timestamp of the input record.
     #[default]
     Source,
     /// The time of sending.
@@ -59,7 +59,7 @@ pub struct TimeLimits {
 }
 
 impl TimeLimits {
-    /// Every timestamp is accepted.
+    /// Limits that accept every timestamp.
     pub const NONE: Self = Self { before_ms: u64::MAX, after_ms: u64::MAX };
 
     /// Returns whether the topic accepts a record with this timestamp.
@@ -69,17 +69,17 @@ impl TimeLimits {
     }
 }
 
-/// Number of partitions of each input topic. Known before the first page of a partition is read.
+/// Number of partitions of each input topic, which is known before the first page of a partition is read.
 #[derive(Debug, Default)]
 pub struct InputPartitions(RwLock<BTreeMap<Arc<str>, usize>>);
 
 impl InputPartitions {
-    /// Stores the number of a topic.
+    /// Stores the number of partitions of a topic.
     pub fn learn(&self, topic: Arc<str>, partitions: usize) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(topic, partitions);
     }
 
-    /// Returns the number of a topic; 0 while it is unknown.
+    /// Returns the number of partitions of a topic; 0 while it is unknown.
     #[must_use]
     pub fn count(&self, topic: &str) -> usize {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(topic).copied().unwrap_or(0)
@@ -123,9 +123,9 @@ pub struct PagePayload {
 }
 
 impl Outputs {
-    /// Returns why an eligible output topic would reject this page.
+    /// Returns why an output topic that this page may go to would refuse it.
     ///
-    /// Checked here because brokers refuse whole batches: a refused page would abort the transaction of its neighbours.
+    /// Brokers refuse whole batches: without this check, a refused page would abort the transaction of its neighbours.
     #[must_use]
     pub fn refuse(&self, record: &ConsumedRecord) -> Option<Reject> {
         let bytes = record.bytes() + MAX_HEADER_BYTES + RECORD_OVERHEAD;
@@ -174,7 +174,7 @@ impl Outputs {
                     if cut(&mut outgoing, topic.max_bytes) {
                         outgoing.headers.push(owned(self.headers.of_cut(value_bytes)));
                     }
-                    // The timestamp may be the problem; a header holds it.
+                    // Drop a timestamp that the topic would refuse; a header preserves it.
                     if self.timestamp(came).is_some_and(|time| !topic.times.take(time, now)) {
                         outgoing.timestamp = None;
                     }
@@ -202,7 +202,7 @@ impl Outputs {
                 let PagePayload { record, message, .. } = &output.page.payload;
                 self.headers.of_reject(*reason, message.as_deref(), source, record.timestamp)
             }
-            // Unchanged.
+            // A tombstone is passed on unchanged.
             PageOutcome::Tombstone => Vec::new(),
         }
     }
@@ -214,7 +214,7 @@ impl Outputs {
 
     fn timestamp(&self, came: &ConsumedRecord) -> Option<Timestamp> {
         match self.time {
-            // The client library takes 0 for now: the earliest possible time is a millisecond later.
+            // The client library takes 0 for the current time, so the earliest time that can be sent is 1 ms.
             OutputTime::Source => came.timestamp.map(|timestamp| match timestamp.millis() {
                 0 => Timestamp::from_millis(1),
                 _ => timestamp,
@@ -235,8 +235,8 @@ impl Outputs {
     }
 }
 
-/// A dead letter that is too large for its topic carries as much of the value as fits; if that is not enough, it loses
-/// its original headers and its key. Returns whether anything was cut.
+/// Makes a dead letter fit into its topic: cuts its value to the size that fits and, if that is not enough, removes its
+/// original headers and its key. Returns whether anything was cut.
 fn cut(outgoing: &mut OutgoingRecord<'_>, limit: usize) -> bool {
     let fixed = MAX_HEADER_BYTES + RECORD_OVERHEAD;
     let mut rest: usize =
@@ -274,7 +274,7 @@ fn owned<'a>(header: Header) -> HeaderField<'a> {
 pub struct Pages {
     /// How they become records.
     pub outputs: Arc<Outputs>,
-    /// In offset order within each partition.
+    /// The pages, in offset order within each partition.
     pub pages: Vec<Arc<Output<PagePayload>>>,
     /// Counts the records handed to the client.
     pub sent: Arc<Sent>,
@@ -303,7 +303,7 @@ impl RecordSource for Pages {
 
     fn write_records(&self, load: &mut RecordSink<'_>) -> Result<(), CallError> {
         let mut sent = self.sent.lock();
-        // Repeated sends count once.
+        // A repeated send replaces the counts of the previous one.
         sent.clear();
         for (index, page) in self.pages.iter().enumerate() {
             self.outputs.write_page_records(page, &mut |output_kind, outgoing| {

@@ -14,7 +14,7 @@ use crate::record::{PartitionId, Source};
 /// How long a full queue may stay full.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One page to write. The brokers' partitioner chooses its partition by the key, its timestamp is now.
+/// One page to write. The client chooses the partition by the key; the timestamp is the time of sending.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     /// The topic.
@@ -50,7 +50,7 @@ impl ProducerContext for LoggingContext<Sink> {
 }
 
 impl PageProducer {
-    /// Opens it. The result of each page goes to `sink`, on a thread of the client.
+    /// Creates the producer. The result of each page goes to `sink`, on a thread of the client.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ pub struct PageBytes {
 }
 
 impl PageBytes {
-    /// Returns it in the form of the pure modules.
+    /// Returns the record in the form that the pure modules read.
     #[must_use]
     pub fn record(&self) -> RawRecord<'_> {
         let headers: &dyn Headers = &self.headers;
@@ -52,7 +52,7 @@ impl Pages {
         Ok(Self { consumer: config.create_with_context(LoggingContext(()))?, timeout })
     }
 
-    /// Fetches these records; those that are gone or do not arrive in time are missing in the answer.
+    /// Fetches these records. Those that are gone or do not arrive in time are missing from the result.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Reads selected records of the input in partition order, skipping the others.
 //!
 //! A round names the wanted positions; each is handed over once, or reported as gone. Nothing is read outside rounds,
-//! so that the requests bound reading ahead.
+//! so the rounds limit how far the client reads ahead.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// Silence after which the reader queries the ranges of the partitions.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Maximum bytes fetched ahead: records after a round are discarded.
+/// Maximum kilobytes that the client fetches ahead: records that it fetches after a round are discarded.
 const AHEAD_KILOBYTES: &str = "8192";
 
 /// One answer of a round.
@@ -33,11 +33,11 @@ const AHEAD_KILOBYTES: &str = "8192";
 pub enum PositionResult {
     /// A record.
     Record(Source, ConsumedRecord),
-    /// The partition no longer holds it: retention, compaction.
+    /// The partition no longer holds this position, because of retention or compaction.
     Gone(Source),
-    /// The partition ends before it: the topic was recreated.
+    /// The partition ends before this position: the topic was recreated.
     Beyond(Source),
-    /// It did not arrive in time.
+    /// No answer arrived within one poll.
     Nothing,
 }
 
@@ -45,9 +45,9 @@ pub enum PositionResult {
 pub struct PositionReader {
     consumer: RenewedClient<BaseConsumer<LoggingContext>>,
     offsets: Offsets,
-    /// Wanted offsets of each partition without an answer.
+    /// The wanted offsets of each partition that have no answer yet.
     wanted: BTreeMap<PartitionId, BTreeSet<i64>>,
-    /// Further answers, found together with another one.
+    /// Answers that were found together with an earlier one.
     ready: VecDeque<PositionResult>,
     /// Fires when nothing has arrived for a while.
     silence: Receiver<std::time::Instant>,
@@ -115,7 +115,7 @@ impl PositionReader {
                 if is_over {
                     let mut list = TopicPartitionList::new();
                     list.add_partition(&partition.topic, partition.number);
-                    // Its late records are skipped.
+                    // Records that arrive nevertheless are skipped.
                     let _ = self.consumer.pause(&list);
                 }
             }
@@ -136,7 +136,7 @@ impl PositionReader {
         }
         self.silence = after(SILENCE);
         self.consumer.assign(&list)?;
-        // A pause survives a reassignment.
+        // The client keeps a pause across assignments.
         if list.count() > 0 { self.consumer.resume(&list) } else { Ok(()) }
     }
 
@@ -160,7 +160,7 @@ impl PositionReader {
 
 /// The answers to wanted positions that follow from an arriving record.
 struct Passed {
-    /// Those before it are gone.
+    /// The wanted positions before the record: they are gone.
     gone: Vec<PositionResult>,
     is_wanted: bool,
 }

@@ -1,7 +1,7 @@
 //! One producer and its transactions, on a separate thread.
 //!
 //! The owner submits one [`ProducerCommand`] at a time and receives one answer for each; `crate::transaction` decides
-//! which call comes next. A call that takes longer than [`REQUEST_TIMEOUT`] answers as retriable; the client continues
+//! which call comes next. A call that takes longer than [`REQUEST_TIMEOUT`] fails as retriable; the client continues
 //! with it in the background and resumes it when the same call is repeated. With [`Delivery::AtLeastOnce`] the same
 //! commands mean sending and waiting, then committing the offsets.
 //!
@@ -30,7 +30,7 @@ use super::watchdog::close_in_background;
 use crate::record::PartitionId;
 use crate::transaction::{Call, CallError, Delivery};
 
-/// How long one call may take before it answers as retriable.
+/// How long one call may take before it fails as retriable.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long one call may be retried, while brokers answer, before it needs a new producer: a client may have forgotten
@@ -40,7 +40,7 @@ const RETRY_LIMIT: Duration = Duration::from_mins(2);
 /// An offset to commit, with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetAndMetadata {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionId,
     /// The next offset to read.
     pub offset: i64,
@@ -71,14 +71,14 @@ impl ProducerCommand {
 /// The answer to a [`ProducerCommand`]: for a `Produce`, the offset of the first record of each item.
 pub type Answer = Result<Vec<i64>, CallError>;
 
-/// The owner's end of a transactional producer. Dropping it ends the thread after the current call.
+/// The owner's handle of a transactional producer. Dropping it ends the thread after the current call.
 pub struct TransactionalProducer {
     commands: Sender<ProducerCommand>,
 }
 
 impl TransactionalProducer {
-    /// Starts the thread. Each [`Call::Init`] creates the producer. `in_flight` counts the records that it has yet to
-    /// deliver.
+    /// Starts the thread. Each [`Call::Init`] creates a new client. `in_flight` counts the records that are yet to be
+    /// delivered.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl ProducerLoop {
         }
     }
 
-    /// Replaces the client. A producer can initialise its transactional id only once.
+    /// Replaces the client, because a client can initialise its transactional id only once.
     fn renew(&mut self) -> Result<(), CallError> {
         if let Some(old) = self.session.take() {
             // Closing one can block while the brokers are unreachable.

@@ -1,7 +1,7 @@
 //! A reader of fixed ranges of one topic's partitions, on a separate thread, without joining a group.
 //!
-//! Each partition is read from its first offset to its last and then reported as ended. Partitions are paused and
-//! resumed one by one, so that none has to wait for the pages of another.
+//! The reader reads each partition from its first offset to its last and then reports that it has ended. Partitions are
+//! paused and resumed one by one, so that none has to wait for the pages of another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::group_consumer::{ConsumedRecord, detach};
 use super::renewed_client::RenewedClient;
 use crate::record::PartitionId;
 
-/// How long one poll waits: also the longest wait of a command.
+/// How long one poll waits, and so the longest time that a command waits.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Commands of the owner to a reader.
@@ -41,16 +41,16 @@ pub enum RangeEvent {
         offset: i64,
         /// The record.
         record: ConsumedRecord,
-        /// Counts its bytes until it is processed.
+        /// Reserves its bytes in the budget until this is dropped.
         permit: Permit,
     },
     /// This partition has ended.
     Ended(PartitionId),
-    /// The reader failed: why.
+    /// The reader failed; the reason.
     Failed(String),
 }
 
-/// The owner's end of a reader. Dropping it ends the thread.
+/// The owner's handle of a reader. Dropping it ends the thread.
 pub struct RangeReader {
     topic: Arc<str>,
     commands: Sender<Command>,
@@ -59,7 +59,7 @@ pub struct RangeReader {
 struct Reader {
     consumer: RenewedClient<BaseConsumer<LoggingContext>>,
     topic: Arc<str>,
-    /// Next and last offset of each partition; without ended partitions.
+    /// The ranges that have not ended, by partition number.
     open: BTreeMap<i32, RangeState>,
     budget: Arc<ByteBudget>,
     commands: Receiver<Command>,
@@ -159,7 +159,7 @@ impl Reader {
         }
     }
 
-    /// A range may be empty from the start.
+    /// Ends the ranges that are empty from the start.
     fn end_empty(&mut self) {
         let empty: Vec<i32> =
             self.open.iter().filter(|(_, range)| range.next >= range.end).map(|(number, _)| *number).collect();
@@ -201,7 +201,7 @@ impl Reader {
                 let permit = self.budget.hold(record.bytes() + 256);
                 (number, offset, RangeEvent::Record { partition, offset, record, permit })
             }
-            // The records were there when the range was fixed: it ends here, if not before.
+            // The records existed when the range was chosen, so the end of the partition is also the end of the range.
             Some(Err(KafkaError::PartitionEOF(number))) => {
                 self.end(number);
                 return true;

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Why requests cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestsError {
-    /// They do not arrive in time.
+    /// The requests do not arrive in time.
     #[error("timed out after {timeout:?} reading requests of {partition} up to offset {end}")]
     Late {
         /// The partition of the log.
@@ -39,9 +39,9 @@ pub struct Requests {
     consumer: BaseConsumer<LoggingContext>,
     partition: PartitionId,
     timeout: Duration,
-    /// The offset where reading began, if it has.
+    /// The next offset to return; `None` before the first call.
     next: Option<RequestOffset>,
-    /// Already read, and beyond the wanted end.
+    /// A record that was read, but is at or after the end that was asked for.
     ahead: Option<Asked>,
 }
 
@@ -76,7 +76,7 @@ impl Requests {
     ///
     /// # Errors
     ///
-    /// They do not arrive in time.
+    /// The records do not arrive in time.
     pub fn between(&mut self, from: RequestOffset, to: RequestOffset) -> Result<Vec<Asked>, RequestsError> {
         let mut next = if let Some(next) = self.next {
             next.max(from)

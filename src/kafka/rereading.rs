@@ -28,7 +28,7 @@ impl Rereading {
         if before == 0 { Duration::ZERO } else { (FIRST_PAUSE * (1 << (before - 1).min(6))).min(LONGEST_PAUSE) }
     }
 
-    /// The end of the log was reached: all of it could be read.
+    /// Notes that the end of the log was reached, so that all of it could be read.
     pub(super) fn ended(&mut self) {
         self.readings = 0;
     }

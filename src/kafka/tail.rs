@@ -1,4 +1,4 @@
-//! Demo: consumes the output topics from their beginning.
+//! Consumes the output topics from their beginning, for the demo.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,8 +42,8 @@ pub enum Step {
     Record(Written),
     /// Nothing arrived in time.
     Nothing,
-    /// Every partition was read to its end at least once. Reported to the reader of a single topic only: the client
-    /// names the partition that ended, and not its topic.
+    /// Every partition was read to its end at least once. Only the reader of a single topic reports this, because the
+    /// client names the partition that ended, but not its topic.
     End,
 }
 

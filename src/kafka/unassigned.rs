@@ -1,21 +1,22 @@
 //! Finds partitions that no member owns although the group is stable.
 //!
-//! A cooperative rebalance takes two rounds: a partition that moves is given up in the first and given to its new owner
-//! in the second, which the member that gave it up triggers. A static member that is replaced between the two (its
-//! process was killed, or its client lost the brokers) joins without a rebalance, as static members do, and no member
-//! triggers the second round: the partition would wait until another member joins or leaves. So members check
-//! periodically, and one that misses a partition in two consecutive checks rejoins.
+//! A cooperative rebalance takes two rounds. In the first, a member gives up the partitions that move; it then triggers
+//! the second, in which they go to their new owners. If this member is static and is replaced between the two rounds
+//! (its process was killed, or its client lost the brokers), it joins without a rebalance, as static members do, and no
+//! member triggers the second round: the partitions would wait until another member joins or leaves. So members check
+//! periodically, and one that finds a partition unassigned in two consecutive checks rejoins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::record::PartitionId;
 
-/// Consecutive checks a partition must be unassigned before we rejoin. Doubles after each rejoin that did not help.
+/// Number of consecutive checks that must find a partition unassigned before we rejoin. It doubles after each rejoin
+/// that did not help.
 const MIN_CHECKS: u32 = 2;
 
-/// Upper bound of the backoff. By then a group leader knows of partitions that were just created; partitions that are
-/// still unassigned are ignored: the group should not own them (a pattern may mean more to us than to the client).
+/// Upper bound of that number. By then a group leader knows of partitions that were just created. Partitions that are
+/// still unassigned are ignored: the group should not own them (a pattern may match more for us than for the client).
 const MAX_CHECKS: u32 = 32;
 
 /// The checks of one member.
@@ -35,8 +36,8 @@ impl Default for UnassignedPartitions {
 }
 
 impl UnassignedPartitions {
-    /// Checks once: the existing partitions, what each member of a stable group owns (`None` during a rebalance), and
-    /// what this one owns. Returns the partitions for which this member should rejoin.
+    /// Runs one check. `all` are the existing partitions, `shares` those of each member of a stable group (`None`
+    /// during a rebalance), `own` those of this member. Returns the partitions for which this member should rejoin.
     pub fn look(
         &mut self,
         all: &BTreeSet<PartitionId>,
@@ -73,7 +74,8 @@ impl UnassignedPartitions {
     }
 }
 
-/// Returns whether no other member owns less: rejoining costs a member what it owns for a moment.
+/// Returns whether this member should be the one that rejoins: it owns the least, and a member that rejoins does
+/// without its partitions for a moment.
 fn is_least(own: &BTreeSet<PartitionId>, shares: &[BTreeSet<PartitionId>]) -> bool {
     shares.iter().map(|share| (share.len(), share)).min().is_none_or(|min| (own.len(), own) <= min)
 }

@@ -1,12 +1,12 @@
 //! A reader that follows one partition of the verdict log, on a separate thread.
 //!
-//! Its partition is assigned manually; it reads only committed records, and hands over whole records in order. One
-//! reader serves one purpose at a time: a new [`FollowCommand::From`] replaces the previous one, and every event
-//! carries the serial number of its command, so that the owner recognises late ones. Requests for the end are numbered
-//! for the same reason.
+//! The reader assigns its partition manually, reads only committed records, and hands over whole records in order. It
+//! serves one purpose at a time: a new [`FollowCommand::From`] replaces the previous one, and every event carries the
+//! serial number of its command, so that the owner recognises late events. Requests for the end are numbered for the
+//! same reason.
 //!
-//! Records that dupgate has not written are skipped. An unreadable record that it has written stops the reader:
-//! verdicts may be in it.
+//! Records that dupgate has not written are skipped. A record that dupgate has written and that cannot be read stops
+//! the reader, because it may hold verdicts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,17 +71,17 @@ pub enum FollowEventKind {
         record: VerdictRecord,
         /// When it was written.
         time: Option<Timestamp>,
-        /// Counts its bytes until it is processed.
+        /// Reserves its bytes in the budget until this is dropped.
         permit: Permit,
     },
-    /// Everything that the [`FollowCommand::ToEnd`] or [`FollowCommand::ToBarrier`] of this number covers was handed
-    /// over.
+    /// Everything that the [`FollowCommand::ToEnd`] or [`FollowCommand::ToBarrier`] with this number asked for was
+    /// handed over.
     End(u64),
-    /// The log does not hold the requested offset, or cannot be read there: why.
+    /// The log does not hold the requested offset, or cannot be read there; the reason.
     Moved(String),
 }
 
-/// The owner's end of a reader. Dropping it ends the thread.
+/// The owner's handle of a reader. Dropping it ends the thread.
 pub struct Follower {
     commands: Sender<FollowCommand>,
 }
@@ -102,7 +102,7 @@ impl Follower {
         Self::start_counting(config, partition, budget, thread, sink, || {})
     }
 
-    /// Like [`Follower::start`]; `skipped` is called for each record that is not dupgate's.
+    /// Like [`Follower::start`], but calls `skipped` for each record that dupgate has not written.
     ///
     /// # Errors
     ///
@@ -175,12 +175,12 @@ enum Ends {
     },
 }
 
-/// Records that dupgate has not written: of a stray producer, or a mirror.
+/// Counts records that dupgate has not written: those of a stray producer, or of a mirror.
 struct Foreign {
     skipped: Box<dyn Fn() + Send>,
-    /// Number skipped since the last log line.
+    /// Number of records skipped since the last log line.
     unreported: u64,
-    /// When the next line may be logged, after the first.
+    /// Fires when the next line may be logged; `None` before the first line.
     again: Option<Receiver<Instant>>,
 }
 
@@ -230,11 +230,11 @@ struct Reader {
     foreign: Foreign,
     assembly: VerdictReader,
     serial: u64,
-    /// Offset after the last message read, once one was read.
+    /// Next offset to read; `None` at the beginning of the log.
     next: Option<VerdictOffset>,
     active: bool,
     rereading: Rereading,
-    /// Fires when reading begins, while that is delayed.
+    /// Fires when a delayed reading begins; `None` if there is no delay.
     begins: Option<Receiver<Instant>>,
     ends: Ends,
     /// Offset of the last barrier read since reading began.
@@ -332,8 +332,8 @@ impl Reader {
         }
     }
 
-    /// Learns the end of the committed records. A fetch that began earlier proves nothing about that end, so reading
-    /// restarts at the current offset: the next end of partition comes from a later fetch.
+    /// Queries the end of the committed records. A fetch that began before the answer proves nothing about that end, so
+    /// reading restarts at the current offset: the next end of the partition is then reported by a later fetch.
     fn look_for_end(&mut self) {
         let question = match self.ends {
             Ends::Requested(question) => question,
@@ -344,7 +344,8 @@ impl Reader {
             Ok((low, end)) => {
                 let (next, end) = (self.next.unwrap_or(VerdictOffset(low)), VerdictOffset(end));
                 if next >= end {
-                    // After the end: the log was truncated or recreated, and the next fetch will report it.
+                    // If the next offset is after the end, the log was truncated or recreated: the next fetch reports
+                    // it.
                     if next > end { self.reread(question, end) } else { self.ended(question) }
                 } else {
                     self.reread(question, end);

@@ -1,17 +1,17 @@
 //! Detects clients that have lost all brokers, so that they can be replaced.
 //!
-//! librdkafka 2.10 to 2.13 forgets every broker for good if the last answer names none, as that of a broker during
-//! shutdown does (confluentinc/librdkafka issue 5301), and may wait forever for a coordinator that it has forgotten
-//! (issue 5511). Only a new client cures that. So each client periodically requests metadata, and is replaced after
-//! [`MAX_MISSES`] consecutive misses ([`super::renewed_client`]). If the brokers are only unreachable, the new client
-//! waits as the old one did.
+//! librdkafka 2.10 to 2.13 forgets every broker for good if the last metadata response names none, as the response of a
+//! broker during shutdown does (confluentinc/librdkafka issue 5301), and may wait forever for a coordinator that it has
+//! forgotten (issue 5511). Only a new client helps. So each client periodically requests metadata, and is replaced
+//! after [`MAX_MISSES`] consecutive misses ([`super::renewed_client`]). If the brokers are only unreachable, the new
+//! client waits as the old one did.
 
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, tick};
 use rdkafka::client::{Client, ClientContext};
 
-/// Interval of probes.
+/// Interval between probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time-out of a probe.
@@ -20,7 +20,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Consecutive misses after which a client is replaced.
 const MAX_MISSES: u32 = 3;
 
-/// Consecutive misses after which brokers count as unreachable: one may be slow.
+/// Consecutive misses after which the brokers count as unreachable: after a single miss, a broker may just be slow.
 const SILENT: u32 = 2;
 
 /// Counts the misses of one client.

@@ -9,16 +9,16 @@ use crate::panics::shielded;
 use crate::record::Timestamp;
 use crate::worker::Header;
 
-/// One record as it was consumed, with all that must be produced unchanged.
+/// One record as it was consumed, with everything that must be produced unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumedRecord {
     /// Key bytes; absent is not the same as empty.
     pub key: Option<Box<[u8]>>,
     /// Value bytes; absent means a tombstone.
     pub value: Option<Box<[u8]>>,
-    /// All headers, in order, repeats kept.
+    /// All headers, in order, including repeated names.
     pub headers: Vec<Header>,
-    /// The headers could not be read, because a name is not UTF-8: the record cannot be passed on unchanged.
+    /// Whether the headers could not be read, because a name is not UTF-8: the record cannot be passed on unchanged.
     pub headers_unreadable: bool,
     /// The record's timestamp, if it has one.
     pub timestamp: Option<Timestamp>,

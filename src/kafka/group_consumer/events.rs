@@ -1,4 +1,4 @@
-//! Events of a member, and commands of its owner.
+//! The events of a group member, and the commands of its owner.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use super::{ConsumedRecord, Membership};
 use crate::kafka::budget::Permit;
 use crate::record::{PartitionId, Timestamp};
 
-/// Events of a member.
+/// Events of a group member.
 #[derive(Debug)]
 pub enum ConsumerEvent {
-    /// Whether any broker answers, when that changes.
+    /// Whether any broker answers; sent when this changes.
     Reaches(bool),
     /// A record of a partition with an open seek.
     Record {
@@ -21,25 +21,25 @@ pub enum ConsumerEvent {
         serial: u64,
         /// The record.
         record: ConsumedRecord,
-        /// Counts its bytes until it is processed.
+        /// Reserves its bytes in the budget until this is dropped.
         permit: Permit,
     },
-    /// Reading starts here. Comes before the first record that carries this serial number.
+    /// Reading starts at this offset. This event precedes the first record that carries its serial number.
     Started {
-        /// Which partition.
+        /// The partition.
         partition: PartitionId,
         /// The serial number of the seek.
         serial: u64,
         /// The first offset that may come.
         offset: i64,
     },
-    /// The partition does not hold the offset that comes next: nothing comes until it is sought again.
+    /// The partition does not hold the next offset to read: no record follows until the next [`Command::Seek`].
     OutOfRange {
-        /// Which partition.
+        /// The partition.
         partition: PartitionId,
         /// The serial number of its seek.
         serial: u64,
-        /// The next offset.
+        /// The next offset to read.
         offset: i64,
         /// The first offset of the partition.
         first: i64,
@@ -48,7 +48,7 @@ pub enum ConsumerEvent {
     },
     /// The partition holds nothing more for now.
     AtEnd {
-        /// Which.
+        /// The partition.
         partition: PartitionId,
         /// The serial number of its seek.
         serial: u64,
@@ -59,7 +59,7 @@ pub enum ConsumerEvent {
     Assigned(BTreeSet<PartitionId>),
     /// The group revokes these partitions and waits for [`Command::RevokeDone`].
     Revoked(BTreeSet<PartitionId>),
-    /// The group gave these partitions away some time ago.
+    /// The member has lost these partitions: the group may already have given them to others.
     Lost(BTreeSet<PartitionId>),
     /// The group membership for sending offsets from now on.
     Renewed(Membership),
@@ -69,7 +69,7 @@ pub enum ConsumerEvent {
     Left,
     /// The consumer failed for good.
     Failed(String),
-    /// Another process with the same name has taken its place in the group; the evidence.
+    /// Another process with the same instance id has taken this member's place in the group; the error that shows it.
     Fenced(String),
 }
 
@@ -93,7 +93,7 @@ pub enum Start {
 pub enum Command {
     /// Hand over records of an assigned partition from here on. Its events carry the serial number.
     Seek(PartitionId, Start, u64),
-    /// Hand over nothing of this partition until it is sought again.
+    /// Hand over no records of this partition until the next [`Command::Seek`].
     Close(PartitionId),
     /// Pause these partitions until they are resumed.
     Pause(BTreeSet<PartitionId>),

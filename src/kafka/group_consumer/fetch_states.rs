@@ -1,4 +1,4 @@
-//! Fetch state of each partition of a member.
+//! The fetch state of each partition of a group member.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,21 @@ use crate::record::PartitionId;
 /// Fetch state of one partition.
 #[derive(Debug, Default)]
 pub(super) struct FetchState {
-    /// Part of the client's own assignment.
+    /// Whether the partition is part of the client's own assignment.
     pub(super) started: bool,
-    /// The seek whose records are handed over.
+    /// The serial number of the seek whose records are handed over.
     pub(super) open: Option<u64>,
-    /// Paused by the owner.
+    /// Whether the owner has paused the partition.
     pub(super) paused: bool,
     /// A seek that has not succeeded yet.
     pub(super) wanted: Option<(Start, u64)>,
-    /// After the last record handed over.
+    /// The offset after the last record that arrived, or of the last seek.
     pub(super) next: i64,
 }
 
 impl FetchState {
-    /// Notes that the record at this offset goes to the owner. Returns the serial number of its seek, if one is open.
+    /// Notes that the record at this offset has arrived. Returns the serial number of the open seek, if there is one:
+    /// only then does the record go to the owner.
     pub(super) fn passed(&mut self, offset: i64) -> Option<u64> {
         self.next = offset.saturating_add(1);
         self.open
@@ -35,14 +36,14 @@ impl FetchState {
 #[derive(Debug, Default)]
 pub(super) struct FetchStates {
     pub(super) by_partition: BTreeMap<PartitionId, FetchState>,
-    /// Overdue revocations that the owner has yet to answer.
+    /// Number of overdue revocations that the owner has yet to answer.
     pub(super) overdue: usize,
     pub(super) leaving: bool,
-    /// The member id of the assignment.
+    /// The member id under which the partitions were assigned.
     pub(super) member: Option<Box<str>>,
     /// Whether to leave the group and rejoin.
     pub(super) rejoins: bool,
-    /// Number of losses of partitions: only an owner that knows of all of them may send offsets.
+    /// Number of times that partitions were lost: only an owner that knows of all losses may send offsets.
     pub(super) loss_epoch: u64,
 }
 
@@ -66,7 +67,7 @@ impl FetchStates {
         started
     }
 
-    /// Clears the fetch position of each partition, and returns those that the client reads.
+    /// Forgets the seek and the pause of each partition, and returns the partitions that the client reads.
     pub(super) fn close_all(&mut self) -> TopicPartitionList {
         let mut started = TopicPartitionList::new();
         for (partition, fetch_state) in &mut self.by_partition {
@@ -78,7 +79,7 @@ impl FetchStates {
         started
     }
 
-    /// Stores the state for all and returns those that the client knows.
+    /// Stores whether these partitions are paused, and returns those that the client must pause or resume.
     pub(super) fn set_paused(&mut self, partitions: &BTreeSet<PartitionId>, paused: bool) -> TopicPartitionList {
         let mut started = TopicPartitionList::new();
         for partition in partitions {
@@ -111,7 +112,7 @@ fn seek(
         consumer.incremental_assign(&list)?;
         fetch_state.started = true;
     }
-    // A pause survives a reassignment.
+    // The client keeps a pause across assignments, so it is set or cleared explicitly.
     if fetch_state.paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
     Ok(offset)
 }

@@ -12,15 +12,16 @@ use crate::kafka::client::LoggingContext;
 
 /// A member's group membership, as sent with offsets.
 ///
-/// Brokers check member and generation, not the owner of the partition. So a membership is valid only for an owner that
-/// has heard of every loss so far: after a loss the member has a new generation, under which the offsets of partitions
-/// that went to another member would be taken. The new membership arrives after the event of the loss. And it is valid
-/// only while the member id is that of the assignment: another id is a loss that was not reported yet.
+/// Brokers check the member and its generation, but not whether the member owns the partition. So a membership is valid
+/// only for an owner that has heard of every loss so far: after a loss the member has a new generation, and under it
+/// brokers would accept offsets of partitions that now belong to another member. The owner gets the new membership
+/// after the event of the loss. A membership is also valid only while the member id is that of the assignment: another
+/// id means a loss that was not reported yet.
 #[derive(Clone, Default)]
 pub struct Membership {
     pub(super) consumer: Weak<BaseConsumer<Context>>,
     pub(super) loss_epoch: u64,
-    /// The group of a reader without a group.
+    /// The client of a process that commits offsets without having joined the group.
     pub(super) outside: Option<Arc<BaseConsumer<LoggingContext>>>,
 }
 
@@ -31,8 +32,8 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
-    /// Creates the membership of a process that commits offsets for a group without joining it. Brokers take them while
-    /// the group has no members.
+    /// Creates the membership of a process that commits offsets for a group without joining it. Brokers accept them
+    /// only while the group has no members.
     ///
     /// # Errors
     ///
@@ -41,14 +42,15 @@ impl Membership {
         Ok(Self { outside: Some(Arc::new(config.create_with_context(LoggingContext(()))?)), ..Self::default() })
     }
 
-    /// Returns member and generation; `None` after leaving the group, or after a loss that the owner has not heard of.
+    /// Returns the member and its generation; `None` after it has left the group, or after a loss that the owner has
+    /// not heard of.
     pub(in super::super) fn metadata(&self) -> Option<ConsumerGroupMetadata> {
         if let Some(outside) = &self.outside {
             return outside.group_metadata();
         }
         let consumer = self.consumer.upgrade()?;
         let metadata = consumer.group_metadata();
-        // Checked after the generation was taken: a loss after this point invalidates it.
+        // Check only after the generation was read: a later loss makes that generation invalid.
         let known = !consumer.context().is_retired() && self.is_known_to(&consumer);
         metadata.filter(|_| known)
     }

@@ -35,7 +35,8 @@ pub(super) fn known_end<C: ClientContext>(client: &Client<C>, partition: &Partit
     (answer == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR && end >= 0).then_some(end)
 }
 
-/// Returns what comes next, markers of transactions included. `None` if nothing was handed over since the last seek.
+/// Returns the offset after the last record or transaction marker. `None` if nothing was handed over since the last
+/// seek.
 fn position<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
     let mut list = TopicPartitionList::new();
     list.add_partition(&partition.topic, partition.number);

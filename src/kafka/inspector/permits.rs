@@ -1,8 +1,8 @@
 //! Probes permissions with requests that brokers must reject for another reason.
 //!
-//! Brokers check permissions first. So the answer to a request with another fault shows whether we have the permission:
-//! it names either the permission or the other fault. The probes leave nothing in the cluster: no record, no group
-//! member, no topic.
+//! Brokers check permissions first. So the answer to a request that has another fault shows whether we have the
+//! permission: it names either the permission or the other fault. The probes leave nothing in the cluster: no record,
+//! no group member, no topic.
 
 use std::sync::PoisonError;
 
@@ -30,7 +30,7 @@ const TOO_LONG_SESSION: &str = "3600000";
 /// A protocol that no member of our groups supports.
 const OTHER_PROTOCOL: &str = "roundrobin";
 
-/// Passes on the delivery report of the only record.
+/// Passes on the delivery report of the record that a probe sends.
 struct DeliveryProbe {
     errors: ErrorCapture,
     became: Sender<Option<KafkaError>>,
@@ -120,7 +120,7 @@ impl ClusterInspector {
                     }
                     last = Some(error);
                 }
-                // Joined after all.
+                // The broker has accepted the join, so the permission exists.
                 None if consumer.assignment().is_ok_and(|list| list.count() > 0) => return Ok(()),
                 None => {}
             }
@@ -185,7 +185,7 @@ impl ClusterInspector {
     }
 }
 
-/// Returns whether a coordinator refuses the form of the join, not the permission.
+/// Returns whether a coordinator refuses the join for the faults of the probe, not for a missing permission.
 fn is_form_refused(code: RDKafkaErrorCode) -> bool {
     [RDKafkaErrorCode::InvalidSessionTimeout, RDKafkaErrorCode::InconsistentGroupProtocol].contains(&code)
 }

@@ -1,9 +1,9 @@
 //! Distinguishes fencing by another process from the time-out of a producer's own transaction.
 //!
-//! A coordinator ends a transaction that is older than its time-out, and raises the epoch for that. The client library
-//! reports this in the same way as fencing by another process. If the transaction was younger, another process has
-//! fenced the producer. If it was older, the cause is unknown: the producer initialises its id again, and the committed
-//! offsets show whether the transaction was committed. If there is another process, it soon fences again.
+//! A coordinator aborts a transaction that is older than its time-out, and raises the producer's epoch to do so. The
+//! client library reports this in the same way as fencing by another process. If the transaction was younger, another
+//! process has fenced the producer. If it was older, the cause is unknown: the producer initialises its id again, and
+//! the committed offsets show whether the transaction was committed. If there is another process, it soon fences again.
 
 use std::time::{Duration, Instant};
 

@@ -47,7 +47,7 @@ pub(super) struct RefusalClues {
 }
 
 impl RefusalClues {
-    /// Returns a score: the record with the highest one is most likely the one that its batch was refused for.
+    /// Returns a score: the record with the highest one is most likely the cause of the refusal of its batch.
     fn blame(self, reason: Reject) -> u64 {
         if reason == Reject::TimestampRefused {
             self.skew_ms
@@ -60,7 +60,7 @@ impl RefusalClues {
     }
 }
 
-/// The record of a delivery report.
+/// Identifies the record of a delivery report.
 pub(super) struct DeliveryContext {
     pub(super) batch: u64,
     pub(super) index: usize,
@@ -115,7 +115,7 @@ impl BatchOutcome {
         }
         self.reported += 1;
         match &report.result {
-            // A record that was sent twice, as brokers come back, may be acknowledged without its offset.
+            // While brokers come back, a record may be sent twice and then be acknowledged without its offset.
             Ok(..0) => self.failed = Some(CallError::Abortable("a record was written at an unknown offset".to_owned())),
             Ok(offset) => {
                 if let Some(first) = self.offsets.get_mut(report.index) {

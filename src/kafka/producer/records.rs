@@ -1,4 +1,4 @@
-//! The records of one `Produce`: their source, and the form that the session takes.
+//! The records of one `Produce`: where they come from, and the form in which the session takes them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub struct EncodedBatch {
     pub topic: Arc<str>,
     /// Partition of all its records.
     pub partition: i32,
-    /// Values by item.
+    /// The values of each item's records.
     pub values: Vec<Vec<Vec<u8>>>,
 }
 

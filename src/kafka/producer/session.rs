@@ -38,7 +38,7 @@ impl ProducerSession {
         Ok(Self { producer, in_flight, reports })
     }
 
-    /// Initialises the transactional id: fences its previous owner and aborts that one's open transaction.
+    /// Initialises the transactional id: fences its previous owner and aborts the transaction that this one left open.
     pub(super) fn init_transactions(&self) -> Result<(), CallError> {
         // Not classified: without a broker, a new client would get no further than this one.
         self.producer.init_transactions(REQUEST_TIMEOUT).map_err(|error| errors::of_call(Call::Init, &error))
@@ -122,8 +122,8 @@ impl ProducerSession {
         answer.map_err(|error| self.classify(error))
     }
 
-    /// Returns why the client has given the transaction up. Its delivery reports show that records were purged, but not
-    /// why; an out-of-place call is answered with the cause. A client without transactions has no cause.
+    /// Returns why the client has given up the transaction. Its delivery reports show that records were purged, but not
+    /// why; a call that is out of place fails with the cause. Without transactions there is no cause to find.
     fn abort_cause(&self) -> Option<CallError> {
         let error = self.producer.begin_transaction().err()?;
         let KafkaError::Transaction(cause) = &error else { return None };
@@ -134,7 +134,7 @@ impl ProducerSession {
         while self.reports.try_recv().is_ok() {}
         let mut outcome = BatchOutcome::new(batch, records.len());
         records.write_records(&mut |index, outgoing| self.send(&mut outcome, index, &outgoing))?;
-        // Ends lingering; the reports arrive through the channel.
+        // Flushing sends what lingers; the reports arrive through the channel.
         if let Err(error) = self.producer.flush(REQUEST_TIMEOUT) {
             return Err(errors::of_code(error.rdkafka_error_code(), format!("records are not acknowledged: {error}")));
         }
