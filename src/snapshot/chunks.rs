@@ -1,4 +1,4 @@
-//! A snapshot as chunks of bytes: its offset in the verdict log, its checkpoint, its originals.
+//! Encodes a snapshot as chunks of bytes: its offset in the verdict log, its checkpoint, and its originals.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -13,19 +13,19 @@ use crate::protocol::codec::frame::{self, Kind};
 use crate::protocol::codec::positions::Positions;
 use crate::protocol::{CodecError, VerdictOffset, decode_checkpoint, encode_checkpoint};
 
-/// Sequence numbers of one chunk, a power of two: about 4 MB of originals without sketches, 13 MB with.
+/// Number of sequence numbers in one chunk, a power of two: about 4 MB of originals without sketches, 13 MB with them.
 const SEQUENCES_A_CHUNK: u64 = 65_536;
 
-/// Chunks that are decoded ahead.
+/// Maximum number of chunks that are decoded ahead.
 const CHUNKS_AHEAD: usize = 2;
 
-/// Flag beside the hashes of an original: its cluster began elsewhere.
+/// Flag that shares a byte with those of the hashes of an original: another original began its cluster.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
 
 /// Bytes expected for an original without its sketch.
 const BYTES_EXPECTED: usize = 64;
 
-/// Bytes reserved for the part of a chunk before its originals: the positions that they name.
+/// Bytes reserved for the part of a chunk before its originals, the table of the positions that they name.
 const ROOM_FOR_HEAD: usize = 4096;
 
 /// Minimum size of an original: flags, sequence, page, time, exact hash.
@@ -53,7 +53,7 @@ pub(super) fn encode_shared(snapshot: SharedSnapshot) -> impl Iterator<Item = Ve
     head.into_iter().chain(chunks)
 }
 
-/// Puts a snapshot together from its chunks.
+/// Decodes a snapshot from its chunks.
 ///
 /// # Errors
 ///
@@ -68,7 +68,8 @@ pub(super) fn decode<E: From<CodecError>>(
     Ok(snapshot)
 }
 
-/// Turns a snapshot back into a state: the next chunks are decoded while one is inserted.
+/// Restores a state from the chunks of a snapshot. While the originals of one chunk are inserted, the next chunks are
+/// decoded.
 ///
 /// # Errors
 ///
@@ -93,7 +94,7 @@ pub(super) fn restore<E: From<CodecError> + Send>(
         for originals in all {
             let originals = originals?;
             restoring.add(&originals, &mut *run);
-            // The receiver does not return the last ones.
+            // Return the list for reuse. This fails for the last lists, when the decoder has ended.
             let _ = used.try_send(originals);
         }
         Ok(restoring.finish(run))
@@ -154,8 +155,8 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
     Ok((at, latest_checkpoint, spans))
 }
 
-/// Encodes the items of `list`, which is called twice and must return the same each time, so that not all originals are
-/// in memory at once.
+/// Encodes the originals of `list`. It is called twice, so that not all originals are in memory at once, and must
+/// return the same originals both times.
 fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() -> I) -> Vec<u8> {
     let (mut count, mut room) = (0_u64, 0);
     let mut version = fingerprints::version_for(std::iter::empty());
@@ -196,7 +197,7 @@ fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() 
     let start = frame::open_version(&mut head, Kind::Originals, version);
     places.write_table(&mut head);
     head.varint(count);
-    // Moved within its own memory: a chunk is large.
+    // Insert in place instead of copying the chunk, which is large.
     body.splice(..0, head);
     frame::close(&mut body, start);
     body

@@ -1,4 +1,4 @@
-//! The operations on files; the machine may stop before each.
+//! The operations on files. Tests stop before each of them, as a power cut would.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -12,11 +12,11 @@ pub(super) enum Change<'a> {
     Create(&'a Path),
     /// Bytes are written to a temporary file.
     Write(&'a Path),
-    /// They are synced to the disk.
+    /// These bytes are synced to the disk.
     Sync(&'a Path),
     /// The file is renamed to its final name.
     Rename(&'a Path),
-    /// Names are synced to the disk.
+    /// The names in a folder are synced to the disk.
     SyncFolder(&'a Path),
     /// A file is removed.
     Remove(&'a Path),
@@ -50,10 +50,10 @@ impl DiskError {
     }
 }
 
-/// Called before each change; an error stops there, as a power cut would.
+/// Called before each change. If it returns an error, the operation stops there, as after a power cut.
 pub(super) type Watch<'a> = &'a mut dyn FnMut(Change<'_>) -> io::Result<()>;
 
-/// Ending of files that are not finished.
+/// Extension of files that are not completely written.
 const UNFINISHED: &str = "unfinished";
 
 /// Returns the name of a file, or the final name of an unfinished one.

@@ -15,7 +15,7 @@ use crate::protocol::CodecError;
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;
 
-/// Chunks that are read ahead.
+/// Maximum number of chunks that are read ahead.
 const CHUNKS_AHEAD: usize = 4;
 
 /// The chunks of a snapshot while they are read, in order.
@@ -50,7 +50,7 @@ pub enum SnapshotError {
 pub struct Newest<T> {
     /// The snapshot.
     pub found: Option<T>,
-    /// Newer ones that are unusable, newest first.
+    /// Newer snapshots that are unusable, newest first.
     pub discarded: Vec<Discarded>,
 }
 
@@ -74,10 +74,10 @@ pub enum Damage {
     /// The bytes of a chunk have changed.
     #[error("the bytes of {0} are not those that were written")]
     Chunk(PathBuf),
-    /// Whole, but not readable by this release.
+    /// The bytes are those that were written, but this release cannot decode them.
     #[error(transparent)]
     Format(#[from] CodecError),
-    /// It has another scheme.
+    /// It belongs to another scheme.
     #[error("it was made under scheme {found}, expected {expected}")]
     AnotherScheme {
         /// Its scheme.
@@ -107,15 +107,15 @@ impl Folder {
         }
     }
 
-    /// Opens a folder read-only, which another process may be using. Snapshots may be pruned while they are read: then
-    /// a retry finds a newer one. Do not write with this value.
+    /// Opens a folder read-only, even while another process uses it. That process may prune a snapshot while it is
+    /// read: a retry then finds a newer one. Do not write with this value.
     #[must_use]
     pub fn look(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), kept: NonZeroUsize::MIN, _lock: None }
     }
 
-    /// Writes a snapshot as these chunks under `name`, then deletes all but the newest of that name, keeping the number
-    /// given to [`Folder::open`].
+    /// Writes a snapshot as these chunks under `name`, then deletes all snapshots of that name except the newest ones,
+    /// whose number was given to [`Folder::open`].
     ///
     /// Existing chunks are not written again. Until the manifest is renamed and its name synced, the previous snapshots
     /// are unchanged. Returns the size of all files of the snapshot in bytes.
@@ -159,7 +159,7 @@ impl Folder {
         Ok(Newest { found: None, discarded })
     }
 
-    /// [`Folder::write`], with `watch` called before each change of the disk.
+    /// Does the same as [`Folder::write`], and calls `watch` before each change of the disk.
     pub(super) fn write_watched(
         &self,
         name: &str,
@@ -176,7 +176,7 @@ impl Folder {
         for bytes in sections {
             let hash = ChunkHash::of(&bytes);
             let path = folder.join(hash.file_name());
-            // A damaged chunk must not live on in new snapshots, so existing files are compared.
+            // Compare an existing file with the bytes, so that a damaged chunk does not become part of new snapshots.
             if !disk::holds(&path, &bytes) {
                 disk::put(watch, &path, &bytes)?;
             }
@@ -203,7 +203,8 @@ impl Folder {
     }
 }
 
-/// Deletes all manifests but the newest, then every chunk that no remaining manifest names. Other files are not ours.
+/// Deletes all manifests except the newest ones, then every chunk that no remaining manifest names. Leaves other files
+/// alone.
 fn prune(folder: &Path, kept_snapshots: NonZeroUsize, watch: Watch<'_>) -> Result<(), SnapshotError> {
     let mut kept = BTreeSet::new();
     for number in numbers(&disk::names(folder)?).into_iter().rev().take(kept_snapshots.get()) {
@@ -233,7 +234,7 @@ fn number_of(file: &str) -> Option<u64> {
     file.strip_suffix(".manifest")?.parse().ok()
 }
 
-/// Numbers of the manifests among these files, ascending.
+/// Returns the numbers of the manifests among these files, ascending.
 fn numbers(files: &[String]) -> BTreeSet<u64> {
     files.iter().filter_map(|file| number_of(file)).collect()
 }
@@ -242,7 +243,7 @@ fn read_manifest(path: &Path) -> Result<(Manifest, Vec<ChunkHash>), Damage> {
     Ok(manifest::decode(&disk::read(path)?)?)
 }
 
-/// Reads a snapshot; while `accept` works on one chunk, the next ones are read.
+/// Reads a snapshot. While `accept` works on one chunk, the next chunks are read.
 fn read_ahead<T>(
     folder: &Path,
     path: &Path,

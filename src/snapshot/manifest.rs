@@ -1,4 +1,4 @@
-//! Manifests: the chunks of a snapshot and its origin.
+//! Encodes manifests, which name the origin of a snapshot and its chunks.
 
 use crate::fingerprint::SchemeId;
 use crate::protocol::codec::bytes::Write;
@@ -16,7 +16,7 @@ pub struct Manifest {
     pub scheme: SchemeId,
 }
 
-/// Hash of the bytes of a chunk: its name and checksum.
+/// Hash of the bytes of a chunk, which is both its name and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ChunkHash(u128);
 

@@ -1,8 +1,9 @@
 //! Snapshots: the judge's state as files, for one offset of the verdict log.
 //!
-//! Before: `judge` cuts a [`Snapshot`] at a committed offset. After: a restart loads the newest whole one and follows
-//! the verdict log from there. An edge: it reads and writes files, and keeps no other state. Losing all of them loses
-//! nothing, because the verdict log alone restores the state (law L5); so damaged files are skipped and reported.
+//! Before: `judge` takes a [`Snapshot`] at a committed offset. After: a restart loads the newest snapshot that is whole
+//! and follows the verdict log from there. An edge: this module reads and writes files, and keeps no other state. If
+//! all snapshots are lost, nothing else is, because the verdict log alone restores the state (law L5); so damaged files
+//! are skipped and reported.
 //!
 //! ```text
 //! DIR/lock                     held by the process that uses the folder
@@ -27,8 +28,8 @@ use crate::index::Task;
 use crate::judge::{Restored, SharedSnapshot, Snapshot};
 
 impl Folder {
-    /// Writes a snapshot of log partition `name`, then deletes all but the newest, keeping the number given to
-    /// [`Folder::open`]. Returns the size of all its files in bytes.
+    /// Writes a snapshot of log partition `name`, then deletes all its snapshots except the newest ones, whose number
+    /// was given to [`Folder::open`]. Returns the size of all files of the snapshot in bytes.
     ///
     /// # Errors
     ///
@@ -38,8 +39,8 @@ impl Folder {
         self.write(name, &manifest, chunks::encode(snapshot))
     }
 
-    /// Writes the same files as [`Folder::store`] from originals that are shared with an index. They are released as
-    /// they are written.
+    /// Writes the same files as [`Folder::store`] from originals that are shared with an index, and releases the
+    /// originals as they are written.
     ///
     /// # Errors
     ///
@@ -62,8 +63,8 @@ impl Folder {
         })
     }
 
-    /// Loads the same as [`Folder::load`] as a state that judges, without holding all originals twice meanwhile. `run`
-    /// executes the tasks that build the index.
+    /// Loads the same snapshot as [`Folder::load`], but as a state that can judge, and without holding all originals
+    /// twice meanwhile. `run` executes the tasks that build the index.
     ///
     /// # Errors
     ///
