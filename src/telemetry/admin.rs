@@ -1,8 +1,9 @@
 //! The admin listener: the overview, the pair page, and the API that inspects and controls a running instance.
 //!
-//! Off unless `http.admin.listen` is set. Every path below `/api/` requires the token (compared in constant time) if
-//! there is one; without one the listener is on a loopback address, and answers only requests to that address.
-//! Cross-origin requests are refused either way. The pages themselves hold no data, so they need no token.
+//! The listener is off unless `http.admin.listen` is set. If there is a token, every path below `/api/` requires it
+//! (compared in constant time). Without a token, the listener must be on a loopback address, and answers only requests
+//! to such an address. Cross-origin requests are refused in either case. The pages themselves hold no data, so they
+//! need no token.
 
 pub(super) mod auth;
 
@@ -89,7 +90,7 @@ pub enum ApiError {
     Missing(String),
     /// The request is invalid.
     Wrong(String),
-    /// It cannot be answered now, or not by this instance.
+    /// The request cannot be answered now, or not by this instance.
     Unable(String),
 }
 
@@ -104,7 +105,7 @@ pub enum Lookup {
     Code(SimHash, Option<u8>),
 }
 
-/// The operations of a running instance. Called on threads that may block.
+/// The operations of a running instance. They are called on threads that may block.
 pub trait AdminService: Send + Sync {
     /// Inspects both pages of a pair again and returns the pair with as much of the texts as may be shown.
     ///
@@ -163,7 +164,7 @@ pub struct Admin {
     pub token: Option<SecretString>,
     /// How much of a page's text may be shown; the service enforces it.
     pub text: ShownText,
-    /// Largest distance of a match, for the page's line in the histogram.
+    /// Largest distance of a match, which the page marks in its histogram.
     pub max_distance: u8,
     /// Recent duplicates.
     pub pairs: Pairs,
@@ -251,7 +252,7 @@ async fn list() -> String {
     lines.collect()
 }
 
-/// The parameters of the query string; empty ones count as absent, which is what a form sends.
+/// The parameters of the query string. Empty ones count as absent, because a form sends all of them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Wanted {

@@ -1,4 +1,4 @@
-//! Every metric once: name, kind, labels, help, buckets.
+//! Lists every metric once, with its name, kind, labels, help text and buckets.
 
 use metrics::Unit;
 

@@ -1,7 +1,8 @@
 //! Liveness and readiness of the process.
 //!
-//! *Alive*: every loop that registered a [`Heartbeat`] ticked within the limit. Unreachable brokers do not matter.
-//! *Ready*: every registered [`Check`] passes. Components report; they are not polled. Time is passed in.
+//! *Alive*: every loop that registered a [`Heartbeat`] has ticked within the limit, even if the brokers are
+//! unreachable. *Ready*: every registered [`Check`] passes. Components report their state; they are not polled. Time is
+//! passed in.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,7 @@ pub struct Heartbeat {
     key: (String, u64),
 }
 
-/// Reports whether one condition holds. Dropped when the condition no longer matters.
+/// Reports whether one condition holds. Drop it when the condition no longer matters.
 #[derive(Debug)]
 pub struct Check {
     health: Health,
@@ -60,11 +61,11 @@ impl Health {
         Check { health: self.clone(), key }
     }
 
-    /// Returns the loops that have stalled for too long.
+    /// Checks that no loop has stalled for too long.
     ///
     /// # Errors
     ///
-    /// One line for each such loop.
+    /// One line for each loop that has.
     pub fn live(&self, now: Instant) -> Result<(), Vec<String>> {
         let state = self.lock();
         let stuck = state.beats.iter().filter_map(|((name, _), ticked)| {
@@ -96,7 +97,7 @@ impl State {
 }
 
 impl Heartbeat {
-    /// The loop moved.
+    /// Notes that the loop has made progress.
     pub fn tick(&self, now: Instant) {
         if let Some(ticked) = self.health.lock().beats.get_mut(&self.key) {
             *ticked = now;
@@ -111,12 +112,12 @@ impl Drop for Heartbeat {
 }
 
 impl Check {
-    /// The condition holds.
+    /// Notes that the condition holds.
     pub fn pass(&self) {
         self.set(Ok(()));
     }
 
-    /// The condition does not hold, for this reason: one line, for people.
+    /// Notes that the condition does not hold, for this reason: one line, for people.
     pub fn fail(&self, why: impl Into<String>) {
         self.set(Err(why.into()));
     }

@@ -24,7 +24,7 @@ use super::metrics::{Build, Metrics};
 use super::status::status;
 use crate::record::Timestamp;
 
-/// How often samples move into their buckets, scraped or not.
+/// How often samples are moved into their buckets, whether or not metrics are scraped.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Every path with a description.
@@ -39,7 +39,7 @@ const PATHS: [(&str, &str); 8] = [
     ("/version", "version of the program and of its client library as JSON"),
 ];
 
-/// The monotonic clock. The listener reads no other.
+/// The monotonic clock of the listener, which reads no other.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// Data of the listener.
@@ -65,7 +65,7 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-/// Binds the address (port 0 takes any free one) and starts answering. Also runs the upkeep of the metrics.
+/// Binds the address (port 0 takes any free one), starts answering, and runs the upkeep of the metrics.
 ///
 /// # Errors
 ///

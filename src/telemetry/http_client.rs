@@ -1,4 +1,4 @@
-//! HTTP/1.1 client for a collector, with or without TLS, and for a running instance. It blocks the calling thread.
+//! An HTTP/1.1 client for a collector, with or without TLS, and for a running instance. It blocks the calling thread.
 
 use std::error::Error;
 use std::io::{self, Read};
@@ -34,7 +34,7 @@ pub struct Answer {
     /// The headers.
     pub headers: HeaderMap,
     body: Incoming,
-    /// Received and unread bytes of the body.
+    /// Bytes of the body that were received and not read yet.
     piece: Bytes,
     silence: Duration,
     runtime: Arc<Runtime>,
@@ -79,7 +79,8 @@ impl HttpClient {
             .enable_http1()
             .wrap_connector(tcp);
         let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
-        // Idle connections are not kept: nothing runs between requests to notice that the other side closes them.
+        // Keep no idle connections: the runtime does not run between requests, so it would not notice that the other
+        // side closes them.
         Ok(Self { client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector), runtime })
     }
 
@@ -91,7 +92,7 @@ impl HttpClient {
     /// No address of the host answers, the answer is not HTTP, or the certificate is not trusted.
     pub fn call(&self, mut request: Request<Body>, silence: Duration) -> io::Result<Answer> {
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        // The future is created within the runtime: it spawns the connection there.
+        // The future must be created within the runtime, because it spawns the connection there.
         let response = self.runtime.block_on(async { in_time(silence, self.client.request(request)).await })?;
         let (head, body) = response.into_parts();
         let runtime = Arc::clone(&self.runtime);
@@ -114,7 +115,8 @@ where
     }
 }
 
-/// Returns the root cause of an error of the client, whose own text does not help ("client error (Connect)").
+/// Returns the root cause of an error of the client: the text of the error itself, such as "client error (Connect)",
+/// does not help.
 fn cause(error: &(dyn Error + 'static)) -> io::Error {
     let (mut deepest, mut kind) = (error, io::ErrorKind::Other);
     loop {
@@ -129,7 +131,7 @@ fn cause(error: &(dyn Error + 'static)) -> io::Error {
 }
 
 impl Answer {
-    /// Reads the body to its end, at most `most` bytes.
+    /// Reads the body to its end, but at most `max` bytes.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use axum::Router;
 use tokio::sync::oneshot;
 
-/// A listener on a separate thread. It stops when dropped.
+/// A listener on a separate thread, which stops when this value is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -16,7 +16,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Binds an address (port 0 takes any free one). Connections wait until it starts answering.
+/// Binds an address (port 0 takes any free one). Connections wait until a server starts answering.
 ///
 /// # Errors
 ///
@@ -28,7 +28,7 @@ pub fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
 }
 
 impl Server {
-    /// Starts answering; `beside` runs on the same thread.
+    /// Starts answering, and runs `beside` on the same thread.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Server {
                         () = beside => {}
                     }
                 });
-                // Requests in progress are not waited for.
+                // Do not wait for requests in progress.
                 runtime.shutdown_background();
             });
         })?;
@@ -76,7 +76,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // Without a receiver it has already ended.
+            // If there is no receiver, the thread has already ended.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,4 @@
-//! The closed label sets. The only other labels are topics and partitions: URLs, sites and ids never become labels.
+//! The closed label sets. Apart from these, only topics and partitions are labels: URLs, sites and ids never are.
 
 use crate::worker::OutputKind;
 

@@ -1,7 +1,8 @@
-//! Log lines on standard error: `ts, level, target, msg` and fields, as JSON or text.
+//! Writes log lines to standard error: `ts, level, target, msg` and fields, as JSON or text.
 //!
-//! The client library's lines take the same way, with the target `librdkafka`. As JSON, a warning or error that was
-//! written within the last ten seconds is left out; the next one has the number left out (`suppressed`).
+//! The client library's lines take the same way, with the target `librdkafka`. With JSON, a warning or error that
+//! repeats one of the last ten seconds is left out; the next line that is written has the number of those left out
+//! (`suppressed`).
 //!
 //! `debug` is for dupgate's own events. Other libraries stay at warnings whatever is configured: an HTML parser logs
 //! every piece of text that it reads.
@@ -28,8 +29,8 @@ use self::repeats::Repeats;
 use crate::config::Levels;
 use crate::config::settings::{Level, LogFormat, Logging};
 
-/// Starts logging to standard error, by `writer`. `auto` writes text on a terminal, JSON otherwise; text is coloured as
-/// `colors` sets, or by default on a terminal. `now` counts from any fixed point.
+/// Starts logging to standard error, through `writer`. The format `auto` means text on a terminal, else JSON. `colors`
+/// sets whether text is coloured; by default it is on a terminal. `now` counts from any fixed point.
 ///
 /// # Errors
 ///
@@ -42,7 +43,7 @@ where
     let (subscriber, set_level) = subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), now, writer);
     subscriber.try_init()?;
     let _ = IS_JSON.set(!is_text(settings.format, is_terminal));
-    // Only the first is installed.
+    // This point is reached only once: the second `try_init` fails.
     let _ = SET_LEVEL.set(set_level);
     Ok(())
 }
@@ -120,10 +121,10 @@ const fn limit(level: Level) -> LevelFilter {
     }
 }
 
-/// One event as one JSON object.
+/// Formats each event as one JSON object.
 struct JsonLine(Repeats);
 
-/// Reserved names; such a field gets the prefix `field.`.
+/// Reserved names. A field with such a name gets the prefix `field.`.
 const OWN: [&str; 5] = ["ts", "level", "target", "msg", "suppressed"];
 
 impl<S, N> FormatEvent<S, N> for JsonLine

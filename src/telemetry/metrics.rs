@@ -1,9 +1,9 @@
 //! The recorder, and one typed function for each metric of the [`catalog`].
 //!
 //! Every series of a closed label set exists from the start, at 0: a rate over a counter that appears with its
-//! first increment would miss that increment. Gauges without a label appear when they are first set. Nothing is global:
-//! two instances in one process have two recorders. Cost: an atomic operation for closed labels, a lookup by hash for
-//! topics and partitions.
+//! first increment would miss that increment. Gauges without a label appear when they are first set. There is no global
+//! state: two instances in one process have two recorders. Recording costs an atomic operation for closed labels, and a
+//! hash lookup for topics and partitions.
 
 mod exposition;
 mod indexes;
@@ -71,12 +71,12 @@ struct Inner {
     topics_shown: Mutex<BTreeSet<String>>,
     /// The last record without a verdict, by reason: position and message.
     examples: Mutex<BTreeMap<&'static str, (String, String)>>,
-    /// By partition of the fingerprint log.
+    /// The totals of each index, by log partition.
     indexes: Mutex<BTreeMap<LogPartition, IndexTotals>>,
 }
 
 impl Metrics {
-    /// Starts with every series of a closed label set at 0.
+    /// Creates the recorder, with every series of a closed label set at 0.
     ///
     /// # Errors
     ///
@@ -123,13 +123,14 @@ impl Metrics {
         exposition::ordered(&self.inner.handle.render())
     }
 
-    /// Reads the values of the metrics now. `process_*` has the values of the last [`Metrics::render`], or of the start.
+    /// Returns the current values of the metrics. `process_*` has the values of the last [`Metrics::render`], or of the
+    /// start.
     #[must_use]
     pub fn values(&self) -> MetricValues {
         self.inner.recorder.values()
     }
 
-    /// Moves samples into their buckets. Needed every few seconds: without it memory grows while metrics are not
+    /// Moves samples into their buckets. Call it every few seconds: otherwise memory grows while metrics are not
     /// scraped.
     pub fn upkeep(&self) {
         self.inner.handle.run_upkeep();
@@ -141,36 +142,36 @@ impl Metrics {
 
     // Flow
 
-    /// Input records of one topic were received, with the bytes of their keys and values.
+    /// Counts received input records of one topic, and the bytes of their keys and values.
     pub fn consumed(&self, topic: &str, records: u64, bytes: u64) {
         self.counter(catalog::RECORDS_CONSUMED.name, &[("topic", topic)]).increment(records);
         self.counter(catalog::CONSUMED_BYTES.name, &[("topic", topic)]).increment(bytes);
     }
 
-    /// A document's verdict was acknowledged.
+    /// Counts a document with this verdict, once its outputs are acknowledged.
     pub fn document(&self, verdict: VerdictLabel) {
         self.series().documents.of(verdict).increment(1);
     }
 
-    /// A record was passed on without being judged: counts as a document with verdict `bypass`, too.
+    /// Counts a record that was passed on without being judged. It also counts as a document with verdict `bypass`.
     pub fn bypassed(&self, reason: BypassReason) {
         self.document(VerdictLabel::Bypass);
         self.series().bypassed.of(reason).increment(1);
     }
 
-    /// A duplicate was not passed downstream.
+    /// Counts the bytes of a duplicate.
     pub fn duplicate_bytes(&self, found_by: Duplicate, bytes: u64) {
         self.series().duplicate_bytes.of(found_by).increment(bytes);
     }
 
-    /// A record ended as a dead letter.
+    /// Counts a record that became a dead letter.
     pub fn dead_letter(&self, reason: Reject) {
         if let Some(counter) = self.series().dead_letters.get(&reason) {
             counter.increment(1);
         }
     }
 
-    /// A record was read that gets no verdict, for this reason.
+    /// Stores a record that was read and gets no verdict, as the latest example of this reason.
     pub fn dead_letter_read(&self, reason: Reject, source: &Source, why: &str) {
         let mut examples = self.inner.examples.lock().unwrap_or_else(PoisonError::into_inner);
         let (position, message) = examples.entry(reason.name()).or_default();
@@ -186,27 +187,27 @@ impl Metrics {
         self.inner.examples.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records without a verdict that are held back, by reason.
+    /// Sets the numbers of records without a verdict that are held back, by reason.
     pub fn dead_letters_held(&self, held: &BTreeMap<Reject, u64>) {
         for (reason, gauge) in &self.series().dead_letters_held {
             gauge.set(float(held.get(reason).copied().unwrap_or(0)));
         }
     }
 
-    /// Brokers acknowledged records of an output, with the bytes of keys, values and headers.
+    /// Counts acknowledged records of an output, and the bytes of their keys, values and headers.
     pub fn produced(&self, output: OutputKind, records: u64, bytes: u64) {
         self.series().records_produced.of(output).increment(records);
         self.series().produced_bytes.of(output).increment(bytes);
     }
 
-    /// A record was given up on after all retries.
+    /// Counts a record that was given up because the brokers will never accept it.
     pub fn produce_failed(&self, output: OutputKind, reason: Reject) {
         if let Some(counter) = self.series().produce_failures.of(output).get(&reason) {
             counter.increment(1);
         }
     }
 
-    /// An error occurred.
+    /// Counts an error.
     pub fn error(&self, component: Component, kind: ErrorKind) {
         let known = self.series().errors.of(component).iter().find(|(of, _)| *of == kind);
         if let Some((_, counter)) = known {
@@ -219,77 +220,77 @@ impl Metrics {
 
     // Latency
 
-    /// A record was acknowledged this long after it was polled.
+    /// Observes the time from the poll of a record to its acknowledgement.
     pub fn process_duration(&self, elapsed: Duration) {
         self.series().process_duration.record(elapsed);
     }
 
-    /// One step of the work on one document took this long.
+    /// Observes the time of one step of the work on one document.
     pub fn stage_duration(&self, step: Step, elapsed: Duration) {
         self.series().stage_duration.of(step).record(elapsed);
     }
 
-    /// One step took this long for each of this many documents.
+    /// Observes the time of one step for each of several documents.
     pub fn stage_durations(&self, step: Step, each: Duration, documents: usize) {
         self.series().stage_duration.of(step).record_many(each, documents);
     }
 
-    /// A record was acknowledged this long after its own timestamp; a timestamp in the future counts as 0.
+    /// Observes the time from a record's own timestamp to its acknowledgement; a timestamp in the future counts as 0.
     pub fn end_to_end_latency(&self, record: Timestamp, now: Timestamp) {
         let millis = if now > record { now.gap_millis(record) } else { 0 };
         self.series().end_to_end_latency.record(Duration::from_millis(millis));
     }
 
-    /// A transaction held this many records.
+    /// Observes the number of records of a transaction.
     pub fn batch_size(&self, records: u64) {
         self.series().batch_size.record(float(records));
     }
 
     // Match quality
 
-    /// A near match was accepted at this distance.
+    /// Observes the distance of an accepted near match, in bits.
     pub fn match_distance(&self, bits: u8) {
         self.series().match_distance.record(f64::from(bits));
     }
 
-    /// A near match was accepted at this similarity.
+    /// Observes the similarity of an accepted near match.
     pub fn match_similarity(&self, similarity: PerMille) {
         self.series().match_similarity.record(similarity.share());
     }
 
-    /// A match was accepted because one page contains this share of the other.
+    /// Observes the share of one page that the other contains, of a match that was accepted for it.
     pub fn match_containment(&self, contained: PerMille) {
         self.series().match_containment.record(contained.share());
     }
 
-    /// The largest cluster has this many documents.
+    /// Sets the number of documents in the largest cluster.
     pub fn largest_cluster(&self, documents: u64) {
         self.set(&catalog::LARGEST_CLUSTER, float(documents));
     }
 
-    /// A duplicate is this much older or younger than its original.
+    /// Observes the difference of the event times of a duplicate and its original.
     pub fn match_age(&self, found_by: Duplicate, age_ms: i64) {
         self.series().match_age.of(found_by).record(Duration::from_millis(age_ms.unsigned_abs()));
     }
 
-    /// A document was extracted in this way.
+    /// Counts a document by the way in which its text was extracted.
     pub fn document_extracted(&self, extraction: Extraction) {
         self.series().extracted.of(extraction).increment(1);
     }
 
-    /// A document had this encoding.
+    /// Counts a document by its encoding.
     pub fn document_decoded(&self, encoding: Encoding) {
         self.series().decoded.of(encoding).increment(1);
     }
 
-    /// A document had this many tokens after filtering.
+    /// Observes the number of tokens of a document, after filtering.
     pub fn document_tokens(&self, segmenter: Segmenter, tokens: u64) {
         self.series().document_tokens.of(segmenter).record(float(tokens));
     }
 
     // Kafka client
 
-    /// Sets the lags of all our partitions. Partitions that went away fall to 0.
+    /// Sets the lags of all our partitions, and 0 for partitions that are no longer ours.
     pub fn consumer_lags(&self, lags: &BTreeMap<PartitionId, u64>) {
         let mut shown: BTreeMap<(String, String), u64> = BTreeMap::new();
         for (partition, lag) in lags {
@@ -317,17 +318,17 @@ impl Metrics {
         self.set(&catalog::BLOCKED_LAG, float(records));
     }
 
-    /// The newest record of a topic that was processed has this event time.
+    /// Sets the event time of the newest processed record of a topic.
     pub fn last_record(&self, topic: &str, event_time: Timestamp) {
         self.gauge(catalog::LAST_RECORD_TIMESTAMP.name, &[("topic", topic)]).set(seconds(event_time));
     }
 
-    /// A poll returned.
+    /// Sets the time of the last poll.
     pub fn polled(&self, now: Timestamp) {
         self.set(&catalog::LAST_POLL_TIMESTAMP, seconds(now));
     }
 
-    /// A commit succeeded or failed.
+    /// Counts a commit, and sets the time of the last one that succeeded.
     pub fn committed(&self, result: CommitResult, now: Timestamp) {
         self.series().offset_commits.of(result).increment(1);
         if result == CommitResult::Ok {
@@ -335,12 +336,12 @@ impl Metrics {
         }
     }
 
-    /// A transaction ended after this time.
+    /// Observes the duration of a transaction.
     pub fn transaction(&self, result: TransactionResult, elapsed: Duration) {
         self.series().transaction_duration.of(result).record(elapsed);
     }
 
-    /// Sets the numbers of our partitions by topic. Topics that went away fall to 0.
+    /// Sets the numbers of our partitions by topic, and 0 for topics that are no longer among them.
     pub fn assigned_partitions(&self, by_topic: &BTreeMap<String, u64>) {
         let mut before = self.inner.topics_shown.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in before.iter().filter(|topic| !by_topic.contains_key(*topic)) {
@@ -357,24 +358,24 @@ impl Metrics {
         self.series().blocked.of(reason).set(float(partitions as u64));
     }
 
-    /// A rebalance moved this many partitions. One that moves none is not counted.
+    /// Counts a rebalance, unless it moves no partition.
     pub fn rebalanced(&self, kind: Rebalance, partitions: usize) {
         if partitions > 0 {
             self.series().rebalances.of(kind).increment(1);
         }
     }
 
-    /// A rebalance callback waited this long.
+    /// Observes how long a rebalance callback waited.
     pub fn rebalance_pause(&self, elapsed: Duration) {
         self.series().rebalance_pause.record(elapsed);
     }
 
-    /// Consumption is paused for this reason, or no longer.
+    /// Sets whether consumption is paused for this reason.
     pub fn paused(&self, reason: Pause, is_paused: bool) {
         self.series().paused.of(reason).set(flag(is_paused));
     }
 
-    /// Sets the content of the producers' queues.
+    /// Sets the records and bytes in the queues of the producers.
     pub fn producer_queue(&self, records: u64, bytes: u64) {
         self.set(&catalog::PRODUCER_QUEUE_RECORDS, float(records));
         self.set(&catalog::PRODUCER_QUEUE_BYTES, float(bytes));
@@ -382,61 +383,61 @@ impl Metrics {
 
     // Index and state
 
-    /// The memory ceiling, the longest window and the time between snapshots are configured.
+    /// Sets the configured memory limit, longest window, and interval of snapshots.
     pub fn index_limits(&self, max_bytes: u64, window: Duration, snapshot_interval: Duration) {
         self.set(&catalog::INDEX_MEMORY_LIMIT, float(max_bytes));
         self.set(&catalog::INDEX_WINDOW, window.as_secs_f64());
         self.set(&catalog::SNAPSHOT_INTERVAL, snapshot_interval.as_secs_f64());
     }
 
-    /// The verdict log is trimmed to this much event time.
+    /// Sets the span of event time to which the verdict log is trimmed.
     pub fn log_retention(&self, retention: Duration) {
         self.set(&catalog::LOG_RETENTION, retention.as_secs_f64());
     }
 
-    /// Originals were removed.
+    /// Counts originals that were removed.
     pub fn evicted(&self, reason: Eviction, entries: u64) {
         self.series().index_evictions.of(reason).increment(entries);
     }
 
-    /// Records were before the expiry watermark when they were judged.
+    /// Counts records whose event time was before the expiry watermark when they were judged.
     pub fn late_records(&self, records: u64) {
         self.series().index_late_records.increment(records);
     }
 
-    /// This many keys of originals were left out, because enough others have the same key.
+    /// Counts keys of originals that were left out, because enough other originals have the same key.
     pub fn full_keys(&self, keys: u64) {
         self.series().index_full_keys.increment(keys);
     }
 
-    /// Originals became members of families.
+    /// Counts originals that became members of families.
     pub fn family_members(&self, originals: u64) {
         self.series().index_family_members.increment(originals);
     }
 
-    /// Members of a page's family were not compared with it.
+    /// Counts members of a page's family that were not compared with the page.
     pub fn members_left_out(&self, members: u64) {
         self.series().index_members_left_out.increment(members);
     }
 
-    /// A page was withdrawn after its verdict was requested.
+    /// Counts a page that was withdrawn after its verdict was requested.
     pub fn withdrawn(&self, reason: Reject) {
         if let Some(counter) = self.series().withdrawn.get(&reason) {
             counter.increment(1);
         }
     }
 
-    /// An index started without the history of one window.
+    /// Counts an index that started without the history of one window.
     pub fn cold_start(&self, reason: ColdStart) {
         self.series().cold_starts.of(reason).increment(1);
     }
 
-    /// A verdict was read this long after its request.
+    /// Observes the time from a request to reading its verdict.
     pub fn verdict(&self, elapsed: Duration) {
         self.series().verdict_seconds.record(elapsed);
     }
 
-    /// Requests waited this long for the judge.
+    /// Observes how long requests waited for the judge.
     pub fn judge_wait(&self, elapsed: Duration, entries: usize) {
         self.series().judge_wait.record_many(elapsed, entries);
     }
@@ -451,28 +452,28 @@ impl Metrics {
         self.series().log_lag.of(log).set(float(entries));
     }
 
-    /// Sets the event time that the kept verdict log of a partition spans.
+    /// Sets the span of event time that the verdict log of a partition still holds.
     pub fn log_kept(&self, log: LogPartition, span: Duration) {
         self.gauge(catalog::LOG_SPAN.name, &[("log_partition", &log.to_string())]).set(span.as_secs_f64());
     }
 
-    /// The beginning of both logs of a partition was deleted.
+    /// Sets the time when the beginning of both logs of a partition was last deleted.
     pub fn trimmed(&self, log: LogPartition, now: Timestamp) {
         let gauge = self.gauge(catalog::LAST_TRIM_TIMESTAMP.name, &[("log_partition", &log.to_string())]);
         gauge.set(seconds(now));
     }
 
-    /// Requests were for positions already judged.
+    /// Counts requests for positions that were already judged.
     pub fn repeats(&self, entries: u64) {
         self.series().log_repeats.increment(entries);
     }
 
-    /// Verdicts of the log were for pages that had one.
+    /// Counts verdicts in the log on pages that already had one.
     pub fn second_verdicts(&self, verdicts: u64) {
         self.series().second_verdicts.increment(verdicts);
     }
 
-    /// Event times were bounded by the brokers' clock.
+    /// Counts event times that were limited by the brokers' clock.
     pub fn clamped_timestamps(&self, records: u64) {
         self.series().clamped_timestamps.increment(records);
     }
@@ -482,28 +483,28 @@ impl Metrics {
         self.gauge(catalog::JUDGE_ACTIVE.name, &[("log_partition", &log.to_string())]).set(flag(is_active));
     }
 
-    /// This instance became the judge of a partition.
+    /// Counts that this instance became the judge of a partition.
     pub fn judge_takeover(&self) {
         self.series().judge_takeovers.increment(1);
     }
 
-    /// Originals were restored.
+    /// Counts restored originals.
     pub fn restored(&self, source: RestoreSource, entries: u64) {
         self.series().restored_entries.of(source).increment(entries);
     }
 
-    /// A snapshot was written or read in this time.
+    /// Observes how long it took to write or read a snapshot.
     pub fn snapshot_duration(&self, operation: SnapshotOperation, elapsed: Duration) {
         self.series().snapshot_duration.of(operation).record(elapsed);
     }
 
-    /// A snapshot of this many bytes is complete.
+    /// Sets the time and size of the last complete snapshot.
     pub fn snapshot_written(&self, now: Timestamp, bytes: u64) {
         self.set(&catalog::SNAPSHOT_LAST_SUCCESS, seconds(now));
         self.set(&catalog::SNAPSHOT_SIZE, float(bytes));
     }
 
-    /// A snapshot could not be written or read.
+    /// Counts a snapshot that could not be written or read.
     pub fn snapshot_failed(&self, operation: SnapshotOperation) {
         self.series().snapshot_failures.of(operation).increment(1);
     }
@@ -528,7 +529,7 @@ impl Metrics {
         self.set(&catalog::WORKERS, float(threads));
     }
 
-    /// A thread worked for this long.
+    /// Adds the busy time of a text thread.
     pub fn worker_busy(&self, elapsed: Duration) {
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         let total = self.inner.busy_micros.fetch_add(micros, Ordering::Relaxed).saturating_add(micros);

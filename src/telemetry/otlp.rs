@@ -1,8 +1,8 @@
 //! Sends spans to a collector: OTLP as JSON over HTTP or HTTPS, on a thread of the OpenTelemetry SDK.
 //!
-//! Nothing waits for it. Spans that a slow or unreachable collector does not accept are dropped, counted
-//! (`dupgate_errors_total{component="traces"}`) and logged once a minute. Headers, which `OTEL_EXPORTER_OTLP_HEADERS`
-//! may set for a collector that requires a key, are never logged.
+//! The service never waits for the collector. Spans that a slow or unreachable collector does not accept are dropped,
+//! counted (`dupgate_errors_total{component="traces"}`) and logged once a minute. Headers, which
+//! `OTEL_EXPORTER_OTLP_HEADERS` may set for a collector that requires a key, are never logged.
 
 use std::fmt;
 use std::io;
@@ -32,7 +32,7 @@ const MAX_WAITING: usize = 4096;
 /// Maximum number of spans in one request.
 const BATCH: usize = 512;
 
-/// How long spans are batched.
+/// How long spans are gathered into a batch.
 const GATHER: Duration = Duration::from_secs(1);
 
 /// Time-out of a request.
@@ -44,7 +44,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of log lines about dropped spans.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Maximum number of bytes read of an answer.
+/// Maximum number of bytes that are read of an answer.
 const MAX_ANSWER_BYTES: u64 = 1 << 16;
 
 /// Accepts spans. Dropping it sends the waiting ones first.
@@ -86,7 +86,8 @@ impl Traces {
             .with_endpoint(endpoint.url())
             .with_protocol(Protocol::HttpJson)
             .with_timeout(REQUEST_TIMEOUT)
-            // An unreachable collector loses the current spans and not the waiting ones.
+            // Retries would hold up the queue: without them, an unreachable collector loses only the spans of the
+            // current request, not those that wait.
             .with_retry_policy(RetryPolicy::disabled())
             .build()
             .map_err(io::Error::other)?;
@@ -111,7 +112,7 @@ impl Traces {
         Ok(Self { processor, waiting, metrics })
     }
 
-    /// Hands a span over; drops it when too many wait.
+    /// Hands over a span, or drops it if too many are waiting.
     pub fn offer(&self, span: Span) {
         // The processor would drop it, too, without reporting it.
         if self.waiting.fetch_add(1, Ordering::Relaxed) < MAX_WAITING {
@@ -125,7 +126,7 @@ impl Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        // The reason was logged.
+        // The reason of a failure has been logged.
         drop(self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT));
     }
 }
@@ -184,7 +185,7 @@ impl<N: Fn() -> Instant> CountingExporter<N> {
     }
 }
 
-/// Sends the exporter's requests. The exporter itself hides the cause of a failure ("network error").
+/// Sends the exporter's requests and stores why one failed, because the exporter itself reports only "network error".
 #[derive(Debug)]
 struct Collector {
     client: HttpClient,
@@ -193,7 +194,7 @@ struct Collector {
 
 #[async_trait]
 impl opentelemetry_http::HttpClient for Collector {
-    /// Blocks: the thread of the processor has nothing else to do.
+    /// Blocks the thread, which belongs to the processor and has nothing else to do.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         self.send(request).map_err(|error| {
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());

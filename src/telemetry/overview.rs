@@ -1,9 +1,9 @@
-//! Data of the overview page: the state of this instance now, and the last hour, one sample each five seconds.
+//! Data of the overview page: the current state of this instance, and the last hour, with one sample every five
+//! seconds.
 //!
-//! Everything is read from the metrics and the checks of the process. [`Reading`] extracts the sampled values,
-//! [`History`] keeps the differences of two readings in a ring of [`KEPT`] samples, [`Judges`] tracks how each
-//! partition of the logs is judged, and since when. These are pure; [`Overview`] owns them, and one task samples while
-//! `http.admin` is on.
+//! All data come from the metrics and the checks of the process. [`Reading`] extracts the sampled values, [`History`]
+//! keeps the differences of two readings in a ring of [`KEPT`] samples, and [`Judges`] tracks how each log partition is
+//! judged, and since when. These are pure; [`Overview`] owns them, and one task takes samples while `http.admin` is on.
 
 mod history;
 mod judges;
@@ -30,10 +30,10 @@ use crate::record::Timestamp;
 /// Time between two samples.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of listed partitions of the input: those with the largest lags.
+/// Maximum number of input partitions that are listed: those with the largest lags.
 const LISTED_LAGS: usize = 8;
 
-/// A clock that counts from any fixed point. The overview reads no other.
+/// A clock that counts from any fixed point.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Facts about the instance that are known from its start.
@@ -81,7 +81,7 @@ impl fmt::Debug for Overview {
 }
 
 impl Overview {
-    /// Starts without samples. `clock` is monotonic, `wall` the wall clock.
+    /// Creates an overview without samples. `clock` is monotonic, `wall` is the wall clock.
     #[must_use]
     pub fn new(about: About, metrics: Metrics, health: Health, clock: Clock, wall: fn() -> Timestamp) -> Self {
         Self { inner: Arc::new(Inner { about, metrics, health, clock, wall, state: Mutex::default() }) }
@@ -92,7 +92,7 @@ impl Overview {
         &self.inner.about.instance
     }
 
-    /// Takes samples repeatedly, as long as it is polled.
+    /// Takes a sample at each interval, for as long as the future is polled.
     pub(super) async fn sample_every(self, interval: Duration) {
         let mut pace = tokio::time::interval(interval);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -112,7 +112,7 @@ impl Overview {
         state.history.note(now, at, Reading::of(&metrics));
     }
 
-    /// Returns the state now, with the samples after this number.
+    /// Returns the current state, with the samples after this number.
     pub(super) fn answer(&self, after: u64) -> Value {
         let inner = &*self.inner;
         let metrics = inner.metrics.values();
@@ -154,7 +154,7 @@ impl About {
     }
 }
 
-/// The page's data besides the summary.
+/// Returns the data that the page shows besides the summary.
 fn more(metrics: &MetricValues) -> Map<String, Value> {
     let reasons = metrics.by_label(&catalog::BLOCKED_PARTITIONS, Blocked::LABEL);
     let blocked: BTreeMap<&str, f64> = reasons.filter(|(_, count)| *count > 0.0).collect();
@@ -167,7 +167,7 @@ fn more(metrics: &MetricValues) -> Map<String, Value> {
     }))
 }
 
-/// The partitions of the input with the largest lags, largest first; those without a lag are left out.
+/// Returns the input partitions with the largest lags, largest first; those without a lag are left out.
 fn lags(metrics: &MetricValues) -> Value {
     let all = metrics.by_two_labels(&catalog::CONSUMER_LAG, "topic", "partition");
     let mut lags: Vec<_> = all.filter(|(_, _, lag)| *lag > 0.0).collect();

@@ -1,10 +1,11 @@
 //! Recent duplicates with their matches, for people: a bounded sample, and the number of duplicates of each cluster.
 //!
-//! Workers offer the duplicates they deliver; at most [`STEADY`] a second are kept (and [`BURST`] more at once), the
-//! last [`KEPT`] of them. Clusters are counted in [`CLUSTERS`] places: when these are full, the smallest one is
-//! replaced, and the new one inherits its count as error (Metwally, Agrawal, El Abbadi: Efficient computation of
-//! frequent and top-k elements in data streams, 2005). Count minus error is shown: the minimum number of duplicates of
-//! the cluster. If clusters are small and many, every count is error, and none is shown.
+//! Workers offer the duplicates that they deliver. At most [`STEADY`] a second are kept, and [`BURST`] more at once
+//! after a quiet time; the last [`KEPT`] of them remain. Clusters are counted in [`CLUSTERS`] places. When these are
+//! full, a new cluster replaces the smallest one and inherits its count as an error (Metwally, Agrawal, El Abbadi:
+//! Efficient computation of frequent and top-k elements in data streams, 2005). What is shown is the count minus the
+//! error, the minimum number of duplicates of the cluster. If there are many small clusters, the counts are mostly
+//! error, and none is shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,25 +21,25 @@ use crate::record::{Source, Timestamp};
 /// Number of kept pairs.
 pub const KEPT: usize = 1000;
 
-/// Pairs kept a second, over a longer time.
+/// Maximum number of pairs kept per second, over a longer time.
 pub const STEADY: u32 = 20;
 
-/// Pairs kept at once after a quiet time.
+/// Maximum number of pairs kept at once after a quiet time.
 pub const BURST: u32 = 200;
 
-/// Number of counted clusters.
+/// Maximum number of clusters that are counted.
 pub const CLUSTERS: usize = 1000;
 
 /// Number of separately counted distances; the last one also counts all larger ones.
 pub const DISTANCES: usize = 17;
 
-/// Minimum number of duplicates that stands out when counts are no longer exact.
+/// Minimum number of duplicates for which a cluster is shown if its count may contain an error.
 const STANDS_OUT: u64 = 3;
 
 /// Maximum length of a kept id, in characters.
 const LONGEST_ID: usize = 256;
 
-/// Number of pairs that a slow listener may lag before it misses some.
+/// Number of pairs that a slow listener may lag before it loses some.
 const MAX_LISTENER_LAG: usize = 256;
 
 /// A delivered duplicate.
@@ -56,7 +57,7 @@ pub struct DeliveredDuplicate {
     pub stage: &'static str,
     /// Differing bits or slots, depending on the stage.
     pub distance: u8,
-    /// Share of the smaller page in the other, if that is why both match.
+    /// Share of the smaller page that the other one contains, if that is why both match.
     pub contained: Option<PerMille>,
     /// Event time of the page minus that of the original.
     pub age_ms: i64,
@@ -85,10 +86,10 @@ pub struct PairDetails {
     pub missing: Option<String>,
 }
 
-/// One pair. It changes once, when both pages have been inspected.
+/// One pair. It changes only once, when both pages have been inspected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// Counts the pairs that were kept, from 1.
+    /// The number of the pair among all that were kept, from 1.
     pub number: u64,
     /// The duplicate.
     pub seen: DeliveredDuplicate,
@@ -126,7 +127,7 @@ pub struct Page {
     pub pairs: Vec<Arc<Pair>>,
     /// Number of matching pairs, whatever their pair numbers.
     pub matching: usize,
-    /// Number of those that are newer than [`Filter::before`] allows.
+    /// Number of matching pairs that are newer than [`Filter::before`] allows.
     pub newer: usize,
     /// Matching near pairs by distance in bits, if known.
     pub distances: [usize; DISTANCES],
@@ -271,7 +272,7 @@ impl Pairs {
 }
 
 impl State {
-    /// Stores the id of a cluster's first page, if that is the page of an inspected pair.
+    /// Stores the id of a cluster's first page, if that page is the original of an inspected pair.
     fn learn_id(&mut self, pair: &Pair) {
         let DeliveredDuplicate { original, cluster, .. } = &pair.seen;
         let id = pair.details.as_ref().and_then(|details| details.original_id.as_ref());
@@ -286,7 +287,7 @@ impl State {
 
 impl Page {
     fn count_distance(&mut self, pair: &Pair) {
-        // Exact ones are all at 0: they would hide the rest.
+        // Exact duplicates are all at distance 0, and would hide the rest.
         let bits = pair.bits().filter(|_| pair.seen.verdict != "exact");
         let at = bits.and_then(|bits| usize::try_from(bits).ok()).map(|bits| bits.min(DISTANCES - 1));
         if let Some(count) = at.and_then(|at| self.distances.get_mut(at)) {
@@ -342,8 +343,8 @@ impl Clusters {
         self.by_count.insert((count + 1, cluster.clone()));
     }
 
-    /// Returns the largest clusters, each with its minimum number of duplicates; of equal ones the earlier position
-    /// first. Clusters whose count is mostly inherited are left out.
+    /// Returns the largest clusters, each with its minimum number of duplicates; among equal clusters, the earlier
+    /// position comes first. Clusters whose count is mostly inherited are left out.
     pub(crate) fn largest(&self, number: usize) -> Vec<(Source, u64)> {
         let sure = self.counts.iter().map(|(cluster, (count, error))| (cluster, count - error, *error));
         let mut found: Vec<(&Source, u64)> = sure
@@ -360,7 +361,7 @@ fn one_line(id: &str) -> String {
     beginning(&line, LONGEST_ID)
 }
 
-/// The host of a URL; `None` for other ids.
+/// Returns the host of a URL; `None` for other ids.
 fn site(id: Option<&str>) -> Option<&str> {
     let (_, rest) = id?.split_once("://")?;
     rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty())

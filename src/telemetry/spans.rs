@@ -1,8 +1,9 @@
-//! OpenTelemetry spans for sampled records. The only place that knows attribute names.
+//! OpenTelemetry spans for sampled records. Only this module knows the names of attributes.
 //!
-//! Each sampled record becomes a separate trace: `process <topic>` from poll to acknowledgement, in it `judge` (from
-//! sending the request to reading its verdict) and `send <topic>` for each record written. The headers `traceparent`
-//! and `tracestate` of the input are copied unchanged, as the message's creation context; the trace links to it.
+//! Each sampled record becomes a separate trace: `process <topic>` lasts from the poll to the acknowledgement, and
+//! contains `judge` (from sending the request to reading its verdict) and `send <topic>` for each record written. The
+//! headers `traceparent` and `tracestate` of the input are copied unchanged. They name the creation context of the
+//! message, to which the trace links.
 //!
 //! Names follow the semantic conventions for messaging, whose status is "development".
 
@@ -15,10 +16,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::record::Source;
 
-/// Chooses records by their position: the same ones in every instance, and again in a replay.
+/// Chooses records by their position, so that every instance and every replay chooses the same records.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
-    /// Records with a smaller hash are chosen.
+    /// Records whose hash is below this number are chosen.
     below: u128,
 }
 
@@ -48,7 +49,7 @@ pub struct Span {
     pub trace: TraceId,
     /// Its own id; never 0.
     pub id: SpanId,
-    /// The step that it is a part of.
+    /// The span that it is a part of.
     pub parent: Option<SpanId>,
     /// The operation.
     pub name: String,

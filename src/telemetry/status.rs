@@ -1,4 +1,4 @@
-//! One page about a running instance, for `GET /status` and `dupgate status`.
+//! Summarises a running instance on one page, for `GET /status` and `dupgate status`.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::metrics::{Build, MetricValues, Metrics, whole};
 use crate::record::Timestamp;
 use crate::worker::Mode;
 
-/// Sums up the metrics and the checks, with input and group (in observe mode the one that it uses) from `config` (the body of `/config`). Times of events that
-/// have not occurred are null.
+/// Summarises the metrics and the checks. The input and the group, in observe mode the group that is used there, come
+/// from `config`, the body of `/config`. Times of events that have not occurred are null.
 #[must_use]
 pub fn status(
     metrics: &Metrics,
@@ -33,7 +33,7 @@ pub fn status(
     page.into()
 }
 
-/// Sums up the metrics.
+/// Summarises the metrics and the checks.
 pub(super) fn summary(
     metrics: &MetricValues,
     examples: &BTreeMap<&'static str, (String, String)>,
@@ -86,20 +86,20 @@ pub(super) fn members(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Event time from the oldest original to the newest page judged.
+/// Returns the span of event time from the oldest original to the newest judged page, in milliseconds.
 pub(super) fn effective_window_ms(metrics: &MetricValues) -> Option<i64> {
     let oldest = metrics.largest(&catalog::INDEX_OLDEST_ENTRY).and_then(millis)?;
     let newest = metrics.largest(&catalog::INDEX_STREAM_TIME).and_then(millis)?;
     Some(newest.saturating_sub(oldest).max(0))
 }
 
-/// Seconds since 1970 as milliseconds; `None` for 0, which means never.
+/// Converts seconds since 1970 to milliseconds; `None` for 0, which means never.
 fn millis(seconds: f64) -> Option<i64> {
     let span = jiff::SignedDuration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0)?;
     i64::try_from(span.as_millis()).ok()
 }
 
-/// Every reason why a record got no verdict, with the last such record.
+/// Lists every reason why a record got no verdict, with the last such record.
 fn dead_letters(metrics: &MetricValues, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
     let of = |spec: &Spec, reason: &str| metrics.count_of(spec, &[("reason", reason)]);
     let tell = |(reason, (position, why)): (&&str, &(String, String))| {
@@ -118,13 +118,13 @@ fn object<'v>(values: impl Iterator<Item = (&'v str, f64)>) -> Map<String, Value
     values.map(|(name, number)| (name.to_owned(), whole(number).into())).collect()
 }
 
-/// The reasons for which the input is paused.
+/// Returns the reasons for which the input is paused.
 fn paused(metrics: &MetricValues) -> Vec<&str> {
     let reasons = metrics.by_label(&catalog::CONSUMER_PAUSED, Pause::LABEL);
     reasons.filter(|(_, is_paused)| *is_paused > 0.0).map(|(reason, _)| reason).collect()
 }
 
-/// Errors that occurred, by component and kind.
+/// Counts the errors that have occurred, by component and kind.
 fn errors(metrics: &MetricValues) -> BTreeMap<&str, BTreeMap<&str, u64>> {
     let mut found: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for (component, kind, count) in metrics.by_two_labels(&catalog::ERRORS, Component::LABEL, ErrorKind::LABEL) {

@@ -10,7 +10,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
 use subtle::ConstantTimeEq;
 
-/// Headers of every answer: nothing is loaded from elsewhere, stored, or framed.
+/// Headers of every response. They forbid browsers to load anything from elsewhere, to store a response, or to frame
+/// it.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -21,7 +22,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Refuses cross-origin requests, and adds the security headers to answers.
+/// Refuses cross-origin requests, and adds the security headers to responses.
 pub(super) async fn guard(State(has_token): State<bool>, request: Request, next: Next) -> Response {
     let mut response = match refusal_of_cross_origin(request.headers(), has_token) {
         Some(why) => super::answer(StatusCode::FORBIDDEN, &json!({"error": why})),
@@ -33,17 +34,17 @@ pub(super) async fn guard(State(has_token): State<bool>, request: Request, next:
     response
 }
 
-/// Returns why a request cannot come from this machine.
+/// Returns why a request is refused, if it may come from a page of another site.
 fn refusal_of_cross_origin(headers: &HeaderMap, has_token: bool) -> Option<&'static str> {
-    // Without a token only the address protects: any site may own a name that resolves to it.
+    // Without a token only the address protects the listener, and a site may own a name that resolves to it.
     page_of_another_site(headers).or_else(|| {
         let is_safe = has_token || is_loopback(host(headers));
         (!is_safe).then_some("without http.admin.token only requests to a loopback address are answered")
     })
 }
 
-/// Refuses requests by a name that another site may have pointed here (DNS rebinding). Requests by the usual names of
-/// the network are accepted.
+/// Refuses requests to a host name that another site may have pointed here (DNS rebinding). Accepts requests to the
+/// names that are usual within a network.
 pub(in super::super) async fn guard_network(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let foreign_name = || {
@@ -80,7 +81,8 @@ fn is_loopback(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Returns whether no site of the internet can have this name: an address, one label, or a reserved domain.
+/// Returns whether no site of the internet can have this name, because it is an address, a single label, or in a
+/// reserved domain.
 fn is_name_of_a_network(host: &str) -> bool {
     const DOMAINS: [&str; 7] = ["localhost", "local", "internal", "svc", "lan", "home", "arpa"];
     let name = name_of(host).trim_end_matches('.');
@@ -105,7 +107,7 @@ pub(super) async fn token(State(token): State<Option<SecretString>>, request: Re
     response
 }
 
-/// Compares in a time that depends only on the lengths.
+/// Compares the token in a time that depends only on the lengths.
 fn is_token(given: &[u8], token: &SecretString) -> bool {
     let Some((scheme, given)) = given.split_at_checked(b"Bearer ".len()) else { return false };
     scheme.eq_ignore_ascii_case(b"Bearer ") && given.ct_eq(token.expose_secret().as_bytes()).into()

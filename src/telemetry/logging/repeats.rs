@@ -1,4 +1,4 @@
-//! Limits repeated warnings and errors to one per interval, with the number left out.
+//! Limits a repeated warning or error to one line per interval, with the number of those left out.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,27 +7,27 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Minimum interval of equal lines.
+/// Minimum interval between equal lines.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Maximum number of remembered lines; beyond it, old ones are dropped first, then all.
+/// Maximum number of remembered lines. Beyond it, expired lines are dropped, and all if that is not enough.
 const MAX_LINES: usize = 1024;
 
 /// Remembers which lines were written recently.
 pub(super) struct Repeats {
     now: fn() -> Duration,
-    /// When the line was written, and the number of repetitions left out since.
+    /// For each line, when it was written, and the number of repetitions left out since.
     written: Mutex<HashMap<u64, (Duration, u64)>>,
 }
 
 impl Repeats {
-    /// Starts without lines; `now` counts from any fixed point.
+    /// Starts without lines. `now` counts from any fixed point.
     pub(super) fn new(now: fn() -> Duration) -> Self {
         Self { now, written: Mutex::default() }
     }
 
-    /// Returns the number of repetitions left out before, if the line should be written; `None` if it should be left
-    /// out.
+    /// Returns whether a line should be written: `None` if it should be left out, else the number of repetitions that
+    /// were left out before it.
     pub(super) fn pass(&self, line: u64) -> Option<u64> {
         let now = (self.now)();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,8 +51,8 @@ impl Repeats {
     }
 }
 
-/// Returns the identity of a line. Numbers are ignored: times, ports and counts differ in repetitions. Text fields
-/// count: another partition is another line.
+/// Returns the identity of a line. It ignores numbers, because times, ports and counts differ in repetitions. It
+/// includes text fields, so that a line about another partition is another line.
 pub(super) fn name(target: &str, message: &str, fields: &Map<String, Value>) -> u64 {
     let mut hash = Xxh3::new();
     let words: String = message.chars().filter(|c| !c.is_ascii_digit()).collect();

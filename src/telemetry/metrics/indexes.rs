@@ -1,4 +1,4 @@
-//! Metrics of the indexes of all judges of this process together.
+//! Metrics of the indexes of all judges of this process taken together.
 
 use super::{Log, Metrics, PoisonError, catalog, flag, float, seconds};
 use crate::protocol::LogPartition;
@@ -26,7 +26,7 @@ pub struct IndexTotals {
     pub exact_bytes: u64,
     /// Entries in the fullest bucket.
     pub largest_bucket: u32,
-    /// Entries of the fingerprint log that were read and wait for a verdict.
+    /// Requests of the fingerprint log that were read and wait for a verdict.
     pub waiting: u64,
 }
 
@@ -55,7 +55,7 @@ impl Metrics {
         self.series().log_lag.of(Log::Fingerprints).set(sum(|index| index.waiting));
     }
 
-    /// A page was looked up: this many originals were compared, the nearest had this distance.
+    /// Observes the lookup of a page: how many originals were compared, and the distance of the nearest one in bits.
     pub fn lookup(&self, compared: u32, nearest: Option<u8>) {
         self.series().lookup_candidates.record(f64::from(compared));
         if let Some(bits) = nearest {

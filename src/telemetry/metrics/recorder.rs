@@ -1,4 +1,4 @@
-//! A recorder whose values the process can read.
+//! A recorder of metrics whose values this process can read.
 //!
 //! Counters and gauges are kept here and copied to Prometheus before each scrape, so that recording costs one atomic
 //! operation. Histograms are recorded by Prometheus; the buckets that the process reads are counted here as well.
@@ -102,7 +102,7 @@ impl Recorder for ReadableRecorder {
 struct CountedHistogram {
     /// Upper bounds, ascending, inclusive.
     bounds: &'static [f64],
-    /// Values of each bucket, with those above the last bound at the end.
+    /// The number of values in each bucket; the last bucket holds those above the last bound.
     counts: Vec<AtomicU64>,
     exported: Histogram,
 }

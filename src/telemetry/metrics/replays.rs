@@ -1,4 +1,4 @@
-//! Metrics of a replay: progress of this run.
+//! Metrics of a replay: the progress of this run.
 
 use super::{LabelValue, Metrics, catalog, flag, float};
 use crate::telemetry::labels::ReplayPhase;
@@ -12,7 +12,7 @@ pub struct ReplayProgress {
     pub warmed_up: u64,
     /// Records of the range that this run has worked through.
     pub of_range: u64,
-    /// Share of the replay that is done, 0 to 1: by all of its runs.
+    /// Share of the replay that all of its runs together have done, from 0 to 1.
     pub share: f64,
     /// Remaining records; `None` if their number is unknown.
     pub remaining: Option<u64>,
@@ -21,7 +21,7 @@ pub struct ReplayProgress {
 }
 
 impl Metrics {
-    /// Sets the progress of a replay. The records of one run never decrease.
+    /// Sets the progress of a replay. The numbers of records of one run must not decrease.
     pub fn replay(&self, id: &str, at: &ReplayProgress) {
         let label = ("replay", id);
         for phase in ReplayPhase::ALL {

@@ -38,8 +38,8 @@ pub(super) struct Family<L, H> {
     label: PhantomData<L>,
 }
 
-/// A handle that records nowhere: used for an index past the end of a family. It does not happen, because a family is
-/// created from the list that defines the indices.
+/// A handle of a series. `nowhere` creates one that records nothing, for an index past the end of a family; this does
+/// not occur, because a family is created from the list that defines the indices.
 pub(super) trait Handle {
     fn nowhere() -> Self;
 }
@@ -101,7 +101,7 @@ pub(super) struct Series {
     pub(super) records_produced: Family<OutputKind, Counter>,
     pub(super) produced_bytes: Family<OutputKind, Counter>,
     pub(super) produce_failures: Family<OutputKind, BTreeMap<Reject, Counter>>,
-    /// Only the kinds that occur in a component.
+    /// For each component, only the kinds of errors that occur in it.
     pub(super) errors: Family<Component, Vec<(ErrorKind, Counter)>>,
     pub(super) process_duration: Histogram,
     pub(super) stage_duration: Family<Step, Histogram>,
@@ -146,7 +146,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Describes the whole table and registers all closed series.
+    /// Describes all metrics of the table, and registers every series whose labels are closed.
     pub(super) fn register(recorder: &dyn Recorder) -> Self {
         for spec in TABLE {
             let (name, unit) = (KeyName::from_const_str(spec.name), Some(spec.unit));

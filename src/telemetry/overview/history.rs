@@ -1,4 +1,4 @@
-//! The last hour in a ring: differences of two readings, with rates per second.
+//! Keeps the last hour in a ring: the differences of two readings, with rates per second.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::reading::{Reading, VERDICTS, quantile};
 use crate::record::Timestamp;
 use crate::telemetry::labels::{LabelValue, VerdictLabel};
 
-/// Number of kept samples: an hour, at one each five seconds.
+/// Number of kept samples: an hour, with one sample every five seconds.
 pub(super) const KEPT: usize = 720;
 
 /// Number of samples that count as recent: five minutes.
@@ -18,26 +18,26 @@ const RECENT: usize = 60;
 /// The difference of two readings, and the levels at the second one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
-    /// Counts the samples, from 1.
+    /// The number of the sample, from 1.
     number: u64,
     at: Timestamp,
     /// Rates per second, by verdict.
     documents: [f64; VERDICTS],
     /// Rates per second.
     dead_letters: f64,
-    /// Seconds; absent if nothing was counted.
+    /// Seconds, as are the following three; absent if nothing was counted.
     end_to_end_p50: Option<f64>,
     end_to_end_p99: Option<f64>,
     verdict_wait_p50: Option<f64>,
     verdict_wait_p99: Option<f64>,
     lag: f64,
-    /// Between the two readings.
+    /// Number of originals evicted between the two readings.
     evicted_for_capacity: f64,
     index_fill: Option<f64>,
     window_reached: Option<f64>,
 }
 
-/// The newest samples, [`KEPT`] at most.
+/// The newest samples, at most [`KEPT`].
 #[derive(Debug)]
 pub(super) struct History {
     samples: VecDeque<Sample>,
@@ -127,7 +127,7 @@ impl History {
     }
 }
 
-/// Four digits are enough for a chart.
+/// Rounds a value to four digits, which is enough for a chart.
 fn short(value: Option<f64>) -> Value {
     let digits = |value: f64| format!("{value:.3e}").parse::<f64>().ok();
     value.and_then(digits).map_or(Value::Null, Value::from)

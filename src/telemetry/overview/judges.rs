@@ -1,4 +1,4 @@
-//! Tracks which instance judges each partition of the logs, as far as this one knows, and since when.
+//! Tracks which instance judges each log partition, as far as this instance knows, and since when.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ pub fn judge_check(log: LogPartition) -> String {
     format!("judge {log}")
 }
 
-/// How a partition of the logs is judged, seen from here.
+/// How a log partition is judged, as this instance sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JudgePresence {
     /// By this instance.
     Judge,
-    /// By another one; this instance would take over.
+    /// By another instance; this one would take over.
     Standby,
-    /// By another one, if any; this instance could not take over yet.
+    /// By another instance, if any; this one could not take over yet.
     NotReady,
     /// By another instance.
     Elsewhere,
@@ -59,7 +59,7 @@ struct Judged {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Judges {
     by_partition: BTreeMap<u32, Judged>,
-    /// Since when some partition has no judge, and the evidence.
+    /// Since when some partition has no judge, and the reason that a check reports.
     silence: Option<(Timestamp, String)>,
 }
 
@@ -86,7 +86,7 @@ impl Judges {
                 Some(None) => (JudgePresence::Standby, None),
                 Some(Some(why)) if why.contains(NO_JUDGE) => (JudgePresence::NoJudge, Some(why)),
                 Some(Some(why)) => (JudgePresence::NotReady, Some(why)),
-                // The worker does not report for which partition it waits: if there is only one, it is that.
+                // The worker does not report for which partition it waits; it is known only if there is just one.
                 None if log_partitions == 1 && no_verdicts.is_some() => (JudgePresence::NoJudge, no_verdicts.clone()),
                 None => (JudgePresence::Elsewhere, None),
             };
@@ -117,7 +117,7 @@ impl Judges {
         self.by_partition.iter().map(one).collect()
     }
 
-    /// Returns since when there is no judge, and the evidence; null while there is one.
+    /// Returns since when some partition has no judge, and the reason; null while all have one.
     pub(super) fn silence(&self) -> Value {
         self.silence.as_ref().map_or(Value::Null, |(since, why)| json!({"since_ms": since.millis(), "why": why}))
     }

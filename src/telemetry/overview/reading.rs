@@ -1,4 +1,4 @@
-//! Totals and levels at one moment, and quantiles between two readings.
+//! Reads totals and levels at one moment, and estimates quantiles between two readings.
 
 use crate::telemetry::labels::{Eviction, LabelValue, VerdictLabel};
 use crate::telemetry::metrics::{Buckets, MetricValues};
@@ -10,7 +10,7 @@ pub(super) const VERDICTS: usize = <VerdictLabel as LabelValue>::NAMES.len();
 /// Values of the metrics at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Reading {
-    /// By verdict, in the order of their names.
+    /// Documents by verdict, in the order of `VerdictLabel::NAMES`.
     pub(super) documents: [f64; VERDICTS],
     pub(super) dead_letters: f64,
     pub(super) end_to_end: Buckets,
@@ -20,7 +20,7 @@ pub(super) struct Reading {
     pub(super) evicted_for_capacity: f64,
     /// Share of the memory limit that the index holds.
     pub(super) index_fill: Option<f64>,
-    /// Share of the configured window that the index reaches back.
+    /// Share of the configured window that the originals in the index span.
     pub(super) window_reached: Option<f64>,
 }
 
@@ -52,8 +52,8 @@ fn share(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// Estimates a quantile of the values counted between two readings, as Prometheus does: evenly spread within a bucket.
-/// Values above the last bound count as that bound.
+/// Estimates a quantile of the values counted between two readings. As in Prometheus, values count as evenly spread
+/// within a bucket, and values above the last bound count as that bound.
 pub(super) fn quantile(rank: f64, before: &[(f64, f64)], now: &[(f64, f64)]) -> Option<f64> {
     let counted = now.iter().enumerate().map(|(place, (bound, total))| {
         let earlier = before.get(place).map_or(0.0, |(_, total)| *total);
