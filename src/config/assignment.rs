@@ -1,7 +1,7 @@
-//! Values that arrive as bare text: variables, `--set`, and texts with `${…}` in them.
+//! Interprets values that arrive as bare text: variables, `--set`, and texts with `${…}` in them.
 //!
-//! Such text has no type. It is read as YAML (`3`, `true`, `null`, `[a, b]`, `{exact: 30d}`), as plain text,
-//! and as a list by comma: the first reading that the key accepts counts.
+//! Such text has no type. It is read as YAML (`3`, `true`, `null`, `[a, b]`, `{exact: 30d}`), as plain text, and as a
+//! list separated by commas; the first reading that the key accepts counts.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::suggest::with_hint;
 ///
 /// # Errors
 ///
-/// The key does not exist, or accepts no reading of the text. The message is that of the plainest reading.
+/// The key does not exist, or accepts no reading of the text. The message is that of the simplest reading.
 pub(super) fn interpret(path: &[String], text: &str) -> Result<Value, String> {
     let mut refused = None;
     for value in readings(path, text) {
@@ -62,7 +62,7 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     };
     let message = error.to_string();
     let words = Words::of(&message, path);
-    // A password may be at any wrong place in these sections, so report only what was expected.
+    // A password may have been written at a wrong place in these sections, so report only what was expected.
     let secretive: [&[&str]; 2] = [&["kafka"], &["http", "admin"]];
     let is_below =
         |section: &[&str]| section.iter().enumerate().all(|(at, key)| path.get(at).is_some_and(|k| k == key));
@@ -82,7 +82,7 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     Err(with_hint(message, section))
 }
 
-/// Reads a text as a list: one host is a list of one.
+/// Reads a text as a list separated by commas, so that a single host is a list of one. `None` if the key takes no list.
 #[must_use]
 pub(super) fn as_list(path: &[String], value: &Value) -> Option<Value> {
     let items = value.as_str()?.split(',').map(str::trim).map(Value::from);
@@ -90,14 +90,14 @@ pub(super) fn as_list(path: &[String], value: &Value) -> Option<Value> {
     check(path, &list).is_ok().then_some(list)
 }
 
-/// The message of serde about a value of the wrong kind, without its names for types.
+/// What serde says about a value of the wrong kind, without the names of Rust types.
 struct Words {
     expected: String,
     given: String,
 }
 
 impl Words {
-    /// Takes `invalid type: string "many", expected u32` apart; `None` for every other message.
+    /// Parses a message such as `invalid type: string "many", expected u32`; `None` for every other message.
     fn of(message: &str, path: &[String]) -> Option<Self> {
         let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
         let (given, expected) = rest.rsplit_once(", expected ")?;

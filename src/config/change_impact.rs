@@ -15,7 +15,7 @@ pub enum ChangeImpact {
     Work,
 }
 
-/// Keys by their beginning; the first that fits counts.
+/// Impacts by the beginning of the key; the first one that fits counts.
 const TABLE: [(&str, ChangeImpact); 33] = [
     ("mode", ChangeImpact::State),
     ("input.group", ChangeImpact::State),
@@ -41,7 +41,7 @@ const TABLE: [(&str, ChangeImpact); 33] = [
     ("window.max_future_skew", ChangeImpact::Rules),
     ("index.max_memory", ChangeImpact::Rules),
     ("index.max_entries", ChangeImpact::Rules),
-    // They share the memory of the index.
+    // The partitions that an instance serves share the memory of the index.
     ("judge.served_partitions", ChangeImpact::Rules),
     ("match", ChangeImpact::Scheme),
     ("window.timestamp_source", ChangeImpact::Scheme),

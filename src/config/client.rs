@@ -1,4 +1,4 @@
-//! The settings of `kafka` in the words of the client library.
+//! Translates the settings of `kafka` to properties of the client library.
 
 use secrecy::ExposeSecret;
 
@@ -6,8 +6,8 @@ use super::properties::{Properties, PropertyValue};
 use super::settings::{Kafka, Mechanism, Protocol, Sasl, Tls};
 
 impl Kafka {
-    /// Returns the properties of every client: security, overridden by the operator's raw properties. Brokers and
-    /// client id are not among them.
+    /// Returns the properties of every client: those of the security settings, overridden by the operator's raw
+    /// properties. Brokers and client id are not among them.
     #[must_use]
     pub fn client_properties(&self) -> Properties {
         let mut made = Properties::new();

@@ -53,7 +53,7 @@ impl FromStr for Endpoint {
         if host.is_empty() || port == 0_u16 || !is_bare || !rest.chars().all(legal) {
             return Err(refused());
         }
-        // Paths below the address of a collector are for one kind of signal each.
+        // A collector has one path for each kind of signal.
         let path = path.trim_end_matches('/');
         let path = if path.ends_with("v1/traces") {
             format!("/{path}")
@@ -62,7 +62,7 @@ impl FromStr for Endpoint {
             format!("/{path}{between}v1/traces")
         };
         let url = format!("{scheme}://{host}:{port}{path}");
-        // An exporter refuses an invalid URI only when it starts.
+        // Check the URI here, because the exporter would refuse it only when it starts.
         if url.parse::<Uri>().is_ok() { Ok(Self { url }) } else { Err(refused()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The lines of a file around a problem, with a mark below. No secret is shown.
+//! Shows the lines of a file around a problem, with a mark below, and hides secrets.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::properties::is_sensitive;
 
-/// Lines shown above the line at fault.
+/// Number of lines shown above the line with the problem.
 const ABOVE: usize = 2;
 
-/// Keys of those sections whose values are not secrets, so that problems there are shown.
+/// Keys in the sections `kafka` and `http` whose values are never secrets, so that they are shown.
 const OPEN: [&str; 13] = [
     "brokers",
     "client_id",
@@ -27,11 +27,11 @@ const OPEN: [&str; 13] = [
     "topics",
 ];
 
-/// Replaces a hidden value.
+/// What is shown instead of a hidden value.
 const HIDDEN: char = '…';
 
-/// Some lines of a file, one of them marked. Values of the `kafka` and `http` sections and of keys that sound like
-/// secrets are hidden: a password may be at any wrong place there.
+/// Some lines of a file, one of them marked. Values in the sections `kafka` and `http`, and of keys that sound like
+/// secrets, are hidden, because a password may have been written at a wrong place there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     name: String,
@@ -63,7 +63,7 @@ impl Excerpt {
         let first = last.saturating_sub(ABOVE);
         let shown = shown(&lines, last, keys);
         let shown_marked = shown.get(last)?;
-        // Mark a hidden value at its start: its column may be beyond the line.
+        // Mark a hidden value at its start: the column of the problem may be past the end of the shown line.
         let upto = |line: &str| line.chars().take(column + 1).collect::<String>();
         let is_hidden = upto(shown_marked) != upto(marked);
         let indent = |line: &str| line.len() - line.trim_start().len();
@@ -77,7 +77,7 @@ impl Excerpt {
         let mut lines = shown.get(first..=last)?.join("\n");
         let mut marked = above + begin..above + begin + width;
         if shown_marked.is_empty() {
-            // The mark of an empty line would be drawn below the line above it.
+            // Without this, the mark of an empty line would be drawn below the line above it.
             lines.push(' ');
             marked.end += 1;
         }
@@ -91,13 +91,13 @@ impl Excerpt {
         let mark = AnnotationKind::Primary.span(self.marked.clone()).label(self.label.as_deref());
         let snippet = Snippet::source(&self.lines).line_start(self.first).fold(false).annotation(mark);
         let drawn = renderer.render(&[Group::with_level(Level::ERROR).element(snippet)]);
-        // The place is that of the value, not that of the mark of a hidden value.
+        // Name the place of the value itself: the mark of a hidden value is elsewhere.
         let digits = line.to_string().len();
         format!("{:digits$}--> {}:{line}:{column}\n{drawn}", "", self.name)
     }
 }
 
-/// Hides possible secrets.
+/// Returns the lines with possible secrets hidden.
 fn shown(lines: &[&str], marked: usize, keys: &[String]) -> Vec<String> {
     let known: BTreeSet<&str> = keys.iter().flat_map(|path| path.split('.')).collect();
     let (mut hides, mut in_open) = (false, false);
@@ -131,8 +131,8 @@ fn shown(lines: &[&str], marked: usize, keys: &[String]) -> Vec<String> {
     lines.iter().enumerate().map(show).collect()
 }
 
-/// Returns whether a line has a flow map that can be recognised without being parsed: no quotes, tags, comments, or
-/// texts of several lines.
+/// Returns whether a line has a flow map that can be recognised without parsing it: one without quotes, tags, comments,
+/// or texts of several lines.
 fn is_flow(bare: &str) -> bool {
     let depth = bare.chars().try_fold(0_u32, |depth, c| match c {
         '{' | '[' => Some(depth + 1),
@@ -191,7 +191,8 @@ fn shown_part<'p>(part: &'p str, is_open: bool, is_key: impl Fn(&str) -> bool, s
     Some(key)
 }
 
-/// Keeps the indentation, and the key if it may be shown: in a text of several lines a password may look like one.
+/// Hides a line, except for its indentation and its key. The key must be a known one: in a text of several lines, a
+/// password may look like a key.
 fn hidden(line: &str, is_key: impl Fn(&str) -> bool) -> String {
     let bare = line.trim_start();
     let indent = line.get(..line.len() - bare.len()).unwrap_or_default();

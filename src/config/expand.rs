@@ -1,4 +1,4 @@
-//! `${VAR}`, `${VAR:-default}` and `$${` in the texts of a file.
+//! Expands `${VAR}`, `${VAR:-default}` and `$${` in the texts of a file.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The hash by which operators see that a new configuration has reached every instance.
+//! Computes the hash that shows operators whether a new configuration has reached every instance.
 
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
@@ -6,12 +6,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::raw::Raw;
 use super::secret::SECRET_SLOTS;
 
-/// Keys that may differ between instances of one deployment without indicating a partial rollout.
+/// Keys that may differ between the instances of one deployment, so that a difference does not mean a partial rollout.
 const OF_THE_INSTANCE: [&str; 6] =
     ["roles", "input.instance_id", "judge.served_partitions", "http.listen", "http.admin.listen", "index.path"];
 
 impl Raw {
-    /// Fills in the defaults that depend on other keys.
+    /// Returns the settings with the defaults that depend on other keys filled in.
     pub(super) fn effective(&self) -> Self {
         let mut effective = self.clone();
         if effective.index.max_entries.is_none() {

@@ -16,14 +16,14 @@ use super::suggest::elsewhere;
 use super::tree::{Content, FREE_MAPS, Node, split};
 use serde_json::Value;
 
-/// Begins the name of every variable that is a setting.
+/// Prefix of the names of all variables that are settings.
 const VARIABLE_PREFIX: &str = "DUPGATE_";
 
-/// Top keys that a variable without `__` may name. Others are left alone: an orchestrator adds variables such as
-/// `DUPGATE_SERVICE_HOST`.
+/// Top-level keys that a variable without `__` may name. Other variables without it are ignored, because an
+/// orchestrator adds some, such as `DUPGATE_SERVICE_HOST`.
 const TOP_KEYS: [&str; 3] = ["version", "roles", "mode"];
 
-/// What the operator wrote, in one tree. Later calls win.
+/// What the operator wrote, merged into one tree. Later calls override earlier ones.
 ///
 /// ```
 /// # use dupgate::config::{ExternalInputs, Layers, Purpose};
@@ -74,7 +74,7 @@ impl Layers {
         }
     }
 
-    /// A file sets nothing, for this reason.
+    /// Adds the problem because of which a file sets nothing.
     pub(super) fn refuse_file(&mut self, problem: Problem) {
         self.is_unread = true;
         self.problems.push(problem);
@@ -93,7 +93,7 @@ impl Layers {
             let Some(key) = name.strip_prefix(VARIABLE_PREFIX) else { continue };
             let key = key.to_lowercase();
             if !key.contains("__") && !TOP_KEYS.contains(&key.as_str()) {
-                // One underscore between levels is the usual slip.
+                // A single underscore between levels is a common mistake.
                 if let Some(meant) = key_paths().into_iter().find(|path| path.replace('.', "_") == key) {
                     let meant = meant.replace('.', "__").to_uppercase();
                     let message = format!("is set but names no setting; did you mean `{VARIABLE_PREFIX}{meant}`?");
@@ -180,7 +180,7 @@ impl Layers {
         };
         let (mut problems, mut warnings) = (self.problems, self.warnings);
         if !self.is_unread {
-            // A misspelt key, or one whose value is refused, is not reported as missing, too.
+            // Do not also report a key as missing if it was misspelt, or if its value was refused.
             let meant: Vec<String> = problems.iter().filter_map(|problem| Some(problem.hint()?.to_owned())).collect();
             let refused: Vec<String> = problems.iter().map(|problem| problem.path.clone()).collect();
             let is_meant = |problem: &Problem| {
@@ -222,7 +222,7 @@ impl Layers {
                 Err(_) => as_list(path, &value).unwrap_or(value),
             };
             if let Err(message) = checked.or_else(|_| check(path, &value)) {
-                // An unknown section is reported once, at its name, and not once for every key in it.
+                // Report an unknown section once, at its name, instead of once for every key in it.
                 let (path, origin) = match unknown(path) {
                     Some(depth) => {
                         let path = path.get(..depth).unwrap_or(path);
@@ -268,7 +268,8 @@ fn unknown(path: &[String]) -> Option<usize> {
     (1..=path.len()).find(is_unknown)
 }
 
-/// Expands the texts of one value. A text of variables only is read like the value of a variable: it may be a number.
+/// Expands the texts of one value. A text that consists of variables only is interpreted like the value of a variable,
+/// so it may be a number.
 fn expand_all(path: &[String], value: &Value, variables: &BTreeMap<String, String>) -> Result<Value, String> {
     match value {
         Value::String(text) if text.contains("${") => {

@@ -1,4 +1,4 @@
-//! How much is logged, a level for the program and levels for parts of it, and how a line looks.
+//! Log levels, for the program and for parts of it, and the format of log lines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize, Serializer};
 pub const LOG_PARTS: [&str; 9] =
     ["cli", "http", "judge", "kafka", "replay", "service", "snapshot", "telemetry", "worker"];
 
-/// `info`, or `info,dupgate::judge=debug,librdkafka=warn`: the level of all, then those of parts.
+/// The log levels, as in `info` or `info,dupgate::judge=debug,librdkafka=warn`: first the level of all lines, then
+/// those of parts of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
     /// The level of all other lines.
@@ -104,7 +105,7 @@ impl FromStr for Levels {
         for part in text.split(',').map(str::trim) {
             match part.split_once('=') {
                 Some((target, level)) => {
-                    // Log lines of libraries may hold text of pages.
+                    // Other libraries have no level of their own: their log lines may hold text of pages.
                     let part = target.strip_prefix("dupgate::");
                     if !["dupgate", "librdkafka"].contains(&target)
                         && !part.is_some_and(|part| LOG_PARTS.contains(&part))

@@ -1,4 +1,4 @@
-//! Reads the files that the configuration names: the only file of this module that does I/O.
+//! Reads the files of the configuration and those that it names. Only this file of the module does I/O.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,13 +17,13 @@ use super::settings::Settings;
 /// Sources of the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// Files, later ones win. All must exist.
+    /// Files; later ones override earlier ones. All must exist.
     pub files: Vec<PathBuf>,
-    /// Read when no file is named; may be missing.
+    /// The file that is read if no file is named; it may be missing.
     pub default_file: Option<PathBuf>,
-    /// `path=value`, over everything else.
+    /// Assignments `path=value`, which override everything else.
     pub set: Vec<String>,
-    /// The environment.
+    /// The variables of the environment.
     pub variables: BTreeMap<String, String>,
 }
 
@@ -97,7 +97,8 @@ fn refuse_named(layers: &mut Layers, key: &str, path: &Path, error: &io::Error) 
     layers.refuse(Problem::at(origin, key, format!("cannot read {}: {error}", path.display())));
 }
 
-/// A file that cannot be read is reported here; keys that need it report nothing more.
+/// Reads the files that settings name. Reports those that cannot be read here, and marks them, so that the keys that
+/// need them report nothing more.
 fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) {
     for (key, path) in raw.word_files() {
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
@@ -119,7 +120,7 @@ fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) 
     }
 }
 
-/// Finds what the client library would refuse: unknown properties and missing certificates.
+/// Reports what the client library would refuse: unknown properties and missing certificates.
 fn look_at_client(raw: &Raw, layers: &mut Layers) {
     let kafka = &raw.kafka;
     let maps = [

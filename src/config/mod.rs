@@ -1,7 +1,8 @@
-//! Edge: what the operator wrote -> [`Settings`].
+//! Edge: turns what the operator wrote into [`Settings`].
 //!
-//! Layers, later wins: built-in defaults, files in order (maps merged, lists replaced), `DUPGATE_…` variables (`__`
-//! between levels, lists by comma), `--set path=value`. Three steps, of which only [`load()`] does I/O:
+//! Each layer overrides those before it: built-in defaults, files in order (maps are merged, lists replaced),
+//! `DUPGATE_…` variables (`__` between levels, commas in lists), `--set path=value`. There are three steps; only
+//! [`load()`] does I/O:
 //!
 //! 1. [`Layers`] puts the texts together and remembers where each value came from,
 //! 2. [`Raw`] is the exact mirror of the file: unknown keys and wrong types end here,

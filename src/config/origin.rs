@@ -1,4 +1,4 @@
-//! Where a setting was written.
+//! The place where a setting was written.
 
 use std::fmt;
 use std::sync::Arc;

@@ -21,17 +21,17 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Blames one key; its origin is filled in by the layers.
+    /// Creates the problem of one key. The layers fill in its origin.
     pub(super) fn of(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), message: message.into(), ..Self::default() }
     }
 
-    /// Blames a place in a file, and the key there if one is known.
+    /// Creates the problem of a value from this origin, and of its key if that is known.
     pub(super) fn at(origin: Origin, path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { origin, ..Self::of(path, message) }
     }
 
-    /// Orders problems as in the files; those without a place come last.
+    /// Returns the key by which problems are sorted: in the order of the files, with those without a place last.
     pub(super) fn place(&self) -> (bool, Arc<str>, u64, u64) {
         match &self.origin {
             Origin::File { name, line, column } => (false, Arc::clone(name), *line, *column),

@@ -1,4 +1,5 @@
-//! Raw properties of the client library: passed on unchanged, except for the keys that the program must own.
+//! Raw properties of the client library. They are passed on unchanged, except for keys that the program must set
+//! itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,12 +34,12 @@ const OWNED: [(&str, &str); 22] = [
     ("delivery.timeout.ms", "a transaction decides how long delivery may take"),
 ];
 
-/// Returns why the program must own this key, if it must.
+/// Returns why only the program may set this key, if that is so.
 pub(super) fn owned_because(key: &str) -> Option<&'static str> {
     OWNED.iter().find(|(owned, _)| *owned == key).map(|(_, why)| *why)
 }
 
-/// Returns whether the value of this key is a secret, going by its name.
+/// Returns whether the value of this key is a secret, judging by its name.
 pub(super) fn is_sensitive(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let parts =
@@ -102,7 +103,7 @@ pub enum PropertyValue {
 }
 
 impl PropertyValue {
-    /// Sorts a value by its key.
+    /// Creates a value that is secret if its key says so.
     #[must_use]
     pub fn new(key: &str, value: &str) -> Self {
         if is_sensitive(key) { Self::Secret(SecretString::from(value)) } else { Self::Plain(value.to_owned()) }
@@ -118,7 +119,7 @@ impl PropertyValue {
     }
 }
 
-/// Compares the values that are passed on.
+/// Compares the values themselves, whether or not they are secret.
 impl PartialEq for PropertyValue {
     fn eq(&self, other: &Self) -> bool {
         self.expose() == other.expose()

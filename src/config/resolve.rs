@@ -22,7 +22,7 @@ use super::settings::{Admin, Http, Logging, Metrics, Roles, Settings, Tracing};
 pub use core_settings::BYTES_PER_ORIGINAL;
 pub(super) use core_settings::DEFAULT_MAX_MEMORY;
 
-/// Labels of the program's own metrics: free labels must not use these names.
+/// Labels of the program's own metrics, which configured labels must not use.
 pub const RESERVED_LABELS: [&str; 32] = [
     "log_partition",
     "algorithm",
@@ -67,11 +67,11 @@ pub struct ExternalInputs {
     pub secrets: BTreeMap<PathBuf, SecretString>,
     /// Contents of dictionaries and word lists.
     pub words: BTreeMap<PathBuf, String>,
-    /// Unreadable files, already reported: their contents are empty.
+    /// Files that could not be read. They were reported, and count as empty.
     pub unread: BTreeSet<PathBuf>,
 }
 
-/// The use of the settings.
+/// What the settings are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The service: brokers, input and outputs must be named.
@@ -144,7 +144,7 @@ impl Findings {
         self.problems.push(Problem::of(path, message));
     }
 
-    /// Warns about brokers and groups; silent for `sieve`.
+    /// Adds a warning about brokers or groups, which do not matter to `sieve`.
     fn warn_service(&mut self, path: impl Into<String>, message: impl Into<String>) {
         if self.purpose == Purpose::Run {
             self.warnings.push(Problem::of(path, message));
@@ -152,7 +152,7 @@ impl Findings {
     }
 }
 
-/// Fetches every given secret; a missing file or variable is a problem, as is one that holds nothing.
+/// Fetches every secret that is given. A file or variable that is missing or empty is a problem.
 fn secrets(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> BTreeMap<&'static str, SecretString> {
     let mut secrets = BTreeMap::new();
     for slot in SECRET_SLOTS {
@@ -218,7 +218,7 @@ fn admin(
     found: &mut Findings,
 ) -> Option<Admin> {
     const TOKEN: &str = "http.admin.token";
-    // An empty one is refused already.
+    // An empty token has already been refused.
     if let Some(token) = token.as_ref().map(ExposeSecret::expose_secret).filter(|token| !token.trim().is_empty())
         && let length = token.chars().count()
         && length < MIN_TOKEN

@@ -1,4 +1,4 @@
-//! The layout of the file as JSON Schema: for editors, and for suggestions of keys.
+//! Describes the layout of the file as JSON Schema, for editors and for suggestions of keys.
 //!
 //! Shapes and defaults come from [`Raw`]; what each key means comes from the comments of the annotated sample, so
 //! that it is documented in one place.
@@ -55,7 +55,7 @@ fn plain() -> Value {
 
 fn describe(schema: &mut Value, path: &str, comments: &BTreeMap<String, String>) {
     let Value::Object(map) = schema else { return };
-    // The names of sections in the code add nothing to the key.
+    // Remove descriptions that come from the names of sections in the code: they add nothing to the key.
     match comments.get(path) {
         Some(comment) => drop(map.insert("description".to_owned(), comment.as_str().into())),
         None => drop(map.remove("description")),
@@ -69,7 +69,7 @@ fn describe(schema: &mut Value, path: &str, comments: &BTreeMap<String, String>)
     }
 }
 
-/// A list of texts may be written as one text: its items between commas.
+/// Allows a list of texts to be written as one text, with commas between its items.
 fn allow_text_for_list(schema: &mut Map<String, Value>) {
     let is_list = schema
         .get("type")
@@ -88,7 +88,8 @@ fn allow_text_for_list(schema: &mut Map<String, Value>) {
     schema.insert("anyOf".to_owned(), json!([list, text]));
 }
 
-/// Comments of the sample by key: the rest of the line after the value, and the following lines of comment.
+/// Returns the comments of the sample by key. A comment is the rest of the line after the value, and the comment lines
+/// that follow.
 fn comments() -> BTreeMap<String, String> {
     let Ok(tree) = Node::parse("sample", SAMPLE) else { return BTreeMap::new() };
     let lines: Vec<&str> = SAMPLE.lines().collect();
@@ -97,7 +98,7 @@ fn comments() -> BTreeMap<String, String> {
     tree.each_node(&mut |path, node| {
         let Origin::File { line, .. } = &node.key else { return };
         let Ok(at) = usize::try_from(line.saturating_sub(1)) else { return };
-        // With several keys in one line, the comment belongs to the first, which is the section itself.
+        // If a line has several keys, the comment belongs to the first one, which is the section itself.
         if taken == Some(at) {
             return;
         }

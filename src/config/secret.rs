@@ -1,4 +1,4 @@
-//! Secrets as written: `{file: path}`, `{env: NAME}`, or the text itself.
+//! Secrets as they are written in the configuration: `{file: path}`, `{env: NAME}`, or the text itself.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub enum RawSecret {
     Env(String),
 }
 
-/// Two secrets are never compared by content: only references are equal.
+/// Compares only references. Secrets are never compared by content, so two texts are never equal.
 impl PartialEq for RawSecret {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

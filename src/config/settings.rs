@@ -79,14 +79,14 @@ impl Settings {
         partitions.unwrap_or(NonZeroUsize::MIN)
     }
 
-    /// Returns the bytes that the indexes of all partitions of the log take together, on all instances.
+    /// Returns the maximum memory of the indexes of all log partitions together, on all instances, in bytes.
     #[must_use]
     pub fn memory_of_all_indexes(&self) -> u64 {
         let served = u64::try_from(self.judge.served_partitions.len()).unwrap_or(u64::MAX).max(1);
         (self.index.max_memory / served).saturating_mul(u64::from(self.judge.partitions))
     }
 
-    /// Returns rules in which one index has the memory of all partitions that an instance serves.
+    /// Returns the rules for a single index that has the memory of all log partitions that an instance serves.
     #[must_use]
     pub fn rules_of_one_index(&self) -> Rules {
         let indexes = u64::try_from(self.judge.served_partitions.len()).unwrap_or(u64::MAX);
@@ -97,9 +97,9 @@ impl Settings {
 /// Roles of an instance; at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
-    /// It requests verdicts and routes pages.
+    /// The instance requests verdicts and routes pages.
     pub worker: bool,
-    /// It judges or is a standby.
+    /// The instance judges, or is a standby.
     pub judge: bool,
 }
 
@@ -114,9 +114,9 @@ pub struct Kafka {
     pub security: Security,
     /// Raw properties of every client.
     pub properties: Properties,
-    /// Raw properties of consumers, over those of every client.
+    /// Raw properties of consumers, which override those of every client.
     pub consumer_properties: Properties,
-    /// Raw properties of producers, over those of every client.
+    /// Raw properties of producers, which override those of every client.
     pub producer_properties: Properties,
     /// The worker's `transaction.timeout.ms`: below [`Kafka::session_timeout`], so that a dead worker's transaction
     /// ends before its successor begins.
@@ -141,7 +141,7 @@ pub struct Security {
 /// Encryption (`kafka.security.tls`).
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// Certificates of the authority that signed the brokers' ones; the system's when absent.
+    /// Certificates of the authority that signed those of the brokers; if absent, those of the system.
     pub ca_file: Option<PathBuf>,
     /// Our certificate.
     pub cert_file: Option<PathBuf>,
@@ -205,8 +205,8 @@ impl Topics {
 pub struct Input {
     /// The input topics. No names for `sieve`, which reads files.
     pub topics: Topics,
-    /// The workers' consumer group; prefix of everything that is named after it. As configured, adjusted by
-    /// [`crate::worker::Mode::own_name`].
+    /// The workers' consumer group, which is the prefix of all names that are derived from it. It is the configured
+    /// one, adjusted by [`crate::worker::Mode::own_name`].
     pub group: String,
     /// Stable name of this instance: static membership and transactional id.
     pub instance_id: Option<String>,
@@ -221,7 +221,7 @@ pub struct Input {
 pub struct Index {
     /// Folder of the snapshots; those of `mode: observe` are in a subfolder.
     pub path: PathBuf,
-    /// Memory ceiling in bytes, for the indexes of all partitions that are served: as configured, or derived from
+    /// Memory limit in bytes, for the indexes of all log partitions that are served: as configured, or derived from
     /// `max_entries`.
     pub max_memory: u64,
     /// What to do if state is lost for good.
@@ -235,7 +235,7 @@ pub struct Index {
 /// The two logs (`logs`).
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// First part of their names, adjusted by [`crate::worker::Mode::own_name`].
+    /// Prefix of their names, adjusted by [`crate::worker::Mode::own_name`].
     pub prefix: String,
     /// Replication factor of both logs; the cluster's default when absent.
     pub replication_factor: Option<i32>,
@@ -248,12 +248,12 @@ pub struct Logs {
 pub struct Judge {
     /// Partitions of each log.
     pub partitions: u32,
-    /// Those that this instance serves, as judge or standby; ascending.
+    /// The log partitions that this instance serves, as judge or standby; ascending.
     pub served_partitions: Vec<u32>,
     /// Time between two commits.
     pub commit_interval: Duration,
-    /// Verdicts after which a checkpoint is written: a restore without a snapshot begins at one, and the logs are
-    /// trimmed to one.
+    /// Number of verdicts after which a checkpoint is written. A restore without a snapshot begins at a checkpoint, and
+    /// the logs are trimmed to one.
     pub checkpoint_interval_records: u64,
     /// How long a judge may be silent before its standby takes over.
     pub session_timeout: Duration,
@@ -266,7 +266,7 @@ pub struct Output {
     pub unique: Option<String>,
     /// Topic of duplicates. Absent unless routing.
     pub duplicate: Option<String>,
-    /// Topic of dead letters. Absent when they are skipped or stop the program, or nothing is produced.
+    /// Topic of dead letters. Absent when bad records are skipped or stop the program, or when nothing is produced.
     pub dead_letter: Option<String>,
     /// What a duplicate carries.
     pub duplicate_value: DuplicateValue,
@@ -280,7 +280,7 @@ pub struct Output {
     pub timestamp: TimestampOf,
     /// How batches are compressed.
     pub compression: Compression,
-    /// First part of the names of our headers.
+    /// Prefix of the names of our headers.
     pub header_prefix: String,
     /// Headers of the input that are not copied.
     pub dropped_headers: Vec<String>,
@@ -295,7 +295,7 @@ pub struct Processing {
     pub max_in_flight_bytes: usize,
     /// What happens to a record that cannot be judged.
     pub on_bad_record: OnBadRecord,
-    /// Share of dead letters over the last 1000 records above which the input is paused, in whole percents.
+    /// Share of dead letters among the last 1000 records above which the input is paused, in whole percents.
     pub pause_above_dead_letters: PerMille,
     /// How long a clean stop may take.
     pub shutdown_grace: Duration,
@@ -304,7 +304,7 @@ pub struct Processing {
 /// Addresses of the listeners (`http`).
 #[derive(Clone, Debug)]
 pub struct Http {
-    /// Address and port of the one for metrics and probes.
+    /// Address and port of the listener for metrics and probes.
     pub listen: SocketAddr,
     /// The admin listener; absent if it is off.
     pub admin: Option<Admin>,

@@ -1,4 +1,4 @@
-//! The effective settings as they may be shown: every key with its value, its origin and its impact.
+//! Shows the effective settings without secrets: every key with its value, its origin and its impact.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use super::properties::is_sensitive;
 use super::raw::Raw;
 use super::schema::key_paths;
 
-/// Replaces a secret.
+/// What is shown instead of a secret.
 const REDACTED: &str = "[redacted]";
 
 /// One key.
@@ -65,7 +65,7 @@ impl Layers {
         };
         let mut found = Vec::new();
         for shown in key_paths().into_iter().map(of) {
-            // Free keys may come from different places.
+            // Below a map with free keys, each key has an origin of its own.
             match shown.value.as_object().filter(|map| !map.is_empty() && !is_reference(map)) {
                 Some(map) => found.extend(map.iter().map(|(key, value)| {
                     let path = format!("{}.{key}", shown.path);

@@ -5,7 +5,7 @@ use super::schema::key_paths;
 /// Minimum similarity of two names, from 0 (nothing in common) to 1 (equal).
 const LIKENESS: f64 = 0.6;
 
-/// Adds the name that was probably meant to a refusal, if one is similar.
+/// Adds to a refusal the name that was probably meant, if a similar one exists.
 ///
 /// `refusal` is the message of serde: "unknown field `x`, expected one of `y`, `z`", or the same for a variant.
 /// `section` is the path above the unknown field.

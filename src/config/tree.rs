@@ -12,7 +12,7 @@ use super::origin::Origin;
 use super::problem::Problem;
 use super::secret::SECRET_SLOTS;
 
-/// Maps whose keys are free: below them, dots belong to the key.
+/// Maps whose keys are free. Below them, a dot is part of the key.
 pub(super) const FREE_MAPS: [&str; 5] = [
     "kafka.properties",
     "kafka.consumer_properties",
@@ -32,7 +32,8 @@ pub(super) struct Node {
     pub(super) content: Content,
 }
 
-/// A map to be merged, or a value (a list, too) to be replaced as a whole.
+/// A map, which is merged with that of a later layer, or a value (also a list), which a later layer replaces as a
+/// whole.
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     /// Scalars, lists, and values of secret slots.
@@ -137,7 +138,7 @@ impl Node {
         walk(self, &mut Vec::new(), visit);
     }
 
-    /// Returns the value without its places.
+    /// Returns the value without the places.
     pub(super) fn value(&self) -> Value {
         match &self.content {
             Content::Leaf(value) => value.clone(),
@@ -154,7 +155,7 @@ impl Node {
             node = below;
             origin = node.origin.clone();
         }
-        // A section alone is not a place of the key: the key was not given.
+        // If the path ends at a section that holds other keys, the key itself was not given.
         if matches!(&node.content, Content::Map(map) if !map.is_empty()) { Origin::Default } else { origin }
     }
 
@@ -184,7 +185,7 @@ impl Node {
 fn hint(text: &str, origin: &Origin) -> &'static str {
     let Origin::File { line, .. } = origin else { return "" };
     let at = usize::try_from(*line).unwrap_or(0).saturating_sub(1);
-    // The parser may notice only on the next line.
+    // The parser may notice the mistake only on the next line.
     let lines = || text.lines().skip(at.saturating_sub(1)).take(2);
     let is_bare = |line: &str| {
         let before = line.split_once("${").map_or("", |(before, _)| before);
@@ -201,7 +202,7 @@ fn hint(text: &str, origin: &Origin) -> &'static str {
 }
 
 impl Content {
-    /// Sorts a plain value into maps and leaves.
+    /// Converts a plain value to maps and leaves.
     fn of(path: &str, origin: &Origin, value: Value) -> Self {
         match value {
             Value::Object(map) if !SECRET_SLOTS.contains(&path) => Self::Map(

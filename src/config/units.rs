@@ -143,7 +143,7 @@ pub enum Start {
     Latest,
     /// The first record at or after this time.
     At(Timestamp),
-    /// The first record at most this old when the partition is first read.
+    /// The first record that is at most this old when the partition is first read.
     Ago(Duration),
 }
 

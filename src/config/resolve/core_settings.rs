@@ -19,7 +19,7 @@ use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
 
 /// Estimated memory of one original, in bytes, when `index.max_entries` is derived from `index.max_memory`:
-/// fingerprints, position, meta data and its share of the hash tables, rounded up; sketches come on top.
+/// fingerprints, position, metadata and its share of the hash tables, rounded up. Sketches are not included.
 pub const BYTES_PER_ORIGINAL: u64 = 216;
 
 /// Memory for the index if neither limit is given.
@@ -313,7 +313,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         simhash: own(Stage::SimHash, window.stages.simhash),
         minhash: own(Stage::MinHash, window.stages.minhash),
     };
-    // Bands are checked even if the form is refused, so that everything is reported at once.
+    // Check the bands even if the form was refused, so that all problems are reported at once.
     let any_form = || SketchForm::new(matching.minhash.permutations, SlotBits::B8).ok();
     let minhash = form.or_else(any_form).and_then(|form| minhash_rules(&matching.minhash, form, found));
     let minhash = minhash.filter(|_| form.is_some());
@@ -363,8 +363,8 @@ fn bytes_per_original(matching: &raw::Match) -> u64 {
     BYTES_PER_ORIGINAL.saturating_add(wider).saturating_add(sketch).saturating_add(tables)
 }
 
-/// The originals that the index of one judge holds. Both limits are for all partitions that an instance serves; each
-/// partition has a separate index.
+/// Returns the maximum number of originals in the index of one judge. Both configured limits are for all log partitions
+/// that an instance serves, each of which has an index of its own.
 fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
     let indexes = indexes(&raw.judge);
     match (raw.index.max_memory, raw.index.max_entries) {
@@ -400,7 +400,7 @@ fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
     }
 }
 
-/// The number of partitions of the log that an instance serves.
+/// Returns the number of log partitions that an instance serves.
 fn indexes(judge: &raw::Judge) -> u64 {
     match &judge.served_partitions {
         raw::ServedPartitions::All => u64::from(judge.partitions),
@@ -424,7 +424,7 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let derived = index.max_entries.map(|entries| entries.saturating_mul(bytes_per_original(&raw.r#match)));
     let configured = index.max_memory.map(|ByteSize(bytes)| bytes);
     Index {
-        // Both modes have different logs, so each would discard the snapshots of the other.
+        // The modes have different logs, so in a shared folder each would discard the snapshots of the other.
         path: if raw.mode == Mode::Observe { index.path.join("observe") } else { index.path.clone() },
         max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY.0),
         cold_start: index.cold_start,

@@ -45,10 +45,10 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
     }
 }
 
-/// Expected chance matches of a page above which a warning is due: the loss budget of the whole program.
+/// Expected number of chance matches per page above which a warning is due: the loss budget of the whole program.
 const MAX_CHANCE_MATCHES: f64 = 0.002;
 
-/// Warns of codes so narrow, or a distance so far, that pages match unrelated originals.
+/// Warns if codes are so narrow, or distances so large, that pages match unrelated originals.
 fn warn_of_chance_matches(settings: &Settings, found: &mut Findings) {
     let (width, rules) = (settings.fingerprint.simhash.bits, &settings.rules);
     let expected = width.expected_chance_matches(rules.max_distance, rules.max_entries);

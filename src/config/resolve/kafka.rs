@@ -1,4 +1,4 @@
-//! Brokers, security, raw properties.
+//! Resolves brokers, security and raw properties.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -82,7 +82,7 @@ fn properties(path: &str, raw: &BTreeMap<String, RawProperty>, found: &mut Findi
     raw.iter().map(|(key, value)| (key.clone(), PropertyValue::new(key, &value.0))).collect()
 }
 
-/// Parses a duration of the client library from the first map that has it.
+/// Parses a duration in milliseconds from the first map that has this property of the client library.
 fn millis(key: &str, default: Duration, maps: [&Properties; 2], found: &mut Findings) -> Duration {
     let Some(value) = maps.iter().find_map(|map| map.get(key)) else { return default };
     match value.expose().parse() {
@@ -158,7 +158,8 @@ fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl
     })
 }
 
-/// A given secret that cannot be fetched was already reported.
+/// Refuses a missing setting that the mechanism needs. A secret that is given but cannot be fetched was already
+/// reported.
 fn need(mechanism: Mechanism, path: &str, missing: bool, found: &mut Findings) {
     if missing {
         found.refuse(path, format!("is missing: the mechanism {} needs it", mechanism_name(mechanism)));

@@ -1,4 +1,4 @@
-//! Limits of numbers and durations, alone and against each other.
+//! Checks the limits of numbers and durations, each alone and against each other.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     let prefix = worker::Mode::from(raw.mode).own_name(prefix);
     for log in ["fingerprints", "verdicts"] {
         let name = format!("{prefix}.{log}.");
-        // The name ends in the scheme; any scheme will do to test the pattern.
+        // The name of a log ends in the scheme. Any scheme serves to test the pattern.
         if is_read(raw, &format!("{name}sh{}-000000", raw.r#match.simhash.bits)) {
             found.refuse("input.topics", format!("matches the program's own log `{name}…`"));
         }
@@ -150,7 +150,7 @@ pub(super) fn between(settings: &Settings, found: &mut Findings) {
         let text = format!("{} is longer than the window, {}: both take memory", Span(lateness), Span(size));
         found.warn_service("window.allowed_lateness", text);
     }
-    // Instances that are only workers are stateless and need no stable name.
+    // An instance that is only a worker has no state, and needs no stable name.
     if settings.roles.worker && settings.roles.judge && settings.input.instance_id.is_none() {
         found.warn_service("input.instance_id", "is empty: a restart moves partitions, and after a crash the input waits for the session time-out and readers \
              for the transaction time-out");

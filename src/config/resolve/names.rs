@@ -1,4 +1,4 @@
-//! Names of topics and groups: which ones brokers accept, and which ones are in use.
+//! Checks the names of topics and groups: whether brokers accept them, and whether they are in use.
 
 use super::super::raw::Raw;
 use super::Findings;

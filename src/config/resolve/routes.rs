@@ -1,4 +1,4 @@
-//! Which topics are read and written.
+//! Resolves which topics are read and written.
 
 use super::super::raw::{Mode, OnBadRecord, Raw};
 use super::super::settings::{Input, Output, Topics};
@@ -8,8 +8,9 @@ use super::values::{MILLISECOND, at_least};
 use super::{Findings, Purpose};
 use crate::worker;
 
-/// Returns what of a pattern the Kafka client does not understand: it matches topics by POSIX extended expressions, which
-/// have no classes like `\d` and no groups like `(?i)`. It would own no partition, and read nothing.
+/// Returns the part of a pattern that the Kafka client does not understand, if any. The client matches topics by POSIX
+/// extended expressions, which have no classes like `\d` and no groups like `(?i)`; with such a pattern it would own no
+/// partition, and read nothing.
 fn unknown_to_client(pattern: &str) -> Option<&str> {
     let mut chars = pattern.char_indices().peekable();
     while let Some((at, char)) = chars.next() {

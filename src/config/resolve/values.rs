@@ -1,4 +1,4 @@
-//! Checks of single values.
+//! Checks single values.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::fingerprint::PerMille;
 use super::super::units::{ByteSize, Span};
 use super::Findings;
 
-/// Shorter times cannot be distinguished in Kafka's timestamps.
+/// The shortest time that Kafka's timestamps can distinguish.
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Refuses a duration below a limit.
@@ -24,7 +24,7 @@ pub(super) fn at_most(path: &str, span: Duration, limit: Duration, found: &mut F
     }
 }
 
-/// Takes a size of at least one byte that the machine can address.
+/// Converts a size, and refuses one that is 0 or that the machine cannot address.
 pub(super) fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
     if size.0 == 0 {
         found.refuse(path, "0B is below the limit of 1B");
@@ -35,12 +35,12 @@ pub(super) fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
     })
 }
 
-/// Takes a share that may be absent.
+/// Converts a share that may be absent, as [`per_mille`] does.
 pub(super) fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<PerMille> {
     share.and_then(|share| per_mille(path, share, found))
 }
 
-/// Takes a share, rounded to thousandths.
+/// Converts a share to thousandths, rounded, and refuses one that is not between 0 and 1.
 pub(super) fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<PerMille> {
     let rounded = PerMille::rounded(share);
     if rounded.is_none() {
