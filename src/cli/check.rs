@@ -1,4 +1,4 @@
-//! `check`: connects and reports what would fail, with the command that fixes it.
+//! `check`: connects to the cluster and reports what would fail, with the command that fixes it.
 
 mod machine;
 mod permits;
@@ -63,7 +63,8 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
     Err(reason.because(anyhow::anyhow!("{sum}")))
 }
 
-/// Collects the names of what will be checked, as far as they are known, so that the first line has the final width.
+/// Collects the names of what will be checked, as far as they are known, so that the columns have their final width
+/// from the first line on.
 fn subjects(settings: &Settings) -> Vec<String> {
     let output = &settings.output;
     let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().cloned();

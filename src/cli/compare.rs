@@ -1,4 +1,4 @@
-//! `compare`: the distances of two pages, the judge's verdict on them, and what differs.
+//! `compare`: shows the distances of two pages, the judge's verdict on them, and what differs.
 
 pub(super) mod diff;
 
@@ -66,7 +66,8 @@ pub(super) struct Nearness {
     pub(super) estimate: Option<PerMille>,
     /// Share of the smaller page in the other one, by shingles.
     pub(super) contains: Option<f64>,
-    /// The same, as estimated by the sketches; if they have counts and the estimate is not left to chance.
+    /// The same, as estimated by the sketches; `None` if they have no counts, or if the estimate would be left to
+    /// chance.
     pub(super) contained: Option<PerMille>,
     /// Keys that both sketches have.
     pub(super) keys: Option<usize>,
@@ -126,7 +127,7 @@ pub fn compare(args: &CompareArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// Returns the effect of masking digits, if most of what differs are digits and they count.
+/// Returns what masking digits would do, if digits are compared and most of the differing text is digits.
 fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, Fatal> {
     let text = &page_reader.settings().text;
     let changed = || pair.diff.changes.iter().flat_map(|change| change.gone.chars().chain(change.come.chars()));
@@ -144,7 +145,7 @@ fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, 
         Nearness { bits: Some(bits), .. } => format!("brings the SimHash distance to {bits}"),
         Nearness { .. } => return Ok(None),
     };
-    // What the number guard keeps apart may be two prices.
+    // The number guard may keep apart two pages whose prices differ, and masking digits would join them.
     let guard = pair.near.number_overlap.zip(page_reader.settings().rules.number_guard);
     let beware = if guard.is_some_and(|(shared, min)| shared < min) {
         ", and so it would pages that differ by a price or a result"
@@ -187,7 +188,7 @@ impl Pair {
         lines.join("\n")
     }
 
-    /// One stage: what was measured, and what follows from it.
+    /// Returns the row of one stage: what was measured, and what follows from it.
     fn row(&self, stage: Stage, settings: &Settings) -> Vec<String> {
         let near = &self.near;
         let measured = match stage {
@@ -208,7 +209,7 @@ impl Pair {
         vec![stage.name().to_owned(), measured, self.stage_outcome(stage, settings)]
     }
 
-    /// The outcome of the number guard, which needs two numbers on a page and one on the other to decide.
+    /// Returns the row of the number guard. To decide, it needs two numbers on one page and one on the other.
     fn numbers_row(&self, settings: &Settings) -> Option<Vec<String>> {
         let (near, min) = (&self.near, settings.rules.number_guard?);
         let (measured, stage_outcome) = match near.number_overlap {
@@ -229,7 +230,7 @@ impl Pair {
         Some(vec!["numbers".to_owned(), measured, limit])
     }
 
-    /// Share of the smaller page that is in the other, if the rules use containment.
+    /// Returns the row of the share of the smaller page that is in the other, if the rules use containment.
     fn containment_row(&self, settings: &Settings) -> Option<Vec<String>> {
         let (minhash, near) = (settings.rules.minhash?, &self.near);
         let (min, exactly) = (minhash.containment?, near.contains?);
@@ -287,7 +288,7 @@ impl Pair {
         format!("{verb}{limit}{unused}")
     }
 
-    /// Returns how many keys the second page has to share with the first.
+    /// Returns the number of keys that the second page must share with the first.
     fn keys_needed(&self, minhash: MinHashRules) -> u8 {
         minhash.keys_needed(u32::try_from(self.other.shingles.len()).ok())
     }

@@ -1,4 +1,4 @@
-//! `config`: the settings in effect, files to begin with, the schema, and the cost of a change.
+//! `config`: prints the effective settings, files to start from, the schema, and the cost of a change.
 
 mod diff;
 
@@ -94,7 +94,7 @@ pub(super) fn read(global: &Global, files: &[PathBuf], set: bool) -> Result<Read
     let refuse = |problem| Fatal::from(Refused { problems: vec![problem], warnings: Vec::new() });
     let shown = layers.show().map_err(refuse)?;
     let tree = layers.raw().map_err(refuse)?.shown();
-    // A file without brokers or topics can be shown all the same.
+    // Resolve the settings as for `sieve`, so that a file without brokers or topics can be shown, too.
     let (settings, _) = layers.resolve(&given, Purpose::Sieve)?;
     Ok(Read { shown, tree, settings })
 }

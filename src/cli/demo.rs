@@ -1,7 +1,7 @@
 //! `demo`: a generated crawl with known duplicates, judged in this process or fed to a cluster and scored.
 //!
-//! Without a subcommand the whole service runs over an in-process broker (or over `--brokers`), with separate topics;
-//! one thread feeds it, one reads its outputs back and compares them with the truth.
+//! Without a subcommand, the whole service runs over an in-process broker (or over `--brokers`), with topics of its
+//! own. One thread feeds it; another reads its outputs back and compares them with the truth.
 
 mod feeder;
 mod produce;
@@ -120,7 +120,8 @@ impl CrawlArgs {
 }
 
 impl Global {
-    /// Adds settings below those of `--set`, and brokers above them when some are named.
+    /// Returns the options with settings that `--set` overrides and, if any are named, with brokers that override
+    /// `--set`.
     fn with(&self, below: Vec<String>, brokers: &[String]) -> Self {
         let named = (!brokers.is_empty()).then(|| format!("kafka.brokers={}", brokers.join(",")));
         let set = below.into_iter().chain(self.set.clone()).chain(named).collect();

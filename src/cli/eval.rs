@@ -100,7 +100,7 @@ const fn half_help(half: Half) -> &'static str {
     }
 }
 
-/// Plants, judges, scores; prints one table, or the same results as JSON.
+/// Plants copies, judges the stream and scores the verdicts. Prints one table, or the same results as JSON.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ const fn half_help(half: Half) -> &'static str {
 pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
     let format = OutputFormat::or_usual(global.output);
-    // Texts are judged alone: without ids (which could make an update), scope and times.
+    // Only the texts count: without ids (which could make a page an update), scope and times.
     let input = InputSettings {
         format: Format::Text,
         fields: Fields::nowhere(),
@@ -183,19 +183,20 @@ struct OneKnown {
     /// Pages, and those that were called duplicates of the text they hold.
     #[serde(flatten)]
     pages: Count,
-    /// The same share.
+    /// Their share.
     share: f64,
 }
 
 impl OneKnown {
-    /// Counts them in the results of their stream.
+    /// Takes the counts from the results of the stream; `None` if it has no such pages.
     fn of(report: &Report) -> Option<Self> {
         let pages = report.apart.iter().find(|(edit, _)| *edit == Edit::Joined)?.1;
         Some(Self { pages, share: pages.share() })
     }
 }
 
-/// Judges the stream as `sieve` would: for each page the number of the one that it was called a duplicate of.
+/// Judges the stream as `sieve` would. Returns, for each page, the number of the page that it was called a duplicate
+/// of.
 fn judge(stream: &[Planted], reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Option<usize>>, Fatal> {
     let mut sieve = Deduplicator::new(DeduplicatorSettings {
         rules: settings.rules.clone(),
@@ -215,7 +216,7 @@ fn judge(stream: &[Planted], reader: &Fingerprinter, settings: &Settings) -> Res
     (0..).zip(stream).map(&mut sift).collect()
 }
 
-/// A page without edits.
+/// Creates a page without edits.
 fn original(family: usize, text: String) -> Planted {
     Planted { family, role: Role::Original, also: None, text }
 }

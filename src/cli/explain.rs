@@ -18,7 +18,7 @@ use crate::text::{CutBy, Extraction, runs};
 
 use candidates::{Found, Near};
 
-/// Words and shingles shown to people.
+/// Number of words and of shingles shown to people.
 const SHOWN: usize = 12;
 
 /// Arguments of `explain`.
@@ -145,7 +145,7 @@ impl Explanation<'_> {
         format!("{cut_by} (Han {} % of the letters, {runs} runs)", percent(han, all))
     }
 
-    /// Letters that are Han characters, and all letters.
+    /// Returns the number of letters that are Han characters, and of all letters.
     fn han(&self) -> (usize, usize) {
         let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).count();
         let han = runs(&self.page.text).filter(|run| run.han).map(|run| letters(run.text)).sum();
@@ -275,7 +275,7 @@ fn percent(part: usize, whole: usize) -> usize {
     part * 100 / whole.max(1)
 }
 
-/// The beginning of a text, in quotes.
+/// Returns the beginning of a text, in quotes.
 fn quoted(text: &str) -> String {
     const SHOWN: usize = 100;
     let head: String = text.chars().take(SHOWN).collect();

@@ -1,4 +1,4 @@
-//! The top of `dupgate help`: commands by purpose.
+//! Builds the first page of `dupgate help`, which lists the commands by purpose.
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ pub(super) fn grammar() -> Command {
     command.help_template(text).after_help(exit_codes())
 }
 
-/// How alike the names of commands must be, from 0 (nothing in common) to 1 (equal).
+/// Minimum similarity of two names of commands, from 0 (nothing in common) to 1 (equal).
 const LIKENESS: f64 = 0.6;
 
 /// Adds the command that was probably meant to an error about an unknown one. clap does not recognise swapped letters.

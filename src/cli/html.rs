@@ -1,4 +1,4 @@
-//! Pages of texts that are compared: one self-contained HTML file.
+//! Writes pages that compare texts, each as one self-contained HTML file.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::text::Analyzer;
 /// Characters shown of each text, and of each side of a change.
 const SHOWN: usize = 400;
 
-/// Changes shown of a pair, and characters of all of them together.
+/// Maximum number of changes shown of a pair, and of characters of all of them together.
 const CHANGES: usize = 30;
 const ALL_CHANGES: usize = 4000;
 

@@ -1,4 +1,4 @@
-//! Numbers and times as people read them. Programs get plain numbers with the unit in the name.
+//! Formats numbers and times for people. Programs get plain numbers, with the unit in the name.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// Writes a time as `2026-09-01T00:00:00Z`; `None` if it is outside the calendar.
+/// Writes a time as `2026-09-01T00:00:00Z`; empty if it is outside the calendar.
 pub(super) fn time(time: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).unwrap_or_default()
 }
@@ -34,7 +34,7 @@ pub(super) fn span(span: Duration) -> String {
     let mut left = millis;
     let mut parts = Vec::new();
     for (name, unit) in UNITS {
-        // The second unit is the next smaller one or none: a day and seven seconds are a day.
+        // The second unit is the next smaller one, or there is none: a day and seven seconds are written as a day.
         if parts.len() == 2 || (parts.len() == 1 && left < unit) {
             break;
         }
@@ -46,7 +46,7 @@ pub(super) fn span(span: Duration) -> String {
     parts.join(" ")
 }
 
-/// Writes an age in milliseconds as [`span`] does; one that is below zero with its sign.
+/// Writes an age in milliseconds as [`span`] does, with its sign if it is negative.
 pub(super) fn age(millis: i64) -> String {
     let text = span(Duration::from_millis(millis.unsigned_abs()));
     if millis < 0 { format!("-{text}") } else { text }

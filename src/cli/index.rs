@@ -1,4 +1,4 @@
-//! `index`: what the judge remembers, from its snapshot and the verdict log; filling the index of a new scheme.
+//! `index`: shows what the judge remembers, from its snapshot and the verdict log, and fills the index of a new scheme.
 
 mod plan;
 mod top;
@@ -126,7 +126,7 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// Loads the newest snapshot of each partition of the log that this instance serves; at least one.
+/// Loads the newest snapshot of each log partition that this instance serves. Fails if there is none at all.
 fn snapshots(settings: &Settings) -> Result<Vec<(LogPartition, Snapshot)>, Fatal> {
     let found = snapshots_at_hand(settings)?;
     if found.is_empty() {
@@ -142,7 +142,7 @@ fn snapshots(settings: &Settings) -> Result<Vec<(LogPartition, Snapshot)>, Fatal
     Ok(found)
 }
 
-/// Loads the newest snapshot of each partition of the log that this instance serves, where there is one.
+/// Loads the newest snapshot of each log partition that this instance serves, if there is one.
 pub(super) fn snapshots_at_hand(settings: &Settings) -> Result<Vec<(LogPartition, Snapshot)>, Fatal> {
     let folder = Folder::look(&settings.index.path);
     let scheme = settings.scheme();
@@ -179,7 +179,7 @@ fn stats(instance: &Instance, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// One value with the unit that its name ends in.
+/// Returns one value as a row for people, with the unit in which its name ends.
 fn in_words((name, value): (&String, &Value)) -> Vec<String> {
     let number = value.as_u64();
     let (name, text) = match (name.strip_suffix("_seconds"), number) {

@@ -1,4 +1,4 @@
-//! Client for a running instance: its public HTTP listener and its admin listener.
+//! A client of a running instance: of its public HTTP listener and of its admin listener.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -126,7 +126,7 @@ impl Operators {
         if status == 200 { Ok(value) } else { Err(self.refused(status, &value)) }
     }
 
-    /// Hands out server-sent events of the kind `pair` until `visit` has enough of them.
+    /// Passes server-sent events of the kind `pair` to `visit`, until that returns `false`.
     pub(super) fn listen(&self, path: &str, mut visit: impl FnMut(&Value) -> Result<bool, Fatal>) -> Result<(), Fatal> {
         let path = format!("/api/v1/{path}");
         let answer = self.ask(&path)?;

@@ -1,7 +1,7 @@
-//! Edge: the command line. One file per command, with its arguments and its code.
+//! Edge: the command line. Each command has a file of its own, with its arguments and its code.
 //!
-//! Rules for all of them: data on standard output, messages and progress on standard error; a command that writes to a
-//! cluster needs `--execute`; flags are kebab-case, configuration keys `snake_case`.
+//! Rules for all commands: they write data to standard output, messages and progress to standard error; one that
+//! changes a cluster needs `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
 pub mod instance;
 mod one_of;
@@ -55,7 +55,7 @@ use crate::runtime::clock::wall_clock;
 /// The default configuration file.
 const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
 
-/// The variable that configurations take the instance name from, and the substitute if it is not set.
+/// The variable from which configurations take the instance name, and the file that replaces it if it is not set.
 const HOSTNAME: &str = "HOSTNAME";
 const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
 
@@ -243,7 +243,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Prints a message that is not data.
 fn note(text: &str) {
-    // Standard error may be closed: the work is done all the same.
+    // Standard error may be closed; the command does its work without it.
     let _ = above_bar(|| writeln!(std::io::stderr().lock(), "{text}"));
 }
 
@@ -296,7 +296,7 @@ impl Global {
         let texts =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let mut variables: BTreeMap<String, String> = texts.collect();
-        // Containers export the host name; shells know it but do not.
+        // Containers export this variable; shells set it, but do not export it.
         if let (false, Ok(name)) = (variables.contains_key(HOSTNAME), std::fs::read_to_string(HOSTNAME_FILE)) {
             variables.insert(HOSTNAME.to_owned(), name.trim().to_owned());
         }
@@ -314,7 +314,7 @@ impl Global {
         files.concat()
     }
 
-    /// Loads the configuration, starts logging as it sets, and logs its warnings.
+    /// Loads the configuration, starts logging as configured, and logs the warnings of the configuration.
     ///
     /// # Errors
     ///
@@ -328,7 +328,7 @@ impl Global {
         Ok(loaded)
     }
 
-    /// Starts logging, panics included. `-v`, `-q` and `--log-format` take precedence over the configuration.
+    /// Starts logging, including that of panics. `-v`, `-q` and `--log-format` take precedence over the configuration.
     pub fn start_logging(&self, configured: &Logging) {
         let level = Levels { base: self.level(configured.level.base), ..configured.level.clone() };
         let logging = Logging { level, format: self.log_format.unwrap_or(configured.format) };
@@ -337,7 +337,7 @@ impl Global {
         log_panics();
     }
 
-    /// Logs why the service ended if log lines are JSON: their collectors drop other lines.
+    /// Logs why the service ended, if log lines are JSON: a collector of such lines drops the plain error message.
     fn log_end(&self, fatal: &Fatal) {
         // A refused configuration sets no logging: use the defaults and the command line.
         self.start_logging(&Logging { level: Level::Info.into(), format: LogFormat::Auto });

@@ -14,7 +14,7 @@ use crate::record::Source;
 use crate::runtime::operator_requests::{Answered, count_found, send_and_wait, would_find};
 use crate::runtime::request_impact::Found;
 
-/// Originals that are named in one line.
+/// Maximum number of originals that are named in one line.
 const SHOWN_ORIGINALS: usize = 5;
 
 /// How long to wait for the judges.
@@ -65,13 +65,13 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
     Ok(())
 }
 
-/// Error of requests that find nothing.
+/// The error of requests that find nothing.
 const NOTHING: &str = "nothing to do: no original and no judged position matches";
 
-/// Error of requests whose findings are all left out.
+/// The error of requests that find only positions that must be left out.
 const NOTHING_DELIVERED: &str = "nothing was done: the input group has not committed what is judged there";
 
-/// What was found, in words: `1 original (crawl.pages:3:7, with 12 duplicates)`.
+/// Describes what was found, as in `1 original (crawl.pages:3:7, with 12 duplicates)`.
 fn finds(found: &Found) -> String {
     let named = found.originals.iter().take(SHOWN_ORIGINALS).map(|(source, duplicates)| match duplicates {
         0 => source.to_string(),
@@ -104,7 +104,7 @@ fn add_found(value: &mut Value, found: &Found) {
     }
 }
 
-/// One answer, in words and as JSON, and whether it found nothing.
+/// Returns one answer in words and as JSON, and whether its request found nothing.
 fn answered(answered: &Answered) -> (String, Value, bool) {
     let Answered { log, offset, answer, found, .. } = answered;
     let mut value = match answer {
@@ -158,7 +158,7 @@ fn forget(target: &ForgetTarget) -> Value {
     }
 }
 
-/// A request in words, from its JSON members.
+/// Describes a request in words, from its JSON members.
 fn in_words(value: &Value) -> String {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     if let Some(source) = text("forget") {
@@ -172,7 +172,7 @@ fn in_words(value: &Value) -> String {
     }
 }
 
-/// The same once it is done.
+/// Describes a request that was carried out.
 fn done(value: &Value) -> String {
     let words = in_words(value);
     let past = words.strip_prefix("forget ").map(|rest| format!("forgot {rest}"));

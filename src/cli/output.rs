@@ -1,4 +1,4 @@
-//! Data on standard output: for people in columns, for programs as JSON.
+//! Prints data to standard output: in columns for people, as JSON for programs.
 
 use std::io::{IsTerminal, Write};
 
@@ -20,7 +20,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The default: columns on a terminal, lines of JSON elsewhere.
+    /// Returns the given format, or the default: columns on a terminal, lines of JSON elsewhere.
     pub(super) fn or_usual(given: Option<Self>) -> Self {
         given.unwrap_or(if std::io::stdout().is_terminal() { Self::Table } else { Self::Jsonl })
     }
@@ -92,13 +92,13 @@ pub(super) fn filled(cell: &str, columns: usize) -> String {
     format!("{cell}{:blanks$}", "", blanks = columns.saturating_sub(cell.width()))
 }
 
-/// A table that is printed row by row: a column grows with its widest cell so far.
+/// A table that is printed row by row. Each column is as wide as its widest cell so far.
 pub(super) struct StreamedTable {
     widths: Vec<usize>,
 }
 
 impl StreamedTable {
-    /// Prints the headings; takes the minimum width of each column.
+    /// Prints the headings. Each column is given with its minimum width.
     pub(super) fn begin(columns: &[(&str, usize)]) -> Result<Self, Fatal> {
         let mut growing = Self { widths: columns.iter().map(|(_, width)| *width).collect() };
         let heads: Vec<String> = columns.iter().map(|(head, _)| (*head).to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Pages named on the command line: a file, or one line of a file, read as the service would read the record.
+//! Reads pages that are named on the command line, a file or one line of it, as the service would read the record.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -76,7 +76,7 @@ pub struct PageReader {
 }
 
 impl PageReader {
-    /// Creates it without loading a dictionary.
+    /// Creates a reader, which loads dictionaries only when it needs them.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self { settings, readers: HashMap::new() }
@@ -88,7 +88,7 @@ impl PageReader {
         &self.settings
     }
 
-    /// Reads the page at a place. Without a format the end of the file's name decides (`.txt`, `.html`, `.htm`), else
+    /// Reads the page at a place. Without a format, the extension decides (`.txt`, `.html`, `.htm`), else
     /// `input.format`.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl PageReader {
         let bytes = bytes_of(place).map_err(unreadable)?;
         let bytes = bytes.ok_or_else(|| Reason::Input.because(anyhow::anyhow!("{place}: there is no such line")))?;
         let format = format.unwrap_or_else(|| self.format_of(place));
-        // In text and HTML the mark says what the encoding is.
+        // Keep the byte order mark of text and HTML, because it shows the encoding.
         let bytes = if format == Format::Json { without_byte_order_mark(&bytes).to_vec() } else { bytes };
         Ok((bytes, format))
     }

@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, else log lines.
+//! Shows progress on standard error: a bar on a terminal, else log lines.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ impl ProgressDisplay {
         self.bar.as_ref()
     }
 
-    /// Updates the bar by `draw`. Without a bar calls `log` if a line is due, and returns its result.
+    /// Updates the bar by calling `draw`. If there is no bar, calls `log` when a line is due, and returns its result.
     pub(super) fn show<R>(&self, draw: impl FnOnce(&ProgressBar), log: impl FnOnce() -> R) -> Option<R> {
         if let Some(bar) = &self.bar {
             draw(bar);
@@ -85,7 +85,7 @@ impl Write for LogWriter {
     }
 }
 
-/// Pages of a known total that several threads judge.
+/// Progress of several threads that judge a known number of pages.
 pub(super) struct PageProgress {
     done: AtomicU64,
     total: u64,
@@ -93,7 +93,7 @@ pub(super) struct PageProgress {
 }
 
 impl PageProgress {
-    /// Starts at zero.
+    /// Starts with no page judged.
     pub(super) fn new(total: u64) -> Self {
         let template = "judge {bar:28} {percent:>3} %  {pos}/{len} pages  {per_sec}  left {eta}";
         Self { done: AtomicU64::new(0), total, display: ProgressDisplay::new(Some(total), template) }

@@ -53,7 +53,7 @@ pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// Sums up: `2 errors, 1 warning`.
+/// Returns the numbers of problems and warnings, as in `2 errors, 1 warning`.
 pub(super) fn sum(problems: &[Problem], warnings: &[Problem]) -> String {
     format!("{}, {}", count(problems.len(), "error"), count(warnings.len(), "warning"))
 }

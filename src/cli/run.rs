@@ -1,4 +1,4 @@
-//! `run`: the service. Worker, judge, or both, as `roles` sets.
+//! `run`: runs the service, as worker, judge, or both, as `roles` says.
 
 use clap::Args;
 

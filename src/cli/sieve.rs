@@ -1,7 +1,7 @@
 //! `sieve`: judges JSON lines from files or standard input, without a broker.
 //!
-//! Lines are read on one thread, their text on all cores, and judged here, in input order: the number of threads
-//! changes only the time.
+//! One thread reads the lines, all cores do the text work, and this thread judges in the order of the input. So the
+//! number of threads changes only the time that a run takes.
 
 mod pool;
 mod progress;
@@ -108,7 +108,7 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     outcome
 }
 
-/// Ends the run when standard output was closed; that is not a failure.
+/// Returns an error, which ends the run, if standard output was closed. The caller does not report it as a failure.
 fn go_on(readers: Readers) -> Result<(), Fatal> {
     match readers {
         Readers::Listen => Ok(()),
@@ -121,7 +121,7 @@ fn threads(settings: &Settings) -> usize {
     configured.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get)).max(1)
 }
 
-/// Bounds the times that pages claim, as the clock of a broker would.
+/// Returns the time of the wall clock, which limits the times that pages claim, as the clock of a broker would.
 #[expect(clippy::disallowed_methods, reason = "files have no broker whose clock could bound their times")]
 fn wall_clock() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `status`: one screen about a running instance, from its own listener. It needs no shell and no library, so it serves
-//! as the health check of a container.
+//! `status`: shows a running instance on one screen, from its own listener. The command needs no shell and no library,
+//! so it can be the health check of a container.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     loop {
         let (status, body) = match get(&address, "/status") {
             Ok(answer) => answer,
-            // This is what a watcher waits for.
+            // A watcher may be waiting for just this, so it continues.
             Err(fatal) if args.watch => {
                 let since = *gone_since.get_or_insert_with(|| clock.now());
                 let text = format!("unreachable for {}: {fatal}", span(clock.now().saturating_sub(since)));
@@ -110,12 +110,12 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// A count of the page; 0 if it is missing.
+/// Returns a count of the page; 0 if it is missing.
 fn count_of(page: &Value, name: &str) -> u64 {
     page[name].as_u64().unwrap_or(0)
 }
 
-/// Members of an object of counts.
+/// Returns the members of an object of counts.
 fn counts_of<'p>(page: &'p Value, name: &str) -> Vec<(&'p str, u64)> {
     let members = page[name].as_object().into_iter().flatten();
     members.filter_map(|(key, value)| Some((key.as_str(), value.as_u64()?))).collect()
@@ -130,7 +130,7 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Pages a second between two updates, or since the start.
+/// Returns the pages per second between two updates, or since the start.
 fn rate(page: &Value, before: Option<&Value>) -> Option<String> {
     let a_second = |pages: u64, millis: u64| count(pages.saturating_mul(1000) / millis.max(1));
     let pages = sum(page, "documents");

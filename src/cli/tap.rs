@@ -1,4 +1,4 @@
-//! `tap`: verdicts as they happen, with the ids of both pages.
+//! `tap`: prints verdicts as they happen, with the ids of both pages.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -145,7 +145,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     })
 }
 
-/// The same row as for a verdict ([`cells`]).
+/// Returns the same row for a pair as [`cells`] returns for a verdict.
 fn pair_cells(pair: &Value) -> [String; 7] {
     let text = |key: &str| pair[key].as_str().unwrap_or("-").to_owned();
     let number = |key: &str| pair[key].as_f64();
@@ -159,7 +159,8 @@ fn pair_cells(pair: &Value) -> [String; 7] {
     [text("verdict"), measure, age, text("source"), text("match"), text("id"), text("match_id")]
 }
 
-/// The same object as for a verdict ([`object`]) and the differences, so that one reader handles both.
+/// Returns the same object for a pair as [`object`] returns for a verdict, so that one reader handles both, and the
+/// differences.
 fn pair_object(pair: &Value) -> Value {
     const SAME: [&str; 11] = [
         "source",
@@ -190,7 +191,7 @@ fn pair_object(pair: &Value) -> Value {
     Value::Object(object)
 }
 
-/// The time of a verdict, in UTC: of day for a new one, with the date for one that the log holds.
+/// Formats the time of a verdict, in UTC: the time of day for new verdicts, date and time for those that the log holds.
 fn shown_time(time: Timestamp, extent: LogExtent) -> String {
     let format = match extent {
         LogExtent::New => "%H:%M:%S",
@@ -210,7 +211,7 @@ impl Lines {
         if format != Format::Table {
             return Ok(Self { table: None });
         }
-        // Ids may be of any length: so only the last column may grow.
+        // Ids may have any length, so only the last column may grow.
         let [verdict, nearness, age, page, original, id, original_id] = HEADS;
         let time = shown_time(Timestamp::from_millis(0), extent).len();
         let mut columns = vec![

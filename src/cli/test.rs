@@ -1,4 +1,5 @@
-//! `test`: pairs of pages with the verdict that is expected, for changes of settings under continuous integration.
+//! `test`: judges pairs of pages and compares the verdicts with expected ones, to check changes of settings in
+//! continuous integration.
 
 mod cases;
 
@@ -50,14 +51,14 @@ struct Outcome {
     near: Option<Nearness>,
     /// The rule that kept the pages from being duplicates.
     refusal: Option<Refusal>,
-    /// Why they are not duplicates, the page was refused, or the case could not be run.
+    /// Why the pages are not duplicates, a page was refused, or the case could not be run.
     why: Option<String>,
-    /// Why the case could not be run decides the exit code.
+    /// The kind of failure, which decides the exit code, if the case could not be run.
     unread: Option<Reason>,
 }
 
 impl Outcome {
-    /// A case that could not be run.
+    /// Creates the outcome of a case that could not be run.
     fn unread(case: Case, fatal: &Fatal) -> Self {
         let why = Some(fatal.to_string());
         Self { case, got: "nothing", stage: None, near: None, refusal: None, why, unread: Some(fatal.reason) }
@@ -114,7 +115,7 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     if !unread.is_empty() {
         sum = format!("{sum}, {} of them could not be run", unread.len());
     }
-    // A case that cannot be run does not count against the settings.
+    // If the only failures are cases that could not be run, the settings are not at fault: report why.
     let reason = if unread.len() == failed { unread.first().copied() } else { None };
     Err(reason.unwrap_or(Reason::Failure).because(anyhow::anyhow!(sum)))
 }
@@ -159,7 +160,7 @@ fn read(page: &Page, folder: &Path, page_reader: &mut PageReader) -> Result<Resu
     }
 }
 
-/// One row for each unexpected case.
+/// Returns one row for each case with an unexpected outcome.
 fn rows(outcomes: &[Outcome], settings: &Settings) -> Vec<Vec<String>> {
     let row = |outcome: &Outcome| {
         let mut expected = outcome.case.expect.name().to_owned();
@@ -179,7 +180,8 @@ fn rows(outcomes: &[Outcome], settings: &Settings) -> Vec<Vec<String>> {
     outcomes.iter().filter(|outcome| !outcome.passed()).map(row).collect()
 }
 
-/// Distances, with the limit of each stage and option in use: `6 bits (limit 3), similarity 0.21 (limit 0.3)`.
+/// Formats distances with the limit of each stage and option in use, as in
+/// `6 bits (limit 3), similarity 0.21 (limit 0.3)`.
 fn measured(near: &Nearness, settings: &Settings) -> String {
     let rules = &settings.rules;
     let mut parts = Vec::new();

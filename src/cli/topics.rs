@@ -1,4 +1,4 @@
-//! `topics create`: the topics that dupgate writes to, with settings that fit the input.
+//! `topics create`: creates the topics that dupgate writes to, with settings that fit the input.
 
 pub(super) mod plan;
 
@@ -96,7 +96,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
         let done = if there.is_some() {
             "exists"
         } else if args.execute {
-            // Topics that were created before are reported, too.
+            // After a failure, still report the topics that were created before it.
             outcome = inspector.create(&plan).map_err(|cluster_error| about(&plan.name, cluster_error));
             if outcome.is_err() {
                 break;
@@ -112,7 +112,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
             "settings": plan.settings
         }));
     }
-    // Wait until they exist: the service may be started next.
+    // Wait until the new topics exist, because the service may be started next.
     for row in rows.iter().filter(|row| row.first().is_some_and(|state| state == "created")) {
         if let Some(name) = row.get(1) {
             inspector.await_topic(name).map_err(|cluster_error| about(name, cluster_error))?;
@@ -138,7 +138,8 @@ pub(super) fn no_answer(settings: &Settings, cluster_error: &ClusterError) -> St
     }
 }
 
-/// Returns the addresses of the brokers, by id. Tests the connection first: the client would retry a refused one.
+/// Returns the addresses of the brokers, by id. Tests the connection first, because the client would retry a refused
+/// connection until its time-out.
 pub(super) fn brokers(
     settings: &Settings,
     inspector: &ClusterInspector,
@@ -147,7 +148,7 @@ pub(super) fn brokers(
         .map_or_else(|| inspector.brokers(), |why| Err(ClusterError::Unavailable(why)))
 }
 
-/// Creates the clients to look at the cluster with.
+/// Creates the clients that inspect the cluster.
 pub(super) fn inspector(settings: &Settings) -> Result<ClusterInspector, Fatal> {
     ClusterInspector::new(&service_context::connection(&settings.kafka), &settings.input.group, REQUEST_TIMEOUT)
         .map_err(fatal::cluster_error)

@@ -1,4 +1,4 @@
-//! `tune`: thresholds tried out on a sample of pages, and pairs to review.
+//! `tune`: tries thresholds on a sample of pages, and writes pairs to review.
 
 mod page;
 mod sample;
@@ -37,7 +37,7 @@ const SIMILARITIES: [PerMille; 9] = [
     PerMille(900),
 ];
 
-/// The reference's threshold, where neither the sample nor the configuration has one.
+/// The threshold of the reference if neither the sample nor the configuration gives one.
 const WITHOUT_SKETCHES: PerMille = PerMille(500);
 
 /// Arguments of `tune`.
@@ -122,7 +122,8 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// Reads the sample: every n-th page that can be read, up to a maximum. Returns how many lines hold none.
+/// Reads the sample: every n-th page that can be read, up to a maximum. Also returns the number of lines that hold no
+/// such page.
 fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<Sampled>, usize), Fatal> {
     let (mut pages, mut refused, mut buffer) = (Vec::new(), 0, ShingleBuffer::default());
     for line in sample(&args.files, args.sample)? {
@@ -141,7 +142,7 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
     Ok((pages, refused))
 }
 
-/// Takes at most this many lines, evenly from all.
+/// Returns at most `max` lines, evenly sampled from all.
 fn sample(files: &[PathBuf], max: usize) -> Result<Vec<Line>, Fatal> {
     let (inputs, _) = lines::open(files).map_err(|error| Reason::Input.because(error))?;
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! One verdict, as `tap` and `verdicts show` print it.
+//! Formats one verdict, as `tap` and `verdicts show` print it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `verdicts`: print verdicts from the verdict log, and reopen ranges of the input.
+//! `verdicts`: prints verdicts from the verdict log, and reopens ranges of the input.
 
 mod search;
 
@@ -175,7 +175,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
                 searched = Some((missing, done));
             }
             Err(fatal) if found.is_empty() => return Err(fatal),
-            // The search was not requested: show what was found otherwise.
+            // The search was not requested, so its failure must not hide what was found otherwise.
             Err(fatal) => super::note(&format!("warning: cannot search duplicates: {fatal}")),
         }
     }
@@ -206,7 +206,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     Ok(())
 }
 
-/// A verdict with a label for each part of it.
+/// Formats a verdict with a label for each part of it.
 fn labelled(page: &PageVerdict, form: verdict::Form, offset: i64, ids: &BTreeMap<Source, String>) -> String {
     let named = |source: &Source| ids.get(source).map_or_else(|| source.to_string(), |id| format!("{source}  {id}"));
     let mut rows = vec![
@@ -266,7 +266,7 @@ fn print_all(found: &[Found], form: verdict::Form, format: Format) -> Result<(),
     print_list(format, &heads, &rows, found.iter().map(object).collect())
 }
 
-/// Any answer as a row.
+/// Formats any answer as a row.
 fn row(offset: i64, answer: &Answer, form: verdict::Form) -> Vec<String> {
     let other = |what: &str, page: String, why: String| [what, "-", "-", &page, &why].map(str::to_owned).to_vec();
     let cells = match answer {

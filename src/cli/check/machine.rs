@@ -15,7 +15,8 @@ const BESIDE: u64 = 512 << 20;
 const TEXT_TIMES: u64 = 2;
 const HTML_TIMES: u64 = 6;
 
-/// Overhead of an index in percent of the bytes that it counts: the allocator, a snapshot that is being written.
+/// Overhead of an index, in percent of the bytes that it counts, for the allocator and a snapshot that is being
+/// written.
 const BESIDE_INDEX_PERCENT: u64 = 20;
 
 /// Minimum number of records and minimum time to estimate a rate.
@@ -25,7 +26,7 @@ const ENOUGH_MILLIS: i64 = 60_000;
 /// Number of snapshots on disk while a new one is written, besides the kept ones.
 const BEING_WRITTEN: u64 = 1;
 
-/// Checks that the folder of the snapshots is writable, and has room.
+/// Checks that the folder of the snapshots is writable and has enough space.
 pub(super) fn disk(index: &Index) -> Vec<Row> {
     let path = index.path.as_path();
     let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
@@ -46,7 +47,7 @@ pub(super) fn disk(index: &Index) -> Vec<Row> {
     vec![room(&shown.to_string(), space.f_bavail.saturating_mul(space.f_frsize), need(index))]
 }
 
-/// Compares the free space with the snapshots of a full index.
+/// Returns the space that the snapshots of a full index need, in bytes.
 fn need(index: &Index) -> u64 {
     let kept = u64::try_from(index.snapshots_kept.get()).unwrap_or(u64::MAX);
     index.max_memory.saturating_mul(kept.saturating_add(BEING_WRITTEN))
@@ -95,7 +96,7 @@ fn fits(limit: u64, index: u64, pages: u64) -> Row {
     }
 }
 
-/// Average pages a second of a topic's records; 0 if there are too few to tell.
+/// Returns the average number of records of a topic per second; 0 if there are too few to tell.
 pub(super) fn rate(ends: &Ends) -> f64 {
     let span =
         ends.oldest.zip(ends.newest).map_or(0, |(oldest, newest)| newest.millis().saturating_sub(oldest.millis()));
@@ -139,7 +140,7 @@ pub(super) fn window(pages_a_second: f64, settings: &Settings) -> Option<Row> {
     Some(Row::warn("window", text, Some(fix)))
 }
 
-/// The smaller of the container's limit and the machine's memory, in bytes.
+/// Returns the smaller of the container's limit and the machine's memory, in bytes.
 fn limit(cgroup: &str, meminfo: &str) -> Option<u64> {
     let of_machine = meminfo.lines().find_map(|line| {
         let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;

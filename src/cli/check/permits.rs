@@ -1,4 +1,4 @@
-//! Checks of permissions that only a probe shows: to write, to trim, to create, to join a group.
+//! Checks permissions that only a probe shows: to write, to trim, to create, to join a group.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::kafka::errors::Denied;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, TopicView};
 use crate::runtime::service_context;
 
-/// Adds a missing permission to the other findings, replacing a row without findings.
+/// Adds missing permissions to the other findings. They replace rows that report no problem.
 pub(super) fn with(rows: Vec<Row>, denied: Vec<Row>) -> Vec<Row> {
     let keep = |row: &Row| denied.is_empty() || (row.state != State::Ok && !denied.contains(row));
     let mut rows: Vec<Row> = rows.into_iter().filter(keep).collect();
@@ -75,7 +75,7 @@ pub(super) fn groups(settings: &Settings, inspector: &ClusterInspector, input: &
             inspector.may_join(&judges, topic).err()
         });
         rows.extend(refused.iter().map(|cluster_error| match cluster_error {
-            // One ACL for the groups of all schemes.
+            // Suggest one prefixed ACL, which covers the groups of all schemes.
             ClusterError::Denied(denied) => {
                 let of_all = Denied { name: format!("{group}.judge."), ..denied.clone() };
                 let text = format!("not authorized: {} on group {}*", of_all.operation, of_all.name);

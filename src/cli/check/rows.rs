@@ -1,4 +1,4 @@
-//! Findings of `check`, and how they are printed.
+//! The findings of `check`, and how they are printed.
 
 use std::io::{IsTerminal, Write};
 
@@ -9,15 +9,15 @@ use crate::cli::output::{Format, filled, print, print_json};
 use crate::error::Fatal;
 use crate::kafka::inspector::ClusterError;
 
-/// The findings so far. Each is printed when it is known, or all as one JSON document.
+/// The findings so far. Each is printed as soon as it is known, or all together as one JSON document.
 pub(super) struct Report {
     rows: Vec<Row>,
     format: Format,
     /// Width of the column of subjects on a terminal.
     width: usize,
-    /// ` -c FILE` for each file that was named: suggested commands have them, too.
+    /// ` -c FILE` for each file that was named, for the commands that are suggested.
     files: String,
-    /// Whether to show what is awaited, on a terminal.
+    /// Whether to show what is being checked, on a terminal.
     is_watched: bool,
 }
 
@@ -29,7 +29,7 @@ impl Report {
         Self { rows: Vec::new(), format, width, files, is_watched }
     }
 
-    /// Shows on a terminal what is awaited, until the next finding.
+    /// Shows on a terminal what is being checked, until the next finding.
     pub(super) fn asks(&self, what: &str) {
         if self.is_watched {
             // Standard error may be closed.
@@ -37,7 +37,7 @@ impl Report {
         }
     }
 
-    /// Returns the command that creates topics, with the files that were named here.
+    /// Returns the command that creates topics, with the configuration files of this command.
     pub(super) fn create(&self) -> String {
         format!("dupgate topics create{} --execute", self.files)
     }
@@ -61,7 +61,7 @@ impl Report {
         Ok(())
     }
 
-    /// Prints the rest at the end; returns all findings.
+    /// Prints what was not printed yet, and returns all findings.
     pub(super) fn finish(self) -> Result<Vec<Row>, Fatal> {
         self.wipe();
         if self.format == Format::Json {
@@ -140,7 +140,7 @@ impl Row {
         Self { is_denied, ..Self::fail(subject, cluster_error.to_string(), fix) }
     }
 
-    /// Formats it for a table: one line, and one more for the remedy.
+    /// Formats the finding for a table, in one line, with a second line for the remedy.
     fn lines(&self, width: usize) -> String {
         let line = format!("{}  {:<5}  {}", filled(&self.subject, width), self.state.name(), self.text);
         match &self.fix {

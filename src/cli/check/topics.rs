@@ -1,4 +1,4 @@
-//! Checks of topics.
+//! Checks topics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
 use crate::record::Timestamp;
 use crate::worker::MAX_HEADER_BYTES;
 
-/// A missing topic, and the command that creates it.
+/// Returns the finding of a missing topic, with the command that creates it.
 pub(super) fn missing(name: &str, create: String) -> Row {
     Row::fail(name, "topic does not exist".to_owned(), Some(create))
 }
 
-/// The logs of other schemes of the service, a finding for each scheme: a change of the scheme leaves them, and they
-/// are never deleted. `names` are all topics of the cluster.
+/// Finds the logs of other schemes of the service, with one finding for each scheme. They remain after a change of the
+/// scheme, and dupgate never deletes them. `names` are all topics of the cluster.
 pub(super) fn other_schemes(names: &BTreeSet<String>, settings: &Settings) -> Vec<Row> {
     let (prefix, current) = (&settings.logs.prefix, settings.scheme().to_string());
     let mut logs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -202,9 +202,9 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
             _ => (false, "not as planned"),
         };
         let is_enough = match key.as_str() {
-            // More replicas in sync than planned is not a problem.
+            // More in-sync replicas than planned are no problem.
             "min.insync.replicas" => found.parse::<u32>().ok() > wanted.parse::<u32>().ok(),
-            // Nor is the brokers' default limit: logs of older releases set none.
+            // Nor is the brokers' default limit, which the logs of older releases have.
             "max.message.bytes" => found.parse::<usize>().is_ok_and(|found| found >= DEFAULT_BATCH_BYTES),
             _ => false,
         };
@@ -242,7 +242,7 @@ fn remedy(cluster_error: &ClusterError) -> Option<String> {
     }
 }
 
-/// A number of bytes in the largest unit that it reaches.
+/// Formats a number of bytes in the largest unit that it reaches.
 fn size(bytes: i64) -> String {
     let units = [("GiB", 1_i64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = units.iter().find(|(_, factor)| bytes >= *factor);
@@ -259,7 +259,7 @@ fn size(bytes: i64) -> String {
     )
 }
 
-/// A number of milliseconds; a negative one is unlimited.
+/// Formats a number of milliseconds; a negative one means unlimited.
 fn span(millis: i64) -> String {
     u64::try_from(millis).map_or_else(|_| "unlimited".to_owned(), |millis| human::span(Duration::from_millis(millis)))
 }

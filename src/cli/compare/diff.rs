@@ -1,9 +1,9 @@
-//! Readable differences of two normalised texts.
+//! Computes readable differences of two normalised texts.
 
 use crate::compare::{Comparison, Run, Side};
 use crate::text::Analyzer;
 
-/// Changes closer together than this many characters are one.
+/// Changes that are closer together than this many characters are joined.
 const NEAR: usize = 6;
 /// Characters shown before and after a change.
 const AROUND: usize = 20;

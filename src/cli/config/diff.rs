@@ -1,4 +1,4 @@
-//! `config diff`: the effects and the cost of a change of the configuration.
+//! `config diff`: shows the effects and the cost of a change of the configuration.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -25,7 +25,8 @@ pub struct DiffArgs {
     pub new: Option<PathBuf>,
 }
 
-/// Reads both and prints the differences. Environment variables count for both, `--set` for the new one.
+/// Reads both configurations and prints the differences. Environment variables apply to both, `--set` only to the new
+/// one.
 pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let running = std::slice::from_ref(&args.running);
     let of = |file: &std::path::Path| file.display().to_string();
@@ -45,7 +46,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// How to change the scheme without missing duplicates, step by step.
+/// Returns the steps that change the scheme without missing duplicates.
 fn warm_steps(running: &str, new: &str, set: &[String]) -> Vec<String> {
     let set: Vec<String> = set.iter().map(|assignment| format!(" -s {}", in_shell(assignment))).collect();
     let (running, new, set) = (in_shell(running), in_shell(new), set.concat());
@@ -89,7 +90,7 @@ fn changes(old: &Read, new: &Read) -> Vec<Change> {
     paths.into_iter().filter_map(change).collect()
 }
 
-/// The cost of the change, and the order of its steps.
+/// Returns what the changes cost, by impact.
 fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, String)> {
     let (was, will) = (&old.settings, &new.settings);
     let mut costs = Vec::new();

@@ -25,9 +25,9 @@ use crate::runtime::{service, service_context};
 /// Names of the input topics, after the run's own name.
 const INPUTS: [&str; 3] = ["news", "blogs", "forums"];
 const PARTITIONS: u8 = 2;
-/// Maximum bytes fed and not delivered. An in-process broker keeps no more than 5 MB of a partition.
+/// Maximum bytes that are fed and not delivered yet. An in-process broker keeps no more than 5 MB of a partition.
 const AHEAD_IN_PROCESS: u64 = 2_000_000;
-/// Few enough for a slow machine to judge them while the demo waits for its last verdicts.
+/// The same for a cluster: so few that a slow machine can judge them while the demo waits for its last verdicts.
 const AHEAD: u64 = 8_000_000;
 
 /// Runs the demo until its time is over or Ctrl-C ends it; then prints the results.
@@ -60,12 +60,12 @@ pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     for line in summary.screen() {
         print_line(&line)?;
     }
-    // It ends with the process: clients that are still closing would log errors without it.
+    // Let the broker live until the process ends: clients that are still closing would log errors without it.
     std::mem::forget(broker);
     Ok(())
 }
 
-/// Topics, group and state of this run alone. The user's settings override them.
+/// Returns settings for topics, group and state that belong to this run alone. The user's settings override them.
 fn own_settings(name: &str, topics: &[String], folder: &std::path::Path) -> Vec<String> {
     vec![
         format!("input.topics={}", topics.join(",")),
@@ -104,7 +104,7 @@ fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[
             .try_for_each(|topic| admin.ensure_topic(topic, usize::from(PARTITIONS)))
             .map_err(|error| unavailable(error.into()));
     };
-    // It creates topics only by this call, and none on a client's request, so the logs are created here, too.
+    // The in-process broker does not create topics at a client's request, so create the logs here, too.
     let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
     let logs = i32::try_from(settings.log_partitions().get()).unwrap_or(i32::MAX);
     let made = data.into_iter().map(|topic| (topic.as_str(), i32::from(PARTITIONS)));
@@ -176,7 +176,7 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It may not exist, if nothing was written.
+        // The folder does not exist if nothing was written.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Feeds the service of the demo, never far ahead of its outputs.
+//! Feeds the service of the demo, but never far ahead of its outputs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,7 +62,7 @@ pub(super) fn feed(
             Ok(source) => Fed::Written(key, source),
             Err(error) => Fed::Failed(format!("{key}: {error}")),
         };
-        // The watcher ends last; without it the message is not needed.
+        // The watcher ends last. Once it has, the message is not needed.
         let _ = sink.send(fed);
     })
     .map_err(|error| Reason::Failure.because(error))?;

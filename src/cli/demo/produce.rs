@@ -1,4 +1,4 @@
-//! `demo produce`: the generated crawl into the topics of a cluster.
+//! `demo produce`: writes the generated crawl to the topics of a cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::page_producer::{Page, PageProducer};
 use crate::runtime::{service, service_context};
 
-/// Pages are written in bursts this long apart.
+/// Interval between two bursts of pages.
 const BURST: Duration = Duration::from_millis(20);
 const BURSTS_A_SECOND: f64 = 50.0;
 
@@ -51,7 +51,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     })
     .map_err(|error| Reason::Unavailable.because(error))?;
 
-    // As PID 1 of a container, unhandled signals would not end the process.
+    // If the process is PID 1 of a container, a signal without a handler would not end it.
     let signals = service::signals()?;
     let progress = ProgressDisplay::new(args.count, template(args.count));
     let bursts = tick(BURST);
@@ -87,7 +87,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     Ok(())
 }
 
-/// The bar: how many pages were written, and how many are left if known.
+/// Returns the template of the progress bar. It shows the pages written and, if their number is known, the time left.
 const fn template(count: Option<u64>) -> &'static str {
     match count {
         Some(_) => "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}",

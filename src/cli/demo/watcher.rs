@@ -20,14 +20,15 @@ use crate::runtime::clock::Clock;
 use crate::telemetry::metrics::whole;
 use crate::telemetry::{Metrics, catalog};
 
-/// Pages whose places and families are remembered: more than the crawl's reach plus the pages in flight.
+/// Maximum number of pages whose positions and families are remembered: more than the reach of the crawl plus the pages
+/// in flight.
 const REMEMBERED: usize = 50_000;
 /// Time between two updates of a terminal, and between two log lines elsewhere.
 const LIVE: Duration = Duration::from_secs(1);
 const LOGGED: Duration = Duration::from_secs(10);
 /// Time-out of one wait for an output.
 const WAIT: Duration = Duration::from_millis(50);
-/// How long pages in flight may take after feeding has ended.
+/// How long to wait for pages in flight after feeding has ended.
 const LAST_PAGES: Duration = Duration::from_secs(15);
 
 /// Escape sequences that make a terminal cut lines at its edge, and wrap them again.
@@ -42,9 +43,9 @@ pub(super) struct Watcher {
     pub(super) seen: Sender<u64>,
     pub(super) metrics: Receiver<Metrics>,
     pub(super) shared: Arc<Shared>,
-    /// When to stop feeding.
+    /// Fires when feeding should stop.
     pub(super) end: Receiver<Instant>,
-    /// The service has ended.
+    /// Fires when the service has ended.
     pub(super) service_ended: Receiver<()>,
 }
 
@@ -62,7 +63,8 @@ struct Known {
 impl Watcher {
     /// Watches until everything fed was delivered, or the service has ended. Returns the final results.
     pub(super) fn watch(mut self) -> Result<Summary, Fatal> {
-        // The service listens to signals before it hands out its metrics; one that never came up ends by itself.
+        // The service handles signals before it hands out its metrics, so it can be stopped by one from here on. A
+        // service that fails to start hands out none, and ends by itself.
         let Ok(metrics) = self.metrics.recv() else { return Ok(Summary::default()) };
         let summary = self.follow(&metrics);
         self.shared.stop();
@@ -203,7 +205,7 @@ impl Screen {
     fn redrawn(&mut self, lines: &[String]) -> String {
         let mut text = self.cleared();
         self.lines = lines.len();
-        // A line that is longer than the terminal is cut: if it took two rows, one would be left on screen.
+        // Let the terminal cut long lines: if one took two rows, the next update would leave one of them on the screen.
         text.push_str(NO_WRAP);
         for line in lines {
             text.push_str(line);

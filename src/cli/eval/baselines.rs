@@ -20,7 +20,7 @@ pub(super) struct Judged {
     /// Its threshold, as people write it.
     pub(super) setting: String,
     pub(super) report: Report,
-    /// From texts to verdicts.
+    /// Time from texts to verdicts.
     pub(super) seconds: Option<f64>,
 }
 
@@ -44,8 +44,8 @@ pub(super) fn baselines(
     reader: &Fingerprinter,
     settings: &Settings,
 ) -> Result<Vec<Judged>, Fatal> {
-    // Where to choose thresholds: never on the reported half, unless that was requested. Labelled pairs have no such
-    // half.
+    // Choose thresholds on the tuning half: never on the reported half, unless the user wants a report on the tuning
+    // half itself. Labelled pairs are not divided into halves.
     let to_tune_on = if args.pairs.is_some() {
         None
     } else {
@@ -75,7 +75,7 @@ pub(super) fn baselines(
     Ok(Baseline::ALL.into_iter().map(judge).collect())
 }
 
-/// Writes two tables: all results, one judge a row; and the edits, one judge a column.
+/// Writes two tables: all results, with a row for each judge, and the edits, with a column for each judge.
 pub(super) fn table(judged: &[Judged]) -> String {
     let head = ["judge", "setting", "precision", "recall", "F1", "removed", "lost", "strayed", "Rand", "largest", "s"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -108,7 +108,7 @@ pub(super) fn table(judged: &[Judged]) -> String {
             row.push(count.map_or(String::new(), |(_, count)| format!("{:.3}", count.share())));
         }
     }
-    // No row for edits that no method has judged.
+    // Leave out edits that no method has judged.
     edits.retain(|row| row.iter().skip(1).any(|cell| !cell.is_empty()));
     format!("\n{}\n\n{}\n\n", columns(&rows), columns(&edits))
 }

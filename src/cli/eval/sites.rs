@@ -1,4 +1,4 @@
-//! Streams of sites, judged as the service would: with addresses, which reveal the site, and without.
+//! Judges streams of sites as the service would: with addresses, which reveal the site, and without.
 
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
@@ -24,7 +24,7 @@ const PROGRESS_STEP: usize = 256;
 /// A row and the counts of its pages.
 type Counted = (Row, SiteCounts);
 
-/// Parses a percentage of repeated text that has streams.
+/// Parses a percentage of repeated text; only some percentages have streams.
 pub(super) fn share(given: &str) -> Result<usize, String> {
     let known = given.parse().ok().filter(|share| SHARES.contains(share));
     known.ok_or_else(|| format!("expected one of {}", SHARES.map(|share| share.to_string()).join(", ")))
@@ -41,7 +41,8 @@ pub(super) fn sites(
     settings: &Settings,
     format: OutputFormat,
 ) -> Result<(), Fatal> {
-    // The fields of a record are known here; only the fields of an address are those of the service.
+    // The generated records have the default fields. All other settings of records are those of the service, including
+    // those of addresses.
     let input = InputSettings {
         format: Format::Json,
         fields: Fields { fetched_at: None, scope: None, ..Fields::default() },
@@ -70,7 +71,7 @@ pub(super) fn sites(
     Ok(())
 }
 
-/// Judges as many streams at the same time as there are cores. The results do not depend on the number.
+/// Judges the streams, as many at a time as there are cores. The results do not depend on the number of cores.
 fn judged(streams: &[SiteStream<'_>], reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(streams.len());
     let next = AtomicUsize::new(0);
@@ -178,7 +179,7 @@ fn tables(counted: &[Counted]) -> String {
     )
 }
 
-/// One line for each share, form and kind of address; the sizes of sites side by side.
+/// Returns one row for each share, form and kind of address, with a column for each size of site.
 fn unlike(counted: &[Counted]) -> Vec<Vec<String>> {
     let of = |row: &&Counted| row.0.kind == RowKind::Unlike;
     let mut sizes: Vec<usize> = counted.iter().filter(of).filter_map(|(row, _)| row.site_pages).collect();

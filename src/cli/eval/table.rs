@@ -1,4 +1,4 @@
-//! The results for people and for programs.
+//! Formats the results for people and for programs.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::OneKnown;
 use crate::quality::{Count, Edit, Report};
 
-/// Writes the table. `background`: texts of ten million that share a key with a probe by chance, and enough of them.
-/// `one_known`: pages that join two texts, one of them seen before.
+/// Writes the table. `background` is the number of texts among ten million that share a key with a probe by chance, and
+/// the number of those that share enough keys. `one_known` counts pages that join two texts, one of them seen before.
 pub(super) fn table(report: &Report, background: Option<[f64; 2]>, one_known: Option<&OneKnown>) -> String {
     let Report { pages, removed, lost, strayed, pairs, rand_index, largest, edits, apart } = report;
     let mut out = String::new();

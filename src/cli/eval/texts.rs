@@ -1,4 +1,4 @@
-//! Where the texts come from.
+//! Reads or generates the texts.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -81,8 +81,8 @@ pub(super) fn sets(
     texts.iter().map(set).collect()
 }
 
-/// Makes families of the pairs in a file: two ids a line. The first text of a family is its original, whichever copy
-/// came first.
+/// Forms families from the pairs in a file, which has two ids per line. The first text of a family counts as its
+/// original, whichever of its copies was really first.
 pub(super) fn labelled(texts: &[Named], pairs: &Path) -> anyhow::Result<Vec<Planted>> {
     let numbers: HashMap<&str, usize> = (0..).zip(texts).map(|(number, text)| (text.id.as_str(), number)).collect();
     let mut families: Vec<usize> = (0..texts.len()).collect();

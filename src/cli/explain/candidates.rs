@@ -1,4 +1,4 @@
-//! The originals near a page in the newest snapshot, and the verdict that follows.
+//! Finds the originals near a page in the newest snapshot, and the verdict that the page would get.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use crate::judge::{Snapshot, State, decide, refusal};
 use crate::protocol::{Answer, LogPartition, PageRequest, PageVerdict, Request, RequestBody, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Timestamp};
 
-/// Originals less similar than this match by no useful rules.
+/// Originals that are less similar than this match under no useful rules.
 const MIN_SIMILARITY: PerMille = PerMille(100);
 
 /// The result for one page from the snapshot of one log partition.
@@ -24,7 +24,7 @@ pub(super) struct Found {
     pub(super) originals: usize,
     /// The nearest ones, nearest first.
     pub(super) nearest: Vec<Near>,
-    /// The verdict if the page arrived now; its position is not one of the input.
+    /// The verdict that the page would get if it arrived now. Its position is a placeholder.
     pub(super) verdict: Option<PageVerdict>,
 }
 
@@ -82,7 +82,7 @@ fn look(page: &Inspection, log: LogPartition, snapshot: &Snapshot, max: usize) -
         is_near.then(|| Near { original: original.clone(), exact, bits, similarity, contained, refusal: None })
     };
     let mut nearest: Vec<Near> = snapshot.originals.iter().filter_map(measure).collect();
-    // All that can match is among them, so the verdict is that from all originals.
+    // Every original that can match is among them, so the verdict is the same as with all originals.
     let few: Vec<Original> = nearest.iter().map(|near| near.original.clone()).collect();
     let state = state_of(snapshot, &few);
     let request = request(page, snapshot);

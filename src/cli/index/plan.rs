@@ -68,7 +68,7 @@ fn read_codes(path: &std::path::Path, width: Width) -> Result<Vec<u128>, Fatal> 
     text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(code).collect()
 }
 
-/// Returns the number of difference patterns that the plan was checked with; a plan with a gap is never offered.
+/// Returns the number of difference patterns with which the plan was checked. A plan that misses one is never offered.
 fn proved(candidate: &PlanCandidate) -> u64 {
     candidate.plan.prove().map_or(0, |proof| proof.differences)
 }

@@ -22,9 +22,9 @@ pub struct TopArgs {
     pub number: usize,
 }
 
-/// Counts the duplicates of each cluster in the kept log, and what `match.minhash.max_bucket` bounds: originals that
-/// are found by few of their keys, and families that a page is compared with a part of. A page that absorbs thousands
-/// is often a block page.
+/// Counts the duplicates of each cluster in the kept log. A page that absorbs thousands is often a block page. Also
+/// shows the effect of `match.minhash.max_bucket`: the originals that are found by only some of their keys, and the
+/// families of which a page is compared with only some members.
 pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let mut seen = Seen::default();
@@ -66,7 +66,7 @@ struct Seen {
     members: BTreeMap<(LogIdentity, u64), u64>,
     /// Originals outside families that are found by fewer keys than they have.
     crowded: u64,
-    /// The bound in force; 0: none.
+    /// The bound in force; 0 if there is none.
     max_bucket: u16,
 }
 

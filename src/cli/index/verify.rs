@@ -22,12 +22,12 @@ const MAX_SHOWN: usize = 20;
 #[derive(Default)]
 struct Found {
     differences: Vec<Value>,
-    /// Digest of the state that the log leads to at the offset of the snapshot, and its originals.
+    /// Digest of the state that the log leads to at the offset of the snapshot, and the number of its originals.
     at_snapshot: Option<(u64, usize)>,
 }
 
-/// What a snapshot holds. Its state is loaded and dropped before the logs lead to another one: two states of this size may
-/// not fit into the memory.
+/// What is remembered of a snapshot. Its state is dropped before the logs are read, because the state that they lead to
+/// may not fit into memory beside it.
 struct Held {
     at: VerdictOffset,
     originals: usize,
@@ -41,8 +41,8 @@ impl Held {
     }
 }
 
-/// Judges the kept requests of the fingerprint log again under the rules that the verdict log names, and compares the
-/// verdicts with the verdict log, and the newest snapshot of this instance with the state (law L5).
+/// Judges the kept requests of the fingerprint log again under the rules that the verdict log names. Compares the
+/// resulting verdicts with the verdict log, and the resulting state with the newest snapshot of this instance (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let form = settings.fingerprint.minhash.form;

@@ -178,7 +178,7 @@ fn print_outcome(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
     print(&format!("{state}\n{}", columns(&rows)))
 }
 
-/// Shows progress (a bar on a terminal, else log lines), and the next step when that changes.
+/// Shows the progress, as a bar on a terminal and as log lines elsewhere, and the operator's next step when it changes.
 struct Progress {
     display: ProgressDisplay,
     shown: Option<Phase>,

@@ -1,7 +1,7 @@
-//! Text work on all cores, results in the order of the input.
+//! Does text work on all cores, and returns the results in the order of the input.
 //!
-//! One thread reads batches of lines, some work on them, the caller's takes them in order. A batch needs a ticket,
-//! which is free again when the batch is taken, so the number of tickets bounds memory, however unequal the batches
+//! One thread reads batches of lines, several threads work on them, and the thread of the caller takes them in order.
+//! Each batch holds a ticket until it is taken, so the number of tickets bounds memory, however unequal the batches
 //! are.
 
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{RawRecord, Rejection};
 use crate::runtime::lines::{Input, Line, Unreadable};
 
-/// Stack of a thread for text work: parsers of deep documents recurse deeply.
+/// Stack size of a thread: parsers recurse deeply on deeply nested documents.
 const STACK_BYTES: usize = 64 << 20;
-/// Batches in flight for each thread.
+/// Maximum number of batches in flight for each thread.
 const TICKETS: usize = 4;
 
 /// A line and what was read from it.
@@ -33,8 +33,8 @@ struct Done {
     read: Result<Vec<Read>, Unreadable>,
 }
 
-/// Reads all inputs with `threads` threads for text work, and hands the lines to `take` in the order of the input;
-/// `None` when no more are ready, so that buffered output can be flushed. Ends early if `take` fails.
+/// Reads all inputs with `threads` threads for text work, and hands the lines to `take` in the order of the input.
+/// Passes `None` when no more lines are ready, so that buffered output can be flushed. Ends early if `take` fails.
 pub(super) fn in_order(
     inputs: Vec<Input>,
     reader: &Fingerprinter,
@@ -59,7 +59,7 @@ pub(super) fn in_order(
                 next += 1;
                 let read = read.map_err(|error| Reason::Input.because(error))?;
                 read.into_iter().try_for_each(|read| take(Some(read)))?;
-                // The ticket is not needed once all is read.
+                // Once everything is read, no thread takes the ticket.
                 let _ = tickets.send(());
             }
             if results.is_empty() {
@@ -121,7 +121,7 @@ fn read(line: Line, reader: &Fingerprinter, scratch: &mut Scratch) -> Read {
     let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
     let reading = guarded(|| reader.read(&record, scratch));
     if reading.is_err() {
-        // A panic may have left it in any state.
+        // A panic may have left the buffers in any state.
         *scratch = Scratch::default();
     }
     (line, reading)

@@ -1,4 +1,4 @@
-//! Progress of a run on standard error: a bar on a terminal, else a log line every ten seconds.
+//! Shows the progress of a run on standard error: a bar on a terminal, else a log line every ten seconds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

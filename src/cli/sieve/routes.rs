@@ -1,4 +1,4 @@
-//! Outputs: verdict lines to standard output, or the lines themselves to files.
+//! Writes the outputs: verdict lines to standard output, or the lines of the input to files.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,7 +15,7 @@ use crate::runtime::lines::{Line, is_stdin, without_byte_order_mark};
 pub(super) enum Routes {
     /// A verdict line for each line.
     Verdicts(Output, Shape),
-    /// Each line to the file of its route, if that has one.
+    /// Each line goes to the file of its route, if that has one.
     Files {
         /// Unique and updated pages.
         unique: Option<Output>,
@@ -30,7 +30,7 @@ pub(super) enum Routes {
 pub(super) enum Shape {
     /// One JSON object a line.
     Lines,
-    /// One JSON document: a list. Whether it has begun.
+    /// One JSON document, a list, and whether it has begun.
     Document(bool),
     /// Rows below headings.
     Table(StreamedTable),
@@ -98,7 +98,7 @@ impl Routes {
                 match output {
                     Some(output) => {
                         let bytes = line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes);
-                        // In the middle of a file a mark is an error.
+                        // Leave out a byte order mark: in the middle of a file it would be an error.
                         output.write(without_byte_order_mark(bytes))
                     }
                     None => Ok(Readers::Listen),
@@ -170,7 +170,7 @@ impl Output {
         Ok(Self { name, writer: BufWriter::with_capacity(1 << 18, Box::new(file)) })
     }
 
-    /// Writes one line with its line break. The last line of a file may have none.
+    /// Writes one line and a line break, which the last line of a file may lack.
     fn write(&mut self, line: &[u8]) -> Result<Readers, Fatal> {
         let written = self.writer.write_all(line).and_then(|()| self.writer.write_all(b"\n"));
         self.readers_after(written)

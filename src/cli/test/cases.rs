@@ -1,4 +1,4 @@
-//! A file of cases: pairs of pages with the verdict that is expected.
+//! Reads files of cases: pairs of pages with the expected verdict.
 
 use std::path::Path;
 
@@ -31,11 +31,11 @@ pub(super) struct Case {
 pub(super) enum Page {
     /// In a file, or in one line of a file (`pages.jsonl:17`), relative to the folder of the cases.
     File(String),
-    /// Here, as plain text.
+    /// Written in the case itself, as plain text.
     Text(String),
-    /// Here, as HTML.
+    /// Written in the case itself, as HTML.
     Html(String),
-    /// Here, as the fields of a record, read by `input.fields`.
+    /// Written in the case itself, as the fields of a record, which are read by `input.fields`.
     Record(Map<String, Value>),
 }
 

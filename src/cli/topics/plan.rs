@@ -1,4 +1,4 @@
-//! Which topics are needed, and with which settings: derived from the input, without I/O.
+//! Plans which topics are needed, and with which settings. The plan is derived from the input, without I/O.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::config::settings::Settings;
 use crate::kafka::admin::{LogKind, LogNames, log_settings};
 use crate::kafka::inspector::{TopicPlan, TopicView};
 
-/// Upper bound of what our headers and the batch add to a record.
+/// Upper bound of the bytes that our headers and the batch add to a record.
 pub(in crate::cli) const HEADROOM: i64 = 64 << 10;
 
 /// Defaults of a broker for message size and retention.
@@ -102,7 +102,7 @@ pub(super) fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
             ("retention.ms", of_input.retention.to_string()),
             ("message.timestamp.type", "CreateTime".to_owned()),
         ]);
-        // Dead letters of one key do not replace each other.
+        // Dead letters are never compacted, because those of one key must not replace each other.
         let is_dead = Some(name) == output.dead_letter.as_ref();
         let policy = if of_input.is_compacted && !is_dead { "compact" } else { "delete" };
         of_output.insert("cleanup.policy", policy.to_owned());

@@ -1,4 +1,4 @@
-//! The pairs to review: one self-contained HTML page.
+//! Writes the pairs to review as one self-contained HTML page.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Limits of a recommendation: a small sample, and matches by chance in a full index.
+//! Cautions about a recommendation: a small sample, and matches by chance in a full index.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::protocol::Stage;
 /// Number of pages a sample needs to show the similarity of unrelated pages.
 const ENOUGH_PAGES: usize = 2000;
 
-/// Number of duplicate pairs it needs to show the distances of copies.
+/// Number of duplicate pairs a sample needs to show the distances of copies.
 const ENOUGH_PAIRS: u64 = 50;
 
 const SECONDS_A_DAY: f64 = 86_400.0;
@@ -30,14 +30,14 @@ pub(super) struct Caution {
 /// Matches by chance in a full index at the recommended distance.
 struct Chance {
     max_entries: u64,
-    /// Matches of a page.
+    /// Expected matches of one page.
     a_page: f64,
-    /// Matches a day, where the index fills within its window.
+    /// Expected matches per day, if the index fills up within its window.
     a_day: f64,
 }
 
 impl Chance {
-    /// Computes it from settings; `None` when `SimHash`es are not compared.
+    /// Computes the expected matches; `None` if `SimHash`es are not compared.
     fn of(bits: u8, settings: &Settings) -> Option<Self> {
         let rules = &settings.rules;
         let max_entries = rules.max_entries;
@@ -105,7 +105,7 @@ impl Caution {
     }
 }
 
-/// Whole pages from ten on.
+/// Formats a number of pages per day, as a whole number from ten on.
 fn a_day(count: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count that is at least ten")]
     if count < 10.0 { output::expected(count) } else { human::count(count.round() as u64) }

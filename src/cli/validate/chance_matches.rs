@@ -7,7 +7,7 @@ use crate::config::settings::Settings;
 use crate::fingerprint::Width;
 use crate::protocol::Stage;
 
-/// The stage in use, with its expected matches.
+/// The settings that decide the expected matches by chance.
 pub(super) struct ChanceMatches {
     width: Width,
     max_distance: u8,
@@ -15,7 +15,7 @@ pub(super) struct ChanceMatches {
 }
 
 impl ChanceMatches {
-    /// Computes it from settings; `None` when the stage is not in use.
+    /// Takes them from the settings; `None` if the stage is not in use.
     pub(super) fn of(settings: &Settings) -> Option<Self> {
         let rules = &settings.rules;
         let chance_matches = Self {

@@ -19,7 +19,7 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Computes it from settings; `None` when the stage is not in use.
+    /// Computes the curve from the settings; `None` if the stage is not in use.
     pub(super) fn of(settings: &Settings) -> Option<Self> {
         let rules = &settings.rules;
         let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash))?;

@@ -1,5 +1,5 @@
-//! Duplicates by their ids: the verdict log has no ids of duplicates, so the running instance is asked first, then
-//! their output topic is searched.
+//! Finds duplicates by their ids. The verdict log has no ids of duplicates, so the running instance is asked first, and
+//! then their output topic is searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,12 @@ const DEFAULT_RECORDS: u64 = 1_000_000;
 pub(super) struct Limits {
     records: Option<u64>,
     since: Option<Timestamp>,
-    /// Also search for ids that are found otherwise.
+    /// Whether to search also for ids that are found otherwise.
     pub(super) is_wanted: bool,
 }
 
 impl Limits {
-    /// Parses them from the command line.
+    /// Takes the limits from the command line.
     pub(super) fn of(args: &ShowArgs) -> Result<Self, Fatal> {
         let since = match args.since.map(|when| when.extent(wall_time())) {
             None | Some(RangeBound::Start) => None,
