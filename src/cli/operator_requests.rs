@@ -30,7 +30,7 @@ pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute
     let loaded = global.start(Purpose::Run)?;
     let answers_shown: Vec<(String, Value, bool)> = if execute {
         let mut answers = send_and_wait(&loaded.settings, bodies, REQUEST_TIMEOUT)?;
-        super::note("done; reading the verdict log for what was there");
+        super::note("done; reading the verdict log to find out what was affected");
         if let Err(error) = count_found(&loaded.settings, bodies, &mut answers, None) {
             super::note(&format!("what was there is not known: {error}"));
         }

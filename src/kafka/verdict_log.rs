@@ -371,7 +371,7 @@ impl Reader {
             (Ok((_, stable)), Ok((_, written))) => tracing::warn!(
                 target: "dupgate::kafka",
                 partition = %self.partition, barrier = barrier.0, stable, written,
-                "judging waits until the record that this judge has written is read"
+                "judging waits until this judge has read back the barrier that it has written"
             ),
             (Err(error), _) | (_, Err(error)) => self.end_unknown(&error),
         }

@@ -184,7 +184,8 @@ impl JudgeDriver {
                 Ok(())
             }
             ConsumerEvent::OutOfRange { partition, offset, first, end, .. } => {
-                let why = format!("offset {offset} of {partition} comes next, and it holds {first} to {end}");
+                let why =
+                    format!("the next offset to read of {partition} is {offset}, but it holds only {first} to {end}");
                 self.member_event(ConsumerEvent::Failed(why))
             }
             ConsumerEvent::Reaches(_)
@@ -465,7 +466,7 @@ impl JudgeDriver {
             tracing::warn!(
                 target: "dupgate::judge",
                 log = self.log.0,
-                "the last snapshot was not written in time: a restart follows more of the log"
+                "the last snapshot was not written in time: a restart has to read more of the verdict log"
             );
         }
     }

@@ -140,9 +140,7 @@ impl Packing {
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
             Self::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),
             Self::Other(command) => {
-                let why = format!(
-                    "it is compressed: `{command} FILE |` before the command hands its lines to standard input"
-                );
+                let why = format!("its compression is not supported: use `{command} FILE | dupgate ...`");
                 return Err(io::Error::other(why));
             }
         };
@@ -185,7 +183,9 @@ impl Input {
             reader = packing.unpack(reader)?;
             let skipped = io::copy(&mut reader.by_ref().take(place.bytes), &mut io::sink())?;
             if skipped < place.bytes {
-                return Err(io::Error::other(format!("it ends before the place that was read before ({place:?})")));
+                return Err(io::Error::other(format!(
+                    "it ends before the place that an earlier run had reached ({place:?})"
+                )));
             }
         }
         // The length of a compressed file's content is known only at its end.

@@ -103,7 +103,7 @@ impl Parts {
                     }
                     tracing::info!(
                         target: "dupgate::service",
-                        signal, ?grace, "stopping: what is complete is committed first"
+                        signal, ?grace, "stopping: complete pages are committed first"
                     );
                     stop_by = Some(until(clock));
                     self.stop_in_order();

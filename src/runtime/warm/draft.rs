@@ -135,7 +135,9 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
         Some(RangeBound::End) => now,
         Some(RangeBound::At(time)) => time,
         Some(RangeBound::Offset(_)) => {
-            let why = anyhow::anyhow!("a warm-up begins at a time: partitions are at different offsets then");
+            let why = anyhow::anyhow!(
+                "a warm-up begins at a time, not at an offset, because offsets differ between partitions"
+            );
             return Err(Reason::Usage.because(why));
         }
     };
