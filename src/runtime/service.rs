@@ -40,10 +40,10 @@ use crate::telemetry::{Health, Metrics};
 use crate::worker::{Pacing, WorkerSettings};
 use anyhow::Context;
 
-/// Verdicts that a worker remembers: a minute or more at full speed. Half a kilobyte each.
+/// Number of verdicts that a worker remembers: those of a minute or more at full speed. Each takes half a kilobyte.
 const REMEMBERED_VERDICTS: usize = 100_000;
 
-/// Offsets for which a worker keeps verdicts that it reads back.
+/// Number of offsets for which a worker keeps verdicts that it reads back.
 const SCANNED_POSITIONS: i64 = 300_000;
 
 /// Event time by which a partition may always be ahead of a slower one, because `window.allowed_lateness` may be zero.
@@ -264,7 +264,7 @@ fn algorithms(stages: &[Stage]) -> String {
     used.map(Stage::name).collect::<Vec<_>>().join("+")
 }
 
-/// Returns the partitions to serve that exist.
+/// Returns those of the configured log partitions that exist.
 fn served(serve: &[u32], logs: usize) -> BTreeSet<LogPartition> {
     LogPartition::first(logs).filter(|log| serve.contains(&log.0)).collect()
 }

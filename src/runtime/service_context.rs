@@ -109,7 +109,7 @@ impl ServiceContext {
         self.connection.transactional_producer(&self.judge_group(log), &settings)
     }
 
-    /// Maximum size of one part of a checkpoint: half of the verdict log's limit.
+    /// Returns the maximum size of one part of a checkpoint, in bytes: half of the verdict log's limit.
     pub(super) fn part_bytes(&self) -> usize {
         (self.verdict_log_bytes / 2).clamp(1_000, DEFAULT_PART_BYTES)
     }

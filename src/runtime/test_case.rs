@@ -1,4 +1,4 @@
-//! A pair as a case for `dupgate test`: both pages as in the input, and their verdict.
+//! Writes a pair as a case for `dupgate test`: both pages as they are in the input, and their verdict.
 
 use serde_json::{Map, Value, json};
 

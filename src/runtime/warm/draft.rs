@@ -36,7 +36,7 @@ pub struct Draft {
     pub from: Timestamp,
     /// Event time of the newest page that the running scheme has judged; `None` if it has judged nothing.
     pub newest: Option<Timestamp>,
-    /// The part of the running scheme's verdict log that is read: first offset, and end at this moment.
+    /// The part of the running scheme's verdict log that is read: its first offset, and its end when the plan is made.
     pub log: BTreeMap<PartitionId, (VerdictOffset, VerdictOffset)>,
     /// The logs of the new scheme, and whether they exist.
     pub topics: Vec<(String, bool)>,

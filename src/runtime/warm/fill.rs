@@ -1,4 +1,5 @@
-//! The loop of a warm-up: verdicts of the running scheme in, requests to the new one out, in the order of the log.
+//! The loop of a warm-up. It turns verdicts of the running scheme into requests to the new one, in the order of the
+//! log.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -188,7 +189,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
 
     /// Does the work of the warm-up. Breaks if it was stopped, continues if it has caught up and should end then.
     fn work(&mut self, pages: &mut Pages) -> Result<ControlFlow<()>, Fatal> {
-        // Pages that the new scheme has judged are not requested again.
+        // First read which pages the new scheme has judged, because they are not requested again.
         while self.known.len() < self.asks.logs() {
             if self.housekeeping(STEP)?.is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -31,7 +31,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 pub(super) enum Read {
     /// The request for the judge of this log partition, and the size of the page's record in bytes.
     Page(LogPartition, Box<PageRequest>, usize),
-    /// The new scheme has no request for the page: undecodable, too large or too slow.
+    /// The new scheme has no request for the page, because it is undecodable, too large or too slow.
     Refused,
     /// The input no longer holds it.
     Gone,
