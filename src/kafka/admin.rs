@@ -58,7 +58,7 @@ pub enum TopicError {
     Runtime(#[from] std::io::Error),
 }
 
-/// Which of the two logs.
+/// One of the two logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
     /// The fingerprint log, with timestamps of the brokers' clock.

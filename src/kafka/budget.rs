@@ -25,7 +25,7 @@ impl ByteBudget {
         Permit { budget: Arc::clone(self), bytes }
     }
 
-    /// Waits until fewer than the limit are held, at most `timeout`. Returns whether it is open.
+    /// Waits until fewer bytes than the limit are held, but at most `timeout`. Returns whether the budget is open.
     pub fn wait_for_room(&self, timeout: Duration) -> bool {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let (held, _) = self

@@ -1,4 +1,4 @@
-//! What a client's error means to the owner of a transaction.
+//! Sorts the errors of a client by what they mean to the owner of a transaction.
 //!
 //! The client sorts the errors of transactional calls itself: retriable, requiring an abort, fatal. Delivery reports
 //! carry only a code; those that blame the record itself become [`CallError::Undeliverable`].

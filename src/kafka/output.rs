@@ -114,9 +114,9 @@ pub struct PagePayload {
     pub id: Option<String>,
     /// How its text was extracted, if it is HTML.
     pub extraction: Option<&'static str>,
-    /// Why it was refused, in one line.
+    /// Why the page was refused, in one line.
     pub message: Option<String>,
-    /// Whether it was reported when it was read that it gets no verdict.
+    /// Whether it was reported, when the page was read, that it gets no verdict.
     pub is_reported: bool,
     /// When it was read, on the clock of the process.
     pub read_at: Duration,

@@ -184,7 +184,7 @@ impl Reader {
         }
     }
 
-    /// Reads further; returns whether there is more to do.
+    /// Reads the next event. Returns whether there is more to do.
     fn read(&mut self) -> bool {
         let (number, offset, event) = match self.consumer.poll(POLL) {
             None => return true,

@@ -55,9 +55,9 @@ impl Membership {
         metadata.filter(|_| known)
     }
 
-    /// Returns whether nothing has been lost since.
+    /// Returns whether the owner of this membership knows of every loss so far.
     fn is_known_to(&self, consumer: &BaseConsumer<Context>) -> bool {
-        // Ids are never reused, so it is the one of the generation, too.
+        // Ids are never reused, so an equal id is also that of the generation that was read.
         let id = member_id(consumer.client());
         let fetch_states = consumer.context().fetch_states();
         fetch_states.loss_epoch == self.loss_epoch && fetch_states.member == id

@@ -1,4 +1,4 @@
-//! Delivery reports, and the outcome of a batch: its offsets, or the record that the broker refused.
+//! Collects delivery reports into the outcome of a batch: its offsets, or the record that the broker refused.
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rdkafka::error::RDKafkaErrorCode;

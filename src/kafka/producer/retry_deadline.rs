@@ -1,4 +1,4 @@
-//! How long a call may be retriable before only a new producer can finish it.
+//! Limits how long a call may fail as retriable. After that, only a new producer can finish it.
 
 use std::time::{Duration, Instant};
 
