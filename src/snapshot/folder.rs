@@ -1,4 +1,4 @@
-//! The snapshot folder: locking, writing, reading, retention.
+//! The snapshot folder: locks it, writes and reads snapshots, and deletes old ones.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
