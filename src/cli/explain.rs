@@ -1,4 +1,4 @@
-//! `explain`: what is read from one page, and the originals near it.
+//! `explain`: shows what is read from one page, and the originals near it.
 
 mod candidates;
 

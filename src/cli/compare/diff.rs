@@ -22,13 +22,13 @@ pub(in crate::cli) struct Diff {
 /// One stretch of text that became another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::cli) struct Change {
-    /// The equal text before it, cut.
+    /// The end of the equal text before it.
     pub(in crate::cli) before: String,
-    /// What is in the first text alone.
+    /// What is only in the first text.
     pub(in crate::cli) gone: String,
-    /// What is in the second text alone.
+    /// What is only in the second text.
     pub(in crate::cli) come: String,
-    /// The equal text after it, cut.
+    /// The beginning of the equal text after it.
     pub(in crate::cli) after: String,
 }
 

@@ -1,4 +1,4 @@
-//! `index plan`: the table layouts that the index can use, and the one it would choose.
+//! `index plan`: shows the table layouts that the index can use, and the one it would choose.
 
 use std::fmt::Write as _;
 

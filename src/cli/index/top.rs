@@ -1,4 +1,4 @@
-//! `index top`: which originals absorb the most duplicates.
+//! `index top`: shows which originals absorb the most duplicates.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
