@@ -5,13 +5,13 @@ use std::fmt;
 /// What a change of a key affects, most costly first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChangeImpact {
-    /// Which group and which logs hold the state: another value starts without any.
+    /// The key decides which group and which logs hold the state: with another value, the service starts without state.
     State,
-    /// The scheme, which decides fingerprints: another value starts a new index.
+    /// The key is part of the scheme, which decides fingerprints: another value starts a new index.
     Scheme,
-    /// The rules, which decide verdicts: another value counts from the next verdict on.
+    /// The key is part of the rules, which decide verdicts: another value applies from the next verdict on.
     Rules,
-    /// How the work is done: another value takes effect at a restart.
+    /// The key decides only how the work is done: another value takes effect at a restart.
     Work,
 }
 

@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for RawProperty {
 pub enum PropertyValue {
     /// A value that may be shown.
     Plain(String),
-    /// A secret, by its key.
+    /// A value that is secret, judging by its key.
     Secret(SecretString),
 }
 

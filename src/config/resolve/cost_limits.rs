@@ -19,7 +19,7 @@ pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
         return;
     }
     if !(1..=minhash.banding.bands()).contains(&minhash.min_shared_bands) {
-        // Already refused.
+        // This was already refused.
         return;
     }
     let shingle = settings.fingerprint.minhash.shingle;
