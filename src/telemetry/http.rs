@@ -1,5 +1,5 @@
-//! The listener for metrics and probes: `/metrics`, `/livez`, `/readyz`, `/healthz`, `/config`, `/version`. Read-only,
-//! and no document ever passes through it.
+//! The listener for metrics and probes: `/metrics`, `/livez`, `/readyz`, `/healthz`, `/status`, `/config`, `/version`.
+//! It is read-only, and no document ever passes through it.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
