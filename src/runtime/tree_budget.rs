@@ -9,7 +9,8 @@ use crate::text;
 /// stays below six bytes for each of these.
 const TREE_BYTES_PER_PAGE_BYTE: usize = 3;
 
-/// Memory budget for HTML trees. A reader acquires the bytes of the page's tree first and waits while the budget is exhausted.
+/// Memory budget for HTML trees. Before a thread reads a page, it reserves the bytes of the page's tree, and waits
+/// while the budget is exhausted.
 #[derive(Debug)]
 pub(super) struct TreeBudget {
     limit: usize,

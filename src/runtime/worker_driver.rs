@@ -56,7 +56,7 @@ const LAGS: Duration = Duration::from_secs(1);
 /// How often the group is checked for unassigned partitions, and the input for missing topics.
 const GROUP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often both are checked while an input topic is missing.
+/// How often the group and the input are checked while an input topic is missing.
 const MISSING_TOPIC_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Maximum number of messages in one turn, so that a busy driver still sends requests and does its housekeeping.
