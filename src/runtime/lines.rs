@@ -127,7 +127,7 @@ const PACKINGS: [(&[u8], Packing); 4] = [
 ];
 
 /// Number of bytes at the start of a file that are compared with the magic bytes.
-const LONGEST_MAGIC: u64 = 4;
+const LONGEST_MAGIC: u64 = 5;
 
 impl Packing {
     fn of(begin: &[u8]) -> Option<Self> {

@@ -1,12 +1,13 @@
 //! Steps of operators before the first start: create topics, check, fix the reported problems.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use dupgate::runtime::clock::Clock;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::broker::Broker;
-use super::wait;
+use super::broker::wait;
 
 /// A configuration file and the names in it.
 pub(super) struct CliRunner {
@@ -190,10 +191,10 @@ fn check_does_not_wait_for_records_that_were_deleted() {
     desk.input = broker.topic_with("pages", 3, &[("retention.ms", "3600000")]);
     desk.create_topics(broker.address(), "", &[]);
     let check = || {
-        let began = Instant::now();
+        let clock = Clock::start();
         let output = desk.ask(broker, &["check", "-o", "table"]);
         assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
-        began.elapsed()
+        clock.now()
     };
     let before = check();
     for partition in 0..2 {

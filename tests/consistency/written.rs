@@ -213,7 +213,7 @@ fn every_named_source_file_exists() {
     for (path, text) in documents() {
         for code in code(&text) {
             let Code::Span(code) = code else { continue };
-            let named = code.ends_with(".rs") && !code.contains(' ');
+            let named = Path::new(code).extension().is_some_and(|extension| extension == "rs") && !code.contains(' ');
             let Some((short, folder)) = folders.iter().find(|(short, _)| named && code.starts_with(short)) else {
                 continue;
             };
