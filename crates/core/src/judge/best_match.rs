@@ -1,20 +1,19 @@
-//! Chooses the best candidate, independent of the order in which the index finds them.
+//! Chooses the best candidate, independently of the order in which the index finds them.
 
 use crate::fingerprint::PerMille;
 use crate::index::{Candidate, FamilyRole, Refusal, Relation};
 use crate::protocol::{MatchedBy, Rules, Stage};
 use crate::record::Timestamp;
 
-/// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one
-/// with the page's numbers before one with others, then the page's own id first, then an equal text, then one from the
-/// page's own address, then the strongest stage, then one that is near before one that is only contained, then the
-/// smallest distance, then the earliest in the log.
+/// Keeps the best of the candidates that it has seen. It prefers, in this order, a candidate that is not refused, has
+/// the page's numbers, has the page's own id, has an equal text, comes from the page's own address, matches at the
+/// strongest stage, is near rather than only contained, has the smallest distance, and is the earliest in the log.
 #[derive(Debug, Default)]
 pub(super) struct BestMatch {
     best: Option<(Rank, Candidate)>,
 }
 
-/// Smaller is better: the fields in the order in which they decide.
+/// Ranks a candidate: smaller is better, and the fields decide from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one step of the order")]
 struct Rank {
@@ -28,14 +27,15 @@ struct Rank {
     sequence: u64,
 }
 
-/// Most families that a page is looked for in: heads of one template follow each other at a sixth of the window or of
-/// the capacity ([`MembersFrom`]), so that seven of them are held at a time. Pages that differ too much from the young
-/// head become heads themselves, and the pages of a site may be of several templates.
+/// The most family heads through which a page is looked up. Heads of one template follow each other at intervals of a
+/// sixth of the window or of the capacity ([`MembersFrom`]), so about seven of them are held at a time. The limit is
+/// higher, because pages that differ too much from the young head become heads themselves, and because a site may use
+/// several templates.
 const MAX_HEADS: usize = 24;
 
-/// Most pages of one site, all of the same text, that are found by it: their titles tell them apart, and each further
-/// one is found by its text and title. Every page of this text is compared with all of them. Heads of families are not
-/// among them: a window has few.
+/// The most pages of one site with the same text that a lookup by this text finds; only their titles distinguish them.
+/// Every page with this text is compared with all of them. Further pages are found by their text and title together.
+/// Heads of families are exempt: a window has few of them.
 pub(super) const MAX_OF_TEXT: usize = 64;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
@@ -67,10 +67,10 @@ impl BestMatch {
     }
 }
 
-/// Least estimated Jaccard index of the members of a family with its head: what differs is a small part.
+/// The lowest estimated Jaccard index between a member and the head of its family: what differs is a small part.
 const MIN_OF_FAMILY: PerMille = PerMille(700);
 
-/// Returns whether all or nearly all of a page and an original is the same.
+/// Returns whether all or nearly all of the text of a page and an original is the same.
 pub(super) fn is_nearly_equal(rules: &Rules, original: &Candidate) -> bool {
     match original.by {
         MatchedBy::MinHash { contained: Some(_), .. } => false,
@@ -79,9 +79,9 @@ pub(super) fn is_nearly_equal(rules: &Rules, original: &Candidate) -> bool {
     }
 }
 
-/// A page that is so near to an original without being the same belongs to its family. Two pages of a site whose
-/// `SimHash`es happen to be near are not of one: a member is found by what it has in common with its head, and so would
-/// be lost.
+/// Returns whether a page that is near this original, without being the same page, belongs to its family. If both have
+/// sketches, these have to be similar as well: a lookup finds a member by what it has in common with its head, so a
+/// page whose `SimHash` is near only by chance would be lost.
 fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
     is_nearly_equal(rules, head) && head.slots.is_none_or(|slots| is_alike(rules, slots))
 }
@@ -90,26 +90,27 @@ fn is_alike(rules: &Rules, slots: u8) -> bool {
     rules.minhash.is_some_and(|minhash| minhash.form.similarity(slots) >= MIN_OF_FAMILY)
 }
 
-/// The oldest head that takes a page as a member: a member is lost with its head, and one that joins late would be lost
-/// early.
+/// The oldest head that accepts a page as a member. Members are lost together with their head, so a page that joined an
+/// old head would be lost early.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MembersFrom {
-    /// Its event time, inclusive.
+    /// The head's event time, inclusive.
     pub(super) event_time: Timestamp,
-    /// Its sequence number, inclusive.
+    /// The head's sequence number, inclusive.
     pub(super) sequence: u64,
 }
 
-/// Keeps the nearest candidates that are similar without matching: the heads of the families that the page may
-/// belong to.
+/// Keeps the nearest candidates that are similar to the page but do not match it: the heads of the families that the
+/// page may belong to.
 #[derive(Debug)]
 pub(super) struct Heads<'a> {
     rules: &'a Rules,
     members_from: MembersFrom,
     nearest: Vec<Candidate>,
-    /// The nearest that takes the page as a member; one that replaced another text only where there is no other.
+    /// The nearest head that accepts the page as a member. A head that replaced another text is used only if there is
+    /// no other.
     young: Option<Candidate>,
-    /// Originals of the page's text that are other pages of its site, by their titles.
+    /// Number of originals that have the page's text but, by their titles, are other pages of its site.
     of_text: usize,
 }
 
@@ -143,22 +144,22 @@ impl<'a> Heads<'a> {
         }
     }
 
-    /// Returns the nearest one, if the page is of its family.
+    /// Returns the nearest head if the page belongs to its family.
     pub(super) fn nearest(&self) -> Option<&Candidate> {
         self.nearest.first().filter(|head| is_of_family(self.rules, head))
     }
 
-    /// Returns the nearest one whose family the page is of and that takes members.
+    /// Returns the nearest head that accepts members and whose family the page belongs to.
     pub(super) const fn young(&self) -> Option<&Candidate> {
         self.young.as_ref()
     }
 
-    /// Returns whether the page's text alone finds as many other pages of its site as it may.
+    /// Returns whether the page's text alone already finds as many other pages of its site as it may.
     pub(super) const fn has_text_of_many(&self) -> bool {
         self.of_text >= MAX_OF_TEXT
     }
 
-    /// Returns the sequence numbers of the nearest, the nearest first.
+    /// Returns the sequence numbers of the nearest heads, nearest first.
     pub(super) fn sequences(&self) -> Vec<u64> {
         self.nearest.iter().map(|head| head.sequence).collect()
     }

@@ -3,22 +3,23 @@
 /// Totals since the state was restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests of pages that were judged before.
+    /// Requests that were already answered: their page was judged, or they were applied.
     pub repeats: u64,
-    /// Pages before every expiry watermark when they were judged: delivered, not remembered if unique.
+    /// Pages that were before every expiry watermark when they were judged. They are delivered; a unique one is not
+    /// remembered.
     pub late: u64,
-    /// Event times that ran ahead of the brokers' clock, bounded.
+    /// Pages whose event time was too far ahead of the brokers' clock and was capped.
     pub clamped: u64,
     /// Originals that expired.
     pub expired: u64,
     /// Originals that were evicted because there were too many.
     pub evicted: u64,
-    /// Keys by which a new original is not found, because as many others are found by them as may be.
+    /// Keys under which a new original was not stored, because each already finds as many originals as it may.
     pub full_keys: u64,
     /// Originals that are found through the head of their family.
     pub family_members: u64,
-    /// Originals withdrawn, replaced, taken down or reopened.
+    /// Originals that were withdrawn, replaced, forgotten on request, or reopened.
     pub forgotten: u64,
-    /// Verdicts read from the log whose page had one already: they count for nothing.
+    /// Verdicts in the log whose page already had one; they are ignored.
     pub second_verdicts: u64,
 }

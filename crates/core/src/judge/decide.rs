@@ -1,4 +1,4 @@
-//! `decide`: a request yields a verdict, the state untouched.
+//! Computes the verdict on a request without changing the state.
 
 use super::State;
 use super::best_match::{BestMatch, Heads, MembersFrom, is_nearly_equal};
@@ -9,16 +9,16 @@ use crate::protocol::{
 };
 use crate::record::{Source, Timestamp};
 
-/// Finds the verdict of a request that the broker appended at `append_time`.
+/// Returns the verdict on a request that the broker appended at `append_time`.
 ///
-/// `None` for a repeat: the page's position was judged, or the request was applied; its answer is already written
-/// (law L4). Also `None` while no rules are in force, because then nothing was ever judged.
+/// Returns `None` for a repeat: the page's position is judged or the request is applied, and its verdict is already
+/// written (law L4). Also returns `None` while no rules are in force, because then nothing was ever judged.
 #[must_use]
 pub fn decide(state: &State, request: &Request, append_time: Timestamp) -> Option<Verdict> {
     decide_observed(state, request, append_time, |_| {})
 }
 
-/// [`decide()`] that also passes the statistics of its lookup to `on_probe`, for monitoring.
+/// Like [`decide()`], but also passes the statistics of its lookup to `on_probe`, for monitoring.
 #[must_use]
 pub fn decide_observed(
     state: &State,
@@ -44,8 +44,9 @@ pub fn decide_observed(
         }
         RequestBody::Reopen { partition, from, to } => {
             first_time(state, request)?;
-            // What may be on its way is never judged again (law L8): only what the input group has committed since it
-            // was judged is reopened, as far as the log says so, and nothing after the first that it has not.
+            // A page whose delivery may be in progress is never judged again (law L8). So the reopened range holds only
+            // what the input group is known to have committed since it was judged, and ends before the first position
+            // that it has not.
             Answer::Reopened {
                 partition: partition.clone(),
                 from: *from,
@@ -91,7 +92,8 @@ fn judge_page(
     // A page before every expiry watermark is delivered like any other, but not remembered.
     let remembered = event_time >= probe.watermarks.times.min();
     let original = |cluster: Option<Source>| {
-        // What replaces another text will be replaced before long, and all that is found through it would be lost.
+        // A head that replaced another text will soon be replaced itself, and its members would be lost with it. So it
+        // only accepts pages that replace a text themselves.
         let may_lead = |head: &&Candidate| head.family_role == FamilyRole::Head || cluster.is_some();
         let placement = placement(state, rules, &probe, heads.young().filter(may_lead), &heads);
         NewOriginal {
@@ -122,8 +124,8 @@ fn judge_page(
     PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision }
 }
 
-/// Finds why a page is no duplicate of one original that is held, by the rules in force: for explanations. `None` when
-/// no rule speaks against it, or when it is not held; a better original may have been chosen all the same.
+/// Explains why a page is not a duplicate of one held original, by the rules in force. Returns `None` if no rule speaks
+/// against the match, or if the original is not held. A page without a refusal may still have another, better original.
 #[must_use]
 pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, original: u64) -> Option<Refusal> {
     let rules = state.rules()?;
@@ -150,21 +152,24 @@ pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, origin
     })
 }
 
-/// Other numbers are what an update is about, and of no account between renderings of one page.
+/// Ignores differing numbers where they do not make two pages: an update is expected to change its numbers, and
+/// renderings of one page differ in the numbers around its text.
 fn as_judged(rules: &Rules, candidate: Candidate) -> Candidate {
     let other_numbers = candidate.other_numbers && !is_update(rules, candidate) && !is_rendering(rules, &candidate);
     Candidate { other_numbers, ..candidate }
 }
 
-/// The page was seen before, and its text changed. A page that names another as its canonical one was seen before where
-/// the original came from its own address; else its text may be that of the other, rendered in another way. The page
-/// itself, after one of its renderings, takes the place: its corrections are to be found by it.
+/// Returns whether the page was seen before and its text has changed. A page that names another one as canonical was
+/// seen before only if the original came from the same address; otherwise it may be another rendering of the canonical
+/// page. When the canonical page itself follows one of its renderings, it replaces the rendering, so that its later
+/// corrections are compared with it.
 fn is_update(rules: &Rules, candidate: Candidate) -> bool {
     let is_seen = matches!(candidate.relation, Relation::SamePage | Relation::SameAddress);
     is_seen && rules.same_id == SameId::Update && candidate.by != MatchedBy::Exact
 }
 
-/// The page has the text of an earlier visit again, after another one: what readers hold of it is the other.
+/// Returns whether the page again has the text of an earlier visit, after a visit with another text. Consumers hold the
+/// other text, so the page is an update and not a duplicate.
 fn is_return(rules: &Rules, index: &Index, probe: &Probe<'_>, candidate: Candidate) -> bool {
     rules.same_id == SameId::Update
         && candidate.by == MatchedBy::Exact
@@ -172,19 +177,20 @@ fn is_return(rules: &Rules, index: &Index, probe: &Probe<'_>, candidate: Candida
         && index.has_later(probe, candidate.sequence)
 }
 
-/// The page says itself that it is another rendering of that one, and other numbers are in what surrounds the text of
-/// either. Where nearly all of both is the same, the numbers are what they are about: pages of one template, under one
-/// careless canonical address.
+/// Returns whether the page says that it is another rendering of the original, and the differing numbers are in what
+/// surrounds the text. If nearly all of both texts is the same, the numbers are what the pages are about: these are
+/// pages of one template that share a careless canonical address.
 fn is_rendering(rules: &Rules, candidate: &Candidate) -> bool {
     candidate.relation == Relation::Renderings && !is_nearly_equal(rules, candidate)
 }
 
-/// Heads that one window or one capacity holds of pages that are all alike: each takes members for this part of it.
+/// How many heads one window, or one capacity, of nearly identical pages has: each accepts members for this fraction of
+/// it.
 const HEADS_A_WINDOW: u32 = 6;
 
-/// A head takes members for the first sixth of its time in the window, so that they are found for the other five at
-/// least. Counted in event time and in sequence numbers, whichever is over first: what the log says, and not the
-/// memory of an instance (law L5).
+/// Returns the oldest head that accepts members. A head accepts them for the first sixth of its time in the window, so
+/// that they can be found for at least the other five sixths. The sixth is counted in event time and in sequence
+/// numbers, whichever ends first. Both are in the log; what an instance has in memory does not matter (law L5).
 fn members_from(state: &State, rules: &Rules, event_time: Timestamp) -> MembersFrom {
     let by_sketch = rules.stages.contains(&Stage::MinHash);
     let window = if by_sketch { rules.windows.minhash } else { rules.windows.simhash };
@@ -194,9 +200,9 @@ fn members_from(state: &State, rules: &Rules, event_time: Timestamp) -> MembersF
     }
 }
 
-/// Returns which tables are to hold a page: as a member of the family of a young head, or else as a head itself. Where
-/// there is no room for one more head, because those that are held have most of its keys, it is a member of the
-/// nearest. A member whose text many other pages of its site have is found by its text and title.
+/// Returns which tables are to hold a page. It becomes a member of the family of a young head, or a head itself if
+/// there is none. If the held heads fill most of its keys, there is no room for another head, and the page becomes a
+/// member of the nearest one. If many other pages of a member's site have its text, it is found by its text and title.
 fn placement(
     state: &State,
     rules: &Rules,
@@ -214,7 +220,7 @@ fn placement(
     if is_crowded && nearest.is_some() {
         placement = state.index().placement(probe, nearest, max_bucket);
     }
-    // Heads are found by the text alone, so that the next pages of the text find them.
+    // Heads are always found by the text alone, so that the next pages with this text find them.
     placement.by_title = has_text_of_many && placement.family.is_some();
     placement
 }

@@ -11,11 +11,11 @@ use super::{InputOffsets, Restored};
 /// An event from the driver. Each call of [`super::Judge::handle`] takes one, with the current time.
 #[derive(Debug)]
 pub enum Event {
-    /// Answers [`Effect::Restore`]: what the newest usable snapshot gave, if there is one.
+    /// Answers [`Effect::Restore`] with what the newest usable snapshot gave, or `None` if there is none.
     Restored(Option<Box<Restored>>),
     /// A committed record of the verdict log, in order.
     Followed {
-        /// Its offset (of its first part, when it is in several).
+        /// Its offset; that of its first part if it is in several.
         offset: VerdictOffset,
         /// The offset after its last part.
         next: VerdictOffset,
@@ -23,18 +23,18 @@ pub enum Event {
         record: VerdictRecord,
     },
     /// Answers [`Effect::FollowToEnd`] or [`Effect::FollowToBarrier`]: every record that was asked for has been handed
-    /// over. An answer to an earlier question than the last one means nothing.
+    /// over. Ignored unless it answers the latest question.
     FollowedToEnd {
         /// The question's number.
         question: u64,
     },
-    /// The verdict log does not reach back to where [`Effect::Follow`] asked, or ends before it, or cannot be read.
+    /// The verdict log begins after the offset that [`Effect::Follow`] asked for, ends before it, or cannot be read.
     LogMoved,
-    /// The group gave this partition of the fingerprint log to us.
+    /// The group assigned this partition of the fingerprint log to this judge.
     Assigned,
-    /// The group takes it away; the group waits until [`Effect::RevokeDone`].
+    /// The group revokes the partition and waits for [`Effect::RevokeDone`].
     Revoked,
-    /// The group took it away some time ago.
+    /// The partition was lost: the group may already have assigned it to another judge.
     Lost,
     /// One Kafka record of the fingerprint log, in order. Its first requests are judged at once.
     Requests {
@@ -45,12 +45,12 @@ pub enum Event {
         /// The requests that it holds.
         requests: Vec<Request>,
     },
-    /// Judge some more of the record at hand: while [`super::Judge::is_unfinished`] says so.
+    /// Judge the next requests of the current record. Expected while [`super::Judge::is_unfinished`] returns true.
     Continue,
-    /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record handed over (of its first
-    /// part), or of the barrier; every other success gives none.
+    /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record (of its first part), or that of
+    /// the barrier; other successful calls give none.
     Called(Result<Vec<VerdictOffset>, CallError>),
-    /// Answers [`Effect::FetchInputCommitted`]. An answer to a question from before it last became active means nothing.
+    /// Answers [`Effect::FetchInputCommitted`]. Ignored if the question was asked before the judge last became active.
     InputCommitted {
         /// The question's number.
         question: u64,
@@ -63,38 +63,38 @@ pub enum Event {
     Stop,
 }
 
-/// An effect that the judge asks for. Answered by an [`Event`] where the text says so.
+/// An effect that the judge asks its driver for. Where an [`Event`] answers it, the description says so.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Look for a snapshot. Answered by [`Event::Restored`].
     Restore,
-    /// Hand over the verdict log from this offset on, from its beginning when there is none. What an earlier one has
-    /// not handed over yet, and its unanswered [`Effect::FollowToEnd`], are forgotten.
+    /// Hand over the verdict log from this offset on, or from its beginning if there is none. This cancels an earlier
+    /// `Follow` and its unanswered [`Effect::FollowToEnd`].
     Follow {
         /// First offset wanted.
         from: Option<VerdictOffset>,
     },
-    /// Say when all that is committed now, as far as brokers know, was handed over. Answered by
-    /// [`Event::FollowedToEnd`]; an earlier one that is not answered yet is forgotten.
+    /// Report when everything that is committed now, as far as the brokers know, has been handed over. Answered by
+    /// [`Event::FollowedToEnd`]. This cancels an earlier unanswered question.
     FollowToEnd {
-        /// Number of the question: no two have the same.
+        /// Unique number of the question.
         question: u64,
     },
-    /// Say when this barrier was read, and all before it was handed over. It was written after every other writer was
-    /// fenced, so nothing is missing then, whatever a broker that has lost touch with the others takes for the end of
-    /// the log; and a transaction that is open before it has ended. Answered by [`Event::FollowedToEnd`]; an earlier
-    /// question that is not answered yet is forgotten.
+    /// Report when this barrier has been read and everything before it has been handed over. The barrier was written
+    /// after every other writer was fenced, so nothing is missing then, even if a broker that has lost touch with the
+    /// others knows only an earlier end of the log; and every transaction that was open before the barrier has ended.
+    /// Answered by [`Event::FollowedToEnd`]. This cancels an earlier unanswered question.
     FollowToBarrier {
-        /// Number of the question: no two have the same.
+        /// Unique number of the question.
         question: u64,
         /// Offset of the barrier.
         barrier: VerdictOffset,
     },
-    /// Hand over nothing of the verdict log any more: from now on we write it, or start over.
+    /// Stop handing over the verdict log: from now on the judge writes it, or starts over.
     Unfollow,
-    /// Join the group of this partition of the fingerprint log.
+    /// Join the group that assigns this partition of the fingerprint log.
     Join,
-    /// Leave it.
+    /// Leave that group.
     Leave,
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
     Call(ProducerCall),
@@ -103,26 +103,26 @@ pub enum Effect {
         /// First offset wanted.
         from: RequestOffset,
     },
-    /// Stop handing it over.
+    /// Stop handing over the fingerprint log.
     StopReading,
     /// Ask for the partitions of the input and the input group's committed offsets. Answered by
     /// [`Event::InputCommitted`].
     FetchInputCommitted {
-        /// Number of the question: no two have the same.
+        /// Unique number of the question.
         question: u64,
     },
-    /// Delete the records of both logs before these offsets. Not answered: it is asked again later.
+    /// Delete the records of both logs before these offsets. Not answered: a later trim makes up for one that fails.
     Trim {
         /// First offset of the verdict log to keep: that of a checkpoint.
         verdicts: VerdictOffset,
         /// First offset of the fingerprint log to keep.
         requests: RequestOffset,
     },
-    /// Write [`super::Judge::take_snapshot`] to a file.
+    /// Write the snapshot that [`super::Judge::take_snapshot`] returns to a file.
     Snapshot,
-    /// The partition may go to its next owner. Means nothing when none is being revoked.
+    /// The partition may go to its next owner. Ignored when it is not being revoked.
     RevokeDone,
-    /// Everything is committed and the group is left.
+    /// The judge has left the group. Everything judged is committed, unless the time to drain ran out.
     Stopped,
     /// Unrecoverable failure: end the process.
     Fail(Failure),
@@ -135,7 +135,7 @@ pub enum ProducerCall {
     Produce(Arc<Vec<VerdictRecord>>),
     /// Send [`BARRIER`](crate::protocol::BARRIER) to the verdict log.
     ProduceBarrier,
-    /// Commit the place in the fingerprint log.
+    /// Commit the position in the fingerprint log.
     SendOffsets {
         /// Offset of the next request.
         next_request: RequestOffset,
@@ -157,7 +157,7 @@ pub enum Failure {
         /// What is wrong.
         why: String,
     },
-    /// The log was cut off or replaced, and `index.cold_start: stop` forbids to start over.
+    /// The log was cut off or replaced, and `index.cold_start: stop` forbids starting over.
     #[error(
         "the verdict log does not start with a checkpoint: verdicts were deleted (index.cold_start: proceed starts with an empty index)"
     )]

@@ -1,4 +1,5 @@
-//! What the verdict log holds and what follows from it: the state, what of the log is still needed, and where it ends.
+//! What a judge knows of the verdict log: the state that follows from it, which part of it is still needed, and where
+//! it ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::protocol::{
 };
 use crate::record::{PartitionId, Timestamp};
 
-/// The verdict log as far as it is followed, and ahead of that what is judged and not committed.
+/// The verdict log up to the position that is followed, plus the verdicts that are judged but not committed.
 #[derive(Debug, Default)]
 pub(super) struct JudgedLog {
     state: State,
@@ -55,7 +56,7 @@ impl JudgedLog {
         Duration::from_millis(reach.unwrap_or(0))
     }
 
-    /// Takes a snapshot of the state. It may be kept once everything judged so far is committed, not before.
+    /// Takes a snapshot of the state. It must not be kept before everything judged so far is committed.
     pub(super) fn snapshot(&self) -> Option<SharedSnapshot> {
         SharedSnapshot::take(&self.state, &self.retention, self.position, self.latest_checkpoint)
     }
@@ -83,7 +84,7 @@ impl JudgedLog {
         Ok(())
     }
 
-    /// Leaves a record out: it depends on what is not there.
+    /// Skips a record that depends on records that are not in the log.
     pub(super) fn skip_to(&mut self, next: VerdictOffset) {
         self.position = next;
     }
@@ -104,19 +105,19 @@ impl JudgedLog {
         Some(VerdictRecord::Rules(record))
     }
 
-    /// Takes a verdict that was just found.
+    /// Applies a verdict that was just made.
     pub(super) fn judged(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
         self.state.follow(verdict)?;
         self.retention.note(verdict, self.state.next_sequence());
         Ok(())
     }
 
-    /// Every request before this offset is judged.
+    /// Notes that every request before this offset is judged.
     pub(super) fn pass_requests(&mut self, next: RequestOffset) {
         self.state.pass_requests(next);
     }
 
-    /// Creates a record of verdicts, as of now.
+    /// Creates a record of these verdicts, with the watermarks and the position as they are now.
     pub(super) fn batch(&self, verdicts: Vec<Verdict>) -> Option<VerdictRecord> {
         Some(VerdictRecord::Verdicts(VerdictBatch {
             log: self.state.log()?,
@@ -127,9 +128,9 @@ impl JudgedLog {
         }))
     }
 
-    /// Creates a checkpoint after everything judged so far, and says where the logs may be cut off once it is
-    /// committed. Verdicts are kept for `keep`, in event time; `commits` says how far the input group was seen to be,
-    /// and which positions that says nothing about.
+    /// Creates a checkpoint after everything judged so far, and returns where the logs may be trimmed once it is
+    /// committed. Verdicts are kept for `keep`, in event time. `commits` holds, for each partition, the position that
+    /// the input group was seen to have committed, and the positions about which this says nothing.
     pub(super) fn checkpoint(
         &mut self,
         input: &InputOffsets,
@@ -155,7 +156,8 @@ impl JudgedLog {
 
     // ---- committing
 
-    /// What was judged is committed, the last record at `last`, a checkpoint at that offset.
+    /// Notes that a transaction is committed: its last record is at offset `last`, its checkpoint at offset
+    /// `checkpoint`.
     pub(super) fn committed(&mut self, last: Option<VerdictOffset>, checkpoint: Option<VerdictOffset>) {
         if let Some(last) = last {
             self.position = last.next();
@@ -166,7 +168,7 @@ impl JudgedLog {
         }
     }
 
-    /// The log is cut off there.
+    /// Notes that the log is trimmed to this point.
     pub(super) fn trimmed(&mut self, trim: TrimPoint) {
         self.retention.trimmed_to(trim.verdicts);
     }

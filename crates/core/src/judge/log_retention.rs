@@ -1,4 +1,4 @@
-//! What the kept log still serves: how far it may be trimmed, and where the low watermarks may be.
+//! Which part of the verdict log is still needed: how far it may be trimmed, and how high the low watermarks may be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,9 +8,9 @@ use crate::record::{PartitionId, Timestamp};
 /// The stretch of the verdict log from one checkpoint to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSpan {
-    /// Offset of the checkpoint it begins with; unknown while that is not committed.
+    /// Offset of the checkpoint it begins with; `None` until that is committed.
     pub checkpoint: Option<VerdictOffset>,
-    /// The originals that its verdicts made have smaller sequence numbers than this.
+    /// The originals that its verdicts created have smaller sequence numbers than this.
     pub end_sequence: u64,
     /// Largest event time judged in it.
     pub newest: Timestamp,
@@ -18,7 +18,7 @@ pub struct LogSpan {
     pub judged: BTreeMap<PartitionId, (i64, i64)>,
 }
 
-/// Where both logs may be cut off. Named, because swapped offsets would delete what is needed.
+/// Where both logs may be trimmed. The fields are named, because swapped offsets would delete what is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrimPoint {
     /// First record of the verdict log to keep.
@@ -32,7 +32,8 @@ pub(super) struct TrimPoint {
 pub struct InputOffsets {
     /// What the input group has committed, for every partition that has an offset.
     pub committed: BTreeMap<PartitionId, i64>,
-    /// Every partition of the input that exists. What was dropped from the input or deleted is not among them.
+    /// Every partition of the input that exists. Partitions that were dropped from the input or deleted are not among
+    /// them.
     pub partitions: BTreeSet<PartitionId>,
 }
 
@@ -42,7 +43,7 @@ impl InputOffsets {
     }
 }
 
-/// The kept log, oldest span first. Bounded by the number of checkpoints kept times the input partitions.
+/// The spans of the kept log, oldest first. Their size is bounded by the checkpoints kept times the input partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogRetention {
     spans: VecDeque<LogSpan>,
@@ -66,7 +67,7 @@ impl LogRetention {
         self.spans.iter()
     }
 
-    /// Notes a followed record at `offset`; `next_sequence` is the state's after it.
+    /// Notes a followed record at `offset`; `next_sequence` is that of the state after it.
     pub fn follow(&mut self, offset: VerdictOffset, record: &VerdictRecord, next_sequence: u64) {
         match record {
             VerdictRecord::Checkpoint(_) => self.open(Some(offset), next_sequence),
@@ -87,15 +88,15 @@ impl LogRetention {
         });
     }
 
-    /// Names the place of the checkpoint that was written last.
+    /// Sets the offset of the checkpoint that was written last.
     pub fn place(&mut self, checkpoint: VerdictOffset) {
         if let Some(span) = self.spans.back_mut() {
             span.checkpoint = Some(checkpoint);
         }
     }
 
-    /// Notes a verdict in the newest span. Verdicts of a reopened range are not read any more: its pages are
-    /// judged again.
+    /// Notes a verdict in the newest span. A reopened range removes the partition from the spans that judged only
+    /// offsets within it: their verdicts are not read back any more, because the pages are judged again.
     pub fn note(&mut self, verdict: &Verdict, next_sequence: u64) {
         if let Answer::Reopened { partition, from, to } = &verdict.answer {
             for span in &mut self.spans {
@@ -122,8 +123,8 @@ impl LogRetention {
         }
     }
 
-    /// Returns where the low watermark of a partition may be: below every verdict that can still be read back, and
-    /// never above what the input group has committed: now, or, of a partition that is not in the input any more, ever
+    /// Returns the highest permitted low watermark of a partition. It is not above a verdict that can still be read
+    /// back, nor above what the input group has committed: now, or, if the partition is no longer in the input, ever
     /// (`delivered`).
     #[must_use]
     pub fn low_watermark(&self, partition: &PartitionId, delivered: i64, input: &InputOffsets) -> i64 {
@@ -136,9 +137,10 @@ impl LogRetention {
             .fold(committed, i64::min)
     }
 
-    /// Returns the offset of the checkpoint up to which the log is not needed any more: before the oldest original
-    /// held, before every answer at or beyond what the input group has committed, and before `keep_from`. Answers about
-    /// a partition that is not in the input any more wait for no commit: they will not be asked for.
+    /// Returns the offset of the checkpoint before which the log is not needed any more, or `None` if nothing can be
+    /// trimmed. Everything before it is older than the oldest original held, than every verdict on a page that the
+    /// input group has not committed, and than `keep_from`. Verdicts on a partition that is no longer in the input wait
+    /// for no commit, because no worker will ask for them.
     #[must_use]
     pub fn trim_point(
         &self,

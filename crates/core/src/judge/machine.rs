@@ -27,16 +27,17 @@ pub enum Role {
     Active,
     /// Commits what is judged before the partition goes to another.
     Draining,
-    /// Has left.
+    /// Has left the group for good.
     Stopped,
 }
 
 /// One judge of one partition of the fingerprint log.
 ///
-/// Give it events with [`Judge::handle`], take what it wants done with [`Judge::poll`] until there is nothing more.
+/// Give it events with [`Judge::handle`], then take its effects from [`Judge::poll`] until there are none left.
 ///
-/// Its parts own their state: the log as it is known, the record of requests at hand, the verdicts that are not
-/// committed, when snapshots are due. Here is its life; `sequencer` is what it does while it is active.
+/// Each part owns its state: what is known of the log, the current record of requests, the verdicts that are not
+/// committed, when snapshots are due. This file holds the judge's life cycle; `sequencer` holds what it does while it
+/// is active.
 #[derive(Debug)]
 pub struct Judge {
     pub(super) settings: JudgeSettings,
@@ -46,17 +47,17 @@ pub struct Judge {
     pub(super) record: Option<RequestRecord>,
     pub(super) pending: Pending,
     pub(super) snapshots: SnapshotSchedule,
-    /// The one that [`Effect::Snapshot`] asks to be written.
+    /// The snapshot that [`Effect::Snapshot`] asks the driver to write.
     snapshot: Option<SharedSnapshot>,
     joined: bool,
     assigned: bool,
     stopping: bool,
-    /// When the partition is given up at the latest, while draining.
+    /// While draining, the time at which the partition is given up at the latest.
     drain_until: Option<Duration>,
     cold_starts: ColdStarts,
-    /// How many questions for the end of the log there were.
+    /// How often the judge has asked for the end of the log.
     end_questions: u64,
-    /// Number of the one that has no answer yet.
+    /// Number of the question for the end of the log that has no answer yet.
     end_question: Option<u64>,
     pub(super) repeats: u64,
     pub(super) clamped: u64,
@@ -147,14 +148,14 @@ impl Judge {
             && self.pending.has_room(self.now, &self.settings)
     }
 
-    /// Returns whether a record of requests is at hand that can be judged on: then [`Event::Continue`] is wanted.
+    /// Returns whether the current record of requests can be judged further. If so, send [`Event::Continue`].
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
         let is_wanted = |record: &RequestRecord| !record.waits() && (self.role == Role::Active || record.is_begun());
         self.record.as_ref().is_some_and(is_wanted)
     }
 
-    /// Returns whether a record of requests is judged in part: then no batch can end.
+    /// Returns whether a record of requests is judged in part. No batch can end then.
     pub(super) fn is_within_record(&self) -> bool {
         self.record.as_ref().is_some_and(RequestRecord::is_begun)
     }
@@ -200,24 +201,25 @@ impl Judge {
         self.log.kept()
     }
 
-    /// Returns how often in a row the brokers refused a record of what is to be committed.
+    /// Returns how many times in a row the brokers refused a record of the transaction that is to be committed.
     #[must_use]
     pub const fn refusals(&self) -> u32 {
         self.pending.refusals()
     }
 
-    /// Returns the offset of the verdict log whose state this is, while nothing is judged ahead of it.
+    /// Returns the position in the verdict log that the state belongs to, or `None` if the state is ahead of what is
+    /// committed or there is no log.
     #[must_use]
     pub fn settled_at(&self) -> Option<VerdictOffset> {
         (self.is_settled() && self.log.has_begun()).then_some(self.log.position())
     }
 
-    /// Requests a snapshot, of the state that the next transaction commits.
+    /// Requests a snapshot of the state that the next transaction commits.
     pub fn want_snapshot(&mut self) {
         self.snapshots.want();
     }
 
-    /// Returns, once, the snapshot that [`Effect::Snapshot`] asks to be written: the state of a committed offset,
+    /// Takes the snapshot that [`Effect::Snapshot`] asks the driver to write. It is the state at a committed offset,
     /// whatever was judged since.
     #[must_use]
     pub const fn take_snapshot(&mut self) -> Option<SharedSnapshot> {
@@ -226,11 +228,11 @@ impl Judge {
 
     // ---- restore and follow
 
-    /// Drops the state and begins again from what is written.
+    /// Drops the state and restores it from the snapshot and the log.
     pub(super) fn restore(&mut self) {
         self.role = Role::Restoring;
         self.reset(JudgedLog::default());
-        // What is still followed from the place we had come to means nothing to an empty state.
+        // Records that still arrive from the old position mean nothing to an empty state.
         self.effects.push_back(Effect::Unfollow);
         self.effects.push_back(Effect::Restore);
     }
@@ -258,8 +260,8 @@ impl Judge {
         self.effects.push_back(Effect::FollowToEnd { question });
     }
 
-    /// Numbers the next question for the end of the log. Answers to earlier ones mean nothing any more: the log may
-    /// have grown since.
+    /// Returns the number of the next question for the end of the log. Answers to earlier questions are ignored from
+    /// now on, because the log may have grown since.
     pub(super) fn ask_for_end(&mut self) -> u64 {
         self.end_questions += 1;
         self.end_question = Some(self.end_questions);
@@ -274,14 +276,14 @@ impl Judge {
         match self.log.follow(offset, next, record) {
             Ok(()) => {}
             Err(Diverged::NoCheckpoint) => match self.settings.cold_start {
-                // Verdicts without those before them are skipped up to the next checkpoint.
+                // Verdicts whose predecessors are missing are skipped up to the next checkpoint.
                 ColdStart::Proceed => {
                     self.cold_starts.log_truncated += u64::from(self.log.position() == VerdictOffset(0));
                     self.log.skip_to(next);
                 }
                 ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::VerdictsDeleted)),
             },
-            // Nothing of the other log is before this.
+            // This record begins the other log, so nothing before it is missing.
             Err(Diverged::AnotherLog { .. }) if record.begins_log() => {
                 self.reset(JudgedLog::default());
                 if self.log.follow(offset, next, record).is_err() {
@@ -328,12 +330,13 @@ impl Judge {
     // ---- assignment
 
     fn assigned(&mut self) {
-        // What comes after we left is about a membership that is over.
+        // An assignment that arrives after the judge has left belongs to a membership that is over.
         self.assigned = self.joined;
         self.try_take_over();
     }
 
-    /// Takes over, if the partition is ours and the state is warm. A call that is still out is waited for.
+    /// Takes over if the partition is assigned to this judge and its state is warm. Waits until an outstanding call is
+    /// answered.
     pub(super) fn try_take_over(&mut self) {
         if self.assigned && self.role == Role::Standby && !self.pending.is_busy() && !self.stopping {
             self.role = Role::TakingOver;
@@ -351,7 +354,7 @@ impl Judge {
                 self.pending.push_rules(record);
             }
         } else {
-            // Nothing is there to follow: a new log begins, with a checkpoint as every log does. Requests without a
+            // There is no log to follow, so a new one begins, with a checkpoint as every log does. Requests without a
             // recorded verdict are judged now.
             self.cold_starts.new_log += 1;
             self.log.begin(self.settings.new_log, self.settings.rules.clone());
@@ -373,7 +376,7 @@ impl Judge {
                 self.effects.push_back(Effect::RevokeDone);
             }
             Role::Restoring | Role::Standby | Role::Stopped => self.effects.push_back(Effect::RevokeDone),
-            // It drains already, and says when it is done.
+            // The judge is draining already and reports when it is done.
             Role::Draining => {}
         }
     }
@@ -394,7 +397,7 @@ impl Judge {
         }
     }
 
-    /// Becomes a standby again: with the state it has, when that is committed; else from what is written.
+    /// Becomes a standby again. Keeps the state if all of it is committed, and restores it otherwise.
     pub(super) fn become_standby(&mut self) {
         if let Some(at) = self.settled_at() {
             self.role = Role::Standby;
@@ -408,7 +411,8 @@ impl Judge {
         }
     }
 
-    /// Fenced, or the commit outcome is unknown: only the log tells. Leave the group.
+    /// Leaves the group and restores the state, after the judge was fenced or a commit had an unknown outcome. Only the
+    /// log shows what is committed.
     pub(super) fn leave_and_restore(&mut self) {
         if self.role == Role::Draining {
             self.effects.push_back(Effect::RevokeDone);
@@ -432,7 +436,7 @@ impl Judge {
         }
     }
 
-    // ---- what time brings
+    // ---- what is due after each event
 
     fn go_on(&mut self, now: Duration) {
         self.snapshots.look(now);
@@ -460,7 +464,7 @@ impl Judge {
         if self.pending.wants_checkpoint(self.settings.checkpoint_interval_records) {
             self.ask_for_input();
         }
-        // A batch ends where a record of requests ends.
+        // A batch can only end where a record of requests ends.
         if self.pending.is_busy() || self.is_within_record() {
             return;
         }
@@ -495,8 +499,8 @@ impl Judge {
         self.effects.push_back(Effect::Stopped);
     }
 
-    /// Takes a snapshot that is due, where nothing is judged ahead of what is committed. While there is, the next
-    /// transaction takes it.
+    /// Takes a snapshot if one is due. Only for a state that is committed: while it is ahead, the next transaction
+    /// takes the snapshot.
     fn snapshot_if_due(&mut self) {
         if self.snapshots.is_due()
             && let Some(snapshot) = self.log.snapshot()
@@ -505,14 +509,15 @@ impl Judge {
         }
     }
 
-    /// Has a snapshot written that was due. It is that of a committed offset.
+    /// Asks the driver to write a snapshot that was due. It has to be the state at a committed offset.
     pub(super) fn hand_over_snapshot(&mut self, snapshot: SharedSnapshot) {
         self.snapshots.taken(self.now, snapshot.at);
         self.snapshot = Some(snapshot);
         self.effects.push_back(Effect::Snapshot);
     }
 
-    /// Lets the next start follow as little as can be, unless a snapshot of this very state is there.
+    /// Takes a last snapshot, so that the next start has little to follow, unless there already is one of this very
+    /// state.
     fn snapshot_at_the_end(&mut self) {
         if self.settled_at().is_some_and(|at| self.snapshots.takes_last(at)) {
             self.snapshot = self.log.snapshot();

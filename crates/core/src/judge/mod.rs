@@ -1,12 +1,12 @@
 //! Unique, or duplicate of what?
 //!
 //! Before: `protocol` hands over requests in log order. After: the verdicts, in the same order, go to the verdict log.
-//! [`decide()`] finds the verdict of a request and changes nothing; [`State::follow`] is the only way the state
+//! [`decide()`] returns the verdict on a request and changes nothing; [`State::follow`] is the only way the state
 //! changes. The judge does both; a standby, a restore and a replay only follow. So they cannot differ (law L5).
 //! [`Judge`] is the state machine around it: restore, stand by, take over, judge, commit, hand over.
 //!
-//! Laws: L2 (verdicts and place in one transaction), L3 (an original's verdict is earlier), L4 (judged once), L5, L6.
-//! Cost: one probe of the index a request, one bitmap test for a repeat.
+//! Laws: L2 (verdicts and position in one transaction), L3 (an original's verdict is earlier), L4 (judged once), L5,
+//! L6. Cost: one probe of the index for each request, one bitmap test for a repeat.
 
 mod best_match;
 mod counts;

@@ -1,4 +1,4 @@
-//! What is judged and delivered of the input, partition by partition.
+//! Which positions of each input partition are judged and delivered.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl From<&PartitionCheckpoint> for PartitionHistory {
 }
 
 impl PartitionHistory {
-    /// Marks an offset as judged. Returns false if it was, and changes nothing.
+    /// Marks an offset as judged. Returns false, and changes nothing, if it already was.
     pub(super) fn judge(&mut self, offset: i64) -> bool {
         let is_first = self.judged.insert(offset);
         if is_first {
@@ -30,14 +30,15 @@ impl PartitionHistory {
         is_first
     }
 
-    /// Marks an offset as judged, whether or not it was: its page ends in another way than it may have before.
+    /// Marks an offset as judged, even if it already was. An earlier delivery no longer counts, because the page now
+    /// may end differently.
     pub(super) fn withdraw(&mut self, offset: i64) {
         self.judged.insert(offset);
         self.delivered.judge(offset);
     }
 
-    /// Clears a range. Where nothing is judged any more, as when the topic was recreated, nothing counts as delivered
-    /// either: what is judged from here on may be on its way (law L8).
+    /// Clears a range. If no judged position is left, as when the topic was recreated, nothing counts as delivered
+    /// either: pages that are judged from here on may not be delivered yet (law L8).
     pub(super) fn reopen(&mut self, from: i64, to: i64) {
         self.judged.reopen(from, to);
         self.delivered.reopen(from, to);
@@ -58,7 +59,7 @@ impl PartitionHistory {
 pub(super) struct SourceSet(BTreeMap<PartitionId, RoaringTreemap>);
 
 impl SourceSet {
-    /// Gathers the positions that verdicts are about, one each.
+    /// Collects the positions that these verdicts are about.
     pub(super) fn of<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> Self {
         let mut positions = Self::default();
         verdicts.filter_map(|verdict| verdict.answer.judged_source()).for_each(|source| positions.insert(source));

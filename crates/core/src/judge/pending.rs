@@ -20,7 +20,7 @@ pub(super) struct Pending {
     txn: TransactionMachine,
     /// Verdicts of the batch that is still open.
     open: Vec<Verdict>,
-    /// Requests were passed since the last closed batch.
+    /// Whether a record of requests was completed since the last batch was closed.
     passed: bool,
     /// Closed records, in order.
     closed: Vec<VerdictRecord>,
@@ -28,33 +28,35 @@ pub(super) struct Pending {
     closed_verdicts: usize,
     /// What the transaction in progress carries.
     sent: Option<Sent>,
-    /// When the first of the verdicts was made that no transaction carries yet.
+    /// When the oldest verdict that no transaction carries yet was made.
     oldest: Option<Duration>,
     /// When the last transaction began.
     begun_at: Duration,
     checkpoint: NextCheckpoint,
-    /// How many questions for the input group's offsets there were, in earlier runs as well.
+    /// How often the input group's offsets were asked for. [`Pending::reset`] keeps the number, so that no two
+    /// questions share one.
     questions: u64,
-    /// Before what the brokers refused is sent again.
+    /// The pause before a refused transaction is sent again.
     pause: ResendPause,
     /// Offset of the barrier that the transaction in progress carries, once it has one.
     barrier: Option<VerdictOffset>,
 }
 
-/// What is known of the checkpoint that comes next.
+/// What is known of the next checkpoint.
 #[derive(Debug, Default)]
 struct NextCheckpoint {
     /// Verdicts since the last one was written.
     verdicts_before: u64,
-    /// The input group's offsets were asked for, or the checkpoint is on its way.
+    /// Whether the input group's offsets were asked for, or the checkpoint is written but not committed.
     is_under_way: bool,
     /// Number of the question for the input group's offsets that has no answer yet.
     question: Option<u64>,
-    /// The input group's offsets, while a record of requests is judged in part: it is written where that ends.
+    /// The input group's offsets, kept while a record of requests is judged in part: the checkpoint is written at its
+    /// end.
     input: Option<InputOffsets>,
-    /// Positions whose verdicts were not committed when the question was asked: no answer to it is about them.
+    /// Positions whose verdicts were not committed when the question was asked: its answer says nothing about them.
     unsettled: SourceSet,
-    /// Where the logs may be cut off once it is committed.
+    /// Where the logs may be trimmed once the checkpoint is committed.
     trim: Option<TrimPoint>,
 }
 
@@ -74,14 +76,14 @@ pub(super) struct Committed {
     pub(super) last: Option<VerdictOffset>,
     /// Offset of the checkpoint it carried.
     pub(super) checkpoint: Option<VerdictOffset>,
-    /// Where the logs may be cut off now.
+    /// Where the logs may be trimmed now.
     pub(super) trim: Option<TrimPoint>,
     /// The snapshot of the state after its last record, if one was due when it began.
     pub(super) snapshot: Option<SharedSnapshot>,
 }
 
 impl Pending {
-    /// Drops all that is not committed. A call that is out is still waited for.
+    /// Drops everything that is not committed. An outstanding call is still waited for.
     pub(super) fn reset(&mut self) {
         *self = Self {
             txn: std::mem::take(&mut self.txn),
@@ -91,8 +93,8 @@ impl Pending {
         };
     }
 
-    /// The judge begins to judge. What was asked about the input before it last became active is of no use: the answer
-    /// may have come while nothing could be written, and much may have been committed since.
+    /// Begins to judge, and drops what was asked about the input before: the answer may have come while no checkpoint
+    /// could be written, and the input group may have committed much since.
     pub(super) fn activate(&mut self, now: Duration) {
         self.begun_at = now;
         self.checkpoint.is_under_way = false;
@@ -125,7 +127,7 @@ impl Pending {
         self.checkpoint.verdicts_before += 1;
     }
 
-    /// A record of requests is judged: its place goes with the verdicts.
+    /// Notes that a record of requests is judged, so that its position is committed with its verdicts.
     pub(super) fn pass(&mut self, log: &JudgedLog, batch_verdicts: usize) {
         self.passed = true;
         if self.open.len() >= batch_verdicts {
@@ -164,8 +166,8 @@ impl Pending {
         self.next_question()
     }
 
-    /// Drops the input group's offsets that are waited for, or kept: they may be older than a range that is reopened.
-    /// Returns the number of the next question, if there were any.
+    /// Drops the input group's offsets that are waited for or kept, because they may be older than the reopening of a
+    /// range. If there were any, returns the number of the next question.
     pub(super) fn ask_again(&mut self) -> Option<u64> {
         let is_kept = self.checkpoint.input.take().is_some();
         if is_kept || self.checkpoint.question.is_some() { self.next_question() } else { None }
@@ -183,7 +185,7 @@ impl Pending {
         self.checkpoint.question
     }
 
-    /// Says, once, whether this is the question whose answer is waited for.
+    /// Returns true, once, if this is the question whose answer is waited for.
     pub(super) fn is_answered(&mut self, question: u64) -> bool {
         self.checkpoint.question.take_if(|asked| *asked == question).is_some()
     }
@@ -193,7 +195,7 @@ impl Pending {
         self.checkpoint.input = Some(input);
     }
 
-    /// Returns them, once.
+    /// Takes the kept offsets of the input group.
     pub(super) fn take_input(&mut self) -> Option<InputOffsets> {
         self.checkpoint.input.take()
     }
@@ -203,7 +205,7 @@ impl Pending {
         std::mem::take(&mut self.checkpoint.unsettled)
     }
 
-    /// Returns whether a checkpoint is written and not committed.
+    /// Returns whether a checkpoint is written but not committed.
     pub(super) fn has_checkpoint(&self) -> bool {
         let sent = self.sent.iter().flat_map(|sent| sent.records.iter());
         sent.chain(&self.closed).any(is_checkpoint)
@@ -225,7 +227,7 @@ impl Pending {
 
     // ---- the transaction
 
-    /// Returns whether a call is out, a transaction is open, or one waits to be begun again.
+    /// Returns whether a call is outstanding, a transaction is open, or a refused one waits to begin again.
     pub(super) const fn is_busy(&self) -> bool {
         self.txn.is_busy() || self.pause.is_waiting()
     }
@@ -241,24 +243,24 @@ impl Pending {
         ProducerCall::Plain(self.txn.begin_without_offsets())
     }
 
-    /// The barrier is committed. Returns its offset.
+    /// Notes that the barrier is committed, and returns its offset.
     pub(super) fn barrier_committed(&mut self) -> Option<VerdictOffset> {
         self.pause = ResendPause::default();
         self.barrier.take()
     }
 
-    /// The transaction of the barrier is aborted. One that the brokers refused is not begun again before
-    /// [`Pending::barrier_pause_is_over`].
+    /// Notes that the barrier's transaction is aborted. If the brokers refused it, the barrier is not written again
+    /// before [`Pending::barrier_pause_is_over`].
     pub(super) fn barrier_aborted(&mut self, now: Duration) {
         self.pause.aborted(now);
     }
 
-    /// Says, once, that a refused barrier may be written again.
+    /// Returns true, once, when a refused barrier may be written again.
     pub(super) fn barrier_pause_is_over(&mut self, now: Duration) -> bool {
         self.pause.is_over(now)
     }
 
-    /// Gives up the transaction, if one is open.
+    /// Aborts the transaction, if one is open.
     pub(super) fn abort(&mut self) -> Option<ProducerCall> {
         self.txn.abort().map(ProducerCall::Plain)
     }
@@ -268,8 +270,8 @@ impl Pending {
         now >= self.begun_at + settings.commit_interval || self.closed_verdicts >= settings.batch_verdicts
     }
 
-    /// Begins a transaction with everything judged so far. If a snapshot is due, the state is shared here, where it is
-    /// that of the transaction's last record: the judge need not stop until that is committed.
+    /// Begins a transaction with everything judged so far. If a snapshot is due, it is taken here, where the state is
+    /// that of the transaction's last record, so that the judge can go on before the transaction is committed.
     pub(super) fn begin(&mut self, now: Duration, log: &JudgedLog, is_snapshot_due: bool) -> ProducerCall {
         self.close_batch(log);
         let records = std::mem::take(&mut self.closed);
@@ -283,14 +285,14 @@ impl Pending {
         self.call(call, log)
     }
 
-    /// The transaction is aborted: begins the same one again, because its verdicts are final. What the brokers refused
-    /// waits before that, for [`Pending::resend_refused`].
+    /// Begins an aborted transaction again with the same verdicts, because they are final. If the brokers refused it,
+    /// it waits for [`Pending::resend_refused`].
     pub(super) fn resend(&mut self, now: Duration, log: &JudgedLog) -> Option<ProducerCall> {
         self.sent.as_ref()?;
         self.pause.aborted(now).then(|| self.begin_again(log))
     }
 
-    /// Begins the transaction again that the brokers refused, once its pause is over.
+    /// Begins a refused transaction again once its pause is over.
     pub(super) fn resend_refused(&mut self, now: Duration, log: &JudgedLog) -> Option<ProducerCall> {
         self.pause.is_over(now).then(|| self.begin_again(log))
     }
@@ -300,12 +302,12 @@ impl Pending {
         self.call(call, log)
     }
 
-    /// Returns how often in a row the brokers refused what is to be committed.
+    /// Returns how many times in a row the brokers refused the transaction that is to be committed.
     pub(super) const fn refusals(&self) -> u32 {
         self.pause.refusals()
     }
 
-    /// Takes the answer to a call: the offsets of the records that were sent, if they were.
+    /// Takes the answer to a call. A successful `Produce` gives the offsets of the records.
     pub(super) fn answered(&mut self, result: Result<Vec<VerdictOffset>, CallError>) -> TxnStep {
         if let Err(error) = &result {
             self.pause.failed(error);
@@ -331,7 +333,7 @@ impl Pending {
         }
     }
 
-    /// The transaction is committed. `None` if there was none.
+    /// Notes that the transaction is committed. Returns `None` if there was none.
     pub(super) fn committed(&mut self) -> Option<Committed> {
         let sent = self.sent.take()?;
         self.pause = ResendPause::default();

@@ -1,4 +1,5 @@
-//! One record of the fingerprint log, judged in steps: messages and clock are looked at in between.
+//! One record of the fingerprint log, judged in steps, so that the driver can look at messages and the clock in
+//! between.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ pub(super) struct RequestRecord {
     append_time: Timestamp,
     requests: Vec<Request>,
     judged: usize,
-    /// A checkpoint comes before it: it depends on how far the input group has committed.
+    /// Whether a checkpoint has to come first, because the verdict depends on how far the input group has committed.
     waits: bool,
 }
 
@@ -49,12 +50,12 @@ impl RequestRecord {
 
     // ---- waiting
 
-    /// A checkpoint has to be committed before it is judged.
+    /// Holds the record back until a checkpoint is written.
     pub(super) fn wait(&mut self) {
         self.waits = true;
     }
 
-    /// That checkpoint is written.
+    /// Releases the record: the checkpoint is written.
     pub(super) fn go_on(&mut self) {
         self.waits = false;
     }
@@ -63,8 +64,8 @@ impl RequestRecord {
         self.waits
     }
 
-    /// Returns the partition and the range that the record reopens: the input group may have committed more of it than
-    /// is known. Such a request is alone in its record.
+    /// Returns the request, the partition and the range if the record reopens one. Such a request is alone in its
+    /// record.
     pub(super) fn reopens(&self) -> Option<(RequestId, &PartitionId, Range<i64>)> {
         let request = self.requests.first()?;
         if let RequestBody::Reopen { partition, from, to } = &request.body {

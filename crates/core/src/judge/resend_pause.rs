@@ -1,4 +1,4 @@
-//! The pause before verdicts are sent again that the brokers refused.
+//! The pause before refused verdicts are sent again.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(32);
 pub(super) struct ResendPause {
     /// Refusals since the last commit.
     refusals: u32,
-    /// The transaction that is being aborted was refused.
+    /// Whether the transaction that is being aborted was refused.
     is_refused: bool,
-    /// When it is begun again.
+    /// When the refused transaction begins again.
     until: Option<Duration>,
 }
 
@@ -30,7 +30,7 @@ impl ResendPause {
         }
     }
 
-    /// The transaction is aborted. Returns whether it is to be begun again at once.
+    /// Notes that the transaction is aborted. Returns whether it may begin again at once.
     pub(super) fn aborted(&mut self, now: Duration) -> bool {
         if !std::mem::take(&mut self.is_refused) {
             return true;
@@ -40,7 +40,7 @@ impl ResendPause {
         false
     }
 
-    /// Says, once, that the pause is over.
+    /// Returns true, once, when the pause is over.
     pub(super) fn is_over(&mut self, now: Duration) -> bool {
         self.until.take_if(|until| now >= *until).is_some()
     }
@@ -50,7 +50,7 @@ impl ResendPause {
         self.until.is_some()
     }
 
-    /// Returns how often in a row the brokers refused what is to be committed.
+    /// Returns how many times in a row the brokers refused the transaction that is to be committed.
     pub(super) const fn refusals(&self) -> u32 {
         self.refusals
     }

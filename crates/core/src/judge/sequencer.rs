@@ -1,4 +1,4 @@
-//! Requests in, verdicts out, committed with the place in the fingerprint log (law L2).
+//! Requests in, verdicts out, committed with the position in the fingerprint log (law L2).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -37,7 +37,7 @@ impl Judge {
         }
     }
 
-    /// Judges the next requests of the record at hand; the batch may end after the last.
+    /// Judges the next requests of the current record. The batch may end after the last one.
     pub(super) fn judge_on(&mut self) {
         self.probe_stats.clear();
         self.operator_outcomes.clear();
@@ -80,8 +80,8 @@ impl Judge {
         }
     }
 
-    /// Returns whether the record reopens more than the log says was delivered: the input group may have committed more
-    /// since.
+    /// Returns whether the record would reopen more than the log shows as delivered. The input group may have committed
+    /// more since.
     fn reopens_beyond_delivered(&self, record: &RequestRecord) -> bool {
         let state = self.log.state();
         let is_cut = |partition, range: Range<i64>| state.delivered_to(partition, range.start, range.end) < range.end;
@@ -92,7 +92,8 @@ impl Judge {
 
     // ---- checkpoints
 
-    /// The offsets for a checkpoint are there. One that comes within a record of requests is written at its end.
+    /// Takes the input group's offsets for a checkpoint. If a record of requests is judged in part, the checkpoint is
+    /// written at its end.
     pub(super) fn input_committed(&mut self, question: u64, input: InputOffsets) {
         if !self.pending.is_answered(question) {
             return;
@@ -107,14 +108,14 @@ impl Judge {
         }
     }
 
-    /// Asks for what a checkpoint needs, unless that is on its way.
+    /// Asks for the offsets that a checkpoint needs, unless a checkpoint is under way.
     pub(super) fn ask_for_input(&mut self) {
         let question = self.pending.begin_checkpoint();
         self.effects.extend(question.map(|question| Effect::FetchInputCommitted { question }));
     }
 
-    /// What the input group had committed before a range is reopened says nothing about what is judged of it
-    /// afterwards: a question that is out is asked again.
+    /// Asks again if a question is outstanding when a range is reopened: what the input group had committed before says
+    /// nothing about what is judged in the range afterwards.
     fn ask_for_input_again(&mut self) {
         let question = self.pending.ask_again();
         self.effects.extend(question.map(|question| Effect::FetchInputCommitted { question }));
@@ -129,10 +130,12 @@ impl Judge {
         self.pending.push_checkpoint(&mut self.log, |log| log.checkpoint(input, commits, keep));
     }
 
-    /// Returns what the input group said it had committed, with the positions that this says nothing about: those whose
-    /// verdicts were not in the log when it was asked. A group has no offset of a topic that was recreated, because
-    /// brokers delete offsets with their topic: where a range of such a partition is to be reopened, all that was
-    /// judged of it counts as delivered, because no worker continues there before.
+    /// Returns what the input group had committed, and the positions about which this says nothing, because their
+    /// verdicts were not in the log when the group was asked.
+    ///
+    /// A group has no offset for a recreated topic, because brokers delete offsets with their topic. If a range of such
+    /// a partition waits to be reopened, everything judged in the partition counts as delivered: no worker continues
+    /// there before that.
     fn commits(&mut self, input: &InputOffsets) -> BTreeMap<PartitionId, (i64, RoaringTreemap)> {
         let mut unsettled = self.pending.take_unsettled();
         let said = input.committed.iter();
@@ -148,7 +151,7 @@ impl Judge {
         commits
     }
 
-    /// How long verdicts are kept: as configured, and never less than an original can be matched.
+    /// Returns how long verdicts are kept: as configured, and at least as long as an original can be matched.
     fn keep(&self) -> Duration {
         let rules = self.log.state().rules().unwrap_or(&self.settings.rules);
         self.settings.keep.max(rules.windows.max() + rules.lateness)
@@ -173,12 +176,12 @@ impl Judge {
             }
             TxnStep::Committed if self.role == Role::TakingOver => self.follow_to_barrier(),
             TxnStep::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
-            // The same verdicts again, in a new transaction: they are final.
+            // The verdicts are final, so a new transaction carries the same ones.
             TxnStep::Aborted if matches!(self.role, Role::Active | Role::Draining) => {
                 let call = self.pending.resend(self.now, &self.log);
                 self.effects.extend(call.map(Effect::Call));
             }
-            // What was in flight before the state was dropped has ended, or the barrier was not written.
+            // Either a transaction from before the state was dropped has ended, or the barrier was not written.
             TxnStep::Aborted if self.role == Role::TakingOver => {
                 self.pending.barrier_aborted(self.now);
                 self.role = Role::Standby;
@@ -193,7 +196,7 @@ impl Judge {
         }
     }
 
-    /// No other judge writes to the log any more, and the barrier is in it.
+    /// Follows the log up to the barrier. No other judge writes to the log any more.
     fn follow_to_barrier(&mut self) {
         let Some(barrier) = self.pending.barrier_committed() else {
             self.role = Role::Standby;

@@ -9,7 +9,7 @@ use crate::protocol::{LogIdentity, Rules};
 pub struct JudgeSettings {
     /// The rules to judge by. Written to the log when they are not in force.
     pub rules: Rules,
-    /// Identity to give to a log that has to be begun. Drawn by the edge.
+    /// Identity of the new log, if one has to begin. Drawn by the edge.
     pub new_log: LogIdentity,
     /// What to do when the log does not begin with a checkpoint.
     pub cold_start: ColdStart,
@@ -19,18 +19,19 @@ pub struct JudgeSettings {
     pub checkpoint_interval_records: u64,
     /// How long verdicts stay readable, in event time, at least window + lateness.
     pub keep: Duration,
-    /// Most verdicts in one record of the verdict log, give or take one record of requests.
+    /// Verdicts after which a record of the verdict log is closed. It may hold more, because it ends where a record of
+    /// requests ends.
     pub batch_verdicts: usize,
     /// Verdicts that may wait for their commit; at this number no more requests are read.
     pub pending_verdicts: usize,
-    /// How old a verdict may be that no transaction carries yet; from then on no more requests are read. Well below the
-    /// time-out of a transaction.
+    /// How old a verdict may become before a transaction carries it; beyond that, no more requests are read. Well below
+    /// the time-out of a transaction.
     pub pending_time: Duration,
-    /// Most requests that are judged for one event.
+    /// The most requests that are judged for one event.
     pub step_requests: usize,
-    /// Time between snapshots; none are taken when absent.
+    /// Time between snapshots. If absent, only those that an operator requests are taken.
     pub snapshot_interval: Option<Duration>,
-    /// How long a revoked partition may take to commit what is judged.
+    /// How long the judge may take to commit what is judged when its partition is revoked.
     pub revoke_grace: Duration,
 }
 
@@ -43,7 +44,7 @@ pub enum ColdStart {
     Stop,
 }
 
-/// How often a judge began without the verdicts of one window back.
+/// How often a judge began without the verdicts of a full window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ColdStarts {
     /// It began a new verdict log.

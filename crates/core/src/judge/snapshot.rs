@@ -1,4 +1,4 @@
-//! The state as a value, true for one offset of the verdict log.
+//! The state at one offset of the verdict log, as a value.
 
 use super::log_retention::TrimPoint;
 use super::{LogRetention, LogSpan, State};
@@ -16,7 +16,7 @@ pub struct Snapshot {
     pub originals: Vec<Original>,
     /// Offset of the latest checkpoint.
     pub latest_checkpoint: Option<VerdictOffset>,
-    /// What the kept log serves.
+    /// The spans of the kept log.
     pub spans: Vec<LogSpan>,
 }
 
@@ -32,7 +32,7 @@ pub struct SharedSnapshot {
     pub originals: SharedOriginals,
     /// Offset of the latest checkpoint.
     pub latest_checkpoint: Option<VerdictOffset>,
-    /// What the kept log serves.
+    /// The spans of the kept log.
     pub spans: Vec<LogSpan>,
 }
 
@@ -50,8 +50,9 @@ impl SharedSnapshot {
         Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: retention.iter().cloned().collect() })
     }
 
-    /// The records before the state it was taken of are committed, the last one at `last`, a checkpoint at that offset,
-    /// and the log is cut off there: see [`JudgedLog::committed`](super::judged_log::JudgedLog::committed).
+    /// Notes that the records up to this state are committed: the last one is at offset `last`, a checkpoint among them
+    /// at offset `checkpoint`, and the log is trimmed to `trim`. See
+    /// [`JudgedLog::committed`](super::judged_log::JudgedLog::committed).
     pub(super) fn committed(
         mut self,
         last: Option<VerdictOffset>,
@@ -71,7 +72,7 @@ impl SharedSnapshot {
         Self { at, spans: spans.into_parts(), ..self }
     }
 
-    /// Lists the originals.
+    /// Turns it into a [`Snapshot`], which lists the originals.
     #[must_use]
     pub fn listed(self) -> Snapshot {
         let Self { at, state, originals, latest_checkpoint, spans } = self;
@@ -79,7 +80,7 @@ impl SharedSnapshot {
     }
 }
 
-/// What a snapshot is turned back into.
+/// What is restored from a snapshot.
 #[derive(Debug)]
 pub struct Restored {
     pub(super) at: VerdictOffset,
@@ -102,17 +103,17 @@ impl Restored {
     }
 }
 
-/// A snapshot on its way back to a state, some originals at a time, so that they need not all be there twice.
+/// A snapshot that is being restored, some originals at a time, so that memory never holds all of them twice.
 #[derive(Debug)]
 pub struct Restoring(Restored);
 
 impl Restoring {
-    /// Holds some more originals, in sequence order; `run` does the tasks ([`Index::fill`](crate::index::Index::fill)).
+    /// Adds some originals, in sequence order; `run` does the tasks ([`Index::fill`](crate::index::Index::fill)).
     pub fn add(&mut self, originals: &[Original], run: impl FnMut(Vec<Task<'_>>)) {
         self.0.state.fill_index(originals, run);
     }
 
-    /// Lets the index find them; `run` does the tasks ([`Index::build`](crate::index::Index::build)).
+    /// Builds the tables of the index; `run` does the tasks ([`Index::build`](crate::index::Index::build)).
     #[must_use]
     pub fn finish(mut self, run: impl FnMut(Vec<Task<'_>>)) -> Restored {
         self.0.state.build_index(run);
@@ -121,7 +122,7 @@ impl Restoring {
 }
 
 impl Snapshot {
-    /// Begins to turn it back into a state, as yet without the originals.
+    /// Begins to restore the state, without the originals at first.
     #[must_use]
     pub fn begin(&self) -> Restoring {
         Restoring(Restored {
@@ -132,7 +133,7 @@ impl Snapshot {
         })
     }
 
-    /// Turns it back into a state; `run` does the tasks that build the index.
+    /// Restores the state; `run` does the tasks that build the index.
     #[must_use]
     pub fn restore(&self, mut run: impl FnMut(Vec<Task<'_>>)) -> Restored {
         let mut restoring = self.begin();

@@ -7,14 +7,14 @@ use crate::protocol::VerdictOffset;
 /// The interval between snapshots, and whether one is due.
 #[derive(Debug)]
 pub(super) struct SnapshotSchedule {
-    /// None are taken when absent, but those that an operator wants.
+    /// If absent, only snapshots that an operator wants are taken.
     interval: Option<Duration>,
     last: Duration,
-    /// One is due.
+    /// Whether a snapshot is due.
     due: bool,
-    /// An operator wants one.
+    /// Whether an operator wants a snapshot.
     wanted: bool,
-    /// Where the newest was taken or restored.
+    /// Offset of the newest snapshot that was taken or restored.
     at: Option<VerdictOffset>,
 }
 
@@ -28,35 +28,35 @@ impl SnapshotSchedule {
         self.last = now;
     }
 
-    /// The state of this offset was restored.
+    /// Notes that the state at this offset was restored.
     pub(super) fn restored(&mut self, at: VerdictOffset) {
         self.at = Some(at);
     }
 
-    /// An operator wants one.
+    /// Notes that an operator wants a snapshot.
     pub(super) fn want(&mut self) {
         self.wanted = true;
     }
 
-    /// Finds out whether one is due.
+    /// Finds out whether a snapshot is due.
     pub(super) fn look(&mut self, now: Duration) {
         self.due = self.wanted || self.interval.is_some_and(|interval| now >= self.last + interval);
     }
 
-    /// Returns whether one is due.
+    /// Returns whether a snapshot was due at the last look.
     pub(super) fn is_due(&self) -> bool {
         self.due
     }
 
-    /// One of the state of this offset is there because it is due.
+    /// Notes that a snapshot that was due is taken, of the state at this offset.
     pub(super) fn taken(&mut self, now: Duration, at: VerdictOffset) {
         (self.due, self.wanted) = (false, false);
         self.last = now;
         self.at = Some(at);
     }
 
-    /// One of the state of this offset is taken at the end, so that the next start follows as little as can be. Returns
-    /// false if there is one, or none are taken.
+    /// Returns whether to take a last snapshot before the end, of the state at this offset, so that the next start has
+    /// little to follow. Returns false if there is one already, or if snapshots are not taken at intervals.
     pub(super) fn takes_last(&mut self, at: VerdictOffset) -> bool {
         self.interval.is_some() && self.at.replace(at) != Some(at)
     }

@@ -32,7 +32,7 @@ pub struct State {
     applied: Applied,
     index: Index,
     counts: Counts,
-    /// Position of the latest second verdict, for the log of the process.
+    /// Position of the latest second verdict, for the process log.
     second_verdict: Option<Source>,
 }
 
@@ -43,7 +43,7 @@ struct Applied {
     known: BTreeSet<RequestId>,
 }
 
-/// Why a record of the verdict log cannot follow on this state.
+/// Why a record of the verdict log cannot be applied to this state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Diverged {
     /// The record was written to another log of the same name.
@@ -104,7 +104,7 @@ impl State {
         }
     }
 
-    /// Takes over what a checkpoint says, and these originals; `run` does the tasks that find them again
+    /// Restores the state from a checkpoint and these originals; `run` does the tasks that build their tables
     /// ([`Index::build`]).
     #[must_use]
     pub fn load(checkpoint: &Checkpoint, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) -> Self {
@@ -114,17 +114,17 @@ impl State {
         state
     }
 
-    /// Holds these originals, too: [`Index::fill`].
+    /// Adds these originals: [`Index::fill`].
     pub(super) fn fill_index(&mut self, originals: &[Original], run: impl FnMut(Vec<Task<'_>>)) {
         self.index.fill(originals, run);
     }
 
-    /// Lets what is held be found: [`Index::build`].
+    /// Builds the tables over all originals held: [`Index::build`].
     pub(super) fn build_index(&mut self, run: impl FnMut(Vec<Task<'_>>)) {
         self.index.build(run);
     }
 
-    /// Takes over what a checkpoint says. The originals come with the verdicts after it, or are brought.
+    /// Restores the state from a checkpoint. The originals come with the verdicts after it, or from a snapshot.
     pub(super) fn without_originals(checkpoint: &Checkpoint) -> Self {
         let partitions = checkpoint.partitions.iter();
         let partitions =
@@ -148,8 +148,8 @@ impl State {
         state
     }
 
-    /// Writes the state down, except the originals; `low_watermarks` gives the low watermark that each partition is to
-    /// have from here on.
+    /// Returns the state as a checkpoint, without the originals. `low_watermark` returns the low watermark that each
+    /// partition is to have from here on. Returns `None` before the state has begun or followed a log.
     #[must_use]
     pub fn checkpoint(
         &self,
@@ -186,8 +186,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// [`Diverged`] when the record cannot follow what this state has followed. The state is unusable
-    /// then.
+    /// [`Diverged`] when the record does not fit what this state has followed. The state is unusable then.
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
         match (self.log, record) {
             (None, VerdictRecord::Checkpoint(checkpoint)) => {
@@ -219,7 +218,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes sure that the verdicts of a batch were made under the rules in force.
+    /// Checks that the verdicts of a batch were made under the rules in force.
     ///
     /// # Errors
     ///
@@ -231,7 +230,7 @@ impl State {
         Err(Diverged::UnknownRules { expected: self.rules_number.0, found: batch.rules.0 })
     }
 
-    /// Takes over what a batch says once its verdicts were followed.
+    /// Applies the watermarks and the position of a batch whose verdicts were followed.
     pub fn end_batch(&mut self, batch: &VerdictBatch) {
         self.advance_watermarks(batch.watermarks);
         self.next_request = batch.next_request;
@@ -273,8 +272,9 @@ impl State {
         Ok(())
     }
 
-    /// Follows one verdict of the log. A second one for a page whose position was judged and not reopened since changes
-    /// nothing: the first one in the order of the log counts, for every reader. Returns false for it, and counts it.
+    /// Follows one verdict of the log. A second verdict for a page whose position was judged and not reopened since
+    /// changes nothing: for every reader, the first one in the order of the log counts. Counts a second verdict, and
+    /// returns false for it.
     pub fn follow_written(&mut self, verdict: &Verdict) -> bool {
         let Err(Diverged::SecondVerdict(source)) = self.follow(verdict) else { return true };
         self.counts.second_verdicts += 1;
@@ -320,7 +320,7 @@ impl State {
         self.next_sequence += 1;
     }
 
-    /// Returns what the index is asked about a page that is judged by these rules, with its event time as judged.
+    /// Returns the index probe for a page under these rules; `event_time` is the page's event time as judged.
     #[must_use]
     pub fn probe<'a>(&self, rules: &'a Rules, page: &'a PageRequest, event_time: Timestamp) -> Probe<'a> {
         Probe {
@@ -356,8 +356,8 @@ impl State {
         self.next_request = next_request;
     }
 
-    /// Raises the low watermarks as this checkpoint says, and takes over what is delivered: for every follower at the
-    /// same place in the log.
+    /// Applies a checkpoint's low watermarks and delivered positions. Every follower does so at the same place in the
+    /// log.
     pub fn raise_low_watermarks(&mut self, checkpoint: &Checkpoint) {
         checkpoint.partitions.iter().for_each(|(partition, said)| self.seen(partition).follow_checkpoint(said));
     }
@@ -379,15 +379,15 @@ impl State {
         self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.contains(source.offset))
     }
 
-    /// Returns the highest position of a partition that the input group has committed since all of it was reopened, or
-    /// ever, as far as checkpoints say.
+    /// Returns the highest position of a partition that the input group has committed, as far as checkpoints say, since
+    /// all of the partition was last reopened.
     #[must_use]
     pub fn delivered(&self, partition: &PartitionId) -> i64 {
         self.partitions.get(partition).map_or(0, |seen| seen.delivered.end())
     }
 
-    /// Returns the end of the longest range from `from` on, up to `to` at most, of which all that is judged was
-    /// delivered since, as far as checkpoints say: what may be reopened (law L8).
+    /// Returns the end of the range from `from`, up to `to` at most, that may be reopened (law L8): everything judged
+    /// in it was delivered since, as far as checkpoints say.
     #[must_use]
     pub fn delivered_to(&self, partition: &PartitionId, from: i64, to: i64) -> i64 {
         self.partitions.get(partition).map_or(from, |seen| seen.delivered.cut(from, to))
@@ -447,25 +447,26 @@ impl State {
         &self.index
     }
 
-    /// Passes deferred maintenance tasks of the index to `hand_over`: see [`Index::maintenance`]. Not part of the
-    /// state.
+    /// Passes deferred maintenance tasks of the index to `hand_over`: see [`Index::maintenance`]. They do not change
+    /// the state.
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.index.maintenance(hand_over);
     }
 
-    /// Returns what was seen since the state was restored.
+    /// Returns the counters since the state was restored.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Returns the position of the latest verdict that counted for nothing because its page had one already.
+    /// Returns the position of the latest verdict that was ignored because its page already had one.
     #[must_use]
     pub const fn second_verdict(&self) -> Option<&Source> {
         self.second_verdict.as_ref()
     }
 
-    /// Returns the sequence number of the oldest original that can still be matched, or of the next one.
+    /// Returns the sequence number of the oldest original that can still be matched; if there is none, that of the next
+    /// original.
     #[must_use]
     pub fn first_live_sequence(&self) -> u64 {
         self.index.live(&self.watermarks).next().map_or(self.next_sequence, |original| original.sequence)
@@ -477,7 +478,8 @@ impl State {
         self.next_sequence
     }
 
-    /// Returns a hash over all that decides the next verdict: equal for all followers at the same place of the log.
+    /// Returns a hash of everything that decides the next verdict: equal for all followers at the same place of the
+    /// log.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hash = Xxh3::new();
@@ -513,7 +515,7 @@ fn index_for(rules: &Rules) -> Index {
     index
 }
 
-/// Returns how sketches are compared, while they are.
+/// Returns how sketches are compared, if the `MinHash` stage is in use.
 fn minhash_of(rules: &Rules) -> Option<MinHashRules> {
     rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash))
 }

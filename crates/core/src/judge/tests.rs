@@ -1,4 +1,4 @@
-//! The judge's state against a list and two loops; followed from anywhere, it is the same.
+//! Compares the judge's state with a list and two loops, and checks that followers from any start reach the same state.
 
 mod renderings;
 mod roles;

@@ -2,11 +2,11 @@
 //! verdicts.
 //!
 //! Before: both logs as they are kept. After: where they disagree. By law L5 they never do: same log, same rules, same
-//! verdicts. What is written stays in force: after a difference the written verdict is followed, so that one difference
-//! does not bring forth others. Of two verdicts on a page the first counts, as for every reader of the log; the
-//! second is counted, and is no difference.
+//! verdicts. What is written stays in force: after a difference, the verifier follows the written verdict, so that one
+//! difference does not cause others. If a page has two verdicts, the first one counts, as for every reader of the log;
+//! the second is counted, but is not a difference.
 //!
-//! Cost: that of judging, once for each request.
+//! Cost: that of judging each request once.
 
 use super::{Diverged, State, decide};
 use crate::protocol::{Answer, Checkpoint, Request, RequestOffset, Verdict, VerdictBatch, VerdictRecord};
@@ -17,9 +17,9 @@ use crate::record::Timestamp;
 pub struct Asked {
     /// Its offset.
     pub offset: RequestOffset,
-    /// When the broker took it.
+    /// When the broker appended it.
     pub append_time: Timestamp,
-    /// What it asks.
+    /// The requests that it holds.
     pub requests: Vec<Request>,
 }
 
@@ -32,12 +32,12 @@ pub enum Difference {
         request: Option<RequestOffset>,
         /// What the verdict log says, if anything.
         written: Option<Box<Verdict>>,
-        /// What comes out, if anything.
+        /// What judging again gives, if anything.
         again: Option<Box<Verdict>>,
     },
     /// The expiry watermarks after a batch.
     ExpiryWatermarks,
-    /// What a checkpoint says of clock, watermarks, rules, or the place in the log.
+    /// The stream time, watermarks, rules or positions in a checkpoint.
     Checkpoint,
 }
 
@@ -46,13 +46,13 @@ pub enum Difference {
 pub struct VerifyCounts {
     /// Verdicts that were judged again.
     pub judged: u64,
-    /// Those of them that came out as they are written.
+    /// Those of them that came out as written.
     pub same: u64,
-    /// Those of them that name an original which is older than the kept log: they cannot be checked.
+    /// Those of them that cannot be checked, because they name an original that is older than the kept log.
     pub unknown: u64,
     /// Verdicts whose requests the fingerprint log does not hold any more.
     pub unasked: u64,
-    /// Verdicts on pages that had one already: they count for nothing.
+    /// Verdicts on pages that already had one; they are ignored.
     pub second_verdicts: u64,
     /// Differences found.
     pub differences: u64,
@@ -67,9 +67,9 @@ pub struct LogVerifier {
 }
 
 impl LogVerifier {
-    /// Says that every original which requests still held can match is in the kept verdict log. So it is where the
-    /// fingerprint log was trimmed: both logs are trimmed together, to a place where that holds. A verdict log that
-    /// begins with its very first checkpoint needs no such promise.
+    /// Asserts that the kept verdict log holds every original that the kept requests can match. This is so if the
+    /// fingerprint log was trimmed, because both logs are trimmed together, to a place where it holds. A verdict log
+    /// that begins with its very first checkpoint needs no such assertion.
     pub fn trust_the_trim(&mut self) {
         self.is_complete = true;
     }
@@ -87,11 +87,11 @@ impl LogVerifier {
     }
 
     /// Takes the next record of the verdict log, with the records of the fingerprint log that it answers: those from
-    /// the state's next request up to the record's. Without them it is only followed.
+    /// the state's next request up to the record's. Without them, the record is only followed.
     ///
     /// # Errors
     ///
-    /// [`Diverged`] when the record cannot follow on the ones before. Nothing more can be compared then.
+    /// [`Diverged`] when the record does not fit the ones before. Nothing more can be compared then.
     pub fn record(&mut self, record: &VerdictRecord, asked: Option<&[Asked]>) -> Result<Vec<Difference>, Diverged> {
         let mut found = Vec::new();
         match (record, asked) {
@@ -134,7 +134,7 @@ impl LogVerifier {
             for request in &asked.requests {
                 let Some(again) = decide(&self.state, request, asked.append_time) else { continue };
                 self.counts.judged += 1;
-                // Verdicts are in the order of their requests. Requests before this one were not answered.
+                // Verdicts are in the order of their requests, so the verdicts before this one have no request.
                 let Some(at) = written.iter().position(|verdict| verdict.request == again.request) else {
                     let again = Some(Box::new(again));
                     found.push(Difference::Verdict { request: Some(asked.offset), written: None, again });
@@ -149,7 +149,7 @@ impl LogVerifier {
             }
         }
         self.follow_unasked(written, found);
-        // A judge that wrote a second verdict had not followed the log up to it: its watermarks are others.
+        // A judge that wrote a second verdict had not followed the log up to it, so its watermarks differ.
         let is_of_this_log = self.state.counts().second_verdicts == second_verdicts;
         if is_of_this_log && self.state.watermarks() != batch.watermarks {
             found.push(Difference::ExpiryWatermarks);
@@ -181,7 +181,7 @@ impl LogVerifier {
         }
     }
 
-    /// Returns whether a verdict names an original that was in the part of the verdict log that is gone.
+    /// Returns whether a verdict names an original from the part of the verdict log that is gone.
     fn is_older_than_the_log(&self, written: &Verdict) -> bool {
         let Answer::Page(page) = &written.answer else { return false };
         let Some(of) = page.decision.matched().filter(|_| !self.is_complete) else { return false };

@@ -1,4 +1,4 @@
-//! A judge for the tests of its roles: its cluster answers at once, except what a test answers itself.
+//! A judge for the tests of its roles. Its cluster answers at once, except for the calls that a test answers itself.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Pages of one site that little or nothing but their titles tells apart.
+//! Pages of one site that differ in little or nothing but their titles.
 
 use std::time::Duration;
 
