@@ -1,20 +1,20 @@
-//! Families: originals that are nearly the same as one before them, without being its duplicates.
+//! Families: originals that are nearly the same as an earlier one without being its duplicates.
 //!
-//! Ten thousand pages of one template, or of one site, share nearly every key: each would be a candidate of each. So
-//! only the first of them, the head, is found by the keys that all of them share; the others, its members, are found
-//! through the head, by what differs from it. What differs is a few slots of the sketch, the numbers of the page and
-//! its title. The keys are the title, in a table of its own, and pairs of neighbouring differences, so that a
-//! difference more or less, as edits of a copy bring them, spoils two of them and not all. Each pair falls into one of
-//! [`KEYS`] tables by its hash, where the smallest counts.
+//! Ten thousand pages of one template, or of one site, share nearly every key, so each would be a candidate for every
+//! other. Therefore only the first of them, the head, is found by the keys that all of them share. The others, its
+//! members, are found through the head, by their differences from it: a few slots of the sketch, the numbers of the
+//! page, and its title. The keys are the title, in a table of its own, and pairs of neighbouring differences. An edited
+//! copy may have a difference more or less; that spoils two of its pairs, not all. The hash of a pair selects one of
+//! [`KEYS`] tables; of the pairs of one table, only the smallest is its key.
 //!
-//! A member is reachable while its head is held, and comes after it in the log: a state that holds the member and can
-//! still reach it holds the head, too (law L5). A head takes members for the first sixth of its time in the window only
-//! (the judge sees to that), so that they are found for the other five sixths. Keys are worked out from both when the
-//! member is inserted, and are not written down.
+//! A member can be reached while its head is held. The head comes before it in the log, so a state that holds the
+//! member and can still reach it holds the head, too (law L5). The judge lets a head accept members only for the first
+//! sixth of its time in the window, so that they can be found for the other five sixths. The keys are computed from the
+//! head and the member when the member is inserted; they are not stored in the log.
 //!
-//! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`TABLES`] places in
-//! tables, four bytes for each key and sixteen for its place and head, and a quarter of a byte for each position of the
-//! ring ([`Ranks`]).
+//! Cost: one cache line for each key and head, and as many comparisons as a key may have members. Memory: [`TABLES`]
+//! places in tables, four bytes for each key and sixteen for its position and head, and a quarter of a byte for each
+//! position of the ring ([`Ranks`]).
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -25,21 +25,21 @@ use crate::fingerprint::split_mix::draw;
 use crate::fingerprint::{Numbers, SketchForm, TitleHash};
 use dupgate_index::{ExactTags, Keys, Ranks, Tables, Task, run_sequential};
 
-/// Tables of pairs, and so most keys of a member beside its title.
+/// Number of tables of pairs: the most keys that a member has besides its title.
 const KEYS: usize = 16;
 
-/// The table of titles, which comes after those of pairs.
+/// The table of titles, after those of pairs.
 const TITLES: usize = KEYS;
 
-/// All tables.
+/// Number of all tables.
 pub(super) const TABLES: usize = KEYS + 1;
 
-/// Most members of a page's title that are shown beside those that share the most keys.
+/// The most members with a page's title that are shown in addition to those that share the most keys.
 const MAX_OF_TITLE: usize = 16;
 
-/// Tells pairs of numbers from pairs of slots.
+/// Distinguishes pairs of numbers from pairs of slots.
 const NUMBERS: u64 = 1 << 62;
-/// Tells pairs of slots from pairs of numbers.
+/// Distinguishes pairs of slots from pairs of numbers.
 const SLOTS: u64 = 1 << 63;
 
 /// The keys of a page in a family.
@@ -47,7 +47,7 @@ const SLOTS: u64 = 1 << 63;
 pub(super) struct FamilyKeys {
     /// Sequence number of the family's head.
     head: u64,
-    /// By table; 0: none. That of the title is the last.
+    /// Key by table, 0 for none. The key of the title is the last.
     by_table: [u32; TABLES],
 }
 
@@ -58,7 +58,7 @@ impl FamilyKeys {
         Some(draw(u64::from(key) | (table as u64) << 40))
     }
 
-    /// Leaves out the key for a table.
+    /// Removes the key for a table.
     pub(super) fn skip(&mut self, table: usize) {
         self.by_table.get_mut(table).into_iter().for_each(|key| *key = 0);
     }
@@ -69,7 +69,7 @@ impl FamilyKeys {
         title
     }
 
-    /// Returns how many keys two pages of one family share, their titles left out.
+    /// Returns how many keys two pages of one family share, not counting their titles.
     fn shared_with(&self, other: &Self) -> usize {
         let pairs = self.by_table.iter().zip(&other.by_table).take(KEYS);
         pairs.filter(|(key, held)| key == held && **key != 0).count()
@@ -81,11 +81,11 @@ impl FamilyKeys {
 pub(super) struct Difference<'a> {
     /// The head's sequence number.
     pub(super) head: u64,
-    /// Form of both sketches, and the sketches, where both have one.
+    /// The form of both sketches, the head's sketch and the page's sketch, if both have one.
     pub(super) sketches: Option<(SketchForm, &'a [u8], &'a [u8])>,
     /// The page's numbers.
     pub(super) numbers: Numbers,
-    /// The page's title, where the head has another one or none.
+    /// The page's title, if the head has another one or none.
     pub(super) title: Option<TitleHash>,
 }
 
@@ -121,7 +121,7 @@ impl Difference<'_> {
             }
         }
         if let Some(TitleHash(title)) = self.title {
-            // The lower half of the hash, and never none.
+            // The lower half of the hash, but never 0, which means none.
             let [.., a, b, c, d] = draw(draw(self.head) ^ u64::from(title)).to_be_bytes();
             let [.., key] = &mut by_table;
             *key = u32::from_be_bytes([a, b, c, d]).max(1);
@@ -130,7 +130,7 @@ impl Difference<'_> {
     }
 }
 
-/// Members that are asked for ahead of the one that is looked at.
+/// How many members ahead of the current one are prefetched.
 const AHEAD: usize = 8;
 
 #[derive(Debug)]
@@ -139,11 +139,11 @@ struct Member {
     keys: FamilyKeys,
 }
 
-/// All members by the positions of the ring of originals, and the tables that find them.
+/// All members, by their positions in the ring of originals, and the tables that find them.
 #[derive(Debug)]
 pub(super) struct Families {
     members: Members,
-    /// Made with the first member: most windows have none.
+    /// Created with the first member: most windows have none.
     tables: Option<Tables<ExactTags>>,
 }
 
@@ -152,7 +152,7 @@ pub(super) struct Families {
 struct Members {
     held: VecDeque<Member>,
     ranks: Ranks,
-    /// How many are held of each head.
+    /// Number of members of each head.
     of_heads: HashMap<u64, u32>,
 }
 
@@ -163,7 +163,7 @@ impl Members {
         *self.of_heads.entry(keys.head).or_default() += 1;
     }
 
-    /// Gives all members the keys that they have now.
+    /// Replaces the keys of all members.
     fn set_keys(&mut self, keys_at: impl Fn(u64) -> Option<FamilyKeys>) {
         self.of_heads.clear();
         for member in &mut self.held {
@@ -189,7 +189,7 @@ impl Members {
         at.and_then(|at| self.held.get_mut(at)).into_iter().for_each(|member| member.keys.by_table = [0; TABLES]);
     }
 
-    /// Returns the place of the member at a position.
+    /// Returns the index of the member at a position.
     fn place(&self, position: u64) -> Option<usize> {
         let dropped = self.ranks.added() - self.held.len() as u64;
         usize::try_from(self.ranks.of(position)?.checked_sub(dropped)?).ok()
@@ -220,16 +220,17 @@ impl Keys for MemberKeys<'_> {
 /// Places in which [`Shown`] remembers members.
 const PLACES: usize = 4_096;
 
-/// Members as tables show them one after the other: nearly all of them once.
+/// The members that tables show, divided by how often each was shown. Nearly all are shown only once.
 struct Shown {
     first: u64,
-    /// By the last bits of a position the distance of the member there from `first`, plus one; 0: none.
+    /// Each place holds the distance of a position from `first`, plus one; 0: none. The last bits of that number select
+    /// the place.
     places: [u32; PLACES],
-    /// Each once.
+    /// Every member that has a place, once.
     once: Vec<u64>,
-    /// Those that were shown before.
+    /// Members with a place, once for each further time they were shown.
     again: Vec<u64>,
-    /// Those whose place another has, as often as they are shown.
+    /// Members whose place is taken by another one, once for each time they were shown.
     unclear: Vec<u64>,
 }
 
@@ -258,7 +259,7 @@ impl Families {
         Self { members: Members::default(), tables: None }
     }
 
-    /// Takes note of the newest original of the ring, which is a member if `keys` are given.
+    /// Adds the newest original of the ring. It is a member if `keys` are given.
     pub(super) fn push(&mut self, positions: Range<u64>, member: Option<FamilyKeys>) {
         let newest = positions.end.saturating_sub(1);
         if let Some(keys) = member {
@@ -279,12 +280,12 @@ impl Families {
         self.members.clear(position);
     }
 
-    /// Holds a member that nothing finds until [`Families::build`].
+    /// Adds a member that no lookup finds before [`Families::build`].
     pub(super) fn fill(&mut self, position: u64) {
         self.members.push(position, FamilyKeys::default());
     }
 
-    /// Works out all keys, and returns the building of the tables.
+    /// Computes all keys, and returns the tasks that build the tables.
     pub(super) fn build_tasks(
         &mut self,
         positions: &Range<u64>,
@@ -300,23 +301,23 @@ impl Families {
         tables.build_tasks(MemberKeys(&self.members), positions, held)
     }
 
-    /// [`Families::build_tasks`], done at once.
+    /// Does [`Families::build_tasks`] and its tasks at once.
     pub(super) fn build(&mut self, positions: &Range<u64>, keys_at: impl Fn(u64) -> Option<FamilyKeys>) {
         run_sequential(self.build_tasks(positions, keys_at));
     }
 
-    /// Returns whether a head has members. The last may have been forgotten.
+    /// Returns whether a head has members, counting forgotten ones that are still in memory.
     pub(super) fn has_members(&self, head: u64) -> bool {
         self.members.of_heads.contains_key(&head)
     }
 
-    /// Returns the members that share the most keys with a page, each with how many and its position: `most` of them,
-    /// those that share more before those that share fewer, and of those that share as many the oldest first. A copy
-    /// shares more keys with its original than strangers of its family do, and it costs no more to find it in a large
-    /// family than in a small one.
+    /// Returns the members that share the most keys with a page, at most `most` of them, each with the number of shared
+    /// keys and its position. Members that share more keys come first, and among equals the oldest. A copy shares more
+    /// keys with its original than with other members of the family, so it is found at no higher cost in a large family
+    /// than in a small one.
     ///
-    /// `keys` are those of the page in each family that it may belong to. Only members of `is_wanted` count. The number
-    /// says about how many other members share a key, too.
+    /// `keys` are the page's keys in each family that it may belong to. Only members for which `is_wanted` holds count.
+    /// The second result is about how many other members share a key, too.
     pub(super) fn sharing(
         &self,
         keys: &[FamilyKeys],
@@ -336,7 +337,8 @@ impl Families {
             let Some(keys) = keys.iter().find(|keys| keys.head == held.head) else { return 0 };
             keys.shared_with(held)
         };
-        // Tags are equal by chance now and then: no member shares more keys than it is shown for.
+        // A table also shows members whose tags are equal by chance, so a member shares at most as many keys as it is
+        // shown for.
         let mut found: Vec<(Reverse<usize>, u64)> = Vec::new();
         let mut several = Vec::new();
         for (at, &position) in again.iter().chain(&unclear).enumerate() {
@@ -354,8 +356,8 @@ impl Families {
             }
         }
         found.sort_unstable();
-        // What merely happens to be in memory still must not take a place among the most: a restored state does not
-        // have it (law L5).
+        // Members that merely happen to be in memory still must not take places, because a restored state does not have
+        // them (law L5).
         let shown_again = found.len();
         let mut left = most;
         found.retain(|(_, position)| {
@@ -364,7 +366,7 @@ impl Families {
             is_kept
         });
         let passed_over = shown_again - found.len();
-        // Those that share a single key follow, oldest first, as far as there is room.
+        // Members that share a single key follow, oldest first, as far as there is room.
         let mut visited = 0;
         let mut last = 0;
         while found.len() < most
@@ -388,8 +390,9 @@ impl Families {
         (found, left_out)
     }
 
-    /// Returns the members that have a page's title, in each family that it may belong to: the oldest [`MAX_OF_TITLE`] of
-    /// `is_wanted`, in order. They need share no other key: nothing but the title may differ from the head.
+    /// Returns the members with a page's title, in each family that the page may belong to: the oldest [`MAX_OF_TITLE`]
+    /// for which `is_wanted` holds, in order. They need not share any other key, because only the title may differ from
+    /// the head.
     pub(super) fn of_title(
         &self,
         keys: &[FamilyKeys],
@@ -398,7 +401,7 @@ impl Families {
     ) -> Vec<u64> {
         let mut found = Vec::new();
         for keys in keys.iter().filter(|keys| keys.title() != 0) {
-            // Tags are equal by chance now and then.
+            // A table also shows members whose tags are equal by chance.
             self.each_with(keys, TITLES, positions, |position| {
                 let held = self.members.keys(position);
                 if held.is_some_and(|held| held.head == keys.head && held.title() == keys.title())
@@ -413,8 +416,8 @@ impl Families {
         found
     }
 
-    /// Shows every member that has one of the keys, once for each, and those whose tags are equal by chance. What the
-    /// tables will read is asked for first: there are sixteen lines for each family, anywhere in memory.
+    /// Shows every member that has one of the keys, once for each key, and members whose tags are equal by chance.
+    /// Prefetches first: there are sixteen cache lines for each family, anywhere in memory.
     fn show(&self, keys: &[FamilyKeys], positions: &Range<u64>, mut visit: impl FnMut(u64)) {
         let Some(tables) = &self.tables else { return };
         let in_tables = |keys: &FamilyKeys| {
@@ -428,7 +431,8 @@ impl Families {
         }
     }
 
-    /// Returns which of the keys already have the maximum number of live members; no more members are found by them.
+    /// Returns which of the keys already have the maximum number of live members. No further members are stored under
+    /// them.
     pub(super) fn full(
         &self,
         keys: &FamilyKeys,
@@ -447,7 +451,7 @@ impl Families {
         })
     }
 
-    /// Shows every member with this key, and those whose tags are equal by chance.
+    /// Shows every member with this key, and members whose tags are equal by chance.
     fn each_with(&self, keys: &FamilyKeys, table: usize, positions: &Range<u64>, visit: impl FnMut(u64)) {
         if let (Some(tables), Some(key)) = (&self.tables, keys.in_table(table)) {
             tables.equal(table, key, positions, visit);

@@ -1,4 +1,4 @@
-//! Looks up single originals by position, id or code, for operators. No verdict depends on it.
+//! Looks up single originals by position, id or code, for operators. No verdict depends on these lookups.
 
 use super::ring::masked;
 use super::{Index, Original};
@@ -7,7 +7,7 @@ use crate::protocol::ExpiryWatermarks;
 use crate::record::Source;
 
 impl Index {
-    /// Returns the original that this position made, unless it is forgotten or expired.
+    /// Returns the original from this input position, unless it is forgotten or expired.
     #[must_use]
     pub fn of_source(&self, source: &Source, watermarks: &ExpiryWatermarks) -> Vec<Original> {
         let found = self.positions_of_source(source);
@@ -24,14 +24,14 @@ impl Index {
         self.positions_of_id(id, watermarks).into_iter().filter_map(|position| self.original(position)).collect()
     }
 
-    /// Returns the positions that are in memory. A new one lies after them; they leave from the front.
+    /// Returns the positions in memory. New originals are added after them, and old ones leave at the front.
     #[must_use]
     pub fn positions(&self) -> std::ops::Range<u64> {
         self.ring.positions()
     }
 
-    /// Like [`Index::near_code`], of the originals at these positions alone. All of them are compared, however far
-    /// `max_distance` reaches: a caller that must not stop for long asks for some at a time.
+    /// Like [`Index::near_code`], but only for the originals at these positions. Compares all of them, whatever
+    /// `max_distance` is: a caller that must not block for long passes a few at a time.
     #[must_use]
     pub fn near_code_at(
         &self,
@@ -50,9 +50,10 @@ impl Index {
             .collect()
     }
 
-    /// Returns every original within this many bits of a code, whatever its scope, with its distance; none when theirs
-    /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all
-    /// codes, and so does any where originals have scopes, of each of which the tables hold other codes.
+    /// Returns every original within `max_distance` bits of a code, in any scope, with its distance. Returns none if
+    /// the originals' codes have another width. Scans all codes if the distance is larger than that of the tables
+    /// ([`Index::set_max_distance`]), or if originals have scopes, because the tables hold the codes of each scope
+    /// under a mask of their own.
     #[must_use]
     pub fn near_code(&self, code: SimHash, max_distance: u8, watermarks: &ExpiryWatermarks) -> Vec<(u8, Original)> {
         let is_near = |position: u64| {

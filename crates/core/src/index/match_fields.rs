@@ -1,9 +1,9 @@
-//! What a probe compares of an original.
+//! The fields of an original that a probe compares.
 
 use crate::fingerprint::{ExactHash, IdHash, ScopeHash, SiteHash, TitleHash};
 use crate::record::Timestamp;
 
-/// What a probe compares.
+/// The fields of an original that a probe compares.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatchFields {
     pub(super) sequence: u64,

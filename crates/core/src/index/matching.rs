@@ -1,4 +1,4 @@
-//! Which originals match a probe: by every stage, by what is of the same id, and through the heads of families.
+//! Finds the originals that match a probe: by every stage, by the page's id, and through the heads of families.
 
 use super::Index;
 use super::families::{Difference, Families, FamilyKeys, TABLES};
@@ -11,14 +11,15 @@ use super::sketches::Wanted;
 use crate::fingerprint::{Fingerprints, Numbers, SimHash, TitleHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 
-/// Most originals of its id that a page is compared with, the oldest ones: as many unlike pages under one canonical
-/// address say that it names no page.
+/// The most originals of its id that a page is compared with, oldest first. If this many unlike pages share one
+/// canonical address, the address identifies no page.
 const MAX_OF_ID: usize = 64;
 
 impl Index {
-    /// Shows every original that matches the probe, each once with its strongest stage, in no order.
+    /// Passes every original that matches the probe to `visit`, each once with its strongest stage, in no particular
+    /// order.
     ///
-    /// A probe that reaches farther than the tables ([`Index::set_max_distance`]) is answered by a scan of all codes.
+    /// Scans all codes if the probe's distance is larger than that of the tables ([`Index::set_max_distance`]).
     pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let exact = probe.fingerprints.exact;
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
@@ -32,7 +33,8 @@ impl Index {
                 match_in(position, match_fields, by);
             }
         };
-        // Originals of this text, but for those that are held by their titles, and those of the page's title.
+        // Originals with this text that are stored by the text alone, and those that are stored by text, site and title
+        // and have the page's title.
         let key = ring::key_of_exact(exact.0, probe.scope);
         let titled = probe.site.zip(probe.title).filter(|_| self.ring.has_titled());
         let with_title = titled.map(|(site, title)| ring::with_title(key, site, title));
@@ -50,7 +52,7 @@ impl Index {
         }
         if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
             let compared = self.codes.probe(code, probe.max_distance, |position, distance| {
-                // Equal exact hashes were shown above, at whatever stage they match.
+                // Originals with an equal text were shown above, whatever stage matches them.
                 if let Some(match_fields) = self.ring.match_fields(position) {
                     seen.note(distance);
                     if match_fields.exact != exact {
@@ -60,7 +62,8 @@ impl Index {
             });
             seen.compared += compared;
         }
-        // No table of codes leads to members of families, and none to equal texts that are held by another title.
+        // No table of codes leads to members of families, and the lookups above miss equal texts that are stored under
+        // another title.
         let of_id = self.of_id_of(probe);
         let is_not_shown = |position: u64, match_fields: &MatchFields| {
             if match_fields.exact == exact {
@@ -86,7 +89,7 @@ impl Index {
                 let Some(match_fields) = self.ring.match_fields(position) else { return };
                 let bits = bits_to(position);
                 bits.into_iter().for_each(|bits| seen.note(bits));
-                // What matches in a stronger stage was shown above.
+                // Originals that match in a stronger stage were shown above.
                 if probe.verify(&match_fields, bits).is_none() {
                     match_in(position, &match_fields, MatchedBy::MinHash { slots, contained });
                 }
@@ -102,7 +105,8 @@ impl Index {
         seen
     }
 
-    /// Returns whether an original from the page's own address came after this one, among the oldest of its id.
+    /// Returns whether a later original came from the page's own address. Only the oldest originals of the page's id
+    /// are considered.
     pub(crate) fn has_later(&self, probe: &Probe<'_>, sequence: u64) -> bool {
         self.of_id_of(probe).into_iter().any(|position| {
             let fields = self.ring.match_fields(position);
@@ -113,7 +117,7 @@ impl Index {
         })
     }
 
-    /// Returns the oldest originals of the page's id, the newest last.
+    /// Returns the oldest originals of the page's id, in log order.
     fn of_id_of(&self, probe: &Probe<'_>) -> Vec<u64> {
         let Some(id) = probe.id else { return Vec::new() };
         let is_live = |position| self.is_live(position, &probe.watermarks);
@@ -148,14 +152,15 @@ impl Index {
         }
     }
 
-    /// Returns the likeness of the sketches where it speaks against a `SimHash` match.
+    /// Returns a refusal if a `SimHash` match is near, but the sketches are not similar enough.
     fn sketch_refusal(&self, probe: &Probe<'_>, slots: u8) -> Option<Refusal> {
         let least = probe.simhash_similarity?;
         let similarity = self.sketches.form()?.similarity(slots);
         (similarity < least).then_some(Refusal::SimHashSimilarity { similarity })
     }
 
-    /// Returns what says that an original of the page's site is another page, whatever their names say.
+    /// Returns the evidence that an original of the page's site is another page, unless ids or addresses say that it is
+    /// the same.
     fn other_page_of_site(
         &self,
         probe: &Probe<'_>,
@@ -187,9 +192,9 @@ impl Index {
         u8::try_from(ring::masked(code, self.ring.scope(position)).distance(masked)?).ok()
     }
 
-    /// Shows the members of these families that match the probe, each once with its strongest stage: of all those
-    /// `most` that differ from their head most nearly as the probe's page does ([`families`](super::families)), and a few
-    /// of its title. Heads are named by their sequence numbers.
+    /// Passes the members of these families that match the probe to `visit`, each once with its strongest stage.
+    /// Compares at most `most` members, those whose differences from the head are most like the page's
+    /// ([`families`](super::families)), and a few with the page's title. `heads` are sequence numbers.
     pub fn members(&self, probe: &Probe<'_>, heads: &[u64], most: u16, mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let Fingerprints { numbers, sketch, .. } = &probe.fingerprints;
         let of_page = (numbers, sketch.as_deref(), probe.title);
@@ -209,7 +214,7 @@ impl Index {
             let Some(match_fields) = self.ring.match_fields(position) else { return false };
             let Some(by) = probe.verify(&match_fields, bits_to(position)) else { return true };
             if by != MatchedBy::Exact {
-                // Equal texts are found by their hash, members or not.
+                // Equal texts are found by their exact hash, whether they are members or not.
                 visit(self.candidate(probe, (position, &match_fields), by));
             }
             false
@@ -228,8 +233,8 @@ impl Index {
         ProbeStats { compared, nearest: None, left_out: u32::try_from(left_out).unwrap_or(u32::MAX) }
     }
 
-    /// Returns which tables are to hold an original with the fingerprints of a probe: those of all bands whose keys few
-    /// have; or, as a member of the family with this head, those of its differences.
+    /// Returns which tables are to hold an original with the fingerprints of a probe: those of all bands whose keys are
+    /// not full, or, for a member of the family with this head, those of its differences from the head.
     #[must_use]
     pub fn placement(&self, probe: &Probe<'_>, family: Option<u64>, max_bucket: u16) -> Placement {
         let ExpiryWatermarks { times, first_sequence } = probe.watermarks;
@@ -249,8 +254,8 @@ impl Index {
         })
     }
 
-    /// Returns the keys that a page with these numbers, this sketch and this title has in the family of a head that is
-    /// held.
+    /// Returns the keys that a page with these numbers, this sketch and this title has in the family of a head; `None`
+    /// if the head is not held.
     fn family_keys(
         &self,
         head: u64,
@@ -263,7 +268,7 @@ impl Index {
         Some(Difference { head, sketches, numbers: *numbers, title }.keys())
     }
 
-    /// Returns the keys of the member at a position, those left out that its placement leaves out.
+    /// Returns the keys of the member at a position, without those that its placement skips.
     pub(super) fn family_keys_of(&self, position: u64) -> Option<FamilyKeys> {
         if self.ring.waits_to_leave(position) {
             return None;

@@ -1,18 +1,19 @@
 //! Finds the originals within the window that are near a page.
 //!
-//! Before: `judge` asks about the fingerprints of one entry. After: it chooses among the candidates.
+//! Before: `judge` asks about the fingerprints of one page. After: it chooses among the candidates.
 //!
-//! An original matches as its stage, scope, event time and the watermarks say, and what happens to be in memory never
-//! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
+//! Whether an original matches depends on its stage, scope, event time and the watermarks, and never on what happens to
+//! be in memory (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
-//! The originals are held in a ring in log order (`ring`): positions count them, a tail moves over them, and that is
-//! all that expiry does. What is forgotten by name, or replaced, is taken out of the tables at once. Tables of
-//! [`dupgate_index`] lead from keys to positions: one from each exact hash, id and source, those that find every
-//! `SimHash` code within a distance (`simhash_index`), and one for each band of the sketches (`sketches`). Pages of one
-//! template or site are found through the head of their family (`families`).
+//! The originals are held in a ring in log order (`ring`). A position is the number of an insert, and expiry only moves
+//! the first position forward. An original that is forgotten or replaced leaves the tables at once. The tables of
+//! [`dupgate_index`] lead from keys to positions: one each for exact hashes, ids, addresses and sources, those that
+//! find every `SimHash` code within a distance (`simhash_index`), and one for each band of the sketches (`sketches`).
+//! Pages of one template or site are found through the head of their family (`families`).
 //!
-//! Memory is bounded by the entries held (law L6): about 74 bytes in columns, 14 for each table of codes and 7 for each
-//! one of bands, and the sketch. Tables grow in memory that another thread may make ready ([`Index::maintenance`]).
+//! Memory is bounded by the entries held (law L6): for each original about 74 bytes in columns, 14 for each table of
+//! codes, 7 for each table of bands, and the sketch. Tables grow into memory that another thread may prepare
+//! ([`Index::maintenance`]).
 
 mod simhash_index;
 mod families;
@@ -52,16 +53,16 @@ use simhash_index::SimHashIndex;
 use sketches::Sketches;
 use variants::OldestOfIds;
 
-/// How many originals are scanned in the time of one lookup by source, or more.
+/// How many originals, at least, are scanned in the time of one lookup by source.
 const SCANNED_IN_A_LOOKUP: usize = 16;
 
-/// How many pages before its turn a page's cache lines are asked for.
+/// How many pages ahead of its turn the cache lines of a page are prefetched.
 const LINES_AHEAD: usize = 8;
 
-/// How many pages before its turn what those lines lead to is asked for.
+/// How many pages ahead of its turn the memory that these lines point to is prefetched.
 const RUNS_AHEAD: usize = 3;
 
-/// Most originals that a plan is made for: ids are distinguished up to here.
+/// The most originals that a plan is made for: up to this number, the tables distinguish ids.
 const MAX_ENTRIES: u64 = 1 << 31;
 
 /// Returns whether looking up a range of this many offsets is faster than scanning everything held.
@@ -73,9 +74,9 @@ const fn is_short(length: usize, held: usize) -> bool {
 #[derive(Debug)]
 pub struct Index {
     ring: Ring,
-    /// By the ring's positions. Its tail is that of the `SimHash` stage.
+    /// By the ring's positions. It begins where the `SimHash` window does.
     codes: SimHashIndex,
-    /// By the ring's positions, too.
+    /// By the ring's positions.
     sketches: Sketches,
     families: Families,
     last_sequence: Option<u64>,
@@ -93,7 +94,7 @@ impl Index {
         Self::sized(max_distance, 0)
     }
 
-    /// Creates an empty index for this many originals, with the plan that suits them. It can hold more as well.
+    /// Creates an empty index with the plan that suits this many originals. It can hold more.
     #[must_use]
     pub fn sized(max_distance: u8, entries: u64) -> Self {
         let entries = entries.min(MAX_ENTRIES);
@@ -105,27 +106,26 @@ impl Index {
             last_sequence: None,
             by_exact: Tables::new(1, entries),
             by_id: Tables::new(1, entries),
-            // Few originals have an address that their id does not say.
+            // Few originals have an address that does not follow from their id.
             by_address: Tables::new(1, 0),
             by_source: Tables::new(1, entries),
             oldest_of_ids: RefCell::default(),
         }
     }
 
-    /// Lets the tables find every pair within `max_distance` bits. Rebuilds them when they did not; the originals
-    /// stay.
+    /// Makes the tables find every pair within `max_distance` bits. Rebuilds them if they did not; the originals stay.
     pub fn set_max_distance(&mut self, max_distance: u8) {
         self.codes.set_max_distance(max_distance);
     }
 
-    /// Compares sketches by these rules from now on, or not at all. Rebuilds their tables when that is a change; the
-    /// originals stay.
+    /// Compares sketches by these rules from now on, or not at all if there are none. Rebuilds the sketch tables if the
+    /// rules changed; the originals stay.
     pub fn set_minhash(&mut self, rules: Option<MinHashRules>) {
         self.sketches.set_rules(&self.ring, rules);
         self.build_families();
     }
 
-    /// Lets the tables grow towards this many originals.
+    /// Prepares the tables to grow towards this many originals.
     pub fn expect(&mut self, entries: u64) {
         let entries = entries.min(MAX_ENTRIES);
         self.sketches.expect(entries);
@@ -145,8 +145,8 @@ impl Index {
         }
     }
 
-    /// Holds one more original. Sequence numbers ascend strictly, gaps allowed; an original that would break the
-    /// order is known already and changes nothing.
+    /// Adds an original. Sequence numbers ascend strictly, gaps allowed. An original that is not after the last one is
+    /// known already and changes nothing.
     pub fn insert(&mut self, original: &Original) {
         if is_next(&mut self.last_sequence, original) {
             self.ring.push(original);
@@ -171,8 +171,8 @@ impl Index {
         }
     }
 
-    /// Holds many originals, in sequence order, which nothing finds until [`Index::build`]. `run` does all tasks that
-    /// it is given, in any order or at the same time ([`run_sequential`]): all of the work is in them.
+    /// Adds many originals, in sequence order; no lookup finds them before [`Index::build`]. `run` must do all tasks
+    /// that it is given, in any order or at the same time ([`run_sequential`]): they do all of the work.
     pub fn fill(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
         self.oldest_of_ids.get_mut().clear();
         let mut last = self.last_sequence;
@@ -195,7 +195,7 @@ impl Index {
         self.last_sequence = originals.iter().map(|original| original.sequence).max().max(self.last_sequence);
     }
 
-    /// Rebuilds all tables over what is held, by the plan that suits codes like those; `run` does the tasks, as in
+    /// Rebuilds all tables over the originals held, by the plan that suits their codes; `run` does the tasks, as in
     /// [`Index::fill`].
     pub fn build(&mut self, mut run: impl FnMut(Vec<Task<'_>>)) {
         self.build_families();
@@ -214,8 +214,8 @@ impl Index {
         run(tasks);
     }
 
-    /// Prefetches what the probes of the next pages will read; changes nothing. `upcoming` returns the page that is
-    /// judged after this many others.
+    /// Prefetches what the probes of the next pages will read; changes nothing. `upcoming(n)` returns the page that is
+    /// judged after `n` others.
     #[inline]
     pub fn prefetch_upcoming<'p>(&self, upcoming: impl Fn(usize) -> Option<&'p PageRequest>) {
         if let Some(page) = upcoming(LINES_AHEAD) {
@@ -240,15 +240,15 @@ impl Index {
         }
     }
 
-    /// Prefetches what the lines of [`Index::prefetch`] lead to, when they have come.
+    /// Prefetches the memory that the cache lines of [`Index::prefetch`] point to, once these have arrived.
     fn prefetch_runs(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
         if let Some(code) = fingerprints.simhash {
             self.codes.prefetch_runs(masked(code, scope));
         }
     }
 
-    /// Returns the original with this sequence number, unless it was forgotten or has left the memory. It may be
-    /// before the watermarks.
+    /// Returns the original with this sequence number, unless it was forgotten or dropped from memory. It may be older
+    /// than the watermarks.
     #[must_use]
     pub fn get(&self, sequence: u64) -> Option<Original> {
         self.original(self.position_of(sequence)?)
@@ -264,20 +264,20 @@ impl Index {
         self.ring.original(position, self.codes.kept(position), self.sketches.get(position))
     }
 
-    /// Forgets the original that this position made; returns how many there were.
+    /// Forgets the original from this input position; returns how many there were.
     pub fn forget_source(&mut self, source: &Source) -> u64 {
         let found = self.positions_of_source(source);
         self.forget(&found)
     }
 
-    /// Forgets every original with this id that the watermarks do not forget anyway; returns how many there were.
+    /// Forgets every original with this id that is not expired; returns how many there were.
     pub fn forget_id(&mut self, id: IdHash, watermarks: &ExpiryWatermarks) -> u64 {
         let found = self.positions_of_id(id, watermarks);
         self.forget(&found)
     }
 
-    /// Forgets the originals made by `from <= offset < to` of a partition; returns how many there were. Scans all
-    /// that is held unless the range is short beside it.
+    /// Forgets the originals from `from <= offset < to` of a partition; returns how many there were. Scans all
+    /// originals unless the range is short in comparison.
     pub fn forget_range(&mut self, partition: &PartitionId, from: i64, to: i64) -> u64 {
         let length =
             usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(if from < to { usize::MAX } else { 0 });
@@ -293,8 +293,8 @@ impl Index {
         positions.iter().map(|&position| u64::from(self.forget_one(position))).sum()
     }
 
-    /// Forgets an original; says whether it was not forgotten before. It is taken out of all tables: the earlier texts
-    /// of a page that changes every minute would fill them.
+    /// Forgets an original; returns whether it was not forgotten before. Takes it out of all tables, because the
+    /// earlier texts of a page that changes every minute would fill them.
     fn forget_one(&mut self, position: u64) -> bool {
         if !self.ring.is_forgotten(position) {
             let (ring, positions) = (&self.ring, self.ring.positions());
@@ -309,8 +309,8 @@ impl Index {
         self.ring.forget(position)
     }
 
-    /// Drops from memory what no probe with these watermarks can match any more, up to the first original that can
-    /// match. Expired originals after a live one are ignored by every probe and are dropped later.
+    /// Drops the originals before the first one that a probe with these watermarks can still match. Expired originals
+    /// after that one are ignored by every probe and dropped later.
     pub fn advance(&mut self, watermarks: &ExpiryWatermarks) -> Removed {
         let mut gone = Removed::default();
         let (first, head) = (self.ring.positions().start, self.ring.positions().end);
@@ -327,7 +327,7 @@ impl Index {
             }
             front += 1;
         }
-        // The SimHash stage may remember less than the exact one.
+        // The window of the SimHash stage may be shorter than that of the exact stage.
         let before = self.codes.positions().start;
         let mut near = before.max(front);
         let is_over = |position: u64| {
@@ -377,7 +377,7 @@ impl Index {
             .filter_map(|position| self.original(position))
     }
 
-    /// Returns whether [`Index::live`] has the original at a position.
+    /// Returns whether the original at a position was not forgotten and can still be matched.
     fn is_live(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
         self.ring.is_live(position, watermarks.first_sequence, watermarks.times.min())
     }
@@ -387,14 +387,14 @@ impl Index {
         self.ring.is_expired(position, watermarks)
     }
 
-    /// Returns what [`Index::live`] does as a value that stays as it is now, whatever becomes of the index. It shares
-    /// the memory of the index but for the newest chunk of each column, so that it costs a pointer for each chunk.
+    /// Returns the originals of [`Index::live`] as a value that does not change with the index. It shares the index's
+    /// memory, except for the newest chunk of each column, so it costs one pointer for each chunk.
     #[must_use]
     pub fn share(&self, watermarks: &ExpiryWatermarks) -> SharedOriginals {
         SharedOriginals::new(self.ring.share(), self.codes.share(), self.sketches.share(), *watermarks)
     }
 
-    /// Returns how many originals are in memory, those included that were forgotten and wait to leave.
+    /// Returns how many originals are in memory, including forgotten ones that are not dropped yet.
     #[must_use]
     pub fn len(&self) -> usize {
         let positions = self.ring.positions();
@@ -407,7 +407,7 @@ impl Index {
         self.ring.positions().is_empty()
     }
 
-    /// Returns the memory reserved for originals and tables, in bytes. Topic names, which are shared, are left out.
+    /// Returns the memory reserved for originals and tables, in bytes, without topic names, which are shared.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.stats().memory_bytes()
@@ -429,14 +429,14 @@ impl Index {
         }
     }
 
-    /// Returns the plan of the tables that find near codes. Its width is that of the codes once one is held.
+    /// Returns the plan of the tables that find near codes. Its width is that of the codes as soon as one is held.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         self.codes.plan()
     }
 }
 
-/// Returns whether an original comes after the last, and takes it for the last if so.
+/// Returns whether an original comes after the last one; if so, makes it the last one.
 fn is_next(last: &mut Option<u64>, original: &Original) -> bool {
     let is_next = last.is_none_or(|last| last < original.sequence);
     if is_next {

@@ -1,4 +1,4 @@
-//! What the index holds, what it is asked, and what it answers.
+//! What the index holds, the probe that it answers, and the candidates that it returns.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::record::{Source, Timestamp};
 /// A page that later pages can be duplicates of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Original {
-    /// Its number in the order of the log; no two originals share one.
+    /// Its unique number in log order.
     pub sequence: u64,
     /// Its position in the input.
     pub source: Source,
-    /// Its event time as judged. Not monotone in the sequence: partitions lag.
+    /// Its event time as judged. It does not rise with the sequence number, because partitions lag.
     pub event_time: Timestamp,
     /// Its fingerprints.
     pub fingerprints: Fingerprints,
@@ -28,55 +28,56 @@ pub struct Original {
     pub scope: Option<ScopeHash>,
     /// Hash of its site, when it has an address.
     pub site: Option<SiteHash>,
-    /// Hash of its own address, where its id does not say it.
+    /// Hash of its own address, if that does not follow from its id.
     pub address: Option<AddressHash>,
     /// Hash of its title, when it has one.
     pub title: Option<TitleHash>,
     /// Which tables hold it.
     pub placement: Placement,
-    /// First page of its cluster; its own position when it began the cluster.
+    /// First page of its cluster: its own position if it began the cluster.
     pub cluster: Source,
 }
 
-/// One page's question: which originals are near?
+/// A query for the originals that are near one page.
 #[derive(Clone, Debug)]
 pub struct Probe<'a> {
     /// The page's fingerprints.
     pub fingerprints: &'a Fingerprints,
-    /// Hash of its id; tells which candidates are earlier texts of the same page, and what it is compared with whatever
-    /// their keys.
+    /// Hash of its id. The page is compared with the originals of this id whatever their keys, and the id shows which
+    /// candidates are earlier texts of the page.
     pub id: Option<IdHash>,
-    /// Hash of its scope: only originals of the same scope match, `None` being a scope of its own.
+    /// Hash of its scope: only originals of the same scope match. Pages without a scope form a scope of their own.
     pub scope: Option<ScopeHash>,
     /// Hash of its site: originals of the same site match by stricter rules.
     pub site: Option<SiteHash>,
-    /// Hash of its own address, where its id does not say it.
+    /// Hash of its own address, if that does not follow from its id.
     pub address: Option<AddressHash>,
     /// Hash of its title: originals of the same site with another title do not match.
     pub title: Option<TitleHash>,
-    /// Whether it names the page of its id as its canonical one: it is compared with that page whatever their keys.
+    /// Whether the page's id is that of another page, which it names as its canonical one.
     pub is_variant: bool,
     /// Its event time as judged.
     pub event_time: Timestamp,
     /// The expiry watermarks for this page, moved on by the page's own time.
     pub watermarks: ExpiryWatermarks,
-    /// How far page and original may lie apart in event time, inclusive, in whole milliseconds.
+    /// How far apart page and original may be in event time, inclusive, in whole milliseconds.
     pub windows: PerStage<Duration>,
     /// The stages in use.
     pub stages: &'a [Stage],
     /// Largest Hamming distance of a `SimHash` match, inclusive.
     pub max_distance: u8,
-    /// Least share of numbers that a near original has in common with the page; no matter when absent.
+    /// Lowest share of numbers that a near original has to have in common with the page. Numbers do not matter if
+    /// absent.
     pub number_guard: Option<PerMille>,
-    /// Least estimated Jaccard index of a `SimHash` match where both have a sketch; no matter when absent.
+    /// Lowest estimated Jaccard index of a `SimHash` match if both have a sketch. Sketches do not matter if absent.
     pub simhash_similarity: Option<PerMille>,
-    /// What pages of one site have to be to match; like any others when absent.
+    /// What pages of one site need in order to match. If absent, they match like any others.
     pub same_site: Option<SameSite>,
 }
 
 impl Probe<'_> {
-    /// Returns the strongest stage in which an original matches, with the distance there; `bits` is that of the codes,
-    /// as far as it is known to be small.
+    /// Returns the strongest stage, other than `MinHash`, in which an original matches, with the distance there. `bits`
+    /// is the distance of the codes, if it is known to be small.
     pub(super) fn verify(&self, original: &MatchFields, bits: Option<u8>) -> Option<MatchedBy> {
         if original.scope != self.scope || original.sequence < self.watermarks.first_sequence {
             return None;
@@ -88,29 +89,29 @@ impl Probe<'_> {
         self.in_time(Stage::SimHash, original.event_time).then_some(MatchedBy::SimHash { bits })
     }
 
-    /// Returns whether an original with these numbers is a near one with others.
+    /// Returns whether a near original has other numbers than the page.
     pub(super) fn are_other_numbers(&self, by: MatchedBy, original: impl FnOnce() -> Option<Numbers>) -> bool {
         let own = &self.fingerprints.numbers;
         let Some(least) = self.number_guard.filter(|_| by != MatchedBy::Exact && !own.is_empty()) else { return false };
         original().is_some_and(|numbers| own.differ(&numbers, least))
     }
 
-    /// Returns what says that an original is another page of the site, whatever the stage: both have a title, and not
-    /// the same.
+    /// Returns a refusal if an original is another page of the site, whatever the stage: both pages have a title, and
+    /// the titles differ.
     pub(super) fn other_title(&self, original: &MatchFields, relation: Relation) -> Option<Refusal> {
         let is_of_site = self.same_site.is_some() && self.site.is_some() && self.site == original.site;
         let differs = self.title.zip(original.title).is_some_and(|(page, original)| page != original);
         (is_of_site && differs && relation == Relation::Unrelated).then_some(Refusal::Titles)
     }
 
-    /// Returns whether an original may be matched by its sketch: scope, age and watermarks.
+    /// Returns whether scope, event time and watermarks permit a match by the sketch.
     pub(super) fn may_match_by_sketch(&self, original: &MatchFields) -> bool {
         original.scope == self.scope
             && original.sequence >= self.watermarks.first_sequence
             && self.in_time(Stage::MinHash, original.event_time)
     }
 
-    /// Returns whether the stage is in use, remembers that time, and reaches so far.
+    /// Returns whether the stage is in use, its watermark has not passed that time, and its window reaches that far.
     fn in_time(&self, stage: Stage, event_time: Timestamp) -> bool {
         self.stages.contains(&stage)
             && event_time >= self.watermarks.times.of(stage)
@@ -118,18 +119,18 @@ impl Probe<'_> {
     }
 }
 
-/// The role of an original in a family: pages that are nearly the same.
+/// The role of an original in a family of nearly identical pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FamilyRole {
-    /// The head of their family.
+    /// The head of a family.
     Head,
-    /// The same, but it replaced an earlier text of its page and will be replaced itself before long.
+    /// A head that replaced an earlier text of its page and will soon be replaced itself.
     Replacement,
     /// A member of another head's family.
     Member,
 }
 
-/// An original that matches a probe. Each comes at most once, with its strongest stage.
+/// An original that matches a probe. Each is shown at most once, with its strongest stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Which original: see [`super::Index::get`].
@@ -140,23 +141,23 @@ pub struct Candidate {
     pub family_role: FamilyRole,
     /// The strongest stage in which it matches, and how near it is there.
     pub by: MatchedBy,
-    /// In how many slots the sketches differ, where both have one. Not measured in the exact stage.
+    /// Number of slots in which the sketches differ, if both pages have one. Not measured in the exact stage.
     pub slots: Option<u8>,
     /// What the ids and addresses of page and original say of the two.
     pub relation: Relation,
-    /// Whether its numbers are others than those of the page; never in the exact stage.
+    /// Whether its numbers differ from those of the page; never in the exact stage.
     pub other_numbers: bool,
-    /// Why it is not to be taken for the same page although it is near: of the same site with another title, or not
-    /// enough alike for that, or near by its `SimHash` alone. In the exact stage only for its title.
+    /// Why it must not be taken for the same page although it is near: it is of the same site and has another title or
+    /// is not similar enough for that, or only its `SimHash` is near. In the exact stage, only the title can refuse it.
     pub refused_by: Option<Refusal>,
 }
 
-/// How many originals left the memory, by reason. Those that were forgotten by name count as neither.
+/// How many originals were dropped from memory, by reason. Forgotten ones count as neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Before the expiry watermark of every stage.
+    /// Originals before the expiry watermark of every stage.
     pub expired: u64,
-    /// Not expired, but too old to be held by number.
+    /// Originals that were not expired, but exceeded the capacity.
     pub evicted: u64,
 }
 
@@ -165,11 +166,11 @@ pub struct Removed {
 pub struct ProbeStats {
     /// Originals that were compared one by one, in all stages.
     pub compared: u32,
-    /// Members of families that share a key with the page and were not compared, because enough others share more keys:
-    /// an approximate number, because tables may show a few that share none.
+    /// Members of families that share a key with the page but were not compared, because enough others share more keys.
+    /// The number is approximate: tables may show a few that share none.
     pub left_out: u32,
-    /// Smallest `SimHash` distance among the originals that a stage found, whether they match in scope and time or
-    /// not. One that was found by its sketch may be farther than the `SimHash` stage reaches.
+    /// Smallest `SimHash` distance among the originals that a stage found, whether scope and time permit a match or
+    /// not. An original that was found by its sketch may be farther away than the `SimHash` stage reaches.
     pub nearest: Option<u8>,
 }
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::fingerprint::{PerMille, TwoPages};
 use crate::protocol::Rules;
 
-/// Why an original is no match. Limits are inclusive.
+/// Why an original does not match. Limits are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Page and original have different scopes.
@@ -14,7 +14,7 @@ pub enum Refusal {
     Window,
     /// The texts differ, and no other stage is in use.
     Stages,
-    /// The texts differ, and one of both is too short for the fingerprints of the other stages.
+    /// The texts differ, and one of them is too short for the fingerprints of the other stages.
     TooShort,
     /// Near in no stage: differing bits, estimated Jaccard index, share of the smaller page in the other one.
     Distance {
@@ -34,34 +34,34 @@ pub enum Refusal {
         /// Keys that both have to have.
         needed: u8,
     },
-    /// Similar enough by a low estimate, without further evidence.
+    /// Similar enough, but the estimate is low and there is no further evidence.
     LowConfidence {
         /// Estimated Jaccard index.
         similarity: PerMille,
-        /// The estimate that would have needed no further evidence, for this pair.
+        /// The lowest estimate that would have needed no further evidence, for this pair.
         least: PerMille,
-        /// Whether it is the one of short pages and of pages of two sites.
+        /// Whether that limit is the one for short pages and for pages of two sites.
         is_short: bool,
         /// Share of the smaller page that is in the other one.
         contained: Option<PerMille>,
         /// Differing bits of the `SimHash`es.
         bits: Option<u8>,
-        /// The bits that would have been evidence enough, for this pair.
+        /// The most differing bits that would have been enough evidence, for this pair.
         max_distance: u8,
     },
-    /// Held by differences from the first page of its family, or by the keys that had room; the page shares none of
-    /// them.
+    /// The original is found only by its differences from the head of its family, or by the keys that had room, and the
+    /// page shares none of these.
     Crowded,
-    /// The `SimHash`es are near, the sketches are not.
+    /// The `SimHash`es are near, but the sketches are not.
     SimHashSimilarity {
         /// Estimated Jaccard index.
         similarity: PerMille,
     },
-    /// Another page of the page's site: both have a title, and not the same.
+    /// Another page of the same site: both have a title, and the titles differ.
     Titles,
-    /// Of the page's site, and not enough alike for that.
+    /// Of the same site, but not similar enough for that.
     SameSite(TwoPages),
-    /// Near, with other numbers.
+    /// Near, but with other numbers.
     Numbers {
         /// Share of the smaller page's numbers that are in the other one.
         overlap: PerMille,
@@ -88,7 +88,7 @@ impl Refusal {
         }
     }
 
-    /// Says in one sentence what was measured, and which setting decided. `rules` are those of the decision.
+    /// Returns one sentence that states what was measured and which setting decided. `rules` are those of the decision.
     #[must_use]
     pub fn sentence(self, rules: &Rules) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! The ring of originals: what verdicts need of each, in columns, in log order.
+//! The ring of originals: the fields that verdicts need, in columns, in log order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,8 +22,8 @@ const IS_PLACED: u8 = 32;
 const HAS_ADDRESS: u8 = 64;
 const HAS_TITLE: u8 = 128;
 
-/// Originals by position, all but their `SimHash` codes. Positions count inserts; unlike sequence numbers they have no
-/// gaps.
+/// Originals by position, without their `SimHash` codes. A position is the number of an insert; unlike sequence
+/// numbers, positions have no gaps.
 #[derive(Debug)]
 pub(super) struct Ring {
     front: u64,
@@ -34,33 +34,33 @@ pub(super) struct Ring {
     exacts: Column<u128>,
     places: Column<u32>,
     offsets: Column<i64>,
-    /// Zero for an original without.
+    /// Zero if the original has none.
     ids: Column<u64>,
-    /// Zero for an original without.
+    /// Zero if the original has none.
     scopes: Column<u64>,
-    /// Zero for an original without.
+    /// Zero if the original has none.
     sites: Column<u32>,
-    /// Zero for an original without.
+    /// Zero if the original has none.
     titles: Column<u32>,
     numbers: Column<Numbers>,
-    /// Clusters that began elsewhere.
+    /// First pages of clusters that another original began.
     clusters: SparseColumn<(u32, i64)>,
-    /// Those that not all tables hold.
+    /// Placements of originals that not all tables hold.
     placements: SparseColumn<Placed>,
-    /// Addresses that ids do not say.
+    /// Addresses that do not follow from the id.
     addresses: SparseColumn<AddressHash>,
-    /// Codes of the members of families, which the tables of codes do not hold.
+    /// Codes of members of families, which the tables of codes do not hold.
     member_codes: SparseColumn<SimHash>,
     /// Whether any original ever had a scope.
     has_scopes: bool,
-    /// Whether any original was ever found by its text and title.
+    /// Whether any original was ever stored by its text and title.
     has_titled: bool,
-    /// Every partition that was ever met, once.
+    /// Every partition that was ever seen, once.
     partitions: Vec<PartitionId>,
     number_of: BTreeMap<PartitionId, u32>,
 }
 
-/// A [`Placement`] in eight bytes less: the alignment of its bits would be that of a position, too.
+/// A [`Placement`] that is eight bytes smaller. A `u128` would align it, and the position beside it, to 16 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     skipped: [u64; 2],
@@ -87,7 +87,7 @@ pub(super) struct ByExact<'a>(pub(super) &'a Ring);
 /// Keys of the table of ids.
 #[derive(Clone, Copy)]
 pub(super) struct ById<'a>(pub(super) &'a Ring);
-/// Keys of the table of addresses that ids do not say.
+/// Keys of the table of addresses that do not follow from the id.
 #[derive(Clone, Copy)]
 pub(super) struct ByAddress<'a>(pub(super) &'a Ring);
 /// Keys of the table of sources.
@@ -132,18 +132,19 @@ pub(super) fn key_of_exact(exact: u128, scope: Option<ScopeHash>) -> u64 {
     in_scope(exact as u64 ^ (exact >> 64) as u64, scope)
 }
 
-/// Turns the key of a text into that of the text under a title of a site.
+/// Turns the key of a text into that of the text under one title of a site.
 pub(super) const fn with_title(key: u64, SiteHash(site): SiteHash, TitleHash(title): TitleHash) -> u64 {
     key ^ mask_of(ScopeHash((site as u64) << 32 | title as u64)).rotate_left(17)
 }
 
-/// Turns a key into that of a scope.
+/// Turns a key into the key within a scope.
 #[inline]
 pub(super) fn in_scope(key: u64, scope: Option<ScopeHash>) -> u64 {
     scope.map_or(key, |scope| key ^ mask_of(scope))
 }
 
-/// Turns a code into that of a scope: codes of one scope lie as far apart as before, those of two by chance.
+/// Turns a code into the code within a scope. Codes of one scope keep their distances, and codes of two scopes are as
+/// far apart as random ones.
 pub(super) fn masked(code: SimHash, scope: Option<ScopeHash>) -> SimHash {
     let Some(scope) = scope else { return code };
     let mask = mask_of(scope);
@@ -190,7 +191,7 @@ impl Ring {
         }
     }
 
-    /// Returns a copy that shares the full chunks, for reading: it finds nothing by source.
+    /// Returns a copy for reading that shares the full chunks. It cannot find originals by source.
     pub(super) fn share(&self) -> Self {
         Self {
             front: self.front,
@@ -228,7 +229,7 @@ impl Ring {
         self.marks.pieces(self.front).any(|(_, marks)| marks.iter().any(|marks| marks & HAS_ID != 0))
     }
 
-    /// Returns whether any original that is held has an address that its id does not say.
+    /// Returns whether any original that is held has an address that does not follow from its id.
     pub(super) fn has_addresses(&self) -> bool {
         self.addresses.iter().next().is_some()
     }
@@ -289,7 +290,7 @@ impl Ring {
         number
     }
 
-    /// Returns the key of a source, if its partition was ever met.
+    /// Returns the key of a source, if its partition was ever seen.
     pub(super) fn key_of(&self, source: &Source) -> Option<u64> {
         Some(key_of_source(*self.number_of.get(&source.partition)?, source.offset))
     }
@@ -298,8 +299,8 @@ impl Ring {
         Some(self.partitions.get(place as usize)?.at(offset))
     }
 
-    /// Returns whether an original was not forgotten, and is neither of an earlier sequence number nor of an earlier
-    /// time.
+    /// Returns whether an original was not forgotten, and neither its sequence number nor its event time is below these
+    /// limits.
     #[inline]
     pub(super) fn is_live(&self, position: u64, first_sequence: u64, from: Timestamp) -> bool {
         self.marks.get(position).is_some_and(|marks| marks & FORGOTTEN == 0)
@@ -322,7 +323,7 @@ impl Ring {
         }
     }
 
-    /// Returns what a probe compares of an original that was not forgotten.
+    /// Returns the fields that a probe compares, unless the original was forgotten.
     #[inline]
     pub(super) fn match_fields(&self, position: u64) -> Option<MatchFields> {
         let marks = self.marks.get(position).filter(|marks| marks & FORGOTTEN == 0)?;
@@ -340,8 +341,8 @@ impl Ring {
         })
     }
 
-    /// Returns an original that was not forgotten, whole; its code, as the tables have it, and its sketch come from
-    /// elsewhere.
+    /// Returns a whole original, unless it was forgotten. Its code, masked as in the tables, and its sketch are passed
+    /// in.
     pub(super) fn original(&self, position: u64, simhash: Option<SimHash>, sketch: Option<Sketch>) -> Option<Original> {
         let MatchFields { sequence, event_time, exact, id, scope, site, title } = self.match_fields(position)?;
         let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
@@ -355,7 +356,7 @@ impl Ring {
         let placement = self.placement(position);
         let simhash = match placement.family {
             Some(_) => self.member_code(position),
-            // A mask taken twice is none.
+            // Masking twice restores the code.
             None => simhash.map(|code| masked(code, scope)),
         };
         let fingerprints = Fingerprints { exact, simhash, sketch, numbers };
@@ -381,7 +382,7 @@ impl Ring {
         self.placement(position).family.is_some()
     }
 
-    /// Returns what an original can be to a family.
+    /// Returns an original's role in a family.
     #[inline]
     pub(super) fn family_role(&self, position: u64) -> FamilyRole {
         match self.marks.get(position) {
@@ -401,7 +402,7 @@ impl Ring {
         self.has_titled
     }
 
-    /// Returns site and title of an original that the table of exact hashes holds by them and its text.
+    /// Returns the site and title of an original that is stored by text, site and title.
     #[inline]
     pub(super) fn title_in_key(&self, position: u64) -> Option<(SiteHash, TitleHash)> {
         if !self.has_titled || !self.placement(position).by_title {
@@ -410,7 +411,7 @@ impl Ring {
         self.site(position).zip(self.title(position))
     }
 
-    /// Returns the members of families that are held, by position.
+    /// Returns the positions of the members of families.
     pub(super) fn members(&self) -> impl Iterator<Item = u64> {
         self.placements.iter().filter(|(_, placement)| placement.family.is_some()).map(|(position, _)| position)
     }
@@ -428,7 +429,7 @@ impl Ring {
         self.placements.of(position).map_or(Placement::EVERYWHERE, Placed::placement)
     }
 
-    /// Returns the address of an original whose id does not say it.
+    /// Returns the address of an original if it does not follow from the id.
     pub(super) fn address(&self, position: u64) -> Option<AddressHash> {
         let marks = self.marks.get(position)?;
         if marks & HAS_ADDRESS == 0 { None } else { self.addresses.of(position) }
@@ -476,13 +477,13 @@ impl Ring {
         self.marks.get(position).is_none_or(|marks| marks & FORGOTTEN != 0)
     }
 
-    /// Returns whether an original was forgotten that is still in memory: no table holds it.
+    /// Returns whether an original was forgotten but is still in memory. No table holds it.
     #[inline]
     pub(super) fn waits_to_leave(&self, position: u64) -> bool {
         self.marks.get(position).is_some_and(|marks| marks & FORGOTTEN != 0)
     }
 
-    /// Returns whether the original at a position is in a range of a partition.
+    /// Returns whether the original at a position came from these offsets of a partition.
     pub(super) fn is_from(&self, position: u64, partition: &PartitionId, offsets: &Range<i64>) -> bool {
         self.offsets.get(position).is_some_and(|offset| offsets.contains(&offset))
             && self.number_of.get(partition).copied() == self.places.get(position)
@@ -494,7 +495,7 @@ impl Ring {
         ById(self).key(0, position).map(IdHash)
     }
 
-    /// Forgets an original, which has no keys from now on; says whether it was not forgotten before.
+    /// Forgets an original, so that it has no keys from now on; returns whether it was not forgotten before.
     pub(super) fn forget(&mut self, position: u64) -> bool {
         let marks = self.marks.get_mut(position).filter(|marks| **marks & FORGOTTEN == 0);
         marks.map(|marks| *marks |= FORGOTTEN).is_some()
@@ -504,7 +505,7 @@ impl Ring {
     pub(super) fn first_from(&self, sequence: u64) -> u64 {
         let before = |position: u64| self.sequence(position).is_some_and(|held| held < sequence);
         let (mut low, mut high) = (self.front, self.head);
-        // Without gaps the bounds are the place itself.
+        // Without gaps in the sequence numbers, the bounds meet at the result.
         if let (Some(first), Some(last)) = (self.sequence(low), self.sequence(high.saturating_sub(1))) {
             high = high.min(low.saturating_add(sequence.saturating_sub(first)));
             low = low.max((self.head - 1).saturating_sub(last.saturating_sub(sequence))).min(high);
@@ -546,7 +547,7 @@ impl Ring {
         self.member_codes.drop_before(self.front);
     }
 
-    /// Returns the memory reserved, in bytes; topic names are left out.
+    /// Returns the memory reserved, in bytes, without topic names.
     pub(super) fn memory_bytes(&self) -> usize {
         self.marks.memory_bytes()
             + self.times.memory_bytes()

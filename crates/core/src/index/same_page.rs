@@ -1,4 +1,4 @@
-//! Whether a page and an original are one page, as far as ids and addresses say.
+//! Whether a page and an original are the same page, as far as ids and addresses say.
 
 use super::Index;
 use super::match_fields::MatchFields;
@@ -7,28 +7,28 @@ use super::relation::Relation;
 use super::ring::key_of_address;
 use crate::fingerprint::{AddressHash, IdHash};
 
-/// What is known of the names of a page or an original.
+/// The id and address of a page or an original.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
     pub(super) id: Option<IdHash>,
-    /// Its own address, where the id does not say it.
+    /// Its own address, if that does not follow from the id.
     pub(super) address: Option<AddressHash>,
 }
 
 impl Names {
-    /// Returns its own address, as it says it or as its id does.
+    /// Returns its own address, if need be from its id.
     fn own_address(self) -> Option<AddressHash> {
         self.address.or(self.id.map(AddressHash::of))
     }
 
-    /// Returns whether its address is the one that the other has as its id.
+    /// Returns whether the other one's id names its address.
     fn is_named_by(self, other: Self) -> bool {
         self.address.is_some() && self.address == other.id.map(AddressHash::of)
     }
 }
 
 impl Probe<'_> {
-    /// Returns what the page and an original of these names are to each other.
+    /// Returns how the page is related to an original with these names.
     pub(super) fn relation_to(&self, original: Names) -> Relation {
         match self.has_id_of(original) {
             false => Relation::Unrelated,
@@ -38,8 +38,9 @@ impl Probe<'_> {
         }
     }
 
-    /// Returns whether page and original are one page in any rendering: by their ids, by the address of one that is the
-    /// id of the other, or as a variant that named another page, or none, when it was fetched before.
+    /// Returns whether page and original are the same page in any rendering: their ids are equal, or one has the
+    /// other's address as its id, or the page is a variant and was fetched from the original's address, whatever
+    /// canonical page the original named.
     fn has_id_of(&self, original: Names) -> bool {
         let page = self.names();
         (page.id.is_some() && page.id == original.id)
@@ -48,8 +49,8 @@ impl Probe<'_> {
             || (self.is_variant && page.address.is_some() && page.address == original.address)
     }
 
-    /// Returns whether both were fetched from one address. A variant without an address was asked about by a release that
-    /// did not tell it.
+    /// Returns whether both were fetched from the same address. If a variant has no address, its request comes from a
+    /// release that did not send it.
     fn is_of_address_of(&self, original: Names) -> bool {
         let page = self.names();
         let is_known = page.address.is_some() || !self.is_variant;
@@ -62,12 +63,12 @@ impl Probe<'_> {
 }
 
 impl Index {
-    /// Returns the names of an original whose fields are at hand.
+    /// Returns the names of an original with these fields.
     pub(super) fn names(&self, position: u64, match_fields: &MatchFields) -> Names {
         Names { id: match_fields.id, address: self.ring.address(position) }
     }
 
-    /// Returns every original in memory that has this id, or whose own address it is, in any order.
+    /// Returns every original in memory that has this id or the address that the id names, in any order.
     pub(super) fn positions_named(&self, id: IdHash) -> Vec<u64> {
         let mut found: Vec<u64> = self.positions_with_id(id).collect();
         let address = AddressHash::of(id);

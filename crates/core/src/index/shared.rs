@@ -8,8 +8,8 @@ use super::simhash_index::SharedSimHashes;
 use super::sketches::SharedSketches;
 use crate::protocol::ExpiryWatermarks;
 
-/// The originals that some stage could match at one moment. It shares the memory of the index that it was taken from
-/// ([`super::Index::share`]): what the index drops later stays until it is dropped here, too.
+/// The originals that some stage could match at one moment. It shares the memory of the index
+/// ([`super::Index::share`]): originals that the index drops later stay in memory until they are dropped here, too.
 #[derive(Debug)]
 pub struct SharedOriginals {
     ring: Ring,
@@ -33,12 +33,12 @@ impl SharedOriginals {
         self.at(self.positions())
     }
 
-    /// Returns those up to a sequence number, inclusive.
+    /// Returns the originals up to a sequence number, inclusive.
     pub fn through(&self, last: u64) -> impl Iterator<Item = Original> {
         self.at(self.positions().start..self.end_of(last))
     }
 
-    /// Drops those up to a sequence number, inclusive, and their memory.
+    /// Drops the originals up to a sequence number, inclusive, and frees their memory.
     pub fn drop_through(&mut self, last: u64) {
         let end = self.end_of(last);
         self.ring.drop_before(end);
@@ -56,7 +56,7 @@ impl SharedOriginals {
         self.ring.first_from(self.watermarks.first_sequence)..self.ring.positions().end
     }
 
-    /// Returns the position after the last one with a sequence number up to this.
+    /// Returns the position after the last original whose sequence number is at most `last`.
     fn end_of(&self, last: u64) -> u64 {
         last.checked_add(1).map_or(self.ring.positions().end, |after| self.ring.first_from(after))
     }

@@ -1,23 +1,23 @@
-//! The `SimHash` codes of the originals, of whatever width they are.
+//! The `SimHash` codes of the originals, of any width.
 //!
-//! A log has one scheme and so one width, which the first code reveals: a follower of the log needs no setting for
-//! it. Which width it is is asked once for a probe or an insert, never for an entry.
+//! A log has one scheme and so one width, which the first code reveals: a follower of the log needs no setting for it.
+//! The width is checked once for each probe or insert, never for each entry.
 
 use std::ops::Range;
 
 use crate::fingerprint::{SimHash, Width};
 use dupgate_index::{Backend, HammingIndex, HammingStats, Plan, PlanRequirements, SharedCodes, Task};
 
-/// Memory that the tables of the `SimHash` codes may take for each original, in bytes.
+/// Memory that the tables of `SimHash` codes may take for each original, in bytes.
 pub const CODE_TABLES_BYTES: f64 = 100.0;
 
-/// Codes that a plan is chosen by, at most: enough to see that keys are shared where it would cost time.
+/// The most codes that a plan is chosen by: enough to see where shared keys would cost time.
 const SAMPLED: u64 = 8_192;
 
-/// Codes by the positions of the ring of originals. Its tail is that of the `SimHash` stage.
+/// Codes by the positions of the ring of originals, from the first one within the window of the `SimHash` stage.
 #[derive(Debug)]
 pub(super) struct SimHashIndex {
-    /// Originals that the tables are made for.
+    /// The number of originals that the tables are made for.
     expected: u64,
     window: Window,
 }
@@ -30,7 +30,7 @@ enum Window {
     Double(HammingIndex<u128>),
 }
 
-/// The codes of one moment: see [`super::Index::share`].
+/// The codes at one moment: see [`super::Index::share`].
 #[derive(Debug)]
 pub(super) struct SharedSimHashes {
     width: Width,
@@ -62,7 +62,7 @@ impl SharedSimHashes {
     }
 }
 
-/// Does the same with either window.
+/// Evaluates the same expression with either window.
 macro_rules! either {
     ($window:expr, $near:ident => $does:expr) => {
         match $window {
@@ -93,13 +93,13 @@ fn plan_for(width: Width, max_distance: u8, entries: u64, sample: &[u128]) -> Pl
 }
 
 impl SimHashIndex {
-    /// Creates it empty, with the plan that suits this many codes of the usual width.
+    /// Creates an empty index, with the plan that suits this many codes of the default width.
     pub(super) fn sized(max_distance: u8, expected: u64) -> Self {
         let plan = plan_for(Width::default(), max_distance, expected, &[]);
         Self { expected, window: Window::starting_at(plan, expected, 0) }
     }
 
-    /// Lets the tables find every pair within `max_distance` bits; rebuilds them when they did not.
+    /// Makes the tables find every pair within `max_distance` bits; rebuilds them if they did not.
     pub(super) fn set_max_distance(&mut self, max_distance: u8) {
         if max_distance > self.plan().max_distance() {
             let plan = self.plan_within(max_distance);
@@ -107,7 +107,7 @@ impl SimHashIndex {
         }
     }
 
-    /// Lets the tables grow towards this many codes.
+    /// Prepares the tables to grow towards this many codes.
     pub(super) const fn expect(&mut self, entries: u64) {
         self.expected = entries;
         either!(&mut self.window, near => near.expect(entries));
@@ -117,7 +117,7 @@ impl SimHashIndex {
         self.plan().width()
     }
 
-    /// Makes room for codes of this width. Those of another one, which no log has beside it, are forgotten.
+    /// Prepares for codes of this width, and drops codes of another one. A log never holds both.
     fn turn_to(&mut self, width: Width) {
         if width != self.width() {
             let plan = plan_for(width, self.plan().max_distance(), self.expected, &[]);
@@ -125,7 +125,7 @@ impl SimHashIndex {
         }
     }
 
-    /// Appends the code of an original, or that it has none.
+    /// Appends the code of an original, which may have none.
     pub(super) fn push(&mut self, code: Option<SimHash>) {
         code.into_iter().for_each(|code| self.turn_to(code.width()));
         match &mut self.window {
@@ -139,7 +139,7 @@ impl SimHashIndex {
         either!(&mut self.window, near => near.remove(position));
     }
 
-    /// Appends the codes of many originals; the tables know nothing of them until they are built.
+    /// Appends the codes of many originals. No table finds them before the tables are built.
     pub(super) fn fill(&mut self, codes: impl Iterator<Item = Option<SimHash>>) {
         for code in codes {
             code.into_iter().for_each(|code| self.turn_to(code.width()));
@@ -150,13 +150,13 @@ impl SimHashIndex {
         }
     }
 
-    /// Returns the building of the tables, by the plan that suits what is held.
+    /// Returns the tasks that build the tables, by the plan that suits the codes held.
     pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
         let plan = self.plan_within(self.plan().max_distance());
         either!(&mut self.window, near => near.build_tasks(plan))
     }
 
-    /// Chooses a plan for a distance by the codes that are held: how often they share a key is seen, not assumed.
+    /// Chooses a plan for a distance. How often codes share a key is measured on the codes held, not assumed.
     fn plan_within(&self, max_distance: u8) -> Plan {
         let (held, sample) = either!(&self.window, near => (near.held(), near.sample(SAMPLED)));
         plan_for(self.width(), max_distance, self.expected.max(held), &sample)
@@ -171,7 +171,7 @@ impl SimHashIndex {
         SharedSimHashes { width: self.width(), ring }
     }
 
-    /// Returns the code of an original, remembered or kept.
+    /// Returns the code of an original, even if only kept and no longer found.
     pub(super) fn kept(&self, position: u64) -> Option<SimHash> {
         let bits = match &self.window {
             Window::Single(near) => near.code_kept(position).map(u128::from),
@@ -185,7 +185,7 @@ impl SimHashIndex {
         u8::try_from(self.kept(position)?.distance(code)?).ok()
     }
 
-    /// Shows every remembered original within `reach` bits: see [`dupgate_index::HammingIndex::probe`].
+    /// Passes every original within `reach` bits to `visit`: see [`dupgate_index::HammingIndex::probe`].
     pub(super) fn probe(&self, code: SimHash, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
         match &self.window {
             _ if code.width() != self.width() => 0,
@@ -227,7 +227,7 @@ impl SimHashIndex {
         either!(&mut self.window, near => near.shrink_if_idle());
     }
 
-    /// Returns the positions that are remembered.
+    /// Returns the positions whose codes a probe finds.
     pub(super) const fn positions(&self) -> Range<u64> {
         either!(&self.window, near => near.positions())
     }

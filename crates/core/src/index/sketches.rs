@@ -1,12 +1,12 @@
-//! Sketches of the originals, found by the keys of their bands.
+//! The sketches of the originals, found by the keys of their bands.
 //!
-//! Every original that shares at least `min_shared_bands` of the keys by which its placement lets it be found is
-//! compared, of a short page every one that shares a single key. Keys that many have find no more than `max_bucket`
-//! originals, and members of families are found through their heads ([`super::families`]): law L7 is that of the
-//! `SimHash` stage. Keys are cut from the held sketches, so that neither entries nor the ring carry them.
+//! A page is compared with every original that shares at least `min_shared_bands` of the keys that the original's
+//! placement allows; for a short page, one shared key is enough. A popular key finds no more than `max_bucket`
+//! originals, and members of families are found through their heads ([`super::families`]): only the `SimHash` stage
+//! promises law L7. Keys are computed from the sketches held, so neither table entries nor the ring store them.
 //!
-//! Cost of a probe: one line for each band, the entries in the runs of popular keys, and one comparison of two
-//! sketches for each original that shares enough keys.
+//! Cost of a probe: one cache line for each band, the entries in the overflow buckets of popular keys, and one
+//! comparison of two sketches for each original that shares enough keys.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,26 +16,26 @@ use crate::fingerprint::{Evidence, PerMille, ScopeHash, SiteHash, Sketch, Sketch
 use crate::protocol::{MinHashRules, Placement};
 use dupgate_index::{BitColumn, ExactTags, Keys, Rows, TableStats, Tables, Task, run_sequential};
 
-/// Sketches by the positions of the ring, and the tables that find them.
+/// Sketches by the positions of the ring of originals, and the tables that find them.
 #[derive(Debug)]
 pub(super) struct Sketches {
     column: Column,
-    /// First position that the tables look for.
+    /// First position that a probe finds.
     tail: u64,
     expected: u64,
     finder: Option<BandTables>,
 }
 
-/// All that are held, from the ring's first position on.
+/// All sketches held, from the ring's first position on.
 #[derive(Debug)]
 struct Column {
     front: u64,
     head: u64,
-    /// Those of one form, one after the other. An entry without such a sketch has an empty row.
+    /// The sketches of the form in use, one after the other. An original without such a sketch has an empty row.
     rows: Rows,
     /// Which rows are sketches.
     present: BitColumn,
-    /// Those of another form, which are never looked for.
+    /// Sketches of another form, which are never looked up.
     others: BTreeMap<u64, Sketch>,
 }
 
@@ -43,12 +43,12 @@ struct Column {
 #[derive(Debug)]
 struct BandTables {
     rules: MinHashRules,
-    /// Largest distance of a match; `None` when no sketch is near enough.
+    /// Largest distance of a match; `None` if no distance is small enough.
     reach: Option<u8>,
     tables: Tables<ExactTags>,
 }
 
-/// The sketches of one moment: see [`super::Index::share`].
+/// The sketches at one moment: see [`super::Index::share`].
 #[derive(Debug)]
 pub(super) struct SharedSketches(Column);
 
@@ -79,9 +79,9 @@ impl Keys for BandKeys<'_> {
     }
 }
 
-/// A sketch that is looked for, with what decides whether a sketch that is held is a candidate.
+/// A sketch to look up, with what decides whether a held sketch is a candidate.
 pub(super) struct Wanted<'a, M, D> {
-    /// The originals' sites.
+    /// The ring of originals, which knows their sites and placements.
     pub(super) ring: &'a Ring,
     pub(super) site: Option<SiteHash>,
     pub(super) sketch: &'a Sketch,
@@ -92,7 +92,7 @@ pub(super) struct Wanted<'a, M, D> {
     pub(super) bits_to: D,
 }
 
-/// How a sketch that is held compares.
+/// How one held sketch compares.
 #[derive(Clone, Copy, Debug)]
 struct Compared {
     position: u64,
@@ -101,25 +101,26 @@ struct Compared {
     shares_enough: bool,
 }
 
-/// What is known of a page and one original.
+/// What is measured between a page and one original.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) rules: MinHashRules,
     pub(super) evidence: Evidence,
-    /// Keys that both have, whether tables hold the original under them or not.
+    /// Number of keys that both have, whether the tables hold the original under them or not.
     pub(super) shared: u8,
-    /// Shingles of the page, where they are known.
+    /// Number of shingles of the page, if known.
     pub(super) shingles: Option<u32>,
 }
 
-/// Pages of the same site have a rule of their own, independent of that for other pages.
+/// Returns whether a compared sketch is a rival. Pages of the page's own site are none, because a rule of their own
+/// applies to them.
 fn is_rival<M, D>(wanted: &Wanted<'_, M, D>, one: &Compared) -> bool {
     one.is_rival && (wanted.site.is_none() || wanted.ring.site(one.position) != wanted.site)
 }
 
-/// Counts the keys of an original that are those of a page, in the tables that hold it, up to `enough` of them. Tables
-/// show more than share enough, as their size and the positions in memory have it, which differ between those who
-/// follow the same log (law L5).
+/// Counts the keys that an original shares with a page in the tables that hold it, up to `enough`. The tables alone may
+/// show originals that do not share enough: which ones depends on table sizes and positions in memory, and these differ
+/// between followers of the same log (law L5).
 fn keys_in_tables(held: impl Iterator<Item = u64>, own: &[u64], placement: Placement, enough: usize) -> usize {
     if placement.family.is_some() {
         return 0;
@@ -128,13 +129,13 @@ fn keys_in_tables(held: impl Iterator<Item = u64>, own: &[u64], placement: Place
     shared.take(enough).count()
 }
 
-/// Returns whether page and original are known to be of two sites.
+/// Returns whether page and original are known to be of different sites.
 fn is_of_other_site<M, D>(wanted: &Wanted<'_, M, D>, position: u64) -> bool {
     wanted.site.and(wanted.ring.site(position)).is_some_and(|site| Some(site) != wanted.site)
 }
 
 impl Column {
-    /// Creates it empty, with rows for sketches of this many bytes.
+    /// Creates an empty column with rows for sketches of this many bytes.
     fn starting_at(width: usize, position: u64) -> Self {
         Self {
             front: position,
@@ -160,7 +161,7 @@ impl Column {
         self.head += 1;
     }
 
-    /// Returns the sketch at a position, if it has the form that is looked for.
+    /// Returns the sketch at a position, if it has the form in use.
     #[inline]
     fn row(&self, position: u64) -> Option<&[u8]> {
         self.rows.get(position).filter(|_| self.present.get(position))
@@ -183,7 +184,7 @@ impl Column {
         }
     }
 
-    /// Makes room in the rows for sketches of this many bytes instead.
+    /// Lays the rows out for sketches of this many bytes.
     fn lay_out(&mut self, width: usize) {
         let mut rebuilt = Self::starting_at(width, self.front);
         (self.front..self.head).for_each(|position| rebuilt.push(self.sketch(position).as_ref()));
@@ -197,12 +198,13 @@ impl Column {
 }
 
 impl Sketches {
-    /// Begins empty, without tables; `expected` originals are to come.
+    /// Creates it without sketches and tables; `expected` is the number of originals to come.
     pub(super) fn new(expected: u64) -> Self {
         Self { column: Column::starting_at(0, 0), tail: 0, expected, finder: None }
     }
 
-    /// Looks for sketches by these rules from now on, or not at all. Rebuilds the tables when that is a change.
+    /// Looks up sketches by these rules from now on, or not at all if there are none. Rebuilds the tables if the rules
+    /// changed.
     pub(super) fn set_rules(&mut self, ring: &Ring, rules: Option<MinHashRules>) {
         if self.finder.as_ref().map(|finder| finder.rules) != rules {
             if let Some(width) =
@@ -220,12 +222,12 @@ impl Sketches {
         }
     }
 
-    /// Lets the tables grow towards this many originals when they are made next.
+    /// Sets the number of originals for which the next tables are created.
     pub(super) fn expect(&mut self, entries: u64) {
         self.expected = entries;
     }
 
-    /// Holds what the newest original of the ring has.
+    /// Appends the sketch of the newest original of the ring, which may have none.
     pub(super) fn push(&mut self, ring: &Ring, sketch: Option<&Sketch>) {
         self.column.push(sketch);
         let positions = self.positions();
@@ -234,7 +236,7 @@ impl Sketches {
         }
     }
 
-    /// Takes an original out of the tables that is about to be forgotten.
+    /// Removes an original that is about to be forgotten from the tables.
     pub(super) fn remove(&mut self, ring: &Ring, position: u64) {
         let positions = self.positions();
         if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
@@ -242,12 +244,12 @@ impl Sketches {
         }
     }
 
-    /// Holds what many originals have; the tables know nothing of it until they are built.
+    /// Appends the sketches of many originals. No table finds them before the tables are built.
     pub(super) fn fill<'a>(&mut self, sketches: impl Iterator<Item = Option<&'a Sketch>>) {
         sketches.for_each(|sketch| self.column.push(sketch));
     }
 
-    /// Returns the building of the tables.
+    /// Returns the tasks that build the tables.
     pub(super) fn build_tasks<'a>(&'a mut self, ring: &'a Ring) -> Vec<Task<'a>> {
         let positions = self.positions();
         let held = positions.end - positions.start;
@@ -262,9 +264,9 @@ impl Sketches {
         }
     }
 
-    /// Shows the position of every held sketch that shares enough keys and is surely near enough, with its distance;
-    /// and of every one that shares a key and enough of the smaller page, with that share. Members of families are not
-    /// among them.
+    /// Passes to `visit` the position and distance of every held sketch that shares enough keys and is surely near
+    /// enough; and, together with the share, of every one that shares a key and enough of the smaller page. Members of
+    /// families are not among them. Returns how many sketches were compared.
     pub(super) fn probe<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
         &self,
         wanted: &Wanted<'_, M, D>,
@@ -275,7 +277,7 @@ impl Sketches {
         u32::try_from(compared.len()).unwrap_or(u32::MAX)
     }
 
-    /// Compares what shares enough keys.
+    /// Compares the wanted sketch with those that share enough keys.
     fn compared<M: Fn(u64) -> bool, D>(&self, wanted: &Wanted<'_, M, D>) -> Vec<Compared> {
         let mut compared = Vec::new();
         let Some(BandTables { rules, tables, .. }) = &self.finder else { return compared };
@@ -305,8 +307,8 @@ impl Sketches {
         compared
     }
 
-    /// Prefetches what is going to be read of these originals: they lie anywhere in memory, and many that are fetched at
-    /// once come as soon as a single one would.
+    /// Prefetches what a comparison reads of these originals. They are scattered in memory, and fetching many at once
+    /// takes no longer than fetching one.
     pub(super) fn prefetch_positions(&self, ring: &Ring, positions: &[u64]) {
         for &position in positions {
             self.column.rows.prefetch(position);
@@ -314,8 +316,8 @@ impl Sketches {
         }
     }
 
-    /// Measures one original as [`Sketches::probe`] does, whether it is shown there or not; `None` when one of both has
-    /// no sketch that is compared.
+    /// Measures one original as [`Sketches::probe`] does, whether it is shown there or not. Returns `None` if page or
+    /// original has no sketch of the form in use.
     pub(super) fn measure<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
         &self,
         wanted: &Wanted<'_, M, D>,
@@ -335,7 +337,7 @@ impl Sketches {
         Some(Measured { rules, evidence, shared, shingles: rules.form.count(wanted.sketch) })
     }
 
-    /// Shows those of these positions that match, as [`Sketches::probe`] does. They need share no key.
+    /// Passes those of these positions that match to `visit`, as [`Sketches::probe`] does. They need not share a key.
     pub(super) fn compare<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
         &self,
         wanted: &Wanted<'_, M, D>,
@@ -378,23 +380,24 @@ impl Sketches {
         }
     }
 
-    /// Returns the form of the sketches that are compared.
+    /// Returns the form in use.
     pub(super) fn form(&self) -> Option<SketchForm> {
         self.finder.as_ref().map(|finder| finder.rules.form)
     }
 
-    /// Returns the distance of a sketch and that of an original, where both have the form that is compared.
+    /// Returns the distance between a sketch and that of an original, if both have the form in use.
     pub(super) fn distance_to(&self, sketch: &Sketch, position: u64) -> Option<u8> {
         let form = self.form().filter(|form| sketch.len() == form.bytes())?;
         Some(form.distance(sketch, self.column.row(position)?))
     }
 
-    /// Returns the bytes of an original's sketch, if it has the form that is compared.
+    /// Returns the bytes of an original's sketch, if it has the form in use.
     pub(super) fn row(&self, position: u64) -> Option<&[u8]> {
         self.column.row(position)
     }
 
-    /// Returns which bands of a sketch have keys that find the maximum number of live originals already.
+    /// Returns a placement that skips the bands of a sketch whose keys already find the maximum number of live
+    /// originals.
     pub(super) fn full_bands(
         &self,
         ring: &Ring,
@@ -413,8 +416,8 @@ impl Sketches {
         for (band, key) in banding.keys(form, sketch).enumerate() {
             found.clear();
             tables.equal(band, in_scope(key, scope), &positions, |position| found.push(position));
-            // Tags are equal by chance now and then, which is worth a closer look only where there are many. Whatever a
-            // table shows has its place there: whether it is one of a family need not be asked.
+            // Tags are sometimes equal by chance. That is worth checking only if a table shows many originals. Members
+            // of families need no check: no table of bands holds them.
             let has_key = |position| self.column.row(position).is_some_and(|row| banding.key(form, row, band) == key);
             let counts = |&&position: &&u64| is_live(position) && has_key(position) && ring.scope(position) == scope;
             if found.len() >= most {
@@ -444,12 +447,12 @@ impl Sketches {
         self.column.sketch(position)
     }
 
-    /// Returns the positions that a probe looks for.
+    /// Returns the positions that a probe finds.
     pub(super) fn positions(&self) -> Range<u64> {
         self.tail.max(self.column.front)..self.column.head
     }
 
-    /// Ignores positions before `tail` from now on, and drops what precedes `front`.
+    /// Ignores positions before `tail` from now on, and drops those before `front`.
     pub(super) fn expire(&mut self, ring: &Ring, tail: u64, front: u64) {
         self.tail = self.tail.max(tail);
         self.column.drop_before(front);

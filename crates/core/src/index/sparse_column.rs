@@ -7,7 +7,7 @@ use dupgate_index::{Column, Ranks};
 pub(super) struct SparseColumn<T> {
     all: Column<(u64, T)>,
     ranks: Ranks,
-    /// Number of the oldest value that is held.
+    /// Index of the oldest value that is held.
     front: u64,
 }
 

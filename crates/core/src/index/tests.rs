@@ -1,4 +1,4 @@
-//! The index against a list and a loop.
+//! Compares the index with a list and a loop.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,26 +1,26 @@
-//! The oldest originals of an id, remembered where many have it.
+//! Caches the oldest originals of ids that many originals have.
 //!
-//! A page that names a canonical address is compared with the oldest originals of that id. One address on every page
-//! of a site would mean searching all of them for each page. So the oldest positions of such an id are kept, many more
-//! than are compared: all are searched only when most of those have left the window. The cache decides nothing: it
-//! returns what a search of all of them would return.
+//! A page that names a canonical address is compared with the oldest originals of that id. If every page of a site
+//! names one address, each page would need a search through all of them. So the cache keeps the oldest positions of
+//! such an id, many more than are compared, and searches all of them only when most of those have left the window. It
+//! changes no result: it returns what a full search would return.
 
 use std::collections::VecDeque;
 
 use crate::fingerprint::{AddressHash, IdHash};
 
-/// Ids that are remembered at the same time, the latest ones.
+/// The most ids in the cache; the least recently used one is dropped.
 const MAX_IDS: usize = 256;
 
-/// Positions that are remembered of one id.
+/// The most positions cached for one id.
 const MAX_POSITIONS: usize = 2_048;
 
 /// The oldest originals of some ids.
 #[derive(Debug, Default)]
 pub(super) struct OldestOfIds {
-    /// The one that was asked for last is the last one.
+    /// The most recently used id is the last one.
     ids: VecDeque<(IdHash, Oldest)>,
-    /// How often all originals of an id were looked through.
+    /// How often all originals of an id were searched.
     #[cfg(test)]
     pub(super) searches: u64,
 }
@@ -34,8 +34,8 @@ struct Oldest {
 }
 
 impl OldestOfIds {
-    /// Returns the oldest `most` originals of an id that are live. `search` looks through all of the id, forgotten ones
-    /// left out, in any order; `first` is the first position in memory.
+    /// Returns the oldest `most` live originals of an id. `search` returns all originals of the id except forgotten
+    /// ones, in any order; `first` is the first position in memory.
     pub(super) fn live(
         &mut self,
         id: IdHash,
@@ -75,14 +75,14 @@ impl OldestOfIds {
         live
     }
 
-    /// Notes a new original of an id, whose position is larger than all others.
+    /// Adds a new original of an id. Its position must be larger than all others.
     pub(super) fn insert(&mut self, id: IdHash, position: u64) {
         if let Some((_, oldest)) = self.ids.iter_mut().find(|(known, _)| *known == id) {
             oldest.push(position);
         }
     }
 
-    /// Notes a new original with an address that its id does not say.
+    /// Adds a new original with an address that does not follow from its id.
     pub(super) fn insert_at(&mut self, address: AddressHash, id: Option<IdHash>, position: u64) {
         let is_named = |known: IdHash| AddressHash::of(known) == address && Some(known) != id;
         for (_, oldest) in self.ids.iter_mut().filter(|(known, _)| is_named(*known)) {
@@ -90,7 +90,7 @@ impl OldestOfIds {
         }
     }
 
-    /// Forgets all that is remembered: originals were added without [`OldestOfIds::insert`].
+    /// Clears the cache, because originals were added without [`OldestOfIds::insert`].
     pub(super) fn clear(&mut self) {
         self.ids.clear();
     }

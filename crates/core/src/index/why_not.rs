@@ -1,4 +1,4 @@
-//! Finds the rule by which an original is not matched.
+//! Finds the rule that excludes an original from the matches.
 
 use super::Index;
 use super::original::Probe;
@@ -8,8 +8,8 @@ use super::sketches::{Measured, Wanted};
 use crate::protocol::Stage;
 
 impl Index {
-    /// Returns why an original that [`Index::candidates`] and [`Index::members`] do not show is not among them; `None`
-    /// when it is not held. Costs a probe: for explanations, not for the judge.
+    /// Returns why [`Index::candidates`] and [`Index::members`] do not show an original, or `None` if it is not held.
+    /// Costs a probe: it is meant for explanations, not for the judge.
     #[must_use]
     pub fn why_not(&self, probe: &Probe<'_>, sequence: u64) -> Option<Refusal> {
         let position = self.position_of(sequence)?;
