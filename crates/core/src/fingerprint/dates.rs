@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// The months in English; of each, three letters are enough.
+/// The months in English. Their first three or four letters are enough.
 const MONTHS: [&str; 12] = [
     "january",
     "february",
@@ -56,14 +56,14 @@ fn is_year(part: &str) -> bool {
     part.len() == 4 && part.parse::<u32>().is_ok_and(|year| (1900..2200).contains(&year))
 }
 
-/// Returns whether a time of day follows a place, with spaces between them at most.
+/// Returns whether a time of day follows a place, with nothing but spaces in between.
 pub(super) fn time_after(text: &str, place: usize) -> bool {
     let rest = text.get(place..).unwrap_or_default().trim_start();
     let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b':').count();
     rest.get(..length).is_some_and(is_time)
 }
 
-/// Finds the date whose first number begins at `at`; what precedes it is looked at from `from` on.
+/// Finds the date whose first number begins at `at`. A month may precede the number, but not before `from`.
 pub(super) fn written_date(text: &str, from: usize, at: usize) -> Option<Range<usize>> {
     let rest = text.get(at..)?;
     let before = text.get(from..at)?;
@@ -84,7 +84,7 @@ pub(super) fn written_date(text: &str, from: usize, at: usize) -> Option<Range<u
 
 /// Reads `[2026年]3月5日`, `2026年3月`, `3月5至8日`, `5日`. Returns its length.
 fn chinese(text: &str) -> Option<usize> {
-    // A number that fits, and one of the marks after it.
+    // Reads a number that fits, followed by one of the marks.
     let unit = |text: &str, fits: &dyn Fn(&str) -> bool, marks: &[char]| {
         let (digits, rest) = number(text)?;
         let spaces = rest.len() - rest.trim_start().len();
@@ -136,7 +136,7 @@ fn begins_word(text: &str) -> bool {
     text.chars().next().is_some_and(char::is_alphanumeric)
 }
 
-/// Finds a month at the end of a text, spaces after it. Returns its offset.
+/// Finds a month, followed by spaces, at the end of a text. Returns its offset.
 fn month_before(text: &str) -> Option<usize> {
     let word_end = text.trim_end_matches(' ');
     if word_end.len() == text.len() {

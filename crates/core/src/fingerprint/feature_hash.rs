@@ -1,4 +1,4 @@
-//! The hash that turns a word into bits: our own, and those of two other `SimHash` programs.
+//! The hashes that turn a word into bits: our own, and those of two other `SimHash` programs.
 
 use md5::{Digest, Md5};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -35,14 +35,14 @@ impl FeatureHash {
     }
 }
 
-/// The digest as a number that begins with its highest byte: the Python package `simhash` takes as many of its lowest
-/// bits as the fingerprint has.
+/// Returns the digest as a big-endian number. The Python package `simhash` takes as many of its lowest bits as the
+/// fingerprint has.
 fn md5(word: &str) -> u128 {
     u128::from_be_bytes(Md5::digest(word.as_bytes()).into())
 }
 
-/// Bob Jenkins' `hashlittle2` (lookup3, 2006) with both seeds 0, the first of its two results in the upper half: what
-/// yanyiwu/simhash takes.
+/// Returns Bob Jenkins' `hashlittle2` (lookup3, 2006) with both seeds 0 and the first of its two results in the upper
+/// half, as yanyiwu/simhash does.
 fn jenkins(bytes: &[u8]) -> u64 {
     #[expect(clippy::cast_possible_truncation, reason = "the algorithm counts modulo 2^32")]
     let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32);

@@ -1,4 +1,4 @@
-//! The modules `record`, `text` and `fingerprint` in one call: the bytes of a record -> a request about its page.
+//! The modules `record`, `text` and `fingerprint` in one call: the bytes of a record -> the fingerprints of its page.
 
 use super::identity::Identity;
 use super::numbers::without_counters;
@@ -14,7 +14,7 @@ use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
 
-/// Reads records: decode, text, fingerprints. Shared by all text threads; each brings its own [`Scratch`].
+/// Reads records: decode, text, fingerprints. All text threads share it; each brings its own [`Scratch`].
 #[derive(Clone, Debug)]
 pub struct Fingerprinter {
     pub(super) decoder: Decoder,
@@ -25,7 +25,7 @@ pub struct Fingerprinter {
     scheme: SchemeId,
 }
 
-/// Buffers that one thread uses for page after page. What they hold between calls means nothing.
+/// Buffers that one thread reuses for page after page. Their contents between calls mean nothing.
 #[derive(Debug, Default)]
 pub struct Scratch {
     normal: String,
@@ -45,12 +45,12 @@ struct SketchScratch {
 /// What is known of a word of the page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordCount {
-    /// How often it occurs, or 1 where that says nothing.
+    /// How often it occurs, or 1 if its frequency says nothing.
     pub(super) count: u32,
     idf: u16,
     /// Whether it counts once, however often it occurs.
     counts_once: bool,
-    /// Halves of its hash, the lower one first: 24 bytes in all, where a number of 128 bits would make it 32.
+    /// Halves of its hash, the lower one first: 24 bytes in all, where a `u128` would make it 32.
     hash: [u64; 2],
 }
 
@@ -76,23 +76,23 @@ pub enum Step {
 /// What is known of one page: everything a request holds, and some statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FingerprintedPage {
-    /// Hash of the page's canonical address; of its id where it names none.
+    /// Hash of the page's canonical address, or of its id if it names none.
     pub id: Option<IdHash>,
     /// The id itself, for headers and pair pages.
     pub id_text: Option<String>,
-    /// The canonical address, where it is on the page's site and another one than its own.
+    /// The canonical address, if it is on the page's site, is not its front page, and is not the page's own address.
     pub canonical: Option<String>,
-    /// Hash of the page's own address, where it is known and the id does not say it.
+    /// Hash of the page's own address, if it is known and does not follow from the id.
     pub address: Option<AddressHash>,
-    /// Hash of the page's site, where its address is known.
+    /// Hash of the page's site, if its address is known.
     pub site: Option<SiteHash>,
-    /// Hash of the page's title, where it has one.
+    /// Hash of the page's title, if it has one.
     pub title: Option<TitleHash>,
     /// Hash of the page's scope.
     pub scope: Option<ScopeHash>,
     /// Partition of the fingerprint log that the page goes to.
     pub partition: usize,
-    /// Event time, when it is read from a field and the field is there; else the record's timestamp counts.
+    /// Event time, if it is read from a field and the page has that field; otherwise, the record's timestamp counts.
     pub event_time: Option<Timestamp>,
     /// The fingerprints.
     pub fingerprints: Fingerprints,
@@ -100,9 +100,9 @@ pub struct FingerprintedPage {
     pub digest: PageDigest,
     /// What the page was encoded in.
     pub encoding: Encoding,
-    /// What was taken out of it.
+    /// What was extracted from it.
     pub extraction: Extraction,
-    /// Words of the page, repeats included, stop words not.
+    /// Words of the page, including repeats, without stop words.
     pub tokens: usize,
     /// Distinct words, before the strongest are chosen.
     pub features: usize,
@@ -115,7 +115,8 @@ pub struct FingerprintedPage {
 }
 
 impl FingerprintedPage {
-    /// Returns why the page has no `SimHash`, where it has none; `min_features` is that of the settings it was read by.
+    /// Returns why the page has no `SimHash`, or `None` if it has one; `min_features` is that of the settings it was
+    /// read with.
     #[must_use]
     pub fn fp_missing(&self, min_features: usize) -> Option<String> {
         self.fingerprints.simhash.is_none().then(|| format!("fewer than {min_features} different words"))
@@ -190,13 +191,13 @@ impl Fingerprinter {
         self.read_watched(record, scratch, |_| {})
     }
 
-    /// Returns what counts of the title of an HTML page, where it has one.
+    /// Returns the part of an HTML page's title that is compared, if it has a title.
     pub(super) fn title(&self, body: &Body<'_>) -> Option<String> {
         self.analyzer.title(body).map(|title| without_counters(&title))
     }
 
-    /// Reads one record and calls `on_step` after each step, so that callers can time it. A step that finds a reason to
-    /// reject the page has ended, too; none follows it.
+    /// Reads one record and calls `on_step` after each step, so that callers can time it. The last call is for the step
+    /// that rejects the page, if one does.
     ///
     /// # Errors
     ///
@@ -276,24 +277,24 @@ impl Fingerprinter {
         Ok(text)
     }
 
-    /// Finds a page's scope and partition without a look at its text: for pages on whose text the work failed.
+    /// Returns a page's scope and partition without reading its text, for pages whose text could not be processed.
     ///
     /// # Errors
     ///
-    /// As [`Fingerprinter::read`], for what concerns the scope.
+    /// A [`Rejection`] if the scope cannot be read.
     pub fn place(&self, record: &RawRecord<'_>) -> Result<(Option<ScopeHash>, usize), Rejection> {
         let scope = self.decoder.scope(record)?.as_deref().map(scope_hash);
         Ok((scope, partition_of(scope, self.partitions)))
     }
 
-    /// Returns a page's event time without a look at its text, when it is read from a field and the field is there.
+    /// Returns a page's event time without reading its text, if it is read from a field and the page has that field.
     #[must_use]
     pub fn event_time(&self, record: &RawRecord<'_>) -> Option<Timestamp> {
         self.decoder.decode(record).ok()?.fetched_at
     }
 
-    /// Creates the sketch of a normalised text, whose words are in `buffer` when shingles are cut by words. A shingle
-    /// that repeats counts once.
+    /// Creates the sketch of a normalised text. If shingles are cut by words, `buffer` holds the words. A shingle that
+    /// repeats counts once.
     fn sketch(&self, normal: &str, buffer: &mut ShingleBuffer, scratch: &mut SketchScratch) -> Option<Sketch> {
         let SketchScratch { shingles, different, minima } = scratch;
         let form = self.settings.minhash.form?;
@@ -304,7 +305,8 @@ impl Fingerprinter {
             shingles.iter_mut().for_each(|shingle| *shingle = self.settings.seed.mixed_32(*shingle));
         }
         let least = self.settings.minhash.min_shingles.max(1);
-        // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
+        // Only a short text can have too few distinct shingles. Sorting those of a long one would cost as much as its
+        // sketch.
         if shingles.len() < least.saturating_mul(8) {
             shingles.sort_unstable();
             shingles.dedup();
@@ -340,8 +342,8 @@ impl Fingerprinter {
     }
 }
 
-/// Returns the weight of a word by its frequency in the page and its rarity. The count is logarithmic: else a word of
-/// more than half the weight of a list would decide every bit of its fingerprint.
+/// Returns the weight of a word from its frequency in the page and its rarity. The count is logarithmic; otherwise, a
+/// word with more than half of a list's weight would decide every bit of its fingerprint.
 fn damped(count: u32, idf: u32) -> u32 {
     let weight = u64::from(log_weight(count)) * u64::from(idf) / u64::from(text::ONE);
     u32::try_from(weight).unwrap_or(u32::MAX)
@@ -351,12 +353,11 @@ fn scope_hash(scope: &str) -> ScopeHash {
     ScopeHash(xxh3_64(scope.as_bytes()))
 }
 
-/// Returns four bytes of hash over a record's key and value. An absent key differs from an empty one.
+/// Returns a four-byte hash of a record's key and value. An absent key differs from an empty one.
 #[must_use]
 pub fn digest_of(record: &RawRecord<'_>) -> PageDigest {
     let key = record.key.map_or(0, |key| xxh3_64_with_seed(key, 1));
     let hash = record.value.map_or(key, |value| xxh3_64_with_seed(value, key));
-    // The low half, on purpose.
     let [.., a, b, c, d] = hash.to_be_bytes();
     PageDigest(u32::from_be_bytes([a, b, c, d]))
 }

@@ -1,4 +1,4 @@
-//! Which page this is, and whose: its id, its canonical address, its site.
+//! Which page this is: its id, its addresses and its site.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -9,19 +9,20 @@ use crate::text::HeadLinks;
 /// What is known of a page besides its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// Hash of the canonical address, of the page's id where it has none.
+    /// Hash of the canonical address, or of the page's id if there is none.
     pub(super) id: Option<IdHash>,
-    /// The canonical address, where it is another one than the page's own.
+    /// The canonical address, if it is not the page's own.
     pub(super) canonical: Option<String>,
-    /// Hash of the page's own address, where the id does not say it.
+    /// Hash of the page's own address, if it does not follow from the id.
     pub(super) address: Option<AddressHash>,
     /// Hash of the site.
     pub(super) site: Option<SiteHash>,
 }
 
 impl Identity {
-    /// Reads it from a document. A canonical address on another site is not believed: the author of a page could
-    /// claim any page by it. Nor is the front page of a site: careless sites name it in all their pages.
+    /// Reads the identity from a document. Ignores a canonical address on another site, because the author of a page
+    /// could claim any page by it. Also ignores the front page of a site, because careless sites name it in all their
+    /// pages.
     pub(super) fn of(document: &Document<'_>) -> Self {
         let address = address_of(document);
         let own = |address: &Address| {
@@ -37,7 +38,7 @@ impl Identity {
     }
 }
 
-/// Returns a page's web address: the field for it, else the id where that is one.
+/// Returns a page's web address, from its field or else from the id if that is an address.
 pub(super) fn address_of(document: &Document<'_>) -> Option<Address> {
     Address::parse(document.address.as_deref().or(document.id.as_deref())?)
 }
@@ -52,7 +53,8 @@ fn canonical_of(document: &Document<'_>, address: &Address) -> Option<Address> {
     base.as_ref().unwrap_or(address).join(&links.canonical?)
 }
 
-/// Returns the hash of a page's id. An address is hashed in its normal form: what names it may write it in another one.
+/// Returns the hash of a page's id. An address is hashed in its normal form, because a page that names it may write it
+/// differently.
 #[must_use]
 pub fn id_hash(id: &str) -> IdHash {
     Address::parse(id).map_or_else(|| IdHash(xxh3_64(id.as_bytes())), |address| id_of_address(&address))
@@ -63,7 +65,7 @@ pub(super) fn id_of_address(address: &Address) -> IdHash {
     IdHash(xxh3_64(address.as_str().as_bytes()))
 }
 
-/// The upper half of the hash of a site's name.
+/// Returns the upper half of the hash of a site's name.
 fn site_hash(site: &str) -> SiteHash {
     let [a, b, c, d, ..] = xxh3_64(site.as_bytes()).to_be_bytes();
     SiteHash(u32::from_be_bytes([a, b, c, d]))

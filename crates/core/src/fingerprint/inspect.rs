@@ -11,30 +11,30 @@ use super::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
 use crate::text::{self, HtmlText, NormalText, WordMap};
 
-/// What was read in one page, and what its fingerprints are computed from. Far more expensive than a
+/// Everything that was read from one page, and what its fingerprints are computed from. Far more expensive than a
 /// [`FingerprintedPage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// What the service would know of it.
+    /// What the service would know about it.
     pub reading: FingerprintedPage,
-    /// The site that the page belongs to, where its address is known.
+    /// The site that the page belongs to, if its address is known.
     pub site: Option<String>,
-    /// What counts of its title, where it has one.
+    /// The part of its title that is compared, if it has a title.
     pub title: Option<String>,
     /// Where the text was found.
     pub from: ReadFrom,
-    /// Length of all that a reader of the page sees, normalised, in characters.
+    /// Length of all text that a reader of the page sees, normalised, in characters.
     pub visible: usize,
     /// The normalised text.
     pub text: String,
-    /// The different words, the heaviest first.
+    /// The distinct words, heaviest first.
     pub words: Vec<WeighedWord>,
-    /// The different shingles that count, in the order of the text; none when the scheme makes no sketches.
+    /// The distinct shingles that count, in the order of the text; none if the scheme makes no sketches.
     pub shingles: Vec<String>,
-    /// How many different ones do not count (`match.minhash.stop_shingles`).
+    /// Number of distinct shingles that do not count (`match.minhash.stop_shingles`).
     pub stopped: usize,
-    /// The different numbers that the number guard looks at, in the order of the text; then the web addresses, where they
-    /// count.
+    /// The distinct numbers that the number guard compares, in the order of the text, followed by the web addresses if
+    /// they count.
     pub numbers: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub enum ReadFrom {
     Html,
 }
 
-/// One word of a page, with what it counts.
+/// One word of a page, with its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeighedWord {
     /// The word.

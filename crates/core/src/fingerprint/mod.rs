@@ -4,7 +4,7 @@
 //! fingerprint is a function of the page and the scheme alone: no order, no machine and no float changes a bit.
 //! [`Fingerprinter`] runs the modules `record`, `text` and `fingerprint` in one call.
 //!
-//! Cost: one hash of the text, one of each word, and one addition a bit for each of the strongest words.
+//! Cost: one hash of the text, one of each word, and one addition for each bit of the strongest words.
 
 mod dates;
 mod feature_hash;

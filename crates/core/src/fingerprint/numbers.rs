@@ -11,21 +11,26 @@ use crate::text::{is_han, urls};
 /// Marks an empty place: no hash has this value.
 const NONE: u16 = u16::MAX;
 
-/// A summary of the numbers of a text: the eight smallest of their 16-bit hashes, ascending; a single number has one.
+/// A summary of the numbers of a text: the eight smallest of their 16-bit hashes, ascending. A text with only one
+/// number has only the hash of that number.
 ///
-/// A number is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more number, so that
-/// a copy without punctuation still has the numbers of the page; ten digits and more are a telephone number or a
-/// licence, and one number. A Chinese character after it, its unit, belongs to it: `3月` and `3人` have little to do with
-/// each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are none: they say when a copy was made, and a
-/// report of another day has other numbers, too. Only where a page has at least four different written dates, and more
-/// of them than of other numbers, are they what it is about (the holidays of a year, a timetable): then each is a
-/// number, unless a time of day follows it. Hexadecimal ids (UUIDs, hash sums, the request ids of block pages) and IPv4
-/// addresses are none: each visit has another one. Nor are counters (`阅读 1234`, `56 comments`) and licence numbers of
-/// sites: each site has its own beside a copy.
+/// A number is a run of digits. Runs with one mark between them (`3.5`, `1,234`, `20-30`) are also a number as a whole,
+/// so that a copy without punctuation still has the numbers of the page. Ten or more digits are a telephone number or a
+/// licence, and only one number. A Chinese character after a number is its unit and belongs to it: `3月` and `3人` have
+/// little to do with each other.
 ///
-/// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
-/// bounds tells how much of the smaller set is in the other one. Up to eight numbers nothing is lost but a pair of
-/// equal hashes in 65,535.
+/// These are not numbers:
+///
+/// - Times of day and dates (`3月5日`, `March 5`, `2026-03-05`): they say when a copy was made, and a report of another
+///   day has other numbers, too. But if a page has at least four different written dates, and more dates than other
+///   numbers, it is about the dates (the holidays of a year, a timetable). Then each date is a number, unless a time of
+///   day follows it.
+/// - Hexadecimal ids (UUIDs, hash sums, the request ids of block pages) and IPv4 addresses: each visit has another one.
+/// - Counters (`阅读 1234`, `56 comments`) and licence numbers of sites: each site puts its own beside a copy.
+///
+/// The smallest hashes sample both sets by the same rule. So the hashes that both kept, below the smaller of both
+/// bounds, show how much of the smaller set is in the other one. Up to eight numbers, nothing is lost, except that one
+/// pair in 65,535 has equal hashes.
 ///
 /// ```
 /// # use dupgate_core::fingerprint::{Numbers, PerMille};
@@ -37,16 +42,16 @@ const NONE: u16 = u16::MAX;
 pub struct Numbers([u16; Self::KEPT]);
 
 impl Numbers {
-    /// Most hashes that are kept of a page.
+    /// The most hashes that are kept of a page.
     pub const KEPT: usize = 8;
 
-    /// Fewer different dates than this are not what a page is about.
+    /// A page with fewer different dates than this is not about dates.
     const MANY_DATES: usize = 4;
 
-    /// As many digits are a telephone number or a licence, of which no run is a number of its own.
+    /// A number with this many digits is a telephone number or a licence, and its runs are not numbers of their own.
     const MANY_DIGITS: usize = 10;
 
-    /// Of a text without numbers.
+    /// The summary of a text without numbers.
     pub const EMPTY: Self = Self([NONE; Self::KEPT]);
 
     /// Sums up the numbers of a normalised text.
@@ -55,7 +60,7 @@ impl Numbers {
         Self::with(text, std::iter::empty())
     }
 
-    /// Sums up the numbers and the web addresses of a normalised text, where the addresses are what it says: each counts
+    /// Sums up the numbers and web addresses of a normalised text whose content is the addresses. Each address counts
     /// as two numbers, so that one address on each side is evidence.
     #[must_use]
     pub fn with_urls(text: &str) -> Self {
@@ -114,7 +119,7 @@ impl Numbers {
         if several { kept } else { only.and_then(|whole| Self::from_hashes(&[whole])).unwrap_or_default() }
     }
 
-    /// Takes hashes as [`Numbers::hashes`] gave them. `None` when they do not ascend, or are too many.
+    /// Creates a summary from its [`hashes`](Numbers::hashes). `None` when they do not ascend, or are too many.
     #[must_use]
     pub fn from_hashes(hashes: &[u16]) -> Option<Self> {
         let mut kept = [NONE; Self::KEPT];
@@ -123,7 +128,7 @@ impl Numbers {
         ascend.then_some(Self(kept))
     }
 
-    /// Returns what is kept, ascending.
+    /// Returns the hashes that are kept, ascending.
     #[must_use]
     pub fn hashes(&self) -> &[u16] {
         let held = self.0.partition_point(|hash| *hash != NONE);
@@ -137,9 +142,9 @@ impl Numbers {
         first == NONE
     }
 
-    /// Returns how much of the smaller set of numbers is in the other one, as far as the summaries
-    /// tell. `None` when one of both has fewer than two that can be compared, unless it has no more than that one: a
-    /// single number and another single number say nothing, but one and several others do.
+    /// Returns the share of the smaller set of numbers that is in the other one, as far as the summaries show. Returns
+    /// `None` if fewer than two numbers of a set can be compared, unless that set has only one number and the other has
+    /// several: two single numbers that differ say nothing, but one and several others do.
     #[must_use]
     pub fn overlap(&self, other: &Self) -> Option<PerMille> {
         let bound = self.bound().min(other.bound());
@@ -149,8 +154,8 @@ impl Numbers {
         let shared = self.0.iter().filter(|hash| **hash <= bound && other.0.binary_search(hash).is_ok()).count();
         let are_full = [self, other].into_iter().all(|set| set.hashes().len() == Self::KEPT);
         if are_full && least < Self::KEPT / 2 && shared < least.max(1) && most >= Self::KEPT / 2 {
-            // Most of what is kept of one set lies below nearly all of the other and is not in it. The few that can be
-            // compared say little; among many pages of one template some agree by chance.
+            // Most of the hashes kept of one set lie below nearly all of the other and are not in it. The few that can
+            // be compared say little: among many pages of one template, some agree by chance.
             return Some(PerMille::ZERO);
         }
         if least < 2 && !(one_of_one && most > 1) {
@@ -159,13 +164,13 @@ impl Numbers {
         Some(PerMille::of(shared as u64, least as u64))
     }
 
-    /// Returns whether two pages have other numbers: less than `least` of the smaller set is in the other.
+    /// Returns whether two pages have different numbers: less than `least` of the smaller set is in the other.
     #[must_use]
     pub fn differ(&self, other: &Self, least: PerMille) -> bool {
         !self.is_empty() && self.overlap(other).is_some_and(|shared| shared < least)
     }
 
-    /// Returns the largest hash up to which all of the set are kept.
+    /// Returns the hash up to which, inclusive, the whole set is kept.
     const fn bound(&self) -> u16 {
         let [.., last] = self.0;
         if last == NONE { NONE - 1 } else { last }
@@ -196,13 +201,14 @@ fn hash_of(number: &str) -> u16 {
     u16::from_be_bytes([high, low]).min(NONE - 1)
 }
 
-/// Returns the Chinese character that follows a number that ends here, marks and spaces between them left out.
+/// Returns the Chinese character that follows a number ending at `end`, without the marks and spaces between them.
 fn unit_after(text: &str, end: usize) -> Option<char> {
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
 }
 
-/// The letters and digits of a title, without dates, times and counters: numbers in brackets are counters there, too, and
-/// the number of a chapter at its beginning (`4.5. Installing`) is another one in the next edition.
+/// Returns the letters and digits of a title, without dates, times and counters. In a title, numbers in brackets are
+/// counters, too. A chapter number at its beginning (`4.5. Installing`) is left out, because the next edition has
+/// another one.
 pub(super) fn without_counters(title: &str) -> String {
     let mut kept = String::new();
     let mut at = 0;
@@ -223,7 +229,7 @@ pub(super) fn without_counters(title: &str) -> String {
     kept
 }
 
-/// Returns whether a number is that of a chapter at the beginning of a title: `4.5. `, `d.4. `.
+/// Returns whether a number is a chapter number at the beginning of a title: `4.5. `, `d.4. `.
 fn is_outline(title: &str, range: &Range<usize>) -> bool {
     let before = title.get(..range.start).unwrap_or_default();
     let is_first = before.strip_suffix('.').map_or(before.is_empty(), |letter| letter.chars().count() == 1);
@@ -236,7 +242,7 @@ fn is_bracketed(text: &str, range: &Range<usize>) -> bool {
     matches!((before, after), (Some('(' | '（'), Some(')' | '）')) | (Some('[' | '【'), Some(']' | '】')))
 }
 
-/// Words right before a counter, in the form of normalised text, and of licences that sites name.
+/// Words right before a counter or the licence of a site, in the form of normalised text.
 const BEFORE: [&str; 34] = [
     "阅读",
     "阅读量",
@@ -274,7 +280,7 @@ const BEFORE: [&str; 34] = [
     "replies",
 ];
 
-/// Words right after one.
+/// Words right after a counter.
 const AFTER: [&str; 24] = [
     "次阅读",
     "人阅读",
@@ -302,16 +308,16 @@ const AFTER: [&str; 24] = [
     "replies",
 ];
 
-/// Marks between a counter and its label.
+/// Returns whether a character may be between a counter and its label.
 fn is_beside(c: char) -> bool {
     c.is_whitespace() || matches!(c, ':' | '：' | '(' | ')' | '（' | '）' | '[' | ']' | '【' | '】')
 }
 
-/// Returns whether a number counts readers or their reactions, or is a licence of the site.
+/// Returns whether a number counts readers or their reactions, or is the licence of a site.
 fn is_counter(text: &str, range: &Range<usize>) -> bool {
     let before = text.get(..range.start).unwrap_or_default().trim_end_matches(is_beside);
     let after = text.get(range.end..).unwrap_or_default().trim_start_matches(is_beside);
-    // A word of letters ends where no letter follows; Chinese words are not set apart.
+    // A label of ASCII letters must not touch another letter; a Chinese label may.
     let is_whole =
         |label: &str, neighbour: Option<char>| !label.is_ascii() || !neighbour.is_some_and(char::is_alphabetic);
     let ends = |label: &&str| before.strip_suffix(*label).is_some_and(|rest| is_whole(label, rest.chars().next_back()));
@@ -319,7 +325,7 @@ fn is_counter(text: &str, range: &Range<usize>) -> bool {
     BEFORE.iter().any(ends) || AFTER.iter().any(begins)
 }
 
-/// What digits of a text are.
+/// What a number in a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number.
@@ -332,11 +338,11 @@ pub(super) enum Kind {
     Time,
     /// An id in hexadecimal digits, or an IPv4 address.
     Id,
-    /// Readers or their reactions: `阅读 1234`, `56 comments`; or a licence of the site.
+    /// A count of readers or their reactions (`阅读 1234`, `56 comments`), or the licence of a site.
     Counter,
 }
 
-/// Visits all that is written in digits, in order, repeats included.
+/// Visits everything that is written in digits, in order, including repeats.
 pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
     let (mut at, mut no_id_to) = (0, 0);
     while let Some(range) = next_number(text, at) {
@@ -362,10 +368,10 @@ pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
     }
 }
 
-/// Fewer hexadecimal digits than this are no id.
+/// The fewest hexadecimal digits of an id.
 const MIN_ID_DIGITS: usize = 12;
 
-/// Returns the hexadecimal digits around a place, dots and hyphens between them included, from `from` on.
+/// Returns the hexadecimal digits around `place`, with dots and hyphens between them, but nothing before `from`.
 fn hexadecimal_token(text: &str, from: usize, place: usize) -> Range<usize> {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
@@ -380,7 +386,8 @@ fn hexadecimal_token(text: &str, from: usize, place: usize) -> Range<usize> {
     start..end
 }
 
-/// Returns whether hexadecimal digits are an id: enough of them, letters and digits in turns, and no other letter beside.
+/// Returns whether hexadecimal digits are an id: there are enough of them, letters and digits alternate, and no letter
+/// or digit is beside them.
 fn is_id(text: &str, token: &Range<usize>) -> bool {
     let bytes = text.as_bytes();
     let is_letter = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric);
@@ -397,7 +404,7 @@ fn is_ipv4(number: &str) -> bool {
     number.split('.').count() == 4 && number.split('.').all(|part| part.len() <= 3 && part.parse::<u8>().is_ok())
 }
 
-/// Visits every number of a text; dates and times left out.
+/// Visits every number of a text, without dates, times, ids and counters.
 pub(super) fn each_number<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
     each_kind(text, |kind, range| {
         if kind == Kind::Number {
@@ -406,7 +413,7 @@ pub(super) fn each_number<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
     });
 }
 
-/// Returns where dates are in a text, in order.
+/// Returns the ranges of the dates in a text, in order.
 #[must_use]
 pub fn dates(text: &str) -> Vec<Range<usize>> {
     let mut dates = Vec::new();
@@ -418,7 +425,7 @@ pub fn dates(text: &str) -> Vec<Range<usize>> {
     dates
 }
 
-/// Finds the first number from a place on: runs of digits, with one mark between each two.
+/// Finds the first number at or after `from`: runs of digits with a single mark between each two.
 fn next_number(text: &str, from: usize) -> Option<Range<usize>> {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);

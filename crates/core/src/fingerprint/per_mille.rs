@@ -1,10 +1,10 @@
-//! Shares as estimates and rules hold them.
+//! Shares in thousandths, for estimates and rules.
 
 use std::fmt;
 
-/// A share of one in whole thousandths. Estimates are rounded down; a limit above [`PerMille::ONE`] is reached by none.
+/// A share in whole thousandths. Estimates are rounded down. No share reaches a limit above [`PerMille::ONE`].
 ///
-/// Shows as people write a share: `0.85`, `0.857`, `1`.
+/// Displayed as people write a share: `0.85`, `0.857`, `1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PerMille(pub u16);
 
@@ -14,7 +14,7 @@ impl PerMille {
     /// All.
     pub const ONE: Self = Self(1000);
 
-    /// Returns the share of a part in the whole, rounded down, at most [`PerMille::ONE`]; that of nothing in nothing is
+    /// Returns the share of a part in the whole, rounded down, at most [`PerMille::ONE`]; if both are 0, it is
     /// [`PerMille::ZERO`].
     #[must_use]
     pub fn of(part: u64, whole: u64) -> Self {
@@ -29,7 +29,7 @@ impl PerMille {
         (0.0..=1.0).contains(&share).then(|| Self((share * 1000.0).round() as u16))
     }
 
-    /// Returns it as a number from 0 to 1.
+    /// Returns the share as a number from 0 to 1.
     #[must_use]
     pub fn share(self) -> f64 {
         f64::from(self.0) / 1000.0

@@ -1,4 +1,4 @@
-//! The name of everything that decides an entry or its place.
+//! The scheme: a name for everything that determines the fingerprints of a page and its partition.
 
 use super::{SchemeId, ScopeHash, Settings};
 use crate::record::InputSettings;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Raised when a change of code makes other fingerprints of the same page under the same settings.
+/// Raised when a code change gives the same page other fingerprints under the same settings.
 pub const CODE_VERSION: u32 = 11;
 
 /// The dictionaries that ship with the program. A new release of one makes a new scheme.
@@ -36,7 +36,7 @@ pub fn is_scheme_id(name: &str) -> bool {
     })
 }
 
-/// Spells out what the scheme is a hash of, one `name=value` a line.
+/// Returns the text that the scheme is a hash of, one `name=value` on each line.
 #[must_use]
 pub fn canonical(
     input: &InputSettings,

@@ -6,16 +6,17 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::split_mix::draw;
 
-/// Mixed into the hash of every word and shingle: without knowing it an attacker cannot write a page whose fingerprints
-/// are those of a given text. Part of the scheme; pages that were read with different seeds cannot be compared.
+/// Mixed into the hash of every word and shingle: an attacker who does not know it cannot write a page with the
+/// fingerprints of a given text. It is part of the scheme; pages that were read with different seeds cannot be
+/// compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// Hashes are those of the words: anyone can compute them.
+    /// No seed: anyone can compute the hashes.
     pub const NONE: Self = Self(0);
 
-    /// Creates a seed of a secret text.
+    /// Creates a seed from a secret text.
     #[must_use]
     pub fn of(secret: &str) -> Self {
         Self(draw(xxh3_64(secret.as_bytes())).max(1))
@@ -28,7 +29,7 @@ impl Seed {
         (self.0 != 0).then(|| draw(draw(self.0) ^ 0x64_75_70_67_61_74_65))
     }
 
-    /// Mixes the hash of a word; equal hashes stay equal, different ones different.
+    /// Mixes the seed into the hash of a word. Equal hashes stay equal, different ones different.
     #[must_use]
     pub const fn mixed_128(self, hash: u128) -> u128 {
         if self.0 == 0 {
@@ -40,7 +41,7 @@ impl Seed {
         ((draw(upper ^ lower ^ self.0) as u128) << 64) | lower as u128
     }
 
-    /// Mixes the hash of a shingle; equal hashes stay equal, different ones different.
+    /// Mixes the seed into the hash of a shingle. Equal hashes stay equal, different ones different.
     #[must_use]
     pub const fn mixed_32(self, hash: u32) -> u32 {
         if self.0 == 0 {
@@ -55,7 +56,7 @@ impl Seed {
     }
 }
 
-/// Never prints it.
+/// Never prints the seed.
 impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0 == 0 { "Seed(none)" } else { "Seed([redacted])" })

@@ -18,11 +18,11 @@ pub struct Settings {
 /// How a sketch is made (`match.minhash`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinHashSettings {
-    /// Slots of a sketch (`permutations`), and their width. Without it no sketch is made.
+    /// Slots of a sketch (`permutations`), and their width. If absent, no sketches are made.
     pub form: Option<SketchForm>,
     /// How shingles are cut.
     pub shingle: Shingling,
-    /// Fewer different shingles than this: no sketch. At least 1.
+    /// Pages with fewer distinct shingles than this get no sketch. At least 1.
     pub min_shingles: usize,
     /// Shingles that do not count.
     pub stop: StopShingles,
@@ -52,7 +52,7 @@ pub struct SimHashSettings {
     pub hash: FeatureHash,
 }
 
-/// A code that no page of a scheme has.
+/// A code whose width is not that of the scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("has {} bits, match.simhash.bits is {}", .found.bits(), .expected.bits())]
 pub struct SimHashWidthError {
@@ -61,11 +61,11 @@ pub struct SimHashWidthError {
 }
 
 impl SimHashSettings {
-    /// Checks that a code has the width of these.
+    /// Checks that a code has the width of these settings.
     ///
     /// # Errors
     ///
-    /// [`SimHashWidthError`] when the code cannot be near any page: the caller gave a wrong code.
+    /// [`SimHashWidthError`] when it has another width, so that it cannot be near any page.
     pub fn check(&self, code: SimHash) -> Result<(), SimHashWidthError> {
         let (found, expected) = (code.width(), self.bits);
         if found == expected { Ok(()) } else { Err(SimHashWidthError { found, expected }) }
@@ -87,12 +87,12 @@ pub enum Weights {
 /// The hash that turns a word into bits (`match.simhash.hash`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FeatureHash {
-    /// XXH3 without a seed over the word's UTF-8 bytes: that of 64 bits, and that of 128 for a `SimHash` of 128.
+    /// XXH3 of the word's UTF-8 bytes, without a seed: 128 bits for a `SimHash` of 128 bits, otherwise 64.
     #[default]
     Xxh3,
-    /// The lower bits of MD5, as the Python package `simhash` has it.
+    /// The lower bits of MD5, as in the Python package `simhash`.
     Md5,
-    /// Bob Jenkins' lookup3, as yanyiwu/simhash has it: 64 bits, so none for a `SimHash` of 128.
+    /// Bob Jenkins' lookup3, as in yanyiwu/simhash: 64 bits, so it cannot make a `SimHash` of 128 bits.
     Jenkins,
 }
 
@@ -115,9 +115,9 @@ impl Default for SimHashSettings {
 }
 
 impl Settings {
-    /// Writes everything that decides a fingerprint as lines of text, one form for one meaning.
+    /// Writes everything that determines a fingerprint as lines of text, with one form for each meaning.
     ///
-    /// The scheme is a hash of these lines: their form never changes between releases without a new scheme.
+    /// The scheme is a hash of these lines, so their form cannot change without a new scheme.
     pub fn write_canonical(&self, out: &mut String) {
         let SimHashSettings { bits, weights, top_k, hash } = &self.simhash;
         let weights = match weights {

@@ -46,8 +46,8 @@ impl Shingling {
         Self { unit: ShingleUnit::Words, lengths: ShingleLengths { han, other } }
     }
 
-    /// Visits each shingle of a normalised text, in order, repeats included. Words are in it with a space between
-    /// them; the first one decides how many.
+    /// Visits each shingle of a normalised text, in order, including repeats. A shingle of words has a space between
+    /// each two words; its first word decides how many there are.
     pub fn each(self, analyzer: &Analyzer, text: &str, buffer: &mut ShingleBuffer, each: impl FnMut(&str)) {
         buffer.clear();
         if self.unit == ShingleUnit::Words {
@@ -56,7 +56,8 @@ impl Shingling {
         self.each_buffered(text, buffer, each);
     }
 
-    /// Does the same for a text whose words, where it is cut by words, `buffer` has taken already.
+    /// Does the same as [`Shingling::each`]. If shingles are runs of words, `buffer` already holds the words of the
+    /// text.
     #[inline]
     pub(super) fn each_buffered(self, text: &str, buffer: &mut ShingleBuffer, each: impl FnMut(&str)) {
         match self.unit {
@@ -77,38 +78,39 @@ impl Shingling {
 /// A Chinese character says as much as one or two English syllables, so runs of it are shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShingleLengths {
-    /// Where the shingle begins with a Han character.
+    /// Length of a shingle that begins with a Han character.
     pub han: usize,
-    /// Elsewhere.
+    /// Length of any other shingle.
     pub other: usize,
 }
 
 impl ShingleLengths {
-    /// Returns the length where the first character is one of Han, or is not.
+    /// Returns the length of a shingle whose first character is Han, or is not.
     #[inline]
     pub(super) const fn of(self, is_han: bool) -> usize {
         if is_han { self.han } else { self.other }
     }
 }
 
-/// Replaces `hashes` by the hash of each shingle of characters of a text, in order, repeats included
+/// Replaces `hashes` by the hash of each shingle of characters of a text, in order, including repeats
 /// ([`hash_of`](fn@hash_of)).
 pub fn shingle_hashes(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuffer, hashes: &mut Vec<u32>) {
     hashes.clear();
     each_shingle(text, lengths, buffer, |shingle| hashes.push(hash_of(shingle)));
 }
 
-/// Visits each shingle of characters of a text, in order, repeats included.
+/// Visits each shingle of characters of a text, in order, including repeats.
 ///
-/// Letters and digits count, whitespace and punctuation do not: they are left out before shingles are cut, in `buffer`.
-/// A shingle begins at each letter from which enough letters follow; its first one decides how many.
+/// Only letters and digits count: `buffer` takes them without the whitespace and punctuation between them before
+/// shingles are cut. A shingle begins at each character that enough others follow; its first character decides how
+/// many.
 #[inline]
 pub fn each_shingle(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuffer, each: impl FnMut(&str)) {
     let ShingleBuffer { text: stripped, starts } = buffer;
     stripped.clear();
     starts.clear();
     for c in text.chars() {
-        // Nearly all letters are one of the first two kinds, which need no look into a table.
+        // Nearly all letters are of the first two kinds, which need no table look-up.
         let han = is_han(c);
         if han || c.is_ascii_alphanumeric() || (!c.is_ascii() && c.is_alphanumeric()) {
             starts.push((stripped.len(), lengths.of(han)));
@@ -118,7 +120,7 @@ pub fn each_shingle(text: &str, lengths: ShingleLengths, buffer: &mut ShingleBuf
     each_run(stripped, starts, 0, each);
 }
 
-/// Visits the runs that begin at each start; `gap` bytes separate two of their parts.
+/// Visits the run that begins at each start; `gap` bytes separate the parts of a run.
 #[inline]
 fn each_run(text: &str, starts: &[(usize, usize)], gap: usize, mut each: impl FnMut(&str)) {
     for (at, &(start, length)) in starts.iter().enumerate() {
@@ -140,22 +142,22 @@ pub fn hash_of(shingle: &str) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The letters of a text without what is between them, or its words: a buffer that is used again and again.
+/// A reusable buffer for the letters and digits of a text, without what is between them, or for its words.
 #[derive(Clone, Debug, Default)]
 pub struct ShingleBuffer {
     text: String,
-    /// Where each begins, and how long a shingle that begins with it is.
+    /// Where each of them begins, and how long a shingle that begins with it is.
     starts: Vec<(usize, usize)>,
 }
 
 impl ShingleBuffer {
-    /// Forgets the text before.
+    /// Clears the buffer for another text.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.starts.clear();
     }
 
-    /// Takes the next word of a text.
+    /// Adds the next word of a text.
     pub(super) fn push_word(&mut self, word: &str, lengths: ShingleLengths) {
         if !self.starts.is_empty() {
             self.text.push(' ');
@@ -165,14 +167,13 @@ impl ShingleBuffer {
         self.text.push_str(word);
     }
 
-    /// Visits each shingle of the words taken.
+    /// Visits each shingle of the words in the buffer.
     pub(super) fn each_of_words(&self, each: impl FnMut(&str)) {
         each_run(&self.text, &self.starts, 1, each);
     }
 }
 
-/// Visits every run of `length` consecutive characters of a text, in order, repeats included. A shorter text has
-/// none.
+/// Visits every run of `length` consecutive characters of a text, in order, including repeats. A shorter text has none.
 pub fn shingles<'t>(text: &'t str, length: usize, mut each: impl FnMut(&'t str)) {
     if length == 0 {
         return;

@@ -1,12 +1,12 @@
-//! The code that a `SimHash` is.
+//! The type of `SimHash` codes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use dupgate_index::Width;
 
-/// A `SimHash` (Charikar, STOC 2002): near texts differ in few bits. Codes of two widths belong to two schemes and have
-/// no distance.
+/// A `SimHash` (Charikar, STOC 2002): the codes of near texts differ in few bits. Codes of two widths belong to two
+/// schemes and have no distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SimHash {
     /// Of 32 bits.
@@ -18,7 +18,7 @@ pub enum SimHash {
 }
 
 impl SimHash {
-    /// Cuts a code of this width out of the lowest bits.
+    /// Creates a code of this width from the lowest bits.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are wanted")]
     pub const fn cut(width: Width, bits: u128) -> Self {
@@ -78,7 +78,7 @@ impl fmt::Display for SimHash {
     }
 }
 
-/// A text that is no `SimHash`.
+/// A text that is not a `SimHash`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a SimHash: expected 8, 16 or 32 hexadecimal digits")]
 pub struct ParseSimHashError(String);
@@ -86,7 +86,7 @@ pub struct ParseSimHashError(String);
 impl FromStr for SimHash {
     type Err = ParseSimHashError;
 
-    /// Reads what [`SimHash`]'s `Display` shows: the number of digits tells the width.
+    /// Reads what [`SimHash`]'s `Display` shows: the number of digits determines the width.
     ///
     /// ```
     /// # use dupgate_core::fingerprint::SimHash;

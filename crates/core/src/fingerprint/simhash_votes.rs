@@ -7,7 +7,7 @@ use super::{SimHash, Width};
 /// One hashed feature of a text, with its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Feature {
-    /// Hash of the feature; of 64 bits with zeros above them, or of 128.
+    /// Hash of the feature: 128 bits, or 64 with zeros above them.
     pub hash: u128,
     /// How much it counts, in any fixed-point unit: only ratios matter.
     pub weight: u32,
@@ -15,10 +15,10 @@ pub struct Feature {
 
 /// Creates the `SimHash` of weighted features (Charikar, STOC 2002).
 ///
-/// For each feature every bit of its hash votes with the feature's weight, for 1 or against it; a bit of the result
-/// is 1 when the votes for it are more than half. Integers only: no order of features and no machine changes a bit.
-/// Bits of the hashes beyond the width have no say, so that a narrow code is the lower part of a wide one.
-/// Without features the result is 0, which must never be compared with anything: callers refuse such texts.
+/// For each feature, every bit of its hash votes for or against a 1 with the feature's weight. A bit of the result is 1
+/// when it has more than half of the votes. All arithmetic is on integers, so neither the order of features nor the
+/// machine changes a bit. Bits of the hashes beyond the width are ignored, so that a narrow code is the lower part of a
+/// wide one. Without features, the result is 0, which must never be compared with anything: callers refuse such texts.
 ///
 /// ```
 /// # use dupgate_core::fingerprint::{Feature, SimHash, Width, simhash};
@@ -69,9 +69,10 @@ impl<const BITS: usize, F: Fn(u128) -> u64> WithSimd for MajorityBits<'_, BITS, 
     }
 }
 
-/// Keeps the `top_k` features of the largest weight (0 keeps all); of equal weights those of the smaller hash.
+/// Keeps the `top_k` features with the largest weights (0 keeps all); among equal weights, those with the smaller
+/// hashes.
 ///
-/// The order of what is left is not defined.
+/// The order of the remaining features is not defined.
 pub fn keep_strongest(features: &mut Vec<Feature>, top_k: usize) {
     if top_k > 0 && features.len() > top_k {
         features.select_nth_unstable_by_key(top_k, |feature| (std::cmp::Reverse(feature.weight), feature.hash));
@@ -79,7 +80,8 @@ pub fn keep_strongest(features: &mut Vec<Feature>, top_k: usize) {
     }
 }
 
-/// Returns `256 * (1 + log2(count))` for a count of at least 1, by integers: exact at powers of two, straight between.
+/// Returns `256 * (1 + log2(count))` for a count of at least 1, in integers: exact at powers of two, linear between
+/// them.
 #[must_use]
 pub fn log_weight(count: u32) -> u32 {
     let count = count.max(1);

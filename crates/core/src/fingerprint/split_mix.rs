@@ -11,7 +11,7 @@ pub const fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Returns what the generator draws first from this state: different for different states, and not 0 for 0.
+/// Returns the first number that the generator draws from this state: different for different states, and not 0 for 0.
 #[must_use]
 pub const fn draw(state: u64) -> u64 {
     mix(state.wrapping_add(STEP))

@@ -9,14 +9,14 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::shingle::{ShingleUnit, Shingling, hash_of};
 use crate::text::{IdentityHasher, is_han};
 
-/// Begins every file of stop-shingles.
+/// The first line of every file of stop-shingles.
 pub const STOP_SHINGLES_HEAD: &str = "# stop-shingles 1";
 
 /// A set of shingles that are left out of sketches (`match.minhash.stop_shingles`), as
 /// `dupgate tune stop-shingles` finds them.
 ///
-/// It is given as the contents of a file: the line [`STOP_SHINGLES_HEAD`], then one shingle a line; empty lines and
-/// those that begin with `#` are skipped. The set is part of the scheme, comments and order are not.
+/// It is given as the contents of a file: the line [`STOP_SHINGLES_HEAD`], then one shingle on each line; empty lines
+/// and those that begin with `#` are skipped. The set is part of the scheme; comments and order are not.
 ///
 /// ```
 /// # use dupgate_core::fingerprint::{Shingling, StopShingles};
@@ -32,34 +32,34 @@ pub struct StopShingles {
     digest: u128,
 }
 
-/// Why a text is no list of stop-shingles.
+/// Why a text is not a list of stop-shingles.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StopShinglesError {
-    /// It is something else.
+    /// The first line is another one.
     #[error("line 1 is `{0}`, not `{STOP_SHINGLES_HEAD}`: expected a file that `dupgate tune stop-shingles` wrote")]
     Head(String),
-    /// A line that no shingle of these lengths is equal to.
+    /// A line that is longer or shorter than a shingle.
     #[error(
         "line {line}: `{shingle}` has {found} {unit}, but a shingle that begins like this has {expected} (match.minhash.shingle)"
     )]
     Length {
-        /// Its number, from 1.
+        /// The line's number, from 1.
         line: usize,
-        /// What is there.
+        /// The line.
         shingle: String,
         /// How long it is.
         found: usize,
         /// How long shingles are.
         expected: usize,
-        /// In what it is counted.
+        /// The unit of both lengths.
         unit: &'static str,
     },
     /// A line with a space or a mark in it.
     #[error("line {line}: `{shingle}` holds `{mark}`, which is neither a letter nor a digit: no shingle has one")]
     Mark {
-        /// Its number, from 1.
+        /// The line's number, from 1.
         line: usize,
-        /// What is there.
+        /// The line.
         shingle: String,
         /// The first such character.
         mark: char,
@@ -67,11 +67,11 @@ pub enum StopShinglesError {
 }
 
 impl StopShingles {
-    /// Reads the contents of a file for shingles that are cut so.
+    /// Reads the contents of a file, for shingles that are cut like this.
     ///
     /// # Errors
     ///
-    /// [`StopShinglesError`] with the first line that no such file has.
+    /// [`StopShinglesError`] for the first wrong line.
     pub fn parse(contents: &str, Shingling { unit, lengths }: Shingling) -> Result<Self, StopShinglesError> {
         let head = contents.lines().next().unwrap_or_default();
         if head.trim_end() != STOP_SHINGLES_HEAD {
@@ -102,27 +102,27 @@ impl StopShingles {
         Ok(Self { hashes: Arc::new(hashes), digest })
     }
 
-    /// Returns how many there are.
+    /// Returns the number of stop-shingles.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Returns whether there is none: every shingle counts.
+    /// Returns whether there are no stop-shingles, so that every shingle counts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// Returns whether the shingle with this hash is one of them. Of two shingles with one hash both are or none, for
-    /// sketches know hashes only.
+    /// Returns whether the shingle with this hash is a stop-shingle. Shingles with equal hashes are treated alike,
+    /// because sketches hold only hashes.
     #[inline]
     #[must_use]
     pub fn has(&self, hash: u32) -> bool {
         self.hashes.contains(&u64::from(hash))
     }
 
-    /// Leaves the hashes of stop-shingles out.
+    /// Removes the hashes of stop-shingles.
     pub fn drop_from(&self, hashes: &mut Vec<u32>) {
         if !self.is_empty() {
             hashes.retain(|hash| !self.has(*hash));

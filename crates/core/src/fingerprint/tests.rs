@@ -1,4 +1,4 @@
-//! Worked examples, oracles, and fingerprints that must not change unnoticed.
+//! Worked examples, oracles, and pinned fingerprints that must not change unnoticed.
 
 use super::*;
 use crate::record::{EventTime, Format, InputSettings, RawRecord, Reject, Timestamp};

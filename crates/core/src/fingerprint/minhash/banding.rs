@@ -10,10 +10,10 @@ pub struct Banding {
     rows: u8,
 }
 
-/// No such cut.
+/// Why a sketch cannot be cut like this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BandingError {
-    /// A band of nothing would find everything, and no band nothing.
+    /// Bands without rows would find everything; no bands would find nothing.
     #[error("{bands} bands of {rows} rows (at least 1 of each)")]
     Empty {
         /// Bands asked for.
@@ -21,7 +21,7 @@ pub enum BandingError {
         /// Rows asked for.
         rows: usize,
     },
-    /// More than the sketch has.
+    /// The bands need more slots than the sketch has.
     #[error("{bands} bands of {rows} rows need {} slots, the sketch has {slots}", bands * rows)]
     TooMany {
         /// Bands asked for.
@@ -38,8 +38,8 @@ impl Banding {
     ///
     /// # Errors
     ///
-    /// [`BandingError`] when one of both is 0 or the sketch has fewer slots: users of other tools were given
-    /// "thresholds of 0.8" whose bands found a fifth of the pairs at 0.8.
+    /// [`BandingError`] when `bands` or `rows` is 0 or the sketch has fewer slots. The numbers are never adjusted:
+    /// users of other tools were given "thresholds of 0.8" whose bands found a fifth of the pairs at 0.8.
     pub fn new(bands: usize, rows: usize, form: SketchForm) -> Result<Self, BandingError> {
         if bands == 0 || rows == 0 {
             return Err(BandingError::Empty { bands, rows });
@@ -60,7 +60,7 @@ impl Banding {
         self.bands
     }
 
-    /// Returns the slots of a band.
+    /// Returns the number of slots in a band.
     #[must_use]
     pub const fn rows(self) -> u8 {
         self.rows
@@ -80,14 +80,14 @@ impl Banding {
         mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
     }
 
-    /// Returns how many of its keys a sketch shares with another, whose keys are given in their order.
+    /// Returns how many of its keys a sketch shares with another one, whose keys are given by band.
     #[must_use]
     pub fn shared(self, form: SketchForm, sketch: &[u8], keys: &[u64]) -> usize {
         self.keys(form, sketch).zip(keys).filter(|(own, key)| own == *key).count()
     }
 
-    /// Returns the chance that a pair of this Jaccard index shares at least `least` of the keys; for 1 it is
-    /// `1 - (1 - j^rows)^bands`. What unrelated texts agree in by chance is left out.
+    /// Returns the chance that a pair of this Jaccard index shares at least `least` of the keys; for 1 it is `1 - (1 -
+    /// j^rows)^bands`. Agreement by chance is not included.
     #[must_use]
     pub fn recall(self, jaccard: f64, least: u8) -> f64 {
         let one = jaccard.clamp(0.0, 1.0).powi(i32::from(self.rows));

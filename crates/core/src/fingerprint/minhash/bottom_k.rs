@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 
-/// Bytes of an element.
+/// Bytes for each element.
 pub(super) const BYTES: usize = 4;
 
-/// Padding where a set has fewer than k elements: no kept element has this value.
+/// Padding for a set of fewer than k elements: no kept element has this value.
 const NONE: u32 = u32::MAX;
 
-/// Appends the `k` smallest of some elements, ascending, padded to `k`.
+/// Appends the `k` smallest of the elements, ascending, padded to `k`.
 pub(super) fn write(elements: &[u32], k: usize, out: &mut Vec<u8>) {
     let kept = BottomK::new(elements, k);
     let padding = std::iter::repeat(&NONE);
@@ -20,15 +20,15 @@ pub(super) fn read(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).take_while(|element| *element != NONE)
 }
 
-/// Returns how many of the `k` smallest of the union of two sets are in one of them only; of a union of fewer, the same
-/// share of k, rounded up.
+/// Returns how many of the `k` smallest elements of the union of two sets are in only one of them. If the union has
+/// fewer elements, returns the same share of `k`, rounded up.
 pub(super) fn distance(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u32>, k: u8) -> u8 {
     let (both, seen) = shared(one, other, k.into());
     let alike = (both * usize::from(k)).checked_div(seen).unwrap_or(0);
     k.saturating_sub(u8::try_from(alike).unwrap_or(k))
 }
 
-/// Goes through the k smallest of the union of two ascending sets: how many of them are in both, and how many they are.
+/// Counts the elements of two ascending sets, among the k smallest of their union: those in both sets, and all of them.
 fn shared(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u32>, k: usize) -> (usize, usize) {
     let (mut ours, mut theirs) = (one.peekable(), other.peekable());
     let (mut both, mut seen) = (0, 0);
@@ -53,7 +53,7 @@ fn shared(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u32>, k: u
 
 /// The k smallest hashes of a set, ascending, each once (Broder's "bottom-k"). A smaller set is kept whole.
 ///
-/// One hash for each element instead of M; bands cannot be cut from it. In a sketch it follows the slots
+/// It needs one hash for each element instead of M, but no bands can be cut from it. In a sketch, it follows the slots
 /// ([`super::SketchForm::with_bottom`]).
 ///
 /// ```
@@ -80,14 +80,14 @@ impl BottomK {
         Self { hashes, k }
     }
 
-    /// Returns what is kept.
+    /// Returns the hashes that are kept.
     #[must_use]
     pub fn hashes(&self) -> &[u32] {
         &self.hashes
     }
 
-    /// Estimates the Jaccard index on the k smallest of the union: how many of them are in both sets, and how many
-    /// they are. Both sets must be kept with the same k. Exact for sets that were kept whole.
+    /// Estimates the Jaccard index from the k smallest elements of the union: returns how many of them are in both
+    /// sets, and how many there are. Both sets must be kept with the same k. Exact for sets that were kept whole.
     #[must_use]
     pub fn similarity(&self, other: &Self) -> (usize, usize) {
         shared(self.hashes.iter().copied(), other.hashes.iter().copied(), self.k.min(other.k))

@@ -1,28 +1,28 @@
 //! The size of a set in two bytes.
 
-/// Bytes of a size.
+/// Bytes for a size.
 pub(super) const BYTES: usize = 2;
 
 /// Leading bits that are kept of a size.
 const KEPT: u32 = 12;
 
-/// Writes a size: the number itself up to 4,095, beyond it twelve leading bits and how many follow. Larger sizes have
-/// larger codes.
+/// Encodes a size: up to 4,095 the number itself, beyond that its twelve leading bits and how many bits follow them.
+/// Larger sizes have larger codes.
 pub(super) fn encode(size: usize) -> [u8; BYTES] {
     let size = u32::try_from(size).unwrap_or(u32::MAX);
     let dropped = (u32::BITS - size.leading_zeros()).saturating_sub(KEPT);
-    // The first of the twelve bits is 1 where bits were dropped: it counts one more of them.
+    // If bits were dropped, the first of the twelve is 1 and raises their number by one.
     let code = (dropped << (KEPT - 1)) + (size >> dropped);
     // At most 20 bits are dropped.
     u16::try_from(code).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// Reads what [`encode`] wrote: never more than was written, and less by at most one part of 2,048.
+/// Decodes a size: never more than was encoded, and less by at most one part in 2,048.
 pub(super) fn decode(bytes: [u8; BYTES]) -> u32 {
     let code = u32::from(u16::from_be_bytes(bytes));
     let dropped = (code >> (KEPT - 1)).saturating_sub(1);
     let kept = code - (dropped << (KEPT - 1));
-    // No size that was written is larger.
+    // No encoded size is larger.
     u32::try_from(u64::from(kept) << dropped).unwrap_or(u32::MAX)
 }
 

@@ -1,17 +1,17 @@
-//! How many different elements a list has.
+//! Counts the distinct elements of a list.
 
 /// Places for each element of a list.
 const PLACES: usize = 64;
 
-/// Counts different hashes in a buffer that is used again for list after list.
+/// Counts distinct hashes, in a buffer that is reused for list after list.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Distinct {
-    /// One bit a place.
+    /// One bit for each place.
     taken: Vec<u64>,
 }
 
 impl Distinct {
-    /// Returns how many different elements there are, or somewhat less: two of them may have the same place, which on
+    /// Returns the number of distinct elements, or slightly fewer: two of them may fall into the same place, which on
     /// average happens to at most one in 128 (as in linear counting: Whang, Vander-Zanden and Taylor, TODS 1990).
     /// Sorting takes ten times as long.
     pub(in super::super) fn count(&mut self, elements: &[u32]) -> usize {

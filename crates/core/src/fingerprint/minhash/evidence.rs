@@ -3,36 +3,36 @@
 use super::SketchForm;
 use crate::fingerprint::PerMille;
 
-/// Estimates that are so low that they may be wrong, and what is asked of them: how much of the smaller page is in the
-/// other one, or how far apart the `SimHash`es are. Unrelated texts whose Jaccard index is taken for a third share half
-/// of the smaller page; a page in another site's frame, or cut off, is in the other one as a whole, and a copy with
-/// wrong letters keeps most of its words.
+/// Which estimates are so low that they may be wrong, and what further evidence they need: how much of the smaller page
+/// is in the other one, or how far apart the `SimHash`es are. If the Jaccard index of unrelated texts is estimated at a
+/// third, the estimate says that half of the smaller page is in the other one. A page in another site's frame, or one
+/// that is cut off, is in the other one as a whole, and a copy with wrong letters keeps most of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LowConfidence {
-    /// The least estimated Jaccard index that needs no further evidence.
+    /// The lowest estimated Jaccard index that needs no further evidence.
     pub below: PerMille,
-    /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the
-    /// text; and for pages of two sites, which have no menus in common.
+    /// The same for short pages: a few wrong letters leave them little in common, and menus are seldom part of their
+    /// text. For pages of two sites, which share no menus, the limit is halfway between this and `below`.
     pub below_short: PerMille,
-    /// Pages of fewer shingles are short: the smaller one of a pair counts.
+    /// A pair whose smaller page has fewer shingles than this is short.
     pub short: u16,
-    /// Least share of the smaller page that has to be in the other one, inclusive.
+    /// Lowest share of the smaller page that has to be in the other one, inclusive.
     pub containment: PerMille,
-    /// Largest distance of the `SimHash`es that counts as evidence as well, in bits, inclusive.
+    /// Largest distance of the `SimHash`es that is evidence as well, in bits, inclusive.
     pub max_distance: u8,
-    /// Whether both limits become stricter with the number of originals that come near to matching: the best of many
-    /// noisy estimates is higher than each of them.
+    /// Whether the limits become stricter with the number of originals that come near to matching, because the best of
+    /// many noisy estimates is likely to be too high.
     pub of_many: bool,
 }
 
-/// What an estimate is compared with, for one pair.
+/// The limits for one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvidenceLimits {
-    /// The least estimate that needs no further evidence, inclusive.
+    /// The lowest estimate that needs no further evidence, inclusive.
     pub least: PerMille,
     /// Whether it comes from [`LowConfidence::below_short`].
     pub is_short: bool,
-    /// Largest distance of the `SimHash`es that counts as evidence, in bits, inclusive; 0: none does.
+    /// Largest distance of the `SimHash`es that is evidence, in bits, inclusive. If it is 0, no distance is.
     pub max_distance: u8,
 }
 
@@ -41,20 +41,20 @@ pub struct EvidenceLimits {
 pub struct Evidence {
     /// The estimated Jaccard index.
     pub estimate: PerMille,
-    /// Share of the smaller page that is in the other one, where it is known.
+    /// Share of the smaller page that is in the other one, if known.
     pub contained: Option<PerMille>,
-    /// Differing bits of the `SimHash`es, where both pages have one.
+    /// Differing bits of the `SimHash`es, if both pages have one.
     pub distance: Option<u8>,
-    /// Shingles of the smaller page, where it is known.
+    /// Number of shingles of the smaller page, if known.
     pub shingles: Option<u32>,
-    /// Whether they are known to be of two sites.
+    /// Whether the pages are known to be of different sites.
     pub of_two_sites: bool,
     /// How many other originals come near to matching ([`LowConfidence::is_rival`]).
     pub rivals: u32,
 }
 
-/// Standard errors by which the largest of this many normal variables exceeds their mean, in tenths: `sqrt(2 ln n)` in
-/// the middle of each power of two, from one on.
+/// By how many standard errors the largest of n normal variables exceeds their mean, in tenths: `sqrt(2 ln n)` in the
+/// middle of each power of two, from 1 on.
 const OF_MANY: [u16; 20] = [9, 14, 19, 22, 25, 28, 30, 32, 34, 36, 38, 40, 42, 43, 45, 46, 48, 49, 51, 52];
 
 /// Standard deviation of the distance of two `SimHash`es of 64 bits about its expectation, in tenths of a bit.
@@ -74,7 +74,7 @@ impl Default for LowConfidence {
 }
 
 impl LowConfidence {
-    /// Every estimate is believed.
+    /// Believes every estimate.
     pub const DISABLED: Self = Self {
         below: PerMille::ZERO,
         below_short: PerMille::ZERO,
@@ -84,13 +84,13 @@ impl LowConfidence {
         of_many: false,
     };
 
-    /// Returns what the estimate of a pair is compared with.
+    /// Returns the limits for a pair.
     #[must_use]
     pub fn limits(self, form: SketchForm, evidence: Evidence) -> EvidenceLimits {
         let is_short = evidence.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
         let below = match (is_short, evidence.of_two_sites) {
             (true, _) => self.below_short,
-            // Their frames differ, so that less similarity says as much.
+            // The frames of two sites differ, so less similarity is as much evidence.
             (false, true) => PerMille(u16::midpoint(self.below_short.0, self.below.0)),
             (false, false) => self.below,
         };
@@ -116,8 +116,8 @@ impl LowConfidence {
             || (max_distance > 0 && distance.is_some_and(|distance| distance <= max_distance))
     }
 
-    /// Returns whether an original with this estimate could be taken for a match by chance: it is at most three
-    /// standard errors below the least similarity of one.
+    /// Returns whether an original with this estimate could be taken for a match by chance: the estimate is at most
+    /// three standard errors below the lowest similarity of a match.
     #[must_use]
     pub fn is_rival(form: SketchForm, estimate: PerMille, min_similarity: PerMille) -> bool {
         estimate.0 + 3 * form.standard_error(min_similarity).0 >= min_similarity.0
@@ -130,38 +130,39 @@ fn in_tenths(rivals: u32) -> u16 {
     OF_MANY.get((power as usize).min(last)).copied().unwrap_or(0)
 }
 
-/// What pages of one site have to be to match: nearly one page. They share menus, footers and related links, so that
-/// similarity alone says little (Henzinger, SIGIR 2006).
+/// What pages of one site need in order to match: they have to be nearly the same. They share menus, footers and
+/// related links, so that similarity alone says little (Henzinger, SIGIR 2006).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SameSite {
-    /// Least share of the smaller page that has to be in the other one.
+    /// Lowest share of the smaller page that has to be in the other one.
     pub containment: PerMille,
 }
 
-/// How far two pages of one site are from being one page.
+/// The evidence that two pages of one site are not one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwoPages {
     /// The estimated Jaccard index.
     pub similarity: PerMille,
-    /// Estimated share of the page that is in the original (of renderings: of the smaller one that is in the other), where
-    /// the sketches have sizes.
+    /// Estimated share of the page that is in the original, if the sketches hold sizes. For renderings, it is the share
+    /// of the smaller page that is in the other one.
     pub contained: Option<PerMille>,
 }
 
-/// Least estimated share of the smaller page that is in the other one, however uncertain the estimate is.
+/// Lowest estimated share of the smaller page that is in the other one, however uncertain the estimate is.
 const MIN_CONTAINED_OF_SITE: PerMille = PerMille(800);
 
-/// Least estimated share of the page that is in the original.
+/// Lowest estimated share of the page that is in the original.
 const MIN_OF_PAGE: PerMille = PerMille(750);
 
-/// Least estimated share of the smaller of two renderings of one page: print, mobile and AMP views, session ids.
+/// Lowest estimated share of the smaller of two renderings of one page that is in the other: print, mobile and AMP
+/// views, session ids.
 const MIN_RENDERED: PerMille = PerMille(750);
 
 impl SameSite {
-    /// Returns what speaks against a page and an original of its site, of whose sketches this is the distance, being one
-    /// page. Nothing does if the estimated Jaccard index is at most two standard errors below the one of pages of these
-    /// sizes of which [`containment`](Self::containment) of the smaller one is in the other, and most of the page is in
-    /// the original: the menu of a site, on a page without an article, is in all other pages of the site.
+    /// Returns the evidence that a page and an original of its site are two pages; `distance` is that of their
+    /// sketches. There is none if two conditions hold. The estimated Jaccard index is at most two standard errors below
+    /// that of two pages of these sizes with [`containment`](Self::containment) of the smaller one in the other. And
+    /// most of the page is in the original: a page with nothing but the site's menu is in all other pages of the site.
     #[must_use]
     pub fn evidence_against_same_page(
         self,
@@ -176,8 +177,8 @@ impl SameSite {
         (!is_one).then_some(TwoPages { similarity, contained: contained.map(|share| share.of_page) })
     }
 
-    /// Returns what speaks against their being renderings of one page, although one of them says so: careless sites name
-    /// one canonical address in all pages of a section. Either may be the shorter one.
+    /// Returns the evidence that a page and an original are not renderings of one page, although one of them says so:
+    /// careless sites name one canonical address in all pages of a section. Either may be the shorter one.
     #[must_use]
     pub fn evidence_against_rendering(
         self,
@@ -193,7 +194,7 @@ impl SameSite {
 
     fn compared(self, form: SketchForm, page: &[u8], original: &[u8], distance: u8) -> Compared {
         let sizes = form.count(page).zip(form.count(original)).map(|(page, original)| [page, original].map(u64::from));
-        // Without sizes they count as equal.
+        // Without sizes, both pages count as equally large.
         let [page_size, original_size] = sizes.unwrap_or([1000, 1000]);
         let smaller = page_size.min(original_size);
         let both = u64::from(self.containment.0) * smaller;
@@ -210,17 +211,17 @@ impl SameSite {
     }
 }
 
-/// Two pages of one site.
+/// How two pages of one site compare.
 struct Compared {
-    /// Whether they are as similar as pages of these sizes that are one.
+    /// Whether they are as similar as pages of these sizes that are the same page.
     is_as_similar: bool,
     /// The estimated Jaccard index.
     similarity: PerMille,
-    /// Where the sketches have sizes.
+    /// Present if the sketches hold sizes.
     contained: Option<Contained>,
 }
 
-/// Estimated shares that are in the other page.
+/// Estimated shares of a page that are in the other one.
 #[derive(Clone, Copy)]
 struct Contained {
     of_smaller: PerMille,

@@ -4,13 +4,13 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::fingerprint::split_mix::{STEP, mix};
 
-/// Slots that are worked on at once: their factors, offsets and minima stay in registers.
+/// Slots that are computed at once: their factors, offsets and minima stay in registers.
 const LANES: usize = 32;
 
 /// M functions `x -> a x + b` modulo 2^32, `a` odd: each a permutation of all 32-bit numbers.
 ///
-/// Shingles come as hashes, which are random already; the permutations need only be unlike each other. Factors and
-/// offsets are part of what a scheme means: they never change.
+/// Shingles come as hashes, which are random already, so the permutations need only differ from each other. Factors and
+/// offsets are part of every scheme and must never change.
 #[derive(Clone, Debug)]
 pub struct Permutations {
     blocks: Vec<Block>,
@@ -51,8 +51,8 @@ impl Permutations {
         self.slots
     }
 
-    /// Replaces `minima` by the smallest value of all elements under each permutation; of no element it is
-    /// `u32::MAX`. Elements may repeat.
+    /// Replaces `minima` by the smallest value of all elements under each permutation, or `u32::MAX` if there are no
+    /// elements. Elements may repeat.
     pub fn minima(&self, elements: &[u32], minima: &mut Vec<u32>) {
         minima.clear();
         // Integer operations only: the vector width changes the time, not the result.

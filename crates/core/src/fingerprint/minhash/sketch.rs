@@ -1,4 +1,4 @@
-//! What is kept of a set.
+//! Sketches: what is kept of a set.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 use super::{bottom_k, count};
 use crate::fingerprint::PerMille;
 
-/// How many slots a sketch has, how many bits each, and what follows them. Two sketches are compared by their slots, or
-/// by their smallest elements where the form has them.
+/// The form of a sketch: how many slots it has, how many bits each, and what follows them. Two sketches are compared by
+/// their slots, or by their smallest elements if the form includes these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SketchForm {
     slots: u8,
     bits: SlotBits,
     counts: bool,
-    /// Smallest hashes that are kept beside the slots; 0 where slots are compared.
+    /// Number of smallest hashes that are kept besides the slots; 0 if slots are compared.
     bottom: u8,
 }
 
@@ -31,7 +31,7 @@ pub enum SlotBits {
 }
 
 impl SlotBits {
-    /// Returns the number.
+    /// Returns the number of bits.
     #[must_use]
     pub const fn count(self) -> u32 {
         match self {
@@ -42,16 +42,16 @@ impl SlotBits {
     }
 }
 
-/// Containment is not reported where the estimated Jaccard index is less than one divided by this.
+/// Containment is not reported if the estimated Jaccard index is less than one divided by this.
 const MIN_JACCARD_DIVISOR: u64 = 16;
 
-/// No sketch has this form.
+/// Why no sketch can have a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SketchFormError {
-    /// Too few slots to estimate anything, or more than a distance of one byte can tell.
+    /// Too few slots to estimate anything, or more than a one-byte distance can express.
     #[error("{0} slots (expected 16 to 255)")]
     Slots(usize),
-    /// Too few of the smallest elements to estimate anything, or more than a distance of one byte can tell.
+    /// Too few of the smallest elements to estimate anything, or more than a one-byte distance can express.
     #[error("the {0} smallest shingles (expected 16 to 255)")]
     BottomK(usize),
     /// The last byte would be half empty.
@@ -74,15 +74,15 @@ impl SketchForm {
         }
     }
 
-    /// Returns the same form with the number of the set's elements after the slots, in two bytes: with it sketches
-    /// estimate how much of one set is in the other ([`SketchForm::contained`]).
+    /// Returns the same form with the size of the set after the slots, in two bytes. With it, sketches can estimate how
+    /// much of one set is in the other ([`SketchForm::contained`]).
     #[must_use]
     pub const fn with_count(self) -> Self {
         Self { counts: true, ..self }
     }
 
-    /// Returns the same form with the `k` smallest of the elements, 16 to 255, after all else, in four bytes each:
-    /// sketches are compared by them ([`super::BottomK`]) and not by their slots, which serve the bands alone.
+    /// Returns the same form with the `k` smallest of the elements, 16 to 255, at the end, in four bytes each. Sketches
+    /// are then compared by these ([`super::BottomK`]); their slots serve only the bands.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl SketchForm {
         if self.bottom == 0 { None } else { Some(self.bottom) }
     }
 
-    /// Returns whether sketches hold the number of their set's elements.
+    /// Returns whether sketches hold the size of their set.
     #[must_use]
     pub const fn has_count(self) -> bool {
         self.counts
@@ -112,19 +112,19 @@ impl SketchForm {
         self.slots
     }
 
-    /// Returns the bits of a slot.
+    /// Returns the number of bits in a slot.
     #[must_use]
     pub const fn bits(self) -> SlotBits {
         self.bits
     }
 
-    /// Returns the bytes of a sketch.
+    /// Returns the size of a sketch in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         self.bottom_at() + self.bottom as usize * bottom_k::BYTES
     }
 
-    /// Where the smallest elements begin.
+    /// Returns where the smallest elements begin.
     const fn bottom_at(self) -> usize {
         self.slot_bytes() + if self.counts { count::BYTES } else { 0 }
     }
@@ -133,8 +133,8 @@ impl SketchForm {
         self.slots as usize * self.bits.count() as usize / 8
     }
 
-    /// Keeps the form's bits of each minimum, and what else the form asks for: the size of the set, and its smallest
-    /// elements, which may repeat.
+    /// Creates a sketch from the form's bits of each minimum and, if the form includes them, the size of the set and
+    /// the smallest of its elements, which may repeat.
     #[must_use]
     pub fn cut(self, minima: &[u32], elements: &[u32], size: usize) -> Sketch {
         let mixed = minima.iter().take(usize::from(self.slots)).map(|minimum| mix(*minimum).to_be_bytes());
@@ -156,9 +156,9 @@ impl SketchForm {
         Sketch::from_bytes(&bytes)
     }
 
-    /// Returns in how many slots two sketches of this form differ: 0 for equal ones, the number of slots at most. Where
-    /// they are compared by their smallest elements, it is how many of the k smallest of the union are in one of both
-    /// only; of a smaller union, that share of k.
+    /// Returns in how many slots two sketches of this form differ, from 0 to the number of slots. If they are compared
+    /// by their smallest elements, returns how many of the k smallest of the union are in only one of them, or the same
+    /// share of k if the union is smaller.
     #[must_use]
     pub fn distance(self, one: &[u8], other: &[u8]) -> u8 {
         if let Some(k) = self.bottom() {
@@ -181,24 +181,24 @@ impl SketchForm {
         }
     }
 
-    /// Returns the largest distance at which the estimated Jaccard index is still `least`: inclusive. `None` when no
-    /// distance is so small (`least` is more than [`PerMille::ONE`]).
+    /// Returns the largest distance at which the estimated Jaccard index is still `least`: inclusive. `None` if no
+    /// distance reaches it (`least` is more than [`PerMille::ONE`]).
     #[must_use]
     pub fn reach(self, least: PerMille) -> Option<u8> {
         let farthest = self.bottom().unwrap_or(self.slots);
         (0..=farthest).rev().find(|distance| self.similarity(*distance) >= least)
     }
 
-    /// Returns the Jaccard index estimated from a distance, rounded down, with what unrelated texts would agree in
-    /// taken off; 0 when that is all.
+    /// Returns the Jaccard index estimated from a distance, rounded down. The agreement to be expected of unrelated
+    /// texts is subtracted; if nothing remains, returns 0.
     #[must_use]
     pub fn similarity(self, distance: u8) -> PerMille {
         let (part, whole) = self.jaccard(distance, 0);
         PerMille::of(part, whole)
     }
 
-    /// Returns the standard error of an estimate of this Jaccard index: `sqrt(J (1 - J) / n)` for n slots, or n of the
-    /// smallest elements.
+    /// Returns the standard error of an estimate of this Jaccard index: `sqrt(J (1 - J) / n)` for n slots or n smallest
+    /// elements.
     #[must_use]
     pub fn standard_error(self, jaccard: PerMille) -> PerMille {
         let jaccard = u32::from(jaccard.min(PerMille::ONE).0);
@@ -221,9 +221,9 @@ impl SketchForm {
         ((agreeing * values).saturating_sub(slots), slots * (values - 1))
     }
 
-    /// Returns the share of the smaller set that is in the other one, rounded down: from the Jaccard index
-    /// and both sizes, |A and B| being J (|A| + |B|) / (1 + J). `known` slots agree because the pair was found by
-    /// them: they say nothing of the others, and of texts of unlike length they are most of what agrees.
+    /// Returns the share of the smaller set that is in the other one, rounded down. It follows from the Jaccard index
+    /// and both sizes, because |A and B| is J (|A| + |B|) / (1 + J). `known` slots agree because the pair was found by
+    /// them: they say nothing about the others, and of texts of very different length they are most of what agrees.
     ///
     /// `None` when the form has no counts, or when the Jaccard index is so low that the estimate could come from
     /// chance: less than a sixteenth.
@@ -239,8 +239,8 @@ impl SketchForm {
         Some(u16::try_from(per_mille).map_or(PerMille::ONE, |per_mille| PerMille(per_mille).min(PerMille::ONE)))
     }
 
-    /// Returns the size that a sketch was made with: exactly up to 4,095, within 0.05 % beyond. `None` when the form
-    /// has no counts.
+    /// Returns the size of the set that a sketch was made from: exact up to 4,095, within 0.05 % beyond. `None` when
+    /// the form has no counts.
     #[must_use]
     pub fn count(self, sketch: &[u8]) -> Option<u32> {
         let bytes = self.counts.then(|| sketch.get(self.slot_bytes()..))??;
@@ -268,7 +268,7 @@ impl SketchForm {
 pub struct Sketch(Arc<[u8]>);
 
 impl Sketch {
-    /// Takes the bytes of a sketch as they were written.
+    /// Creates a sketch from its bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(Arc::from(bytes))

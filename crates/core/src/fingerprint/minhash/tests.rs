@@ -1,4 +1,4 @@
-//! The estimates against what theory says of them, and sketches that must not change unnoticed.
+//! Compares the estimates with theory, and pins sketches that must not change unnoticed.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a few thousand")]
 
