@@ -18,18 +18,18 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Why text settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// A page without any feature must never match all others like it.
+    /// Pages without a feature would all match each other.
     #[error("text.min_features is 0 (at least 1)")]
     NoFeatures,
     /// Nothing would be read.
     #[error("text.max_bytes is 0 (at least 1)")]
     NoBytes,
-    /// A line of the user dictionary has no number as its frequency.
+    /// The frequency in a line of the user dictionary is not a number.
     #[error("text.jieba.user_dict line {line}: `{frequency}` is not a frequency (expected: word [frequency [tag]])")]
     UserDict {
         /// The line, from 1.
         line: usize,
-        /// What is there.
+        /// The frequency as written.
         frequency: String,
     },
     /// The tables of the conversion library cannot be read: a broken build.
@@ -56,9 +56,9 @@ pub struct NormalText<'s> {
     pub text: &'s str,
     /// Whether text past `text.max_bytes` was left unread.
     pub cut: bool,
-    /// Hash of that text, so that pages that differ in it are no exact duplicates; 0 without it.
+    /// Hash of the unread text, so that pages that differ only in it are not exact duplicates; 0 if there is none.
     pub rest: u64,
-    /// What was taken out of the page.
+    /// What was extracted from the page.
     pub extraction: Extraction,
     /// Its web addresses.
     pub urls: TextUrls,
@@ -125,7 +125,7 @@ impl Analyzer {
         self.normalize_as(body, self.settings.html, buffer)
     }
 
-    /// As [`Analyzer::normalize`], with this taken from an HTML page whatever `text.html` says.
+    /// Like [`Analyzer::normalize`], but extracts `wanted` from an HTML page, whatever `text.html` says.
     ///
     /// # Errors
     ///
@@ -156,8 +156,8 @@ impl Analyzer {
         Ok(NormalText { text: buffer, cut: rest.is_some(), rest: hash, extraction, urls })
     }
 
-    /// Returns the title of an HTML page in the form that is compared. `None` where it has no letter, and of a page that
-    /// came as text.
+    /// Returns the title of an HTML page in the form that is compared. `None` if it has no letter, or if the page came
+    /// as text.
     #[must_use]
     pub fn title(&self, body: &Body<'_>) -> Option<String> {
         let Body::Html(html) = body else { return None };
@@ -168,7 +168,8 @@ impl Analyzer {
         normal.chars().any(char::is_alphabetic).then_some(normal)
     }
 
-    /// Hands out the words of a normalised text in order, without stop words and punctuation, and says what found them.
+    /// Passes the words of a normalised text to `each` in order, without stop words and punctuation, and returns what
+    /// cut them.
     pub fn words<'s>(&self, normal: &'s str, mut each: impl FnMut(Word<'s>)) -> CutBy {
         self.cutter.words(normal, |text| {
             let hash = xxh3_64(text.as_bytes());
@@ -179,7 +180,7 @@ impl Analyzer {
     }
 }
 
-/// Adds words to the library's dictionary, in the form in which normalised text holds them.
+/// Adds words to the library's dictionary, in normalised form.
 fn jieba_with(words: &str, normalizer: &Normalizer) -> Result<Jieba, SettingsError> {
     let mut jieba = Jieba::clone(&*segmenter().ok_or(SettingsError::NoDictionary)?);
     let mut word = String::new();

@@ -4,26 +4,26 @@
 //! has the same words, but seldom says "we" and "you"; a recipe for cookies says "you", but asks for no consent.
 //! [`vocabulary`] lists the languages that are known. Measurements are in `docs/TEXT.md`, the cases in the tests.
 //!
-//! Cost: one search for "cookie" for most pages; for the others some tens of microseconds.
+//! Cost: one search for "cookie" in most pages; some tens of microseconds for the others.
 
 use super::characters::non_whitespace_chars;
 use vocabulary::{ADDRESSES, TOPICS, UNSPACED_ADDRESSES};
 
 mod vocabulary;
 
-/// A longer text is no notice, and if it is one, it is what the page is about.
+/// The most characters of a notice, without whitespace. A longer text is not a notice, or it is what the page is about.
 const MOST_SOLID: usize = 3000;
 
-/// Number of topics that a notice names at least.
+/// The fewest topics that a notice names.
 const LEAST_TOPICS: usize = 3;
 
-/// What a text speaks of.
+/// What a text speaks about.
 #[derive(Default)]
 struct Language {
     non_whitespace_chars: usize,
     /// Characters of the sentences that speak to the reader about a topic, or of three topics at once.
     asking: usize,
-    /// Topics of those sentences, a bit each.
+    /// Topics of those sentences, one bit each.
     topics: u8,
 }
 
@@ -56,8 +56,8 @@ impl Language {
         language
     }
 
-    /// Two fifths: the least share among the notices that were measured is .48, the largest among articles about them
-    /// .32.
+    /// Returns whether at least two fifths of the text are asking sentences. The lowest share of the notices that were
+    /// measured is .48, the highest of articles about cookies .32.
     const fn is_mostly_asking(&self) -> bool {
         self.asking > 0 && self.asking.saturating_mul(5) >= self.non_whitespace_chars.saturating_mul(2)
     }

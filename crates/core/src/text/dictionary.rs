@@ -1,4 +1,5 @@
-//! The segmenter with the Chinese dictionary of `jieba-rs`, compressed with gzip so that no C library is needed to unpack it.
+//! The segmenter with the Chinese dictionary of `jieba-rs`, compressed with gzip so that no C library is needed to
+//! unpack it.
 
 use std::io::BufReader;
 use std::sync::{Arc, LazyLock};
@@ -6,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use flate2::read::GzDecoder;
 use jieba_rs::Jieba;
 
-/// `dict.txt` of `jieba-rs` 0.11.0 as it is. Another one gives other words, so it is part of the scheme.
+/// `dict.txt` of `jieba-rs` 0.11.0, unchanged. Another dictionary gives other words, so it is part of the scheme.
 const PACKED: &[u8] = include_bytes!("dict_zh.txt.gz");
 
 /// Returns the segmenter, loaded once for the whole process. `None` if the dictionary cannot be read, which a test

@@ -3,7 +3,8 @@
 /// Elements whose content is text up to their end tag, whatever is in it.
 pub(super) const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
 
-/// Elements whose content is not shown, or is a choice in a form: lists of countries are equal on thousands of sites.
+/// Elements whose content is not shown, or is a choice in a form, like the lists of countries that are equal on
+/// thousands of sites.
 pub(super) const HIDDEN: [&str; 12] = [
     "head", "script", "style", "noscript", "template", "iframe", "object", "textarea", "svg", "title", "select",
     "datalist",

@@ -5,7 +5,7 @@ use html5ever::data::{C1_REPLACEMENTS, NAMED_ENTITIES};
 /// The longest name of a reference, with its semicolon.
 const LONGEST_NAME: usize = 32;
 
-/// The context of a text: an address such as `?a=1&copy=2` keeps its `&copy`.
+/// The context of a text. In an attribute, an address such as `?a=1&copy=2` keeps its `&copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Between tags.
@@ -14,7 +14,7 @@ pub(super) enum Place {
     Attribute,
 }
 
-/// Appends a text with its references replaced by what they stand for. What is no reference stays as it is.
+/// Appends a text with its references replaced by their characters. Everything else stays as it is.
 pub(super) fn decode_into(mut text: &str, place: Place, out: &mut String) {
     while let Some((before, rest)) = text.split_once('&') {
         out.push_str(before);
@@ -48,7 +48,7 @@ fn numeric(text: &str, out: &mut String) -> Option<usize> {
     Some(read + usize::from(text.get(read..).is_some_and(|rest| rest.starts_with(';'))))
 }
 
-/// Reads `amp;`, or `amp` where that is allowed. Returns the bytes read.
+/// Reads `amp;`, or `amp` if that is allowed. Returns the bytes read.
 fn named(text: &str, place: Place, out: &mut String) -> Option<usize> {
     let letters = text.bytes().take(LONGEST_NAME).take_while(u8::is_ascii_alphanumeric).count();
     let longest = letters + usize::from(text.as_bytes().get(letters) == Some(&b';'));

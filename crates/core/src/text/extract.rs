@@ -12,37 +12,38 @@ use super::tree::{self, MAX_ATTRIBUTES};
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
 
-/// Main text shorter than this many bytes is not trusted: then all visible text counts. Visible text shorter than this
-/// does not identify a page, so its title counts, too.
+/// Main text shorter than this many bytes is not trusted; all visible text is used instead. Visible text shorter than
+/// this does not identify a page, so the title is added.
 const MIN_MAIN_TEXT: usize = 120;
 
 /// Main text of fewer characters than this may be a notice beside the article: terms of use, a disclaimer, a note about
-/// the author. It is not trusted unless it has at least one in this many characters of the page's running text.
+/// the author. It is trusted only if it has at least one in `MIN_SHARE_OF_TEXT` characters of the page's running text.
 const SURE_MAIN_TEXT: usize = 4000;
 const MIN_SHARE_OF_TEXT: usize = 5;
 
-/// The same for main text of fewer characters than this: the library takes less only where it has found nothing better
-/// under its loosest rules.
+/// The same, with `MIN_SHARE_OF_SHORT`, for main text of fewer characters than this: the library extracts so little
+/// only if it has found nothing better under its loosest rules.
 const SHORT_MAIN_TEXT: usize = 500;
 const MIN_SHARE_OF_SHORT: usize = 4;
 
-/// The same on a page that has more text in lists, tables, preformatted text and quotes than was taken. The library
-/// looks for paragraphs, so there it may have taken the only paragraph for the article.
+/// The same on a page with more text in lists, tables, preformatted text and quotes than was extracted. The library
+/// looks for paragraphs, so on such a page it may have taken the only paragraph for the article.
 const MIN_SHARE_OF_LISTS: usize = 2;
 
 /// Elements whose text the library seldom takes for an article.
 const LISTS: [&str; 7] = ["ul", "ol", "dl", "table", "pre", "blockquote", "menu"];
 
-/// Visible text of more bytes than this is not searched for the article beside a notice: reading stays bounded.
+/// Visible text of more bytes than this is not searched for the article beside a notice, so that the cost stays
+/// bounded.
 const MAX_SEARCHED: usize = 1 << 19;
 
-/// Paragraphs of fewer characters stay where the others of a notice are left out: buttons and single words.
+/// Paragraphs of fewer characters (buttons, single words) stay when the other paragraphs of a notice are removed.
 const MIN_PARAGRAPH: usize = 20;
 
-/// What was taken out of a page.
+/// What was extracted from a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extraction {
-    /// None: the page is plain text.
+    /// Nothing: the page came as plain text.
     Text,
     /// The article without navigation.
     Main,
@@ -50,7 +51,7 @@ pub enum Extraction {
     All,
     /// All visible text, because no article was found or too little of the page was taken for one.
     AllFallback,
-    /// All text between the tags, because the page has too many of them for a tree, or nests them too deep.
+    /// All text between the tags, because the page has too many tags for a tree, or nests them too deeply.
     Stripped,
 }
 
@@ -68,30 +69,31 @@ impl Extraction {
     }
 }
 
-/// How a page is read.
+/// Limits on how a page is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Levels of nesting that a tree is built for.
+    /// The deepest nesting for which a tree is built.
     pub(super) max_nesting: usize,
     /// Text past this many bytes is not used.
     pub(super) max_bytes: usize,
 }
 
-/// Takes the text out of an HTML page.
+/// Extracts the text of an HTML page.
 pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, Extraction) {
     let Limits { max_nesting, max_bytes } = limits;
     text_of_tree(html, wanted, max_nesting)
         .unwrap_or_else(|| (stripped::text_of(html, max_bytes), Extraction::Stripped))
 }
 
-/// Builds the tree of the page and takes the text out of it; `None` where the tree would be too deep or too large.
+/// Builds the tree of the page and extracts its text; `None` if the tree would be too deep or too large.
 fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(String, Extraction)> {
     match nesting::shape_of(html, max_nesting) {
         Shape::TooDeep | Shape::TooCostly => return None,
         Shape::Attributes(most) if most > MAX_ATTRIBUTES => return None,
         Shape::Attributes(_) => {}
     }
-    // Paragraphs, list items and cells come between the elements that the scan counted.
+    // The tree is deeper than the scan counted, because paragraphs, list items and cells come between the counted
+    // elements.
     let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
     let page = tree::build(html, max_depth)?;
     let mut visible = visible_text(&page, max_depth)?;
@@ -115,8 +117,8 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
     })
 }
 
-/// Looks for the article of a page whose notice about cookies, or footer, was taken for it: without its paragraphs.
-/// `None` where what is left has no article, or a small one; the page may be about cookies.
+/// Searches again for the article of a page, without the paragraphs of the cookie notice or footer that was taken for
+/// it. `None` if the rest holds no article that is trusted: the page may be about cookies.
 fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visible) -> Option<MainText> {
     if visible.text.len() > MAX_SEARCHED {
         return None;
@@ -142,10 +144,10 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
     main_text(page).filter(|main| main.is_trusted(&rest) && !consent::is_notice(&main.text) && !rest.is_frame(main))
 }
 
-/// What was taken for the article.
+/// The text that the library took for the article.
 struct MainText {
     text: String,
-    /// Characters inside of links, whitespace not counted.
+    /// Characters inside links, without whitespace.
     linked: usize,
 }
 
@@ -155,7 +157,7 @@ fn main_text(page: Document) -> Option<MainText> {
     Some(MainText { text: String::from(article.text_content), linked: linked(&article.content) })
 }
 
-/// Counts the characters inside of links that are no whitespace; a character reference counts as it is written.
+/// Counts the characters inside links, without whitespace; a character reference counts as it is written.
 fn linked(html: &str) -> usize {
     let (mut links, mut characters) = (0_usize, 0);
     for piece in pieces(html) {
@@ -170,8 +172,8 @@ fn linked(html: &str) -> usize {
 }
 
 impl MainText {
-    /// Returns whether this is the article, and not the notice about cookies, the form for comments or the navigation
-    /// beside it: a list of links is no article, however long.
+    /// Returns whether this is the article, and not the cookie notice, the comment form or the navigation beside it: a
+    /// list of links is not an article, however long it is.
     fn is_trusted(&self, visible: &Visible) -> bool {
         let characters = non_whitespace_chars(&self.text);
         let share = match characters {
@@ -185,17 +187,18 @@ impl MainText {
     }
 }
 
-/// All that a reader of the page sees. Characters are counted without whitespace, and outside of links: navigation is links.
+/// All text that a reader of the page sees. Characters are counted without whitespace and outside links, because
+/// navigation consists of links.
 #[derive(Default)]
 struct Visible {
     text: String,
-    /// Characters.
+    /// Number of characters.
     running: usize,
-    /// Those in lists, tables, preformatted text and quotes.
+    /// Number of those in lists, tables, preformatted text and quotes.
     in_lists: usize,
     /// The text of footers, asides, navigation and notices about cookies.
     frame: String,
-    /// Steps of writing the text as HTML. Past [`MAX_ESCAPING`], the article is not searched for.
+    /// Steps that it takes to write the text as HTML. Past [`MAX_ESCAPING`], the article is not searched for.
     escaping: usize,
 }
 
@@ -213,7 +216,7 @@ impl Visible {
         self.escaping = self.escaping.saturating_add(escaping_cost(text.as_bytes()));
     }
 
-    /// Returns whether most of what was taken for the article is text of the frame.
+    /// Returns whether most of the main text is text of the frame.
     fn is_frame(&self, main: &MainText) -> bool {
         if self.frame.is_empty() || self.text.len() > MAX_SEARCHED || non_whitespace_chars(&main.text) >= SURE_MAIN_TEXT
         {
@@ -229,8 +232,8 @@ impl Visible {
         framed * 2 > all
     }
 
-    /// Adds the title of the page. Without it all pages that a script fills in the browser ("Loading...") would be exact
-    /// duplicates of each other.
+    /// Adds the title of the page. Without it, all pages that a script fills in the browser ("Loading...") would be
+    /// exact duplicates of each other.
     fn add_title(&mut self, page: &Document) {
         let title = page.select_single("head > title").text();
         if !title.trim().is_empty() {
@@ -244,15 +247,15 @@ fn without_whitespace(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
-/// One step through what is shown.
+/// One step through the visible content.
 enum Step<'a, 'i> {
-    /// A text node, and what it is inside of.
+    /// A text node, and the elements around it.
     Text(NodeRef<'a>, &'i Inside),
     /// A block begins or ends: words do not span it.
     Break,
 }
 
-/// How many open elements of some kinds a node is inside of.
+/// How many open elements of some kinds are around a node.
 #[derive(Default)]
 struct Inside {
     links: usize,
@@ -274,7 +277,7 @@ impl Inside {
     }
 }
 
-/// Collects what is shown; `None` when the tree is deeper than `max_depth`.
+/// Collects the visible text; `None` when the tree is deeper than `max_depth`.
 fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
     let mut visible = Visible::default();
     walk(page, max_depth, |step| match step {
@@ -284,7 +287,7 @@ fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
     Some(visible)
 }
 
-/// Walks through what is shown without recursion; `None` when the tree is deeper than `max_depth`.
+/// Walks through the visible content without recursion; `None` when the tree is deeper than `max_depth`.
 fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a, '_>)) -> Option<()> {
     let (mut depth, mut inside) = (0_usize, Inside::default());
     let root = page.root();

@@ -1,22 +1,22 @@
-//! Which elements of a page are its frame: footers, asides, navigation, and notices about cookies.
+//! Recognises the frame of a page: footers, asides, navigation, and cookie notices.
 //!
-//! Many sites use a `<div>` for them, and name it by its role, id or class.
+//! Many sites use a `<div>` for these, and say so in its role, id or class.
 
 use dom_query::NodeRef;
 
-/// Elements that hold no article.
+/// Elements that never hold the article.
 const FRAME: [&str; 3] = ["aside", "footer", "nav"];
 
-/// Elements whose role, id and class say what they are. Those of smaller elements name a part of the text.
+/// Elements whose role, id and class say what they are. The names of smaller elements describe a part of the text.
 const NAMED: [&str; 6] = ["div", "section", "p", "table", "td", "ul"];
 
 /// Words of an id or class that name a footer.
 const FOOTER: [&str; 6] = ["footer", "foot", "copyright", "colophon", "contentinfo", "footnav"];
 
-/// Words beside them that say where the element is, or that it has a footer.
+/// Words beside them that only give the element's position, or say that it has a footer.
 const NOT_A_FOOTER: [&str; 10] = ["has", "with", "no", "without", "above", "before", "sticky", "push", "note", "notes"];
 
-/// Words that name a notice, beside one about cookies.
+/// Words that name a cookie notice together with the word `cookie`.
 const NOTICE: [&str; 16] = [
     "banner",
     "notice",
@@ -36,10 +36,10 @@ const NOTICE: [&str; 16] = [
     "box",
 ];
 
-/// Whole names of notices about cookies.
+/// Whole names of cookie notices.
 const NOTICES: [&str; 6] = ["cookiebanner", "cookienotice", "cookiebar", "cookiepopup", "cookielaw", "cmp"];
 
-/// Beginnings of ids and classes that products for consent use.
+/// Beginnings of the ids and classes that consent products use.
 const PRODUCTS: [&str; 20] = [
     "onetrust",
     "ot-sdk",
@@ -63,7 +63,7 @@ const PRODUCTS: [&str; 20] = [
     "gdpr",
 ];
 
-/// Returns whether an element holds no article.
+/// Returns whether an element belongs to the frame.
 pub(super) fn is_frame(element: &str, node: &NodeRef<'_>) -> bool {
     FRAME.contains(&element) || (NAMED.contains(&element) && is_named_so(node))
 }
@@ -76,12 +76,12 @@ fn is_named_so(node: &NodeRef<'_>) -> bool {
             .any(|names| names.split_ascii_whitespace().any(|name| is_footer(name) || is_notice(name)))
 }
 
-/// Returns whether a name is one of a footer: `footer`, `site-footer`, `footerBottom`, but not `has-footer`.
+/// Returns whether a name is that of a footer: `footer`, `site-footer`, `footerBottom`, but not `has-footer`.
 fn is_footer(name: &str) -> bool {
     words(name).any(|word| is_one_of(word, &FOOTER)) && !words(name).any(|word| is_one_of(word, &NOT_A_FOOTER))
 }
 
-/// Returns whether a name is one of a notice about cookies: `cookie-banner`, `onetrust-consent-sdk`.
+/// Returns whether a name is that of a cookie notice: `cookie-banner`, `onetrust-consent-sdk`.
 fn is_notice(name: &str) -> bool {
     let begins = |product: &&str| name.get(..product.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(product));
     let names = |known: &[&str]| words(name).any(|word| is_one_of(word, known));
@@ -92,7 +92,8 @@ fn is_one_of(word: &str, words: &[&str]) -> bool {
     words.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-/// The words of a name: apart by hyphens and underscores, or by a capital letter after a small one.
+/// Returns the words of a name. Hyphens, underscores and other marks separate them, as does a capital letter after a
+/// small one.
 fn words(name: &str) -> impl Iterator<Item = &str> {
     let mut rest = name;
     std::iter::from_fn(move || {

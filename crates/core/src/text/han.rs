@@ -9,12 +9,12 @@ const DENSE: std::ops::RangeInclusive<u32> = 0x3400..=0x9fff;
 /// The ideographs beyond the basic plane; few of them are converted.
 const SPARSE: std::ops::RangeInclusive<u32> = 0x2_0000..=0x3_23af;
 
-/// The library's conversion as tables: many times faster than asking the library, with the same answers.
+/// The library's conversion as tables: many times faster than the library, with the same results.
 #[derive(Debug)]
 pub(super) struct Simplifier {
     dense: Vec<Cell>,
     sparse: HashMap<char, char>,
-    /// By first character; the longest phrase first.
+    /// Phrases by their first character, the longest first.
     phrases: HashMap<char, Vec<(&'static str, String)>>,
 }
 
@@ -24,7 +24,7 @@ struct Cell {
     begins_phrase: bool,
 }
 
-/// Phrases and characters, made once for the whole process.
+/// The tables, built once for the whole process.
 static SIMPLIFIER: LazyLock<Option<Simplifier>> = LazyLock::new(Simplifier::build);
 
 impl Simplifier {
@@ -79,7 +79,7 @@ fn dense_place(c: char) -> Option<usize> {
     if DENSE.contains(&code) { usize::try_from(code - DENSE.start()).ok() } else { None }
 }
 
-/// Returns the simplified form of one character, itself when it has none or the tables cannot be read.
+/// Returns the simplified form of a character, or the character itself if it has none or the tables cannot be read.
 #[must_use]
 pub fn simplified(c: char) -> char {
     Simplifier::shared().map_or(c, |tables| tables.char(c))

@@ -1,10 +1,11 @@
-//! What the head of an HTML page says of its address, and its title.
+//! The addresses and the title in the head of an HTML page.
 
 use super::entities::{Place, decode_into};
 use super::markup::{Piece, Tag, pieces};
 use super::nesting::is_any;
 
-/// Elements of a head. The first other one begins the body, in which links name nothing: comments may be there.
+/// Elements of a head. The first other element begins the body. Links in the body are ignored, because readers may have
+/// written them in comments.
 const HEAD_ELEMENTS: [&str; 10] =
     ["html", "head", "title", "meta", "link", "base", "script", "style", "noscript", "template"];
 
@@ -18,7 +19,7 @@ pub struct HeadLinks {
 }
 
 impl HeadLinks {
-    /// Reads the head of a page in one pass, without a tree; of several links of a kind the first counts.
+    /// Reads the head of a page in one pass, without a tree. The first link of each kind counts.
     #[must_use]
     pub fn of(html: &str) -> Self {
         let mut links = Self::default();
@@ -43,8 +44,8 @@ impl HeadLinks {
     }
 }
 
-/// Returns the text of the first title in the head of a page, without a tree. That of a template or of what is shown
-/// without scripts names nothing.
+/// Returns the text of the first title in the head of a page, without a tree. Ignores titles inside `<template>` and
+/// `<noscript>`.
 pub(super) fn title_of(html: &str) -> Option<String> {
     let (mut inside, mut is_title) = (0_usize, false);
     for piece in pieces(html) {

@@ -8,7 +8,7 @@ use super::nesting::{end_of_raw, is_any, name_of, tag_end};
 pub(super) enum Piece<'h> {
     /// Text between tags, with its character references.
     Text(&'h str),
-    /// What is in one of the elements of [`RAW`].
+    /// The content of one of the elements of [`RAW`].
     Raw(&'h str),
     /// A start tag.
     Start(Tag<'h>),
@@ -26,7 +26,7 @@ pub(super) struct Tag<'h> {
 }
 
 impl<'h> Tag<'h> {
-    /// Returns whether it ends in `/>`, which means something in SVG and `MathML` only.
+    /// Returns whether it ends in `/>`, which has a meaning only in SVG and `MathML`.
     pub(super) fn is_closed(&self) -> bool {
         self.attributes.trim_end().ends_with('/')
     }
@@ -64,12 +64,12 @@ impl<'h> Tag<'h> {
     }
 }
 
-/// Cuts a page. The cost is one pass over it.
+/// Cuts a page into pieces, in one pass.
 pub(super) fn pieces(html: &str) -> Pieces<'_> {
     Pieces { html, at: 0, raw: None }
 }
 
-/// See [`pieces`].
+/// Iterates over the pieces of a page: see [`pieces`].
 #[derive(Clone, Debug)]
 pub(super) struct Pieces<'h> {
     html: &'h str,
@@ -83,7 +83,7 @@ impl<'h> Pieces<'h> {
         self.html.get(self.at..).unwrap_or_default()
     }
 
-    /// Hands out the next `length` bytes.
+    /// Takes the next `length` bytes.
     fn take(&mut self, length: usize) -> &'h str {
         let rest = self.rest();
         let taken = rest.get(..rest.floor_char_boundary(length)).unwrap_or_default();
@@ -91,7 +91,7 @@ impl<'h> Pieces<'h> {
         taken
     }
 
-    /// Passes over everything up to and with this mark, or to the end.
+    /// Skips everything up to and including this mark, or to the end.
     fn skip_past(&mut self, mark: &str) {
         let rest = self.rest();
         self.at += rest.find(mark).map_or(rest.len(), |found| found + mark.len());
@@ -104,7 +104,8 @@ impl<'h> Pieces<'h> {
             self.at += early.len();
             return;
         }
-        // One search for both ends: a second one to the end of the page for each comment would make it quadratic.
+        // One search finds both kinds of ends: a second search to the end of the page for each comment would be
+        // quadratic.
         let mut searched = 0;
         let end = loop {
             let Some(found) = rest.get(searched..).and_then(|rest| rest.find("--")) else { break rest.len() };

@@ -4,8 +4,8 @@
 //! and weighs its words. In order: HTML to main text, Unicode NFKC, ASCII digits, no vowel marks, lower case,
 //! traditional to simplified Chinese, web addresses dropped, white space collapsed; then words, without stop words.
 //!
-//! Laws: the result is a function of the page and the settings alone; no input makes the stack grow with it.
-//! Cost: some tens of microseconds for 2 KB, most of it segmentation; HTML costs about as much again.
+//! Laws: the result is a function of the page and the settings alone; the stack does not grow with the input. Cost:
+//! some tens of microseconds for 2 KB, most of it segmentation; HTML costs about as much again.
 
 mod analyzer;
 mod characters;

@@ -1,4 +1,4 @@
-//! How deep HTML is nested and how much of it there is, counted before any tree is built.
+//! Measures how deeply HTML is nested and how costly it is, before any tree is built.
 
 use super::elements::RAW;
 
@@ -7,39 +7,39 @@ use super::elements::RAW;
 pub(super) enum Shape {
     /// It nests more elements than the limit.
     TooDeep,
-    /// Its tags cost too much, whatever comes of them.
+    /// The parser would spend too much on its tags.
     TooCostly,
-    /// This many attributes are in the tag that has the most, counted too high where values hold slashes.
+    /// The number of attributes in the tag that has the most. Too high if values contain slashes.
     Attributes(usize),
 }
 
-/// Attributes that the parser may compare: for each new `<b>`, say, those of all that it has met and may hold open
-/// still.
+/// The most attributes that the parser may compare. For each new `<b>`, for example, it compares those of all earlier
+/// ones that may still be open.
 const MAX_COMPARED: usize = 8_000_000;
 
-/// Open elements that end tags may be compared with in vain.
+/// The most open elements that unmatched end tags may be compared with.
 const MAX_UNMATCHED: usize = 50_000_000;
 
-/// Steps of writing texts and attributes as HTML: see [`escaping_cost`].
+/// The most steps for writing texts and attributes as HTML: see [`escaping_cost`].
 pub(super) const MAX_ESCAPING: usize = 1 << 30;
 
 /// Only tags longer than this can take many steps.
 const LONG_TAG: usize = 1 << 14;
 
-/// Returns the steps that the library takes at most to write a text or an attribute as HTML: for each character that may
-/// have to be escaped, it searches the rest.
+/// Returns the most steps that the library takes to write a text or an attribute as HTML: for each character that may
+/// have to be escaped, it searches the rest of the text.
 pub(super) fn escaping_cost(text: &[u8]) -> usize {
     // 0xC2 begins the no-break space.
     let escaped = text.iter().filter(|byte| matches!(byte, b'&' | 0xC2)).count();
     escaped.saturating_mul(text.len())
 }
 
-/// Elements that are opened once more in whatever follows, and compared with one another by name and attributes. Not
-/// `a`: a new one closes the one before.
+/// Elements that the parser opens again in whatever follows, and compares with one another by name and attributes. `a`
+/// is not among them, because a new one closes the one before.
 const FORMATTING: [&str; 13] =
     ["b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"];
 
-/// What comparing the attributes of formatting elements costs at most.
+/// An upper bound on the cost of comparing the attributes of formatting elements.
 #[derive(Default)]
 struct Comparisons {
     /// Attributes of all elements of each name so far.
@@ -59,9 +59,9 @@ impl Comparisons {
 
 /// Measures a page whose elements may nest `limit` levels.
 ///
-/// Elements whose end tag may be left out (`p`, `li`, `td` and their like) and those without content (`br`, `img`)
-/// do not count: open ones would look nested. What a page hides from this count (ends of elements inside scripts)
-/// is caught by a count of the tree itself; this scan keeps that tree small.
+/// Elements whose end tag may be left out (`p`, `li`, `td` and their like) and those without content (`br`, `img`) do
+/// not count, because open ones would look nested. A page can hide elements from this count (by end tags inside
+/// scripts), so the tree itself is counted as well; this scan keeps that tree small.
 pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
     let bytes = html.as_bytes();
     let mut most_attributes = 0;
@@ -118,7 +118,7 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
 
 struct Element<'h> {
     name: &'h [u8],
-    /// Inside SVG or `MathML`, where `/>` closes.
+    /// Whether it is inside SVG or `MathML`, where `/>` closes an element.
     foreign: bool,
 }
 
@@ -144,14 +144,14 @@ pub(super) struct TagEnd {
     pub(super) length: usize,
     /// Whether it ends in `/>`.
     pub(super) closed: bool,
-    /// Places where an attribute may begin.
+    /// Number of places where an attribute may begin.
     pub(super) attributes: usize,
 }
 
 /// Finds the end of a start tag that begins after its `<`.
 pub(super) fn tag_end(tag: &[u8]) -> TagEnd {
     let (mut quote, mut attributes) = (None, 0);
-    // The byte before, and the one before that is no whitespace.
+    // The previous byte, and the previous one that is not whitespace.
     let (mut before, mut last_non_whitespace) = (b'<', b' ');
     for (at, byte) in tag.iter().enumerate() {
         match (quote, byte) {

@@ -6,7 +6,7 @@ use super::urls::{TextUrls, url_length};
 use unicode_normalization::UnicodeNormalization;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Brings text to the form that is compared: one pass, and every run of whitespace a single space.
+/// Brings text to the form that is compared, in one pass. Every run of whitespace becomes a single space.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Normalizer {
     settings: Normalize,
@@ -26,13 +26,13 @@ impl Normalizer {
         Ok(Self { settings, simplifier })
     }
 
-    /// With fewer bytes than this beside its web addresses a text is a caption, and its addresses are what it says.
+    /// A text with fewer bytes than this besides its web addresses is a caption; its content is the addresses.
     const CAPTION: usize = 64;
 
     /// Replaces `out` by the normalised text. It neither begins nor ends with a space.
     ///
-    /// Web addresses are taken out, unless they hold more bytes than the rest or the rest is a mere caption: lists of links
-    /// differ in nothing else.
+    /// Web addresses are removed, unless they hold more bytes than the rest or the rest is a mere caption: lists of
+    /// links differ in nothing else.
     pub(super) fn run(&self, text: &str, out: &mut String) -> TextUrls {
         if self.settings.urls == Urls::Keep {
             self.pass(text, out, None);
@@ -50,7 +50,7 @@ impl Normalizer {
         TextUrls { hash: xxh3_64(urls.as_bytes()), kept }
     }
 
-    /// Normalises a text; its web addresses go to `urls`, one a line, and stay without it.
+    /// Normalises a text. Its web addresses go to `urls`, one on each line; without `urls`, they stay in the text.
     fn pass(&self, text: &str, out: &mut String, mut urls: Option<&mut String>) {
         out.clear();
         out.reserve(text.len());
@@ -82,7 +82,7 @@ impl Normalizer {
                     continue;
                 }
             }
-            // What follows may be a mark that composes with `c`: then both belong to one piece.
+            // The next character may be a mark that composes with `c`; then both belong to one piece.
             let next = rest.get(read..).and_then(|rest| rest.chars().next());
             let alone = next.is_none_or(|next| next.is_ascii() || stable(next).is_some());
             match plain {
@@ -107,8 +107,8 @@ enum Before {
     Alphanumeric,
 }
 
-/// Returns the NFKC form of a character that is known not to combine with what precedes it, without a look
-/// into the Unicode tables: most of what Chinese pages are made of.
+/// Returns the NFKC form of a character that is known not to combine with what precedes it, without a look-up in the
+/// Unicode tables. Most characters of Chinese pages are of this kind.
 fn stable(c: char) -> Option<char> {
     match c {
         '\u{3000}' => Some(' '),
@@ -126,13 +126,13 @@ fn stable(c: char) -> Option<char> {
     }
 }
 
-/// A typographic apostrophe is an apostrophe.
+/// Replaces a typographic apostrophe by a plain one.
 fn unquote(c: char) -> char {
     if matches!(c, '\u{2018}' | '\u{2019}') { '\'' } else { c }
 }
 
-/// The zeros of the scripts that have decimal digits (general category `Nd`), ascending; one to nine follow each.
-/// Those that NFKC makes ASCII digits of are left out.
+/// The zeros of the scripts that have decimal digits (general category `Nd`), ascending; the digits one to nine follow
+/// each. Digits that NFKC turns into ASCII digits are left out.
 const ZEROS: [u32; 69] = [
     0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66, 0x0de6, 0x0e50,
     0x0ed0, 0x0f20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50,
@@ -150,8 +150,8 @@ pub(super) fn ascii_digit(c: char) -> char {
     value.filter(|value| *value < 10).and_then(|value| char::from_digit(value, 10)).unwrap_or(c)
 }
 
-/// Returns whether a character is one that a writer may leave out: the vowel and cantillation marks of Arabic and Hebrew,
-/// and the Arabic stroke that makes a word longer. Marks that make another letter are composed with theirs before.
+/// Returns whether a writer may leave a character out: the vowel and cantillation marks of Arabic and Hebrew, and the
+/// Arabic stroke that makes a word longer. Marks that make another letter were composed with their letter before.
 pub(super) fn is_optional(c: char) -> bool {
     matches!(c,
         // Tatweel, marks of vowels, superscript alef.
@@ -171,9 +171,9 @@ pub(super) fn is_filler(c: char) -> bool {
 struct Sink<'n, 'o> {
     normalizer: &'n Normalizer,
     out: &'o mut String,
-    /// Whitespace was read and not yet written.
+    /// Whether whitespace was read but not yet written.
     pending_space: bool,
-    /// The last character written represents a run of digits.
+    /// Whether the last character written represents a run of digits.
     masking: bool,
 }
 
@@ -186,7 +186,7 @@ impl Sink<'_, '_> {
         text.chars().for_each(|c| self.char(c));
     }
 
-    /// Takes a character of composed text.
+    /// Writes a character of composed text.
     fn composed(&mut self, c: char) {
         if !is_optional(c) {
             self.char(ascii_digit(c));
@@ -201,7 +201,7 @@ impl Sink<'_, '_> {
             } else if c.is_ascii_whitespace() || c == '\u{b}' {
                 self.pending_space = true;
             }
-            // Other control characters are no text.
+            // Other control characters are not text.
             return;
         }
         if ('\u{3400}'..='\u{9fff}').contains(&c) {

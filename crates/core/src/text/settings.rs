@@ -16,20 +16,20 @@ pub struct Settings {
     pub segmenter: Segmenter,
     /// How Chinese text is cut.
     pub jieba: JiebaSettings,
-    /// Words that are no feature.
+    /// Words that are not features.
     pub stopwords: Vec<StopWords>,
-    /// Fewer distinct features than this: only the exact stage judges. At least 1.
+    /// Pages with fewer distinct features than this get no `SimHash`. At least 1.
     pub min_features: usize,
     /// Text past this many bytes is not read.
     pub max_bytes: usize,
-    /// JSON nested deeper than this many levels is refused; HTML is read without a tree.
+    /// JSON nested more than this many levels deep is refused; such HTML is read without a tree.
     pub max_nesting: usize,
 }
 
 /// What is taken from an HTML page (`text.html`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HtmlText {
-    /// The article without navigation; all visible text where no article is found.
+    /// The article without navigation, or all visible text if no article is found.
     #[default]
     MainText,
     /// All visible text.
@@ -85,7 +85,7 @@ pub enum Digits {
 /// What happens to web addresses (`text.normalize.urls`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Urls {
-    /// They are taken out, unless the text consists of little else. The exact hash is over them, too.
+    /// They are removed, unless the text consists of little else. The exact hash still covers them.
     #[default]
     Drop,
     /// They stay.
@@ -101,27 +101,28 @@ pub enum Segmenter {
     Auto,
     /// jieba for everything.
     Jieba,
-    /// Unicode word breaks for everything: every Han character is a word. Thai and its like as with `auto`.
+    /// Unicode word breaks for everything: every Han character is a word. Thai and similar scripts are cut as with
+    /// `auto`.
     Unicode,
 }
 
 /// How Chinese text is cut (`text.jieba`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JiebaSettings {
-    /// Contents of a dictionary of further words, one `word [frequency [tag]]` a line.
+    /// Contents of a dictionary of further words, one `word [frequency [tag]]` on each line.
     pub user_dict: Option<String>,
     /// Whether a hidden Markov model finds words that no dictionary has.
     pub hmm: bool,
 }
 
-/// A list of words that are no feature (`text.stopwords`).
+/// A list of words that are not features (`text.stopwords`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopWords {
     /// The built-in Chinese list.
     Zh,
     /// The built-in English list.
     En,
-    /// Contents of a list, one word a line; empty lines and lines that begin with `#` are skipped.
+    /// Contents of a list, one word on each line; empty lines and lines that begin with `#` are skipped.
     List(String),
 }
 
@@ -159,9 +160,9 @@ impl Default for JiebaSettings {
 }
 
 impl Settings {
-    /// Writes everything that decides a feature as lines of text, one form for one meaning.
+    /// Writes everything that determines a feature as lines of text, with one form for each meaning.
     ///
-    /// The scheme is a hash of these lines: their form never changes between releases without a new scheme.
+    /// The scheme is a hash of these lines, so their form cannot change without a new scheme.
     pub fn write_canonical(&self, out: &mut String) {
         let normalize = &self.normalize;
         let choice =
@@ -183,7 +184,7 @@ impl Settings {
             let _ = writeln!(out, "text.jieba.hmm={}", self.jieba.hmm);
             let _ = writeln!(out, "text.jieba.user_dict={:?}", self.jieba.user_dict.as_deref().unwrap_or_default());
         }
-        // The lists are one set.
+        // Together, the lists are one set, so their order does not matter.
         let lists = self.stopwords.iter().map(|list| match list {
             StopWords::Zh => "zh".to_owned(),
             StopWords::En => "en".to_owned(),

@@ -5,10 +5,10 @@ use super::entities::{Place, decode_into};
 use super::markup::{Piece, pieces};
 use super::nesting::is_any;
 
-/// Takes out the text between the tags, up to `most` bytes and the rest of a piece.
+/// Returns the text between the tags, up to `most` bytes and the rest of the piece in which they end.
 pub(super) fn text_of(html: &str, most: usize) -> String {
     let mut text = String::new();
-    // The hidden element that is open, and how many of its name are.
+    // The open hidden element, and how many elements of its name are open.
     let mut hidden: Option<(&str, usize)> = None;
     let mut shows_raw = false;
     for piece in pieces(html) {
@@ -37,7 +37,7 @@ pub(super) fn text_of(html: &str, most: usize) -> String {
                 end_word(tag.name, &mut text);
                 shows_raw = is_any(name, &["xmp", "noembed", "noframes"]);
                 let empty = is_any(name, &["svg"]) && tag.is_closed();
-                // The end tag of a head may be left out, and what it contains is hidden by itself.
+                // A `<head>` is not hidden as a whole: its end tag may be left out, and its contents are hidden anyway.
                 if is_any(name, &HIDDEN) && !is_any(name, &["head"]) && !empty {
                     hidden = Some((tag.name, 1));
                 }

@@ -1,9 +1,9 @@
 //! HTML -> a tree of bounded size.
 //!
-//! A byte of HTML may cost a hundred bytes of tree, and a short page may grow without bound: a start tag creates each
-//! formatting element that is still open again, so that hundreds of `<font>` before thousands of `<p>` make hundreds of
-//! elements of each. Therefore the page is given to the parser bit by bit, and what came of it is counted in between;
-//! where that is too late, elements come without attributes.
+//! A byte of HTML may cost a hundred bytes of tree, and a short page may grow without bound: each start tag creates all
+//! formatting elements again that are still open, so thousands of `<p>` after hundreds of `<font>` make hundreds of
+//! elements each. Therefore, the parser gets the page in chunks, and the tree is measured after each. Within a chunk,
+//! elements are created without attributes once the tree is too large.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -18,25 +18,25 @@ use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 /// 4,000 elements.
 pub(super) const MAX_UNITS: usize = 100_000;
 
-/// Attributes of one tag: comparing each with all before it must stay cheap.
+/// The most attributes of one tag: comparing each with all before it must stay cheap.
 pub(super) const MAX_ATTRIBUTES: usize = 1024;
 
-/// What a unit of a tree and its share of the copies take, in bytes, rounded up.
+/// Bytes that a unit of a tree and its share of the copies take, rounded up.
 const UNIT_BYTES: usize = 320;
 
 /// Bytes given to the parser at a time.
 const CHUNK_BYTES: usize = 256;
 
-/// Places for attributes in a token that does not end: the parser compares each attribute with all before it.
+/// The most places for attributes in a token that does not end: the parser compares each attribute with all before it.
 const MAX_SEPARATORS_WITHOUT_TOKEN: usize = 16_384;
 
-/// How large a tree may become. A unit is a node or two attributes.
+/// Returns how large the tree of a page with this many tags may become. A unit is a node or two attributes.
 fn bound(tags: usize) -> usize {
     tags.saturating_mul(8).saturating_add(4096).min(MAX_UNITS)
 }
 
-/// Returns the most bytes that reading a page of HTML takes beside its own, from the record's bytes, whatever their
-/// encoding: as they are, or as text within JSON.
+/// Returns the most bytes of memory that reading an HTML page takes in addition to the page. `value` is the value of
+/// its record, in any encoding: the page itself, or JSON that contains it.
 #[must_use]
 pub fn max_tree_bytes(value: &[u8]) -> usize {
     let plain = value.split(|byte| *byte == b'<').count();
@@ -76,16 +76,16 @@ pub(super) fn build(html: &str, max_depth: usize) -> Option<Document> {
     Some(parser.finish())
 }
 
-/// The tree that grows, and what it has grown to.
+/// The growing tree, and how large it is.
 #[derive(Default)]
 struct Sink {
     tree: Document,
-    /// Units from which on elements get no attributes: one start tag may create hundreds of elements with a thousand
-    /// each.
+    /// Size of the tree, in units, beyond which elements get no attributes: one start tag may create hundreds of
+    /// elements with a thousand attributes each.
     most: usize,
     attributes: Cell<usize>,
     last: Cell<Option<NodeId>>,
-    /// Moves on whenever the parser ends a token.
+    /// Changes whenever the parser ends a token.
     calls: Cell<usize>,
 }
 
@@ -114,7 +114,7 @@ impl TreeSink for Sink {
         self.tree
     }
 
-    /// A page may hold an error in each of its bytes; errors are not used.
+    /// Does nothing: a page may hold an error in each of its bytes, and errors are not used.
     fn parse_error(&self, _: Cow<'static, str>) {}
 
     fn get_document(&self) -> NodeId {
@@ -176,8 +176,8 @@ impl TreeSink for Sink {
         self.tree.append_before_sibling(sibling, child);
     }
 
-    /// A second `<body>` may add attributes to the first, each of which is compared with all that are there. They
-    /// are not read.
+    /// Does nothing: a second `<body>` may add attributes to the first, each of which would be compared with all before
+    /// it, and they are not used.
     fn add_attrs_if_missing(&self, _: &NodeId, _: Vec<Attribute>) {
         self.called();
     }

@@ -3,7 +3,7 @@
 /// The web addresses of a text, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TextUrls {
-    /// Hash of all of them in order; 0 where there is none, or where `text.normalize.urls` keeps them.
+    /// Hash of all of them in order; 0 if there are none, or if `text.normalize.urls` keeps them.
     pub hash: u64,
     /// Whether they are left in the text because it consists of little else.
     pub kept: bool,
@@ -30,7 +30,7 @@ pub fn urls(text: &str) -> impl Iterator<Item = &str> {
             let rest = text.get(at..)?;
             let begin = rest.find(['h', 'H', 'w', 'W'])?;
             let (before, rest) = (text.get(..at + begin)?, rest.get(begin..)?);
-            // Looked at first: where no address can begin, none is measured.
+            // Checked first, so that no address is measured where none can begin.
             let inside_word = before.ends_with(|c: char| c.is_ascii_alphanumeric());
             let length = if inside_word { None } else { url_length(rest) };
             at += begin + length.unwrap_or(1);

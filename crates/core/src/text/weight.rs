@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Hashes of words are keys as they are: they are well mixed already.
+/// Uses the hash of a word as it is, because it is well mixed already.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdentityHasher(u64);
 
@@ -31,9 +31,10 @@ pub type WordMap<V> = HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 /// One natural unit of inverse document frequency, in the fixed-point numbers of [`idf`].
 pub const ONE: u32 = 256;
 
-/// The table has quarters.
+/// The unit of the table: a quarter.
 const QUARTER: u32 = ONE / 4;
-/// A Chinese word that is not in the table: rarer than all that are, but not by as much as the rarest.
+/// The value of a Chinese word that is not in the table: above all values in the table, but below that of the rarest
+/// words.
 const RARE: u32 = 46 * QUARTER;
 
 static TABLE: LazyLock<WordMap<u8>> = LazyLock::new(|| {
@@ -46,9 +47,10 @@ static TABLE: LazyLock<WordMap<u8>> = LazyLock::new(|| {
     table
 });
 
-/// Returns whether the frequent words of the language that a word may be of are known, as stop words or by their rarity:
-/// of Chinese, and of what is written in ASCII, English. Elsewhere how often a word occurs says nothing: in Hindi, Korean
-/// or Vietnamese the same few words are the most frequent of every page.
+/// Returns whether the frequency of a word says something about its page. It does if the frequent words of its language
+/// are known, as stop words or by their rarity: those of Chinese, and of English, which every ASCII word is taken for.
+/// Elsewhere it says nothing: in Hindi, Korean or Vietnamese, the same few words are the most frequent ones of every
+/// page.
 #[must_use]
 pub fn is_frequency_telling(word: &str) -> bool {
     word.is_ascii() || word.chars().next().is_some_and(han::is_han)
@@ -56,9 +58,9 @@ pub fn is_frequency_telling(word: &str) -> bool {
 
 /// Returns how rare a word is, in 256ths of a natural unit (inverse document frequency), from `2 * ONE` up.
 ///
-/// Chinese words have the values of jieba's table, in quarters; those from 10.0 on, and unknown ones, 11.5. For other
-/// languages no table is kept: length tells, since frequent words are short (Zipf). A word of n characters gets
-/// 4 + n / 2, at most 11.5, so `rain` weighs 6 and `precipitation` 10.5. `hash` is XXH3 of the word.
+/// Chinese words have the values of jieba's table, in quarters; words from 10.0 on, and unknown ones, have 11.5. Other
+/// languages have no table: there, the length of a word decides, because frequent words are short (Zipf). A word of n
+/// characters gets 4 + n / 2, at most 11.5, so `rain` weighs 6 and `precipitation` 10.5. `hash` is XXH3 of the word.
 #[must_use]
 pub fn idf(word: &str, hash: u64) -> u32 {
     if word.chars().next().is_some_and(han::is_han) {

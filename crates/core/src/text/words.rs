@@ -29,7 +29,7 @@ impl CutBy {
 /// A stretch of text in one script, as [`super::Segmenter::Auto`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<'t> {
-    /// Whether all of it are Han characters; else none is.
+    /// Whether all its characters are Han; otherwise, none is.
     pub han: bool,
     /// The stretch, never empty.
     pub text: &'t str,
@@ -60,7 +60,7 @@ impl Cutter {
         Self { segmenter, jieba, hmm }
     }
 
-    /// Visits every word, in the order of the text, and says what found them. Punctuation is no word. The words of a
+    /// Visits every word in the order of the text, and returns what cut them. Punctuation is not a word. The words of a
     /// script without spaces overlap.
     pub(super) fn words<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) -> CutBy {
         match (&self.jieba, self.segmenter) {
@@ -89,9 +89,8 @@ impl Cutter {
     }
 }
 
-/// Cuts at Unicode word breaks (UAX 29), and where words are not separated into runs of clusters. Breaks are at every
-/// space, so each piece between spaces is cut alone; letters and digits of ASCII are one word without a look into the
-/// tables.
+/// Cuts text at Unicode word breaks (UAX 29), and scripts without spaces into runs of clusters. Every space is a break,
+/// so each piece between spaces is cut alone. A piece of ASCII letters and digits is one word, without a table look-up.
 fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
     for piece in text.split(' ') {
         if piece.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -113,13 +112,14 @@ fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
     }
 }
 
-/// How many clusters make a word of a script without spaces. Fewer are common to all texts; more are lost to every edit.
-/// With four, unrelated Thai texts are as far apart as unrelated English ones. Hiragana between Han characters or
-/// katakana are seldom longer, and then are one word.
+/// How many clusters make a word of a script without spaces. Shorter words are common to all texts; longer ones are
+/// lost with every edit. With four, unrelated Thai texts are as far apart as unrelated English ones. Hiragana between
+/// Han characters or katakana is seldom longer, so it is one word.
 const CLUSTERS: usize = 4;
 
 /// Returns whether a character belongs to a script that writes no spaces between words and whose word breaks only a
-/// dictionary knows: Thai, Lao, Burmese, Khmer, Tai Le, New Tai Lue, Tai Tham, hiragana. Digits and punctuation do not.
+/// dictionary knows: Thai, Lao, Burmese, Khmer, Tai Le, New Tai Lue, Tai Tham, hiragana. Digits and punctuation do not
+/// belong to it.
 fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{e01}'..='\u{e3a}' | '\u{e40}'..='\u{e4e}'

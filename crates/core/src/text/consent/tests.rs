@@ -1,4 +1,5 @@
-//! Notices and articles, written for the purpose: how the language tells them apart, and what becomes of the page.
+//! Notices and articles, written for these tests: how their language distinguishes them, and what is extracted from the
+//! page.
 
 use super::*;
 use crate::record::Body;

@@ -60,7 +60,7 @@ const CONSENT: &[&str] = &[
     "拒否",
 ];
 
-/// Beginnings of words, by topic, in lower case. The first is what is asked for.
+/// Beginnings of words, by topic, in lower case. The first topic is consent.
 pub(super) const TOPICS: [&[&str]; 6] = [
     CONSENT,
     &[
@@ -387,7 +387,7 @@ pub(super) const ADDRESSES: &[&str] = &[
     "вашу",
 ];
 
-/// The same where words are not set apart.
+/// The same for languages that do not separate words.
 pub(super) const UNSPACED_ADDRESSES: &[&str] = &[
     "我们",
     "我們",
