@@ -24,7 +24,7 @@ impl Address {
         Self::of(Url::parse(text).ok()?)
     }
 
-    /// Resolves a reference that is in this page.
+    /// Resolves a reference from this page.
     #[must_use]
     pub fn join(&self, reference: &str) -> Option<Self> {
         Self::of(self.0.join(reference.trim()).ok()?)
@@ -52,9 +52,9 @@ impl Address {
 
     /// Returns the site: the registered domain, in lower case; an IP address as it is.
     ///
-    /// Only the suffixes that registries sell names under count (the ICANN part of the Public Suffix List). The pages
-    /// of a platform that gives each of its users a subdomain (`alice.github.io`, `bob.blogspot.com`) are therefore
-    /// pages of one site: they share a frame.
+    /// Only the suffixes under which registries sell names count (the ICANN part of the Public Suffix List). Some
+    /// platforms give each user a subdomain (`alice.github.io`, `bob.blogspot.com`); their pages are pages of one site,
+    /// because they share a frame.
     #[must_use]
     pub fn site(&self) -> Cow<'_, str> {
         match self.0.host() {
@@ -66,13 +66,14 @@ impl Address {
     }
 }
 
-/// Cuts a host down to the label in front of its public suffix; the host itself when there is none.
+/// Returns the public suffix of a host with the label before it, or the host itself if it has no public suffix.
 fn registered(host: &str) -> &str {
     let suffix = |name: &str| psl::suffix(name.as_bytes()).map(|found| (found.as_bytes().len(), found.typ()));
     let mut parent = host;
     let length = loop {
         match suffix(parent) {
-            // Above the suffix of a platform comes the one that its own name is registered under.
+            // This is the suffix of a platform: the suffix under which the platform's own name is registered is above
+            // it.
             Some((length, Some(Type::Private))) => {
                 let private = parent.get(parent.len() - length..).unwrap_or_default();
                 let Some((_, above)) = private.split_once('.') else { break length };

@@ -6,12 +6,12 @@ use super::{EventTime, FieldPath, Format, InputSettings, RawRecord, Reject, Reje
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// What one record says of its page. Borrows from the record wherever the bytes allow it.
+/// What one record says about its page. Borrows from the record wherever the bytes allow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document<'r> {
-    /// The page's own name, never blank.
+    /// The page's own id, never blank.
     pub id: Option<Cow<'r, str>>,
-    /// Its web address, where that has a field of its own; else the name may be one.
+    /// Its web address, if that has a field of its own; otherwise, the id may be one.
     pub address: Option<Cow<'r, str>>,
     /// The address that the record gives for all its variants.
     pub canonical: Option<Cow<'r, str>>,
@@ -21,8 +21,8 @@ pub struct Document<'r> {
     pub body: Body<'r>,
     /// The page's scope.
     pub scope: Option<Cow<'r, str>>,
-    /// Event time; only read when it is taken from a field. Absent when the field is: then the record's timestamp
-    /// counts. It may be absurd: the brokers' clock bounds it later.
+    /// Event time, if it is read from a field and the record has that field; otherwise, the record's timestamp counts.
+    /// It may be absurd: the brokers' clock bounds it later.
     pub fetched_at: Option<Timestamp>,
 }
 
@@ -38,10 +38,10 @@ pub enum Body<'r> {
 /// Why input settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputSettingsError {
-    /// Nothing could hold the text.
+    /// No field can hold the text.
     #[error("input.fields names neither text nor html: one of them is needed when input.format is json")]
     NoTextField,
-    /// Event time is to come from a field, and no field is named.
+    /// Event time is to come from a field, but no field is named.
     #[error("window.timestamp_source is field, but input.fields.fetched_at is not set")]
     NoTimeField,
     /// A pointer needs JSON to point into.
@@ -123,7 +123,7 @@ impl Decoder {
         let time = fields.fetched_at.as_ref().filter(|_| self.settings.event_time == EventTime::Field);
         let fetched_at = found.get(TIME, time)?.map(|value| value.timestamp()).transpose()?;
         let name = |field, path| found.get(field, path)?.map(|value: Value<'_, 'r>| value.name()).transpose();
-        // Pages with a blank id are not one page.
+        // Pages with a blank id are not the same page.
         let id = name(ID, fields.id.as_ref())?.filter(|id| !id.trim().is_empty());
         let scope = name(SCOPE, fields.scope.as_ref())?;
         let address = name(ADDRESS, fields.address.as_ref())?;
@@ -157,11 +157,11 @@ impl Decoder {
         Ok(Document { id, address, canonical, encoding, body, scope, fetched_at })
     }
 
-    /// Reads the scope alone: enough to know a page's place when the work on its text failed.
+    /// Reads only the scope. It determines the partition of a page whose text could not be processed.
     ///
     /// # Errors
     ///
-    /// As [`Decoder::decode`], for what concerns the scope.
+    /// As [`Decoder::decode`], if the scope cannot be read.
     pub fn scope<'r>(&self, record: &RawRecord<'r>) -> Result<Option<Cow<'r, str>>, Rejection> {
         let Some(path) = &self.settings.fields.scope else { return Ok(None) };
         let found = match path {
@@ -186,7 +186,7 @@ impl Decoder {
             let message = format!("JSON is nested deeper than {} levels", self.max_nesting);
             return Err(Rejection::new(Reject::TooDeep, message));
         }
-        // The library's own words may quote the document: only the place is reported.
+        // The library's own message may quote the document, so only the position is reported.
         wanted.find(value).map_err(|error| {
             let what = if error.is_eof() { "truncated" } else { "malformed" };
             let message = format!("{what} JSON at line {} column {}", error.line(), error.column());
@@ -218,7 +218,7 @@ enum Content<'r> {
 }
 
 impl<'r> Values<'_, 'r> {
-    /// Returns the value at a field's path, if there is one. JSON's null counts as nothing.
+    /// Returns the value at a field's path, if there is one. A JSON null counts as absent.
     fn get<'v>(&self, field: usize, path: Option<&'v FieldPath>) -> Result<Option<Value<'v, 'r>>, Rejection> {
         let Some(path) = path else { return Ok(None) };
         let record: &RawRecord<'r> = self.record;
@@ -257,7 +257,7 @@ impl<'r> Value<'_, 'r> {
         }
     }
 
-    /// Reads a time: whole milliseconds since 1970, or RFC 3339. What unit a number has is not guessed.
+    /// Reads a time: whole milliseconds since 1970, or RFC 3339. The unit of a number is never guessed.
     fn timestamp(&self) -> Result<Timestamp, Rejection> {
         const EXPECTED: &str = "whole milliseconds since 1970 or an RFC 3339 time";
         let text = match self.content {

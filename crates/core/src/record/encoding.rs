@@ -11,7 +11,7 @@ use super::{Reject, Rejection};
 /// How far a page is searched for the declaration of its encoding, in bytes.
 const DECLARED_WITHIN: usize = 4096;
 
-/// What the bytes of a page were encoded in, by families: a GBK page and a GB2312 page are read by one decoder.
+/// The encoding of a page, by family: one decoder reads both GBK and GB2312 pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// UTF-8, and with it ASCII.
@@ -67,15 +67,17 @@ impl Encoding {
     }
 }
 
-/// Decodes a page: by its byte order mark; as UTF-16 if that is what its zero bytes look like; as UTF-8 if it is that but for a few bytes or a cut end; as `content_type`
-/// says; as the page itself says in its first bytes; as its bytes look.
+/// Decodes a page. The first of these that applies decides: its byte order mark; zero bytes that look like UTF-16; its
+/// bytes, if they are UTF-8 except for a few bytes or a cut end; `content_type`; the declaration in the first bytes of
+/// the page; the encoding that its bytes look like.
 ///
-/// What is valid UTF-8 and not plain ASCII is hardly ever anything else, and crawlers that recode pages leave the
-/// declaration as it was: so validity goes before declarations. A declaration that fits badly gives way to the look.
+/// Text that is valid UTF-8 and not plain ASCII is hardly ever anything else, and crawlers that recode pages do not
+/// change the declaration. Therefore, validity takes precedence over declarations. If a declaration fits badly, the
+/// look of the bytes may replace it.
 ///
 /// # Errors
 ///
-/// [`Reject::Undecodable`] for bytes that are no text.
+/// [`Reject::Undecodable`] for bytes that are not text.
 pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<(Cow<'r, str>, Encoding), Rejection> {
     let utf8 = match coding::Encoding::for_bom(bytes) {
         Some((marked, length)) => {
@@ -92,7 +94,7 @@ pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<
     let of_type = || content_type.and_then(|value| of_content_type(value, of_label));
     let declared = || of_type().or_else(|| of_page(bytes, of_label));
     if let Ok(text) = utf8 {
-        // Encodings of seven bits look like ASCII.
+        // Seven-bit encodings look like ASCII.
         let shifted = text.is_ascii() && text.contains('\x1b');
         let declared = declared().filter(|coding| shifted && *coding == coding::ISO_2022_JP);
         return Ok(declared
@@ -104,14 +106,14 @@ pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<
     }
     let fit = Utf8Fit::of(bytes);
     if fit.is_likely() || (fit.is_possible() && says_utf8(bytes, content_type)) {
-        // Other encodings have characters for these bytes, too: wrong ones.
+        // Other encodings have characters for these bytes, too, but the wrong ones.
         return in_utf8(fit, bytes).ok_or_else(|| refused(bytes));
     }
     let decoded = |coding| decode_in(bytes, coding);
     let declared = declared().and_then(decoded);
     if let Some((text, encoding)) = declared {
         let malformed = malformed(&text);
-        // Encodings of one byte a character fit everything.
+        // Single-byte encodings fit everything.
         let looks =
             if malformed == 0 { None } else { Some(looks_like(bytes)).filter(|coding| !coding.is_single_byte()) };
         let looks = looks.and_then(decoded);
@@ -135,7 +137,7 @@ fn refused(bytes: &[u8]) -> Rejection {
     Rejection::new(Reject::Undecodable, message)
 }
 
-/// Decodes bytes, unless too much of them is malformed in that encoding.
+/// Decodes bytes, unless too many characters are malformed in that encoding.
 fn decode_in<'r>(bytes: &'r [u8], coding: &'static coding::Encoding) -> Option<(Cow<'r, str>, Encoding)> {
     let (text, _) = coding.decode_without_bom_handling(bytes);
     let malformed = malformed(&text);
@@ -143,8 +145,8 @@ fn decode_in<'r>(bytes: &'r [u8], coding: &'static coding::Encoding) -> Option<(
     fits.then(|| (text, Encoding::of(coding)))
 }
 
-/// Returns the byte order of UTF-16 without a byte order mark: characters of markup, digits and spaces have a zero byte
-/// each, nearly all on the same side.
+/// Returns the byte order of UTF-16 without a byte order mark. In it, markup, digits and spaces have a zero byte for
+/// each character, nearly all on the same side.
 fn unmarked_utf16(bytes: &[u8]) -> Option<&'static coding::Encoding> {
     let head = bytes.get(..DECLARED_WITHIN).unwrap_or(bytes);
     let zeros = |side: usize| head.iter().skip(side).step_by(2).filter(|byte| **byte == 0).count();
@@ -161,15 +163,15 @@ fn unmarked_utf16(bytes: &[u8]) -> Option<&'static coding::Encoding> {
 
 fn looks_like(bytes: &[u8]) -> &'static coding::Encoding {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    // A page may have been cut within a character: its end says nothing.
+    // A page may have been cut within a character, so its end says nothing.
     detector.feed(bytes, false);
     detector.guess(None, Utf8Detection::Deny)
 }
 
-/// How the name of an encoding is read.
+/// A function that reads the name of an encoding.
 type ReadLabel = fn(&[u8]) -> Option<&'static coding::Encoding>;
 
-/// Returns whether a page is declared to be UTF-8 by whatever says it first.
+/// Returns whether the first declaration of a page's encoding says UTF-8.
 fn says_utf8(bytes: &[u8], content_type: Option<&str>) -> bool {
     let any: ReadLabel = coding::Encoding::for_label_no_replacement;
     let declared = content_type.and_then(|value| of_content_type(value, any)).or_else(|| of_page(bytes, any));
@@ -203,10 +205,10 @@ fn of_page(bytes: &[u8], of_label: ReadLabel) -> Option<&'static coding::Encodin
     None
 }
 
-/// Returns the encoding of a name, unless it is one that says nothing of bytes which are not UTF-8.
+/// Returns the encoding of a name, except UTF-8 and UTF-16, which cannot be right for bytes that are not UTF-8.
 fn of_label(label: &[u8]) -> Option<&'static coding::Encoding> {
     let found = coding::Encoding::for_label_no_replacement(label)?;
-    // A page that can say so in ASCII is not in UTF-16.
+    // A page whose declaration can be read as ASCII is not in UTF-16.
     (found != coding::UTF_8 && found != coding::UTF_16LE && found != coding::UTF_16BE).then_some(found)
 }
 

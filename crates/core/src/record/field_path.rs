@@ -23,7 +23,7 @@ pub enum FieldPath {
     Key,
 }
 
-/// A JSON pointer (RFC 6901), taken apart into its unescaped steps. Without a step it means the whole value.
+/// A JSON pointer (RFC 6901), split into its unescaped steps. Without steps, it means the whole value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pointer(Vec<String>);
 
@@ -62,13 +62,13 @@ impl fmt::Display for FieldPath {
 /// Why a text names no field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseFieldPathError {
-    /// Neither form fits.
+    /// The text has none of the three forms.
     #[error("`{0}` names no field: expected a JSON pointer as in /url, header:<name>, or key")]
     Form(String),
     /// A header without a name.
     #[error("`{0}` is not a header path: expected header:<name>")]
     NamelessHeader(String),
-    /// RFC 6901 knows `~0` and `~1` only.
+    /// RFC 6901 knows only `~0` and `~1`.
     #[error("`{0}` is no JSON pointer: a ~ must be followed by 0 (for ~) or 1 (for /)")]
     Escape(String),
     /// Deeper than any real page, and deeper than the JSON reader walks.

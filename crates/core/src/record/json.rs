@@ -9,7 +9,7 @@ use std::fmt;
 /// The fields of a page, in the order of [`Found`].
 pub(super) const FIELDS: usize = 7;
 
-/// What was at each wanted place, still as JSON text; the last one when a name occurs twice.
+/// The value at each wanted place, still as JSON text. If a name occurs twice, the last value counts.
 pub(super) type Found<'r> = [Option<&'r RawValue>; FIELDS];
 
 /// The wanted places, as a tree of names.
@@ -36,7 +36,7 @@ impl Child {
 }
 
 impl Wanted {
-    /// Adds the place of a field, if it is a place in the value.
+    /// Adds the place of a field, if its path points into the value.
     pub(super) fn add(&mut self, field: usize, path: Option<&FieldPath>) {
         let Some(FieldPath::Pointer(pointer)) = path else { return };
         let mut node = self;
@@ -195,7 +195,7 @@ impl<'r> Visitor<'r> for Walk<'_, '_, 'r> {
     }
 }
 
-/// Finds the wanted member of a name without keeping the name.
+/// Finds the wanted member with a name, without keeping the name.
 struct Name<'w>(&'w Wanted);
 
 impl<'r, 'w> DeserializeSeed<'r> for Name<'w> {

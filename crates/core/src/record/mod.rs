@@ -1,11 +1,11 @@
-//! What arrived, and its position.
+//! A record that arrived, and its position.
 //!
 //! Before: `kafka::group_consumer` (or a file) hands over the bytes of one record. After: `text` reads the [`Document`]
 //! that a [`Decoder`] found in them. Pure: bytes in, a document or a [`Rejection`] out.
 //!
 //! Laws: a rejection is a function of the page and the settings alone; no input makes it panic or grow the stack
-//! (nesting is counted before anything is taken apart). Cost: one pass to count nesting, one to check UTF-8, one
-//! to find the wanted fields; only strings with escapes, and pages in another encoding than UTF-8, are copied.
+//! (nesting is counted before anything is parsed). Cost: one pass to count nesting, one to check UTF-8, one to find the
+//! wanted fields; only strings with escapes, and pages in another encoding than UTF-8, are copied.
 
 mod address;
 mod decode;

@@ -85,8 +85,8 @@ impl fmt::Display for PartitionId {
     }
 }
 
-/// The place of one record: topic, partition and offset. Written `topic:partition:offset`
-/// (topic names cannot contain a colon).
+/// The position of one record: topic, partition and offset. Written `topic:partition:offset` (topic names cannot
+/// contain a colon).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source {
     /// The partition that holds the record.

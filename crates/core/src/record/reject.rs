@@ -2,8 +2,8 @@
 
 /// Why a page ends in the dead letter topic. The name is the metric label and the header value.
 ///
-/// Reasons that are a function of the page and the scheme alone ([`Reject::is_determined_by_page`]) need no judge.
-/// Every other page may already have been asked about, here or by a predecessor, so it leaves only by a
+/// Reasons that are a function of the page and the scheme alone ([`Reject::is_determined_by_page`]) need no judge. For
+/// any other page, a request may already have been sent, by this worker or a predecessor. So it leaves only by a
 /// `withdraw` that the judge has answered (law L8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -20,11 +20,11 @@ pub enum Reject {
     TooDeep = 5,
     /// Larger than `input.max_document`.
     TooLarge = 6,
-    /// With all headers larger than an output topic takes.
+    /// Larger, with all headers, than an output topic accepts.
     TooLargeForOutput = 7,
-    /// The text work panicked.
+    /// Processing the text panicked.
     TextPanic = 8,
-    /// The text work ran out of its time limit.
+    /// Processing the text exceeded its time limit.
     TextTimeout = 9,
     /// The broker refused the record for a reason that will not go away.
     Refused = 10,

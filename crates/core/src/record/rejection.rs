@@ -17,7 +17,7 @@ impl Rejection {
     /// The longest message, in bytes.
     pub const MAX_MESSAGE: usize = 1024;
 
-    /// Refuses a page. Line breaks and control characters become spaces; what is too long is cut.
+    /// Refuses a page. Line breaks and control characters become spaces; a message that is too long is cut.
     #[must_use]
     pub fn new(reason: Reject, message: impl Into<String>) -> Self {
         let mut message: String = message.into();

@@ -1,4 +1,4 @@
-//! Which parts of a record are read, and as what.
+//! Which parts of a record are read, and how.
 
 use super::FieldPath;
 use super::field_path::Pointer;
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// How the bytes of a record become a document (config keys `input.*` and `window.timestamp_source`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSettings {
-    /// What the values are.
+    /// The format of the values.
     pub format: Format,
     /// The fields of a page.
     pub fields: Fields,
@@ -24,9 +24,9 @@ pub enum Format {
     /// A JSON document with fields.
     #[default]
     Json,
-    /// The whole value is plain text, in any encoding that its bytes tell.
+    /// The whole value is plain text, in any encoding that can be recognised from its bytes.
     Text,
-    /// The whole value is an HTML page, in any encoding that it declares or its bytes tell.
+    /// The whole value is an HTML page, in any encoding that it declares or that can be recognised from its bytes.
     Html,
 }
 
@@ -55,10 +55,10 @@ pub enum EventTime {
     Field,
 }
 
-/// The fields of a page (`input.fields`). An absent path is never looked for.
+/// The fields of a page (`input.fields`). A field without a path is not read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fields {
-    /// The page's own name, for instance its URL: decides what a re-crawl is.
+    /// The page's own id, for instance its URL: it shows which records are re-crawls of a page.
     pub id: Option<FieldPath>,
     /// Ready text. Not used when the format is not JSON: then the value is the text.
     pub text: Option<FieldPath>,
@@ -66,9 +66,9 @@ pub struct Fields {
     pub html: Option<FieldPath>,
     /// Event time: an integer of milliseconds since 1970, or an RFC 3339 text.
     pub fetched_at: Option<FieldPath>,
-    /// Pages match only within equal scopes.
+    /// The page's scope: pages match only within the same scope.
     pub scope: Option<FieldPath>,
-    /// The page's web address, where its id is none.
+    /// The page's web address, if its id is not one.
     pub address: Option<FieldPath>,
     /// The address that all variants of the page have in common; an HTML page may name it itself.
     pub canonical: Option<FieldPath>,
@@ -113,9 +113,10 @@ impl Fields {
 }
 
 impl InputSettings {
-    /// Writes everything that decides an entry or its place as lines of text, one form for one meaning.
+    /// Writes everything that determines the fingerprints of a page and its partition as lines of text, with one form
+    /// for each meaning.
     ///
-    /// The scheme is a hash of these lines: their form never changes between releases without a new scheme.
+    /// The scheme is a hash of these lines, so their form cannot change without a new scheme.
     pub fn write_canonical(&self, out: &mut String) {
         let format = self.format.name();
         let fields = &self.fields;

@@ -1,4 +1,4 @@
-//! What each kind of record is read as.
+//! How each kind of record is read.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,26 +1,26 @@
-//! How well bytes fit UTF-8 that are not quite valid: pages cut within a character, pages with a broken byte.
+//! How well bytes that are not quite valid fit UTF-8: pages cut within a character, pages with a broken byte.
 
 use std::borrow::Cow;
 
 /// At most one character in this many may be malformed.
 pub(super) const MAX_MALFORMED: usize = 50;
 
-/// Valid characters of several bytes for each broken place that make UTF-8 likely. In GBK, Big5 or EUC-KR one character
-/// in ten or so is valid UTF-8 by chance, in encodings of one byte a character hardly one.
+/// UTF-8 is likely with this many valid multi-byte characters for each broken place. In GBK, Big5 or EUC-KR, about one
+/// character in ten is valid UTF-8 by chance; in single-byte encodings, hardly any.
 const LIKELY_FROM: usize = 3;
 
-/// What a reader of UTF-8 meets in a run of bytes.
+/// What reading bytes as UTF-8 finds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Utf8Fit {
-    /// All characters, malformed ones included.
+    /// All characters, including malformed ones.
     characters: usize,
     /// Valid characters of more than one byte.
     wide: usize,
-    /// Malformed sequences, but for one that only lacks its end.
+    /// Malformed sequences, except a last one that is only cut.
     malformed: usize,
-    /// Runs of malformed sequences: one broken byte may make several of a character.
+    /// Runs of malformed sequences: one broken byte may turn a character into several of them.
     broken: usize,
-    /// Bytes of the last character, where it was cut: none to three.
+    /// Bytes of the last character if it was cut: 0 to 3.
     cut: usize,
 }
 
@@ -44,21 +44,21 @@ impl Utf8Fit {
         fit
     }
 
-    /// Returns whether these bytes are hardly anything but UTF-8, whatever is said of them.
+    /// Returns whether these bytes are almost certainly UTF-8, whatever is declared.
     pub(super) fn is_likely(self) -> bool {
         match self.broken {
-            // One byte of a character at the end of ASCII may as well be a letter of Windows-1252.
+            // After plain ASCII, the first byte of a cut character may just as well be a letter of Windows-1252.
             0 => self.wide > 0 || self.cut > 1,
             broken => self.wide >= broken.saturating_mul(LIKELY_FROM),
         }
     }
 
-    /// Returns whether these bytes may be UTF-8 where that is said of them.
+    /// Returns whether these bytes may be UTF-8 if that is declared.
     pub(super) fn is_possible(self) -> bool {
         self.wide >= self.broken && self.is_acceptable()
     }
 
-    /// Decodes as UTF-8, unless too many characters are malformed. The end of a cut text does not count.
+    /// Decodes as UTF-8, unless too many characters are malformed. The cut end of a text does not count.
     pub(super) fn accept(self, bytes: &[u8]) -> Option<Cow<'_, str>> {
         self.is_acceptable().then(|| String::from_utf8_lossy(bytes))
     }
@@ -75,7 +75,7 @@ fn counted(text: &str) -> (usize, usize) {
     (characters, characters - ascii)
 }
 
-/// Returns true for the beginning of a character whose other bytes are missing.
+/// Returns whether the bytes are the beginning of a character whose other bytes are missing.
 fn lacks_its_end(bytes: &[u8]) -> bool {
     !bytes.is_empty() && std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
