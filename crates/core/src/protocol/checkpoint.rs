@@ -7,9 +7,8 @@ use super::{
 };
 use crate::record::{PartitionId, Timestamp};
 
-/// The state as it is in the log at this place, except the originals: a reader that begins here and follows
-/// on holds every original that is still alive, because the log is trimmed only to a checkpoint
-/// before the oldest of them.
+/// The state at this place in the log, except the originals. A reader that begins here and follows on holds every
+/// original that is still alive, because the log is trimmed only to a checkpoint before the oldest of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {
     /// The log this was written to.
@@ -26,7 +25,7 @@ pub struct Checkpoint {
     pub next_sequence: u64,
     /// Offset of the next request to judge.
     pub next_request: RequestOffset,
-    /// Offset of the checkpoint before, if there is one.
+    /// Offset of the previous checkpoint, if there is one.
     pub previous: Option<VerdictOffset>,
     /// What was judged, by input partition.
     pub partitions: BTreeMap<PartitionId, PartitionCheckpoint>,
@@ -34,14 +33,14 @@ pub struct Checkpoint {
     pub applied: Vec<RequestId>,
 }
 
-/// What a checkpoint says of one input partition.
+/// What a checkpoint says about one input partition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartitionCheckpoint {
-    /// The judged positions, before the new low watermark.
+    /// The judged positions, before the new low watermark applies.
     pub judged: Judged,
     /// From this checkpoint on, every offset below counts as judged. Never above the input group's committed offset.
     pub low_watermark: i64,
-    /// What the input group was seen to have committed since it was judged, and since all of the partition was
-    /// reopened: what may be reopened.
+    /// The positions that the input group was seen to have committed since they were judged, and since the whole
+    /// partition was last reopened: what may be reopened.
     pub delivered: Delivered,
 }

@@ -1,19 +1,19 @@
-//! What of one input partition was delivered since it was judged.
+//! Which positions of one input partition were delivered since they were judged.
 
 use roaring::RoaringTreemap;
 
-/// How far an input partition was seen to be delivered: what is judged below an end, but for the positions that were
-/// judged after the group had been there and that it was not seen to have committed since. Only what is delivered may
-/// be reopened (law L8).
+/// How far an input partition was seen to be delivered: everything judged below an end, except positions that were
+/// judged later and that the group was not seen to have committed since. Only delivered positions may be reopened (law
+/// L8).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Delivered {
     end: i64,
-    /// Judged below the end, and not seen to be committed since.
+    /// Positions below the end that were judged later and not seen to be committed since.
     pending: RoaringTreemap,
 }
 
 impl Delivered {
-    /// Lets all that is judged below a position be delivered.
+    /// Everything that is judged below a position is delivered.
     #[must_use]
     pub fn up_to(end: i64) -> Self {
         Self::from_parts(end, RoaringTreemap::new())
@@ -31,13 +31,13 @@ impl Delivered {
         self.end
     }
 
-    /// Returns the positions below the end that are not delivered as they were judged last.
+    /// Returns the positions below the end whose latest verdicts are not delivered.
     #[must_use]
     pub const fn pending(&self) -> &RoaringTreemap {
         &self.pending
     }
 
-    /// Notes that a position is judged: what was committed before is no delivery of this verdict.
+    /// Notes that a position is judged. An earlier commit did not deliver this verdict.
     pub fn judge(&mut self, offset: i64) {
         if offset < self.end
             && let Ok(offset) = u64::try_from(offset)
@@ -51,8 +51,8 @@ impl Delivered {
         self.pending.remove_range(unsigned(from)..unsigned(to));
     }
 
-    /// Notes that the input group had committed this position. Its answer says nothing about the `unsettled` offsets:
-    /// their verdicts were not in the log when the group was asked.
+    /// Notes that the input group had committed this position. This says nothing about the `unsettled` offsets: their
+    /// verdicts were not in the log when the group was asked.
     pub fn commit(&mut self, position: i64, mut unsettled: RoaringTreemap) {
         unsettled.remove_range(unsigned(position)..);
         self.pending.remove_range(..unsigned(position));
@@ -60,7 +60,7 @@ impl Delivered {
         self.end = self.end.max(position);
     }
 
-    /// Returns the end of the longest range from `from` on, up to `to` at most, that may be reopened: all that is
+    /// Returns the end of the longest range from `from` on, up to `to` at most, that may be reopened because everything
     /// judged in it is delivered.
     #[must_use]
     pub fn cut(&self, from: i64, to: i64) -> i64 {
@@ -70,7 +70,7 @@ impl Delivered {
     }
 }
 
-/// Negative offsets do not exist in Kafka and count as 0.
+/// Converts an offset. Negative offsets do not exist in Kafka and count as 0.
 fn unsigned(offset: i64) -> u64 {
     u64::try_from(offset).unwrap_or(0)
 }

@@ -7,7 +7,7 @@ use roaring::RoaringTreemap;
 pub struct Judged {
     low_watermark: u64,
     above: RoaringTreemap,
-    /// Reopened and not judged again: the low watermark waits for them.
+    /// Offsets that were reopened and not judged again: the low watermark does not pass them.
     reopened: RoaringTreemap,
 }
 
@@ -55,8 +55,8 @@ impl Judged {
         }
     }
 
-    /// Lets every offset below `low_watermark` count as judged, up to the first one that was reopened and waits to be
-    /// judged again. A low watermark never sinks this way.
+    /// Makes every offset below `low_watermark` count as judged, up to the first one that was reopened and waits to be
+    /// judged again. Never lowers the low watermark.
     pub fn raise_low_watermark(&mut self, low_watermark: i64) {
         let low_watermark = u64::try_from(low_watermark).unwrap_or(0).min(self.reopened.min().unwrap_or(u64::MAX));
         if low_watermark > self.low_watermark {
@@ -76,7 +76,7 @@ impl Judged {
             self.above.insert_range(from..self.low_watermark);
             self.low_watermark = from;
         }
-        // The range may be far longer than what was judged: it is never spelled out.
+        // The range may be far longer than what was judged, so it is never spelled out.
         let mut opened = self.above.clone();
         opened.remove_range(..from);
         opened.remove_range(to..);
@@ -116,7 +116,7 @@ impl Judged {
     }
 }
 
-/// Two sets are equal when they hold the same offsets, and wait for the same ones, wherever their low watermarks are.
+/// Two sets are equal when they hold the same offsets and the same reopened ones, wherever their low watermarks are.
 impl PartialEq for Judged {
     fn eq(&self, other: &Self) -> bool {
         let (low, high) = if self.low_watermark <= other.low_watermark { (self, other) } else { (other, self) };

@@ -1,4 +1,4 @@
-//! Which verdict log it is.
+//! The identity of a verdict log.
 
 /// Drawn once when a verdict log is created; distinguishes it from another log under the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

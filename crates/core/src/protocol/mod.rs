@@ -1,8 +1,8 @@
 //! The protocol between workers and judges: requests in one log, verdicts in the other.
 //!
 //! Two logs carry the protocol. The *fingerprint log* holds requests ([`Request`]): a worker asks about a page, an
-//! operator asks to forget or to reopen. The *verdict log* holds the answers ([`VerdictRecord`]): verdicts, the
-//! rules they were made under, and checkpoints. Before: `fingerprint`. After: `judge` decides on requests and
+//! operator asks the judge to forget or to reopen. The *verdict log* holds the answers ([`VerdictRecord`]): verdicts,
+//! the rules they were made under, and checkpoints. Before: `fingerprint`. After: `judge` decides on requests and
 //! follows verdicts; `worker` meets verdicts with the pages that wait for them.
 //!
 //! The types here are what the logs *mean*; `codec` defines their bytes.

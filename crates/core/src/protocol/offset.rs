@@ -1,9 +1,9 @@
-//! Positions in the two logs. Offsets of the input stay plain numbers beside the name of their partition.
+//! Positions in the two logs. Offsets of the input stay plain numbers next to the name of their partition.
 
 use std::fmt;
 
-/// Number of a partition of both logs: the requests in a partition of the fingerprint log are answered in the partition
-/// of the verdict log that has the same number. Counts from 0.
+/// Number of a partition of both logs, from 0. Requests in a partition of the fingerprint log are answered in the
+/// partition of the verdict log with the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPartition(pub u32);
 
@@ -27,7 +27,7 @@ impl LogPartition {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// Returns the one with this number in Kafka; `None` for a number that no partition has.
+    /// Returns the partition with this number in Kafka; `None` for a negative number.
     #[must_use]
     pub fn numbered(number: i32) -> Option<Self> {
         u32::try_from(number).ok().map(Self)
@@ -53,8 +53,7 @@ impl RequestOffset {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns how many offsets there are from `start` up to this one, which is not counted; 0 when it is not after
-    /// `start`.
+    /// Returns how many offsets there are from `start` up to this one, exclusive; 0 when it is not after `start`.
     #[must_use]
     pub fn since(self, start: Self) -> u64 {
         u64::try_from(self.0.saturating_sub(start.0)).unwrap_or(0)
@@ -68,8 +67,7 @@ impl VerdictOffset {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns how many offsets there are from `start` up to this one, which is not counted; 0 when it is not after
-    /// `start`.
+    /// Returns how many offsets there are from `start` up to this one, exclusive; 0 when it is not after `start`.
     #[must_use]
     pub fn since(self, start: Self) -> u64 {
         u64::try_from(self.0.saturating_sub(start.0)).unwrap_or(0)

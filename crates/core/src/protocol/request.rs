@@ -7,7 +7,7 @@ use crate::fingerprint::{
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
-/// Names one request. A request asked again carries the same id and is applied once.
+/// Identifies a request. A request that is sent again carries the same id and is applied once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -16,25 +16,26 @@ pub struct RequestId(pub u64);
 pub struct Request {
     /// Id of the request; its verdict repeats it.
     pub id: RequestId,
-    /// What is asked.
+    /// What the request asks for.
     pub body: RequestBody,
 }
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestBody {
-    /// A worker: unique, or duplicate of what?
+    /// From a worker: judge this page.
     Page(PageRequest),
-    /// A worker: this page cannot be delivered as judged. The position counts as judged, its original is removed.
+    /// From a worker: this page cannot be delivered as judged. Its position counts as judged, and its original is
+    /// removed.
     Withdraw {
         /// The page's position.
         source: Source,
         /// Why it cannot be delivered.
         reason: Reject,
     },
-    /// An operator: these originals must not be matched any more. Positions stay judged.
+    /// From an operator: never match these originals again. Their positions stay judged.
     Forget(ForgetTarget),
-    /// An operator: judge the offsets `from <= offset < to` of a partition again and forget their originals.
+    /// From an operator: judge the offsets `from <= offset < to` of a partition again and forget their originals.
     Reopen {
         /// The input partition.
         partition: PartitionId,
@@ -56,10 +57,10 @@ impl RequestBody {
     }
 }
 
-/// Which originals a `forget` means.
+/// Which originals a `forget` removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForgetTarget {
-    /// The original made by this position.
+    /// The original from this position.
     Source(Source),
     /// Every live original with this id.
     Id(IdHash),
@@ -74,7 +75,7 @@ impl fmt::Display for ForgetTarget {
     }
 }
 
-/// One page asked about.
+/// One page to be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
     /// The page's position in the input.
@@ -87,12 +88,12 @@ pub struct PageRequest {
     pub scope: Option<ScopeHash>,
     /// Hash of the site that the page's address belongs to, when it has an address.
     pub site: Option<SiteHash>,
-    /// Hash of the page's own address, when it has one that the id does not say.
+    /// Hash of the page's own address, if it has one that does not follow from the id.
     pub address: Option<AddressHash>,
     /// Hash of the page's title, when it has one.
     pub title: Option<TitleHash>,
-    /// Whether the id is another page's address, which this one names as its canonical one: a rendering of that page,
-    /// not a new text of it.
+    /// Whether the id is another page's address, which this page names as its canonical one. Then it is a rendering of
+    /// that page, not a new text of it.
     pub is_variant: bool,
     /// Fingerprints of all stages of the scheme.
     pub fingerprints: Fingerprints,
@@ -101,7 +102,7 @@ pub struct PageRequest {
 }
 
 impl PageRequest {
-    /// Asks about a page as it was read, at this position and event time.
+    /// Creates the request for a page that was read, at this position and event time.
     #[must_use]
     pub fn of(reading: FingerprintedPage, source: Source, event_time: Timestamp) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Rules: what decides a verdict. The judge's own configuration, spelled out in the verdict log.
+//! Rules: what determines a verdict. They are the judge's own configuration, spelled out in the verdict log.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::fingerprint::{
 };
 use crate::record::Timestamp;
 
-/// A way to match, strongest first: that order is the order of preference between candidates.
+/// A way to match, strongest first. Candidates are preferred in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Stage {
@@ -88,7 +88,7 @@ pub enum SameId {
     Duplicate = 2,
 }
 
-/// What decides a verdict. Two judges with the same rules and the same log give the same verdicts (law L5).
+/// What determines a verdict. Two judges with the same rules and the same log give the same verdicts (law L5).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// The stages in use, strongest first.
@@ -97,24 +97,23 @@ pub struct Rules {
     pub max_distance: u8,
     /// How long each stage remembers, in event time, inclusive.
     pub windows: PerStage<Duration>,
-    /// How far one partition may lag behind another and still find everything.
+    /// How far one partition may lag another one and still find all its originals.
     pub lateness: Duration,
     /// How far a page's clock may run ahead of the brokers'.
     pub max_future_skew: Duration,
-    /// Most originals held; when full the oldest go first.
+    /// The most originals that are held; when there are more, the oldest are evicted.
     pub max_entries: u64,
-    /// What a changed page with a known id is.
+    /// What to do with a changed page whose id is known.
     pub same_id: SameId,
-    /// Least share of the smaller page's numbers that a near page has in common, inclusive; with fewer
-    /// it is a template. Without it numbers do not count.
+    /// Lowest share of the smaller page's numbers that a near page has to have in common, inclusive; below it, the page
+    /// is a template. If absent, numbers do not count.
     pub number_guard: Option<PerMille>,
-    /// How sketches are compared; without it the `MinHash` stage finds nothing.
+    /// How sketches are compared. If absent, the `MinHash` stage finds nothing.
     pub minhash: Option<MinHashRules>,
-    /// Least estimated Jaccard index of pages that match by their `SimHash`, inclusive, where both have a
-    /// sketch: words can be chosen so that a `SimHash` becomes that of another text. Without it the distance alone
-    /// counts.
+    /// Lowest estimated Jaccard index of pages that match by their `SimHash`, inclusive, if both have a sketch: one can
+    /// choose words so that a page gets the `SimHash` of another text. If absent, only the distance counts.
     pub simhash_similarity: Option<PerMille>,
-    /// What pages of one site have to be to match. Without it they are like any others.
+    /// What pages of one site need in order to match. If absent, they match like any others.
     pub same_site: Option<SameSite>,
 }
 
@@ -144,27 +143,26 @@ pub struct MinHashRules {
     pub form: SketchForm,
     /// Which of their slots make the keys that are looked up.
     pub banding: Banding,
-    /// Keys that must be shared before sketches are compared, at least 1.
+    /// How many keys two sketches must share before they are compared, at least 1.
     pub min_shared_bands: u8,
-    /// Pages of fewer shingles are compared with every original that shares a single key: what an edit leaves of a
-    /// short text shares few. The page that is looked for counts, not the original. 0: no page is.
+    /// A page of fewer shingles than this is compared with every original that shares a single key, because an edited
+    /// short text shares few keys. Only the size of the page that is judged counts, not that of the original. 0: this
+    /// applies to no page.
     pub one_band_below: u16,
-    /// Least estimated Jaccard index of a match, inclusive.
+    /// Lowest estimated Jaccard index of a match, inclusive.
     pub min_similarity: PerMille,
-    /// Least share of the smaller page that is in the other one, inclusive: pages that hold so much of
-    /// each other match, however unlike they are as a whole, if they share a single key. Without it only likeness
-    /// counts.
+    /// Lowest share of the smaller page that is in the other one, inclusive, at which pages match however unlike they
+    /// are as a whole, if they share a single key. If absent, only similarity counts.
     pub containment: Option<PerMille>,
-    /// Where an estimate alone does not make a match.
+    /// When an estimate alone is not enough for a match.
     pub low_confidence: LowConfidence,
-    /// Most originals that are found by one key, and by one difference of a family; those that come later are found by
-    /// their other keys ([`Placement`](super::Placement)). 0: there is no bound, and there are no families.
+    /// The most originals that one key, or one difference in a family, finds; later ones are found by their other keys
+    /// ([`Placement`](super::Placement)). 0: there is no bound, and there are no families.
     pub max_bucket: u16,
 }
 
 impl MinHashRules {
-    /// Returns the default rules for sketches of this form; `None` for one with fewer slots than 42 bands of 3 rows
-    /// take.
+    /// Returns the default rules for sketches of this form; `None` if it has fewer slots than 42 bands of 3 rows need.
     #[must_use]
     pub fn usual(form: SketchForm) -> Option<Self> {
         let low_confidence = LowConfidence::default();
@@ -181,36 +179,36 @@ impl MinHashRules {
         })
     }
 
-    /// Returns how many keys an original has to share with a page of this many shingles to be like it; where their
-    /// number is not known, those of a page that is not short.
+    /// Returns how many keys an original has to share with a page of this many shingles to be similar to it. If the
+    /// number is not known, the page counts as not short.
     #[must_use]
     pub fn keys_needed(&self, shingles: Option<u32>) -> u8 {
         let is_short = shingles.is_some_and(|shingles| shingles < u32::from(self.one_band_below));
         if is_short { 1 } else { self.min_shared_bands }
     }
 
-    /// Returns how many keys must be shared before two sketches are looked at: containment asks for a single one.
+    /// Returns how many keys two sketches must share before they are compared: with containment, a single one.
     #[must_use]
     pub fn least_keys(&self, shingles: Option<u32>) -> u8 {
         if self.containment.is_some() { 1 } else { self.keys_needed(shingles) }
     }
 
-    /// Returns the share of the smaller page that is in the other one, as their sketches estimate it when
-    /// they share a key; where both have one that tells.
+    /// Returns the share of the smaller page that is in the other one, estimated from their sketches on the assumption
+    /// that they share a key; `None` if it cannot be estimated.
     #[must_use]
     pub fn share_contained(&self, one: &Fingerprints, other: &Fingerprints) -> Option<PerMille> {
         one.contained(other, self.form, self.banding.rows())
     }
 
-    /// Returns whether the estimated similarity of a pair of sketches that share a key is to be believed.
+    /// Returns whether the estimated similarity of a pair of sketches that share a key can be trusted.
     #[must_use]
     pub fn is_sure(&self, evidence: Evidence) -> bool {
         self.low_confidence.is_sure(self.form, evidence)
     }
 
-    /// Returns what is known of a pair of sketches at this distance: `bits` differ in the pages' `SimHash`es, they are
-    /// known to be of two sites or not, and `rivals` others are nearly as alike. Sketches without counts lack one kind
-    /// of evidence.
+    /// Returns the evidence for a pair of sketches at this distance. `bits` is how many bits of the pages' `SimHash`es
+    /// differ, `of_two_sites` whether the pages are known to be of different sites, and `rivals` how many other
+    /// originals are nearly as similar. Sketches without counts lack one kind of evidence.
     #[must_use]
     pub fn evidence(
         &self,
@@ -226,14 +224,14 @@ impl MinHashRules {
         Evidence { estimate, contained, distance: bits, shingles, of_two_sites, rivals }
     }
 
-    /// Returns whether a pair of sketches at this distance may be taken for a match by chance.
+    /// Returns whether a pair of sketches at this distance might be taken for a match by chance.
     #[must_use]
     pub fn is_rival(&self, distance: u8) -> bool {
         LowConfidence::is_rival(self.form, self.form.similarity(distance), self.min_similarity)
     }
 
-    /// Says by how much of the smaller page a pair of sketches at this distance, which shares a key, matches by
-    /// containment; `None` when it does not.
+    /// Returns the share of the smaller page by which a pair of sketches that share a key matches by containment, at
+    /// this distance; `None` if it does not match.
     #[must_use]
     pub fn contained(&self, one: &[u8], other: &[u8], distance: u8) -> Option<PerMille> {
         let least = self.containment?;
@@ -245,20 +243,20 @@ impl MinHashRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RulesNumber(pub u32);
 
-/// Expiry watermarks: originals before them are forgotten. They only move forward.
+/// Expiry watermarks: originals before them are expired. They only move forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExpiryWatermarks {
-    /// Originals with an earlier event time are forgotten, by stage.
+    /// Originals with an earlier event time are expired, by stage.
     pub times: PerStage<Timestamp>,
     /// Originals with a smaller sequence number are evicted.
     pub first_sequence: u64,
 }
 
 impl ExpiryWatermarks {
-    /// Nothing is forgotten yet.
+    /// Nothing is expired yet.
     pub const START: Self = Self { times: PerStage::all(Timestamp::MIN), first_sequence: 0 };
 
-    /// Moves each watermark to the later of both.
+    /// Returns the later of both for each watermark.
     #[must_use]
     pub fn later(self, other: Self) -> Self {
         Self {

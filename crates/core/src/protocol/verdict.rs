@@ -10,11 +10,11 @@ use crate::record::{PartitionId, Reject, Source, Timestamp};
 /// One record of the verdict log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum VerdictRecord {
-    /// Answers to a run of requests.
+    /// Answers to consecutive requests.
     Verdicts(VerdictBatch),
     /// From here on these rules are in force.
     Rules(RulesRecord),
-    /// The state, except the originals, as it is here.
+    /// The state at this place, except the originals.
     Checkpoint(Box<Checkpoint>),
 }
 
@@ -36,7 +36,7 @@ impl VerdictRecord {
     }
 }
 
-/// The answers to a run of requests of the fingerprint log. Empty when all of them were repeats.
+/// The answers to consecutive requests of the fingerprint log. Empty when all of them were repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerdictBatch {
     /// The log this was written to.
@@ -47,7 +47,7 @@ pub struct VerdictBatch {
     pub watermarks: ExpiryWatermarks,
     /// Offset of the next request to judge.
     pub next_request: RequestOffset,
-    /// In the order of their requests.
+    /// The verdicts, in the order of their requests.
     pub verdicts: Vec<Verdict>,
 }
 
@@ -56,13 +56,13 @@ pub struct VerdictBatch {
 pub struct RulesRecord {
     /// The log this was written to.
     pub log: LogIdentity,
-    /// One more than the number before.
+    /// One more than the previous number.
     pub number: RulesNumber,
     /// The rules, spelled out.
     pub rules: Rules,
 }
 
-/// One answer. Final: it is read back, never worked out again (law L4).
+/// The answer to one request. It is final: it is read back from the log, never computed again (law L4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The request that it answers.
@@ -77,16 +77,16 @@ pub struct Verdict {
 pub enum Answer {
     /// A page was judged.
     Page(PageVerdict),
-    /// A page counts as judged, is not delivered, and is no original any more.
+    /// A page counts as judged, is not delivered as judged, and is no longer an original.
     Withdrawn {
         /// The page's position.
         source: Source,
         /// Why it cannot be delivered.
         reason: Reject,
     },
-    /// Originals are matched no more.
+    /// Originals are not matched any more.
     Forgotten(ForgetTarget),
-    /// A range may be asked about again; verdicts before this one are void for it.
+    /// A range may be judged again; verdicts on it before this one are void.
     Reopened {
         /// The input partition.
         partition: PartitionId,
@@ -98,7 +98,8 @@ pub enum Answer {
 }
 
 impl Verdict {
-    /// Returns a copy without what only the index needs: fingerprints and all that a new original is found by.
+    /// Returns a copy without what only the index needs: the fingerprints and everything else by which a new original
+    /// is found.
     #[must_use]
     pub fn without_original(&self) -> Self {
         let answer = match &self.answer {
@@ -143,7 +144,7 @@ pub struct PageVerdict {
     pub source: Source,
     /// Event time as judged: bounded by the brokers' clock.
     pub event_time: Timestamp,
-    /// Digest of the page's bytes, as asked.
+    /// Digest of the page's bytes, from the request.
     pub digest: PageDigest,
     /// The verdict.
     pub decision: Decision,
@@ -152,13 +153,13 @@ pub struct PageVerdict {
 /// The kinds of verdicts, under the names that headers, metrics and reports use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VerdictKind {
-    /// Nothing near it is remembered.
+    /// No original is near it.
     Unique,
     /// A known page with changed text.
     Update,
-    /// Near an original, with other numbers.
+    /// Near an original, but with other numbers.
     Template,
-    /// The text of an original.
+    /// Equal to the text of an original.
     Exact,
     /// Near an original.
     Near,
@@ -193,9 +194,9 @@ impl VerdictKind {
 /// The verdict on one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing near it is remembered.
+    /// No original is near it.
     Unique {
-        /// Absent when the page was before the expiry watermark: delivered, not remembered.
+        /// Absent when the page was before the expiry watermarks: it is delivered, but not remembered.
         original: Option<NewOriginal>,
     },
     /// A known page with changed text.
@@ -205,11 +206,11 @@ pub enum Decision {
         /// Present when the new text replaces the original (it is not older).
         original: Option<NewOriginal>,
     },
-    /// Near an original, with other numbers: the same template, not the same page. Delivered like a unique page.
+    /// Near an original, but with other numbers: the same template, not the same page. Delivered like a unique page.
     Template {
         /// The original that it is near to.
         of: Match,
-        /// Absent when the page was before the expiry watermark.
+        /// Absent when the page was before the expiry watermarks.
         original: Option<NewOriginal>,
     },
     /// A duplicate of an original.
@@ -280,8 +281,8 @@ pub enum MatchedBy {
     MinHash {
         /// Differing slots, in the scale of [`SketchForm::similarity`](crate::fingerprint::SketchForm::similarity).
         slots: u8,
-        /// Share of the smaller page that is in the other one, when that is why both match: as a whole
-        /// they are not near.
+        /// Share of the smaller page that is in the other one, if the pages match only because of it: as a whole, they
+        /// are not near.
         contained: Option<PerMille>,
     },
 }
@@ -307,7 +308,7 @@ impl MatchedBy {
         }
     }
 
-    /// Returns the share of the smaller page that is in the other one, when they match by that.
+    /// Returns the share of the smaller page that is in the other one, if the pages match by that.
     #[must_use]
     pub const fn contained(self) -> Option<PerMille> {
         match self {
@@ -320,7 +321,7 @@ impl MatchedBy {
 /// An original that a page was matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// By which stage, and how near in its measure.
+    /// The stage by which it matched, with the distance in its measure.
     pub by: MatchedBy,
     /// Position of the original.
     pub source: Source,
@@ -330,7 +331,7 @@ pub struct Match {
     pub cluster: Source,
 }
 
-/// What the log must hold of a new original so that it alone rebuilds the index.
+/// What the log must hold about a new original, so that the index can be rebuilt from the log alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewOriginal {
     /// Its fingerprints.
@@ -341,7 +342,7 @@ pub struct NewOriginal {
     pub scope: Option<ScopeHash>,
     /// Hash of its site.
     pub site: Option<SiteHash>,
-    /// Hash of its own address, where its id does not say it.
+    /// Hash of its own address, if that does not follow from its id.
     pub address: Option<AddressHash>,
     /// Hash of its title.
     pub title: Option<TitleHash>,

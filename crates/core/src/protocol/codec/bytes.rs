@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::CodecError;
 use crate::record::Timestamp;
 
-/// Writes numbers after one another.
+/// Appends values to a buffer.
 pub trait Write {
     /// Appends a varint: one byte for every seven bits.
     fn varint(&mut self, value: u64);
@@ -170,7 +170,8 @@ impl<'a> Reader<'a> {
         self.take(length, what)
     }
 
-    /// Reads how many elements follow, each at least `least` bytes long. More than fit what is left are an error.
+    /// Reads how many elements follow, each at least `least` bytes long. Fails if the remaining bytes cannot hold that
+    /// many.
     pub fn count(&mut self, least: usize, what: &'static str) -> Result<usize, CodecError> {
         let count = self.varint(what)?;
         let most = self.rest.len() / least.max(1);
@@ -207,7 +208,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// Says that nothing more is expected.
+    /// Checks that nothing is left.
     pub const fn end(self) -> Result<(), CodecError> {
         if self.rest.is_empty() { Ok(()) } else { Err(CodecError::TrailingBytes { left: self.rest.len() }) }
     }

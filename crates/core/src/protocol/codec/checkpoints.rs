@@ -16,13 +16,13 @@ use crate::protocol::{
     VerdictOffset,
 };
 
-/// Most bytes of a part around the piece that it carries: the frame, two varints and a checksum.
+/// The most bytes that a part adds to its piece: the frame, two varints and a checksum.
 const PART_BYTES: usize = FRAME_BYTES + 10 + 10 + 4;
 
-/// Bytes up to which a bitmap is written as it is.
+/// A bitmap of up to this many bytes is written as it is.
 const SMALL_BITMAP: usize = 512;
 
-/// Smallest piece of a checkpoint in a part, however small the parts are asked to be.
+/// The smallest piece of a checkpoint in a part, however small the parts are requested.
 const MIN_PIECE: usize = 32;
 
 /// Writes a checkpoint in one piece, framed like a record of the log.
@@ -71,7 +71,7 @@ fn version_of_checkpoint(checkpoint: &Checkpoint) -> u8 {
 ///
 /// # Errors
 ///
-/// [`CodecError`] when [`encode_checkpoint`] of a known version cannot have written these bytes.
+/// [`CodecError`] when no known version of [`encode_checkpoint`] can have written these bytes.
 pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     let mut from = frame::unwrap_kind(bytes, Kind::Checkpoint)?;
     let log = LogIdentity(from.fixed64("log identity")?);
@@ -90,7 +90,7 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
         let own_low_watermark = from.signed("low_watermark")?;
         let (above, reopened) = (read_bitmap(&mut from)?, read_bitmap(&mut from)?);
         let judged = Judged::from_parts(own_low_watermark, above, reopened);
-        // Up to version 8 all below the end counts as delivered.
+        // Up to version 8, everything below the end counts as delivered.
         let pending = if from.version() < PENDING_VERSION { RoaringTreemap::new() } else { read_bitmap(&mut from)? };
         let delivered = Delivered::from_parts(delivered_end, pending);
         partitions.insert(partition, PartitionCheckpoint { judged, low_watermark, delivered });
@@ -112,8 +112,8 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     })
 }
 
-/// Writes the bitmap in the portable format of the Roaring libraries, an empty one as nothing. In a large one,
-/// positions in a row are written as a run: such are nearly all that are judged.
+/// Writes the bitmap in the portable format of the Roaring libraries, and an empty one as nothing. In a large one,
+/// consecutive positions are written as a run, because nearly all judged positions are consecutive.
 fn write_bitmap(out: &mut Vec<u8>, bitmap: &RoaringTreemap) {
     let mut length = if bitmap.is_empty() { 0 } else { bitmap.serialized_size() };
     let mut bitmap = Cow::Borrowed(bitmap);
@@ -167,7 +167,7 @@ pub(super) struct Part<'a> {
     pub(super) count: u64,
     /// Checksum over the whole checkpoint: the same in all of its parts.
     pub(super) checksum: u32,
-    /// Its bytes of the checkpoint.
+    /// Its piece of the checkpoint.
     pub(super) piece: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! Fingerprints and the hashes beside them as bytes.
+//! Fingerprints, and the hashes that accompany them, as bytes.
 
 use super::CodecError;
 use super::bytes::{Reader, Write};
@@ -8,7 +8,7 @@ use crate::fingerprint::{
 };
 use crate::protocol::Placement;
 
-/// Flag of an original, beside its hashes: [`More`] follows them. Not before [`SITES_VERSION`].
+/// Flag of an original, next to those of its hashes: [`More`] follows. Not before [`SITES_VERSION`].
 pub const HAS_MORE: u8 = 1 << 5;
 
 const HAS_SITE: u8 = 1;
@@ -26,7 +26,7 @@ const IS_BY_TITLE: u8 = 1 << 5;
 pub struct More {
     /// Hash of its site.
     pub site: Option<SiteHash>,
-    /// Hash of its own address, where its id does not say it.
+    /// Hash of its own address, if that does not follow from its id.
     pub address: Option<AddressHash>,
     /// Hash of its title.
     pub title: Option<TitleHash>,
@@ -35,13 +35,13 @@ pub struct More {
 }
 
 impl More {
-    /// Returns [`HAS_MORE`] where there is anything to write.
+    /// Returns [`HAS_MORE`] if there is anything to write.
     #[must_use]
     pub fn flag(self) -> u8 {
         if self == Self::default() { 0 } else { HAS_MORE }
     }
 
-    /// Returns the version that a record needs which holds this.
+    /// Returns the version of a record that holds this.
     #[must_use]
     pub fn version(self) -> u8 {
         match self {
@@ -52,7 +52,7 @@ impl More {
         }
     }
 
-    /// Writes what there is, if anything.
+    /// Writes what is present, if anything.
     pub fn write(self, out: &mut Vec<u8>) {
         if self == Self::default() {
             return;
@@ -109,7 +109,7 @@ impl More {
     }
 }
 
-/// Which of the optional hashes are there: bit 0 `SimHash`, bit 1 id, bit 2 scope, bit 3 sketch.
+/// Which of the optional hashes are present: bit 0 `SimHash`, bit 1 id, bit 2 scope, bit 3 sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Present {
     simhash: bool,
@@ -119,7 +119,7 @@ pub struct Present {
 }
 
 impl Present {
-    /// Returns which are there.
+    /// Returns which hashes are present.
     #[must_use]
     pub const fn of(fingerprints: &Fingerprints, id: Option<IdHash>, scope: Option<ScopeHash>) -> Self {
         Self {
@@ -130,16 +130,16 @@ impl Present {
         }
     }
 
-    /// The bit that is left free by [`Present::bits_beside_one`].
+    /// The bit that [`Present::bits_beside_one`] leaves free.
     pub const FREE_BIT: u8 = 1 << 3;
 
-    /// Returns the same bits with room for one of another meaning: the sketch moves up to bit 4.
+    /// Returns the bits with room for a flag of another meaning: the sketch moves up to bit 4.
     #[must_use]
     pub fn bits_beside_one(self) -> u8 {
         self.bits() & 0b111 | u8::from(self.sketch) << 4
     }
 
-    /// Reads what [`Present::bits_beside_one`] wrote; the free bit and [`HAS_MORE`] are not looked at.
+    /// Reads what [`Present::bits_beside_one`] wrote; ignores the free bit and [`HAS_MORE`].
     pub fn from_bits_beside_one(bits: u8) -> Result<Self, CodecError> {
         if bits > 0b11_1111 {
             return Err(CodecError::BadValue { what: "flags", value: u64::from(bits) });
@@ -162,14 +162,13 @@ impl Present {
     }
 }
 
-/// Returns the version of the format that these fingerprints, which share a record, are written by: older ones have
-/// no `SimHash` but that of 64 bits.
+/// Returns the format version for the fingerprints of one record: older versions have only 64-bit `SimHash`es.
 pub fn version_for<'a>(mut all: impl Iterator<Item = &'a Fingerprints>) -> u8 {
     let is_usual = |simhash: SimHash| simhash.width() == Width::B64;
     if all.all(|fingerprints| fingerprints.simhash.is_none_or(is_usual)) { DEFAULT_VERSION } else { OPTIONS_VERSION }
 }
 
-/// Writes the hashes that are there, without saying which, as this version has them.
+/// Writes the hashes that are present, without saying which, in the form of this version.
 pub fn write(
     out: &mut Vec<u8>,
     version: u8,
@@ -190,7 +189,7 @@ pub fn write(
     numbers.iter().for_each(|hash| out.extend(hash.to_le_bytes()));
 }
 
-/// Up to version 3 there were 64 bits and nothing to say about it.
+/// Up to version 3, there are always 64 bits, and no length.
 fn write_simhash(out: &mut Vec<u8>, version: u8, simhash: SimHash) {
     let bytes = simhash.bits().to_le_bytes();
     let length = simhash.width().bytes();
@@ -213,7 +212,7 @@ fn read_simhash(from: &mut Reader<'_>) -> Result<SimHash, CodecError> {
     }
 }
 
-/// Reads the hashes that are there.
+/// Reads the hashes that are present.
 pub fn read(
     from: &mut Reader<'_>,
     present: Present,
@@ -227,7 +226,7 @@ pub fn read(
     Ok((Fingerprints { exact, simhash, sketch, numbers }, id, scope))
 }
 
-/// Versions 1 and 2 knew no numbers.
+/// Versions 1 and 2 have no numbers.
 fn read_numbers(from: &mut Reader<'_>) -> Result<Numbers, CodecError> {
     if from.version() < DEFAULT_VERSION {
         return Ok(Numbers::EMPTY);

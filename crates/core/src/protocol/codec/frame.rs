@@ -10,7 +10,7 @@ pub const MAGIC: [u8; 2] = *b"dg";
 /// Bytes of a frame around its body.
 pub const FRAME_BYTES: usize = 8;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -22,11 +22,11 @@ pub enum Kind {
     Rules = 3,
     /// One part of a checkpoint in the verdict log.
     CheckpointPart = 4,
-    /// A checkpoint in one piece, outside of the logs.
+    /// A checkpoint in one piece, outside the logs.
     Checkpoint = 5,
     /// Originals, in a snapshot.
     Originals = 6,
-    /// The offset of the verdict log that a snapshot is true for, and what the kept log serves.
+    /// The offset of the verdict log that a snapshot belongs to, and the spans of the kept log.
     Position = 7,
     /// The manifest of a snapshot.
     Manifest = 8,
@@ -45,12 +45,12 @@ impl Kind {
     ];
 }
 
-/// Appends the head of a frame of the usual version to `out`; [`close`] ends it. Gives what `close` needs.
+/// Appends the head of a frame of the default version to `out`, and returns what [`close`] needs to end the frame.
 pub fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
     open_version(out, kind, DEFAULT_VERSION)
 }
 
-/// [`open`] where the body is written by another version.
+/// Like [`open`], for a body that is written in another version.
 pub fn open_version(out: &mut Vec<u8>, kind: Kind, version: u8) -> usize {
     let start = out.len();
     out.extend(MAGIC);
@@ -65,7 +65,8 @@ pub fn close(out: &mut Vec<u8>, start: usize) {
     out.extend(checksum.to_le_bytes());
 }
 
-/// Opens a record: checks magic, version and checksum; gives its kind and its body, with the version it is read by.
+/// Opens a record: checks magic, version and checksum, and returns its kind and its body, with the version by which to
+/// read it.
 pub fn unwrap(bytes: &[u8]) -> Result<(Kind, Reader<'_>), CodecError> {
     let (&[one, two, version, kind], _) = bytes.split_first_chunk().ok_or(CodecError::EndsInside { what: "head" })?;
     if [one, two] != MAGIC {

@@ -1,11 +1,11 @@
 //! Byte formats of both logs.
 //!
-//! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an
-//! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
-//! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5
-//! rules that need further evidence for low estimates, version 6 sites, variants, and originals that not all tables
-//! hold, version 7 addresses that ids do not say, version 8 rules for short pages, version 9 checkpoints with positions
-//! that are judged again and on their way, version 10 titles.
+//! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an older
+//! release reports the unknown version instead of calling the bytes broken. A record is written in version 3 unless it
+//! holds something that only a later version can express: version 4 a `SimHash` of other than 64 bits, counts and
+//! shares of pages; version 5 rules that need further evidence for low estimates; version 6 sites, variants, and
+//! originals that not all tables hold; version 7 addresses that do not follow from ids; version 8 rules for short
+//! pages; version 9 checkpoints with positions that were judged again and are not delivered yet; version 10 titles.
 //!
 //! ```text
 //! frame         "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -62,18 +62,18 @@
 //! bitmap        length · portable Roaring treemap (nothing when empty)
 //! ```
 //!
-//! Numbers without a type are LEB128 varints, `i` zigzag ones; fixed ones are little-endian. In a record of many, a
-//! request of exact and `SimHash` takes at most 64 bytes (16 more with eight numbers), 242 with a sketch of 130, and
-//! the verdict of a duplicate at most 56.
+//! Numbers without a type are LEB128 varints, and those marked `i` zigzag varints; fixed ones are little-endian. In a
+//! record of many requests, one with an exact hash and a `SimHash` takes at most 64 bytes (16 more with eight numbers),
+//! one with a sketch of 130 bytes 242, and the verdict on a duplicate at most 56.
 //!
 //! A barrier of the verdict log ([`BARRIER`]) has no frame.
 //!
 //! Kinds from 5 on are used in snapshots, which share the frame and the encodings.
 //!
-//! Bytes are read as untrusted input: nothing panics, and no length reserves more than the bytes that are
-//! there can fill. A change of the layout takes a new [`FORMAT_VERSION`] and new golden files (`tests/golden`).
+//! Bytes are read as untrusted input: nothing panics, and no length reserves more memory than the remaining bytes can
+//! fill. A change of the layout needs a new [`FORMAT_VERSION`] and new golden files (`tests/golden`).
 
-// What snapshots are written with, too: every reader fails as `CodecError` says.
+// Snapshots are written with these, too. Every reader fails as `CodecError` describes.
 #[expect(clippy::missing_errors_doc, reason = "said above for all of them")]
 pub mod bytes;
 #[expect(clippy::missing_errors_doc, reason = "said above for all of them")]
@@ -102,7 +102,7 @@ pub use versions::{
 use crate::record::Reject;
 use bytes::Reader;
 
-/// Why bytes are not what they should be.
+/// Why bytes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// Not written by dupgate at all.
@@ -131,7 +131,7 @@ pub enum CodecError {
         /// Its kind.
         found: u8,
     },
-    /// Bytes were changed on their way.
+    /// Bytes were changed after they were written.
     #[error("checksum {found:08x} does not match {expected:08x}")]
     Checksum {
         /// As written.
@@ -154,23 +154,23 @@ pub enum CodecError {
     /// A number past 64 bits.
     #[error("`{what}` does not fit 64 bits")]
     TooLarge {
-        /// What the number says.
+        /// The meaning of the number.
         what: &'static str,
     },
     /// More elements than the rest of the record can hold.
     #[error("{count} {what} announced where at most {most} fit")]
     TooMany {
-        /// Elements of what.
+        /// The kind of elements.
         what: &'static str,
-        /// As announced.
+        /// The number that the record announces.
         count: u64,
-        /// What fits.
+        /// The number that fits.
         most: usize,
     },
     /// A number without a meaning.
     #[error("`{what}` has no value {value}")]
     BadValue {
-        /// What the number says.
+        /// The meaning of the number.
         what: &'static str,
         /// The number.
         value: u64,
@@ -178,26 +178,26 @@ pub enum CodecError {
     /// A name that is not UTF-8.
     #[error("`{what}` is not valid UTF-8")]
     NotText {
-        /// What the name names.
+        /// The thing that has this name.
         what: &'static str,
     },
     /// A bitmap that the library refuses.
     #[error("judged offsets cannot be read: {why}")]
     BadBitmap {
-        /// The library's words.
+        /// The library's message.
         why: String,
     },
     /// The parts of a checkpoint do not follow one another.
     #[error("expected part {expected} of the {count} parts of a checkpoint, found something else")]
     TornCheckpoint {
-        /// Number of the part that must come, from 0.
+        /// Number of the part that should come next, from 0.
         expected: u64,
         /// How many parts there are.
         count: u64,
     },
 }
 
-/// Returns whether bytes are meant to be a record of either log: whatever else they hold was not written by dupgate.
+/// Returns whether bytes were written to one of the logs by dupgate; a log may hold records of other programs.
 #[must_use]
 pub fn is_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) || bytes == BARRIER

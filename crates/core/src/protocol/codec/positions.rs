@@ -1,4 +1,4 @@
-//! Positions: each topic name is written once per record, offsets as differences.
+//! Positions: a record holds each topic name once, and offsets as differences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::CodecError;
 use super::bytes::{Reader, Write};
 use crate::record::{PartitionId, Source, Timestamp};
 
-/// The partitions that a record names, gathered while its body is written and set before it; with the memory that
-/// both sides need to write offsets and times as steps.
+/// The partitions that a record names. The table is collected while the body is written, and precedes it. Also
+/// remembers what writer and reader need to encode offsets and times as steps.
 #[derive(Debug, Default)]
 pub struct Positions {
     partitions: Vec<Position>,
@@ -95,7 +95,7 @@ impl Positions {
         Ok(place.partition.at(place.latest))
     }
 
-    /// Writes a position that is referred to: the step from the partition's latest page, which stays.
+    /// Writes a position that is only referred to: as the step from the partition's latest page, which does not change.
     pub fn write_reference(&mut self, out: &mut Vec<u8>, source: &Source) {
         let number = self.number(out, &source.partition);
         if let Some(place) = self.partitions.get(number) {
@@ -103,7 +103,7 @@ impl Positions {
         }
     }
 
-    /// Reads a position that is referred to.
+    /// Reads a position that is only referred to.
     pub fn read_reference(&self, from: &mut Reader<'_>) -> Result<Source, CodecError> {
         let number = from.varint("partition number")?;
         let step = from.signed("offset")?;

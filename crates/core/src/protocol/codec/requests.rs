@@ -14,7 +14,7 @@ const WITHDRAW: u8 = 1;
 const FORGET_SOURCE: u8 = 2;
 const FORGET_ID: u8 = 3;
 const REOPEN: u8 = 4;
-/// A page with a site, a title or an address of its own, or that is a variant. Not before [`SITES_VERSION`].
+/// A page that has a site, a title or an address of its own, or that is a variant. Not before [`SITES_VERSION`].
 const PAGE_OF_SITE: u8 = 5;
 
 const HAS_SITE: u8 = 1;
@@ -48,7 +48,7 @@ pub fn encode_requests(requests: &[Request], out: &mut Vec<u8>) {
 ///
 /// # Errors
 ///
-/// [`CodecError`] when [`encode_requests`] of a known version cannot have written these bytes.
+/// [`CodecError`] when no known version of [`encode_requests`] can have written these bytes.
 pub fn decode_requests(bytes: &[u8]) -> Result<Vec<Request>, CodecError> {
     let mut from = frame::unwrap_kind(bytes, Kind::Requests)?;
     let mut places = Positions::read_table(&mut from)?;

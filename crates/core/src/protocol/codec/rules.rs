@@ -53,7 +53,7 @@ pub(super) fn version_of(rules: &Rules) -> u8 {
     }
 }
 
-/// Writes rules by a version that can say them: [`version_of`], or a later one.
+/// Writes rules in a version that can express them: [`version_of`], or a later one.
 pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules, version: u8) {
     out.varint(rules.stages.len() as u64);
     out.extend(rules.stages.iter().map(|&stage| stage as u8));
@@ -111,7 +111,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules, version: u8) {
     }
 }
 
-/// Up to version 5 there was neither.
+/// Reads an optional share, which versions up to 5 do not have.
 fn read_share(from: &mut Reader<'_>, what: &'static str) -> Result<Option<PerMille>, CodecError> {
     if from.version() < SITES_VERSION {
         return Ok(None);
@@ -127,7 +127,7 @@ fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecErr
     }
 }
 
-/// Versions 1 and 2 knew no numbers.
+/// Reads the number guard, which versions 1 and 2 do not have.
 fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<PerMille>, CodecError> {
     if from.version() < DEFAULT_VERSION {
         return Ok(None);
@@ -135,7 +135,7 @@ fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<PerMille>, CodecErr
     read_bool(from, "number_guard")?.then(|| from.small("number_guard").map(PerMille)).transpose()
 }
 
-/// Version 1 knew no sketches.
+/// Reads the rules for sketches, which version 1 does not have.
 fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecError> {
     if from.version() < SKETCHES_VERSION {
         return Ok(None);
@@ -191,7 +191,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     Ok(Some(rules))
 }
 
-/// Reads one value for each stage. Version 1 had none for the third: it gets that of the second.
+/// Reads one value for each stage. In version 1, the third stage has none and gets that of the second.
 fn read_stages<T: Copy>(
     from: &mut Reader<'_>,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<T, CodecError>,

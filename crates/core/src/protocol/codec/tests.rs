@@ -1,4 +1,4 @@
-//! Both logs there and back, sizes on the wire, hostile bytes.
+//! Round trips of both logs, sizes on the wire, hostile bytes.
 
 use std::time::Duration;
 

@@ -24,11 +24,11 @@ const TEMPLATE: u8 = 7;
 
 /// Flag of a page's head: it became an original.
 const HAS_ORIGINAL: u8 = 1 << 4;
-/// Flag of a page's head: the cluster it joins began elsewhere than at the original it matched.
+/// Flag of a page's head: its cluster began with another page than the original that it matched.
 const HAS_CLUSTER: u8 = 1 << 5;
 /// Flag of a page's head: it matched by containment. Not before [`OPTIONS_VERSION`].
 const IS_CONTAINED: u8 = 1 << 6;
-/// Flag beside the hashes of a new original: its cluster began elsewhere.
+/// Flag next to those of the hashes of a new original: its cluster began with another page.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
 
 /// Fewest bytes of a verdict: its head and its request id.
@@ -96,7 +96,7 @@ fn head_of(answer: &Answer) -> u8 {
     }
 }
 
-/// Returns the original that a verdict makes.
+/// Returns the original that a verdict creates.
 fn remembered(verdict: &Verdict) -> Option<&NewOriginal> {
     match &verdict.answer {
         Answer::Page(page) => page.decision.original(),

@@ -6,26 +6,26 @@ use super::{CodecError, rules, verdict_batch};
 use crate::fingerprint::SketchForm;
 use crate::protocol::VerdictRecord;
 
-/// Most bytes of one part of a checkpoint where nothing else is said: below the 1 MiB that brokers take by default.
+/// The most bytes of one part of a checkpoint, by default: below the 1 MiB that brokers accept by default.
 pub const DEFAULT_PART_BYTES: usize = 1_000_000;
 
-/// Maximum size of one verdict in the log but for a sketch: that of an original with all its other fingerprints.
+/// Maximum size of one verdict in the log without a sketch: that of an original with all its other fingerprints.
 const VERDICT_BYTES: usize = 384;
 
-/// Returns the maximum size of one verdict in the log, by the form of the sketches: that of an original with all its
+/// Returns the maximum size of one verdict in the log, for sketches of this form: that of an original with all its
 /// fingerprints.
 #[must_use]
 pub fn max_verdict_bytes(form: Option<SketchForm>) -> usize {
     VERDICT_BYTES + form.map_or(0, SketchForm::bytes)
 }
 
-/// What a judge writes to the verdict log when it takes over, in a transaction of its own: it says nothing. The judge
-/// reads on until it meets it, and so holds all that was written before. It is no frame, because releases that do not
-/// know it skip what does not begin as dupgate's records do.
+/// What a judge writes to the verdict log when it takes over, in a transaction of its own. It carries no information:
+/// the judge reads the log until it finds the barrier, and then holds everything that was written before. It is not a
+/// frame, so that releases that do not know it skip it like any record that does not begin as dupgate's do.
 pub const BARRIER: &[u8] = b"a judge takes over";
 
-/// Turns one record into the Kafka records that carry it: one for verdicts and rules, for a checkpoint as many as
-/// `max_part_bytes` demands. They belong into one transaction, in this order, with nothing between them.
+/// Turns one record into the Kafka records that carry it: one for verdicts and rules, and as many as `max_part_bytes`
+/// requires for a checkpoint. They belong in one transaction, in this order, with nothing between them.
 #[must_use]
 pub fn encode_verdict(record: &VerdictRecord, max_part_bytes: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
@@ -37,12 +37,12 @@ pub fn encode_verdict(record: &VerdictRecord, max_part_bytes: usize) -> Vec<Vec<
     vec![out]
 }
 
-/// Puts the records of a verdict log together again, from the committed Kafka records in order.
+/// Reassembles the records of a verdict log from the committed Kafka records, in order.
 ///
-/// A reader may begin anywhere, so parts of a checkpoint that come before any other record are skipped up to the
-/// first record that is complete in itself or begins a checkpoint. Later on a part must continue what was collected:
-/// parts are written in one transaction and cannot be interrupted, so anything else is an error. After an error the
-/// reader is as if new.
+/// A reader may begin anywhere. So, at first, it skips parts of a checkpoint, up to the first record that is complete
+/// in itself or begins a checkpoint. After that, a part must continue the checkpoint that is being collected: its parts
+/// are written in one transaction and cannot be interrupted, so anything else is an error. After an error, the reader
+/// is as good as new.
 #[derive(Debug, Default)]
 pub struct VerdictReader {
     state: ReadState,
@@ -50,7 +50,7 @@ pub struct VerdictReader {
 
 #[derive(Debug, Default)]
 enum ReadState {
-    /// Nothing but parts of a checkpoint whose first part was not seen.
+    /// Nothing was read yet, except parts of a checkpoint whose first part was not seen.
     #[default]
     Fresh,
     /// Between two records.
@@ -75,13 +75,13 @@ impl VerdictReader {
         Self::default()
     }
 
-    /// Takes the next Kafka record. Gives a record of the verdict log when this one completes it, with the offset of
-    /// its first part. A [`BARRIER`] gives none.
+    /// Takes the next Kafka record. If it completes a record of the verdict log, returns that record with the offset of
+    /// its first part. Returns `None` for a [`BARRIER`].
     ///
     /// # Errors
     ///
-    /// [`CodecError`] when the bytes are no record of a verdict log, or not the part of a checkpoint that must come
-    /// next.
+    /// [`CodecError`] when the bytes are not a record of a verdict log, or not the part of a checkpoint that should
+    /// come next.
     pub fn push(&mut self, offset: i64, bytes: &[u8]) -> Result<Option<(i64, VerdictRecord)>, CodecError> {
         if bytes == BARRIER {
             return Ok(None);

@@ -1,41 +1,40 @@
 //! Versions of the format of both logs.
 
-/// The newest version of the format. It is written only where a record holds what older ones cannot say.
+/// The newest version of the format. It is written only if a record holds something that older versions cannot express.
 pub const FORMAT_VERSION: u8 = TITLES_VERSION;
 
-/// The version that is written where a record holds pages or originals with a title.
+/// The version of a record that holds pages or originals with a title.
 pub const TITLES_VERSION: u8 = 10;
 
-/// The version that is written where a checkpoint holds positions that were delivered once, and are judged again and on
-/// their way, and nothing newer.
+/// The version of a checkpoint that holds positions that were delivered once, then judged again, and are not delivered
+/// since, and nothing newer.
 pub(super) const PENDING_VERSION: u8 = 9;
 
-/// The version that is written where a record holds rules under which a short page needs a single key, and nothing
-/// newer.
+/// The version of a record that holds rules under which a short page needs a single key, and nothing newer.
 pub const ONE_KEY_VERSION: u8 = 8;
 
-/// The version that is written where a record holds pages with an address that their id does not say, and nothing
-/// newer.
+/// The version of a record that holds pages with an address that does not follow from their id, and nothing newer.
 pub const ADDRESS_VERSION: u8 = 7;
 
-/// The version that is written where a record holds sites, variants, originals that not all tables hold, or the rules
-/// that go with them, and nothing newer.
+/// The version of a record that holds sites, variants, originals that not all tables hold, or the rules for these, and
+/// nothing newer.
 pub const SITES_VERSION: u8 = 6;
 
-/// The version written where rules ask for further evidence of low estimates and nothing newer is needed.
+/// The version of a record that holds rules that require further evidence for low estimates, and nothing newer.
 pub const EVIDENCE_VERSION: u8 = 5;
 
-/// The version that is written where a record holds what [`DEFAULT_VERSION`] cannot say: a `SimHash` of other than 64
-/// bits, or how much of a page is in another one.
+/// The version of a record that holds what [`DEFAULT_VERSION`] cannot express: a `SimHash` of other than 64 bits, or
+/// how much of a page is in another one.
 pub const OPTIONS_VERSION: u8 = 4;
 
-/// The version of the format that is written where it can say all: older releases read it. The first with numbers.
+/// The version of a record that needs nothing newer, so that older releases can read it. The first version with
+/// numbers.
 pub const DEFAULT_VERSION: u8 = 3;
 
 /// The first version with sketches; never written.
 pub(super) const SKETCHES_VERSION: u8 = 2;
 
-/// Versions that are read, [`FORMAT_VERSION`] included.
+/// The versions that are read, including [`FORMAT_VERSION`].
 pub const KNOWN_VERSIONS: [u8; 10] = [
     1,
     SKETCHES_VERSION,

@@ -1,7 +1,7 @@
-//! Bytes that must be read for ever. They are in `tests/golden` as hexadecimal text.
+//! Bytes that every release must be able to read. They are in `tests/golden` as hexadecimal text.
 //!
-//! A test that fails here says that the layout changed. That takes a new `FORMAT_VERSION`, new files beside the old
-//! ones, and readers that still understand the old ones; never new bytes in an old file.
+//! If a test fails here, the layout has changed. That needs a new `FORMAT_VERSION`, new files beside the old ones, and
+//! readers that still understand the old ones; never new bytes in an old file.
 
 use super::super::versions::PENDING_VERSION;
 use super::*;

@@ -1,4 +1,4 @@
-//! Bytes from an enemy: refused, never a panic, never more memory than they are worth.
+//! Bytes from an attacker: they are refused, cause no panic, and reserve no more memory than their length justifies.
 
 use super::super::frame::{self, Kind};
 use super::strategies::{requests, verdicts};
