@@ -6,8 +6,9 @@
 //! record -> text -> fingerprint -> protocol (a request) -> judge (index) -> protocol (a verdict) -> worker
 //! ```
 //!
-//! [`judge`] and [`worker`] are state machines that make no call themselves: the time and all events are
-//! passed in, and what they want done comes out. [`deduplicator`] is the judge without any log: lines in, verdicts out.
+//! [`judge`] and [`worker`] are state machines that make no calls themselves: the time and all events are passed in,
+//! and effects for the driver to carry out come out. [`deduplicator`] is the judge without any log: lines in, verdicts
+//! out.
 
 pub mod record;
 pub mod text;

@@ -1,11 +1,11 @@
 //! What differs between two texts, for people who judge a verdict.
 //!
 //! Before: two pages that were matched, in the form in which they are compared ([`crate::text::Analyzer::normalize`]).
-//! After: the pair page. Nothing of this decides a verdict.
+//! After: the pair page. Nothing here affects a verdict.
 //!
-//! Texts are cut into pieces by the words of the analyzer, Chinese ones by the segmenter, and what is between two
-//! words is a piece, too; so the pieces of a text put together are the text. Where words overlap (Thai) each piece ends
-//! where the next one begins. Cost: the time and memory of Myers' algorithm over at most [`MAX_PIECES`] pieces a side.
+//! Texts are cut into the words of the analyzer (Chinese ones by the segmenter) and the pieces between two words, so
+//! the pieces of a text together are the text. Where words overlap (Thai), each piece ends where the next one begins.
+//! Cost: the time and memory of Myers' algorithm over at most [`MAX_PIECES`] pieces a side.
 
 use similar::{Algorithm, DiffOp};
 
@@ -14,7 +14,7 @@ use crate::text::Analyzer;
 /// Pieces of each text that are compared. The rest is left out and reported as such.
 pub const MAX_PIECES: usize = 6000;
 
-/// The text a run belongs to.
+/// Which of the two texts a run belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Of both.
@@ -46,7 +46,7 @@ pub struct Run {
     pub text: String,
 }
 
-/// What two texts have in common and what they do not.
+/// What two texts have in common, and what only one of them has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Both texts in order. The runs of [`Side::Both`] and [`Side::First`] together are the first text.
@@ -57,7 +57,7 @@ pub struct Comparison {
     pub second_words: usize,
     /// Words that both have in the same order.
     pub common_words: usize,
-    /// Whether a text was longer than what was compared.
+    /// Whether a text was longer than the part that was compared.
     pub is_cut: bool,
 }
 
@@ -82,7 +82,7 @@ fn pieces<'t>(analyzer: &Analyzer, text: &'t str) -> Pieces<'t> {
             return;
         }
         if overlaps {
-            // Of words that overlap, each ends where the next one begins.
+            // A word that overlaps the next one ends where that begins.
             found.texts.pop();
             found.is_word.pop();
             found.put(text.get(last..begin), true);
@@ -150,8 +150,8 @@ impl Comparison {
         self.runs.iter().all(|run| run.side == Side::Both)
     }
 
-    /// Returns what differs with at most `around` characters of what both have on either side of it, each run cut at
-    /// `longest` characters, `most` runs in all. What is left out is marked by `…`.
+    /// Returns what differs, with at most `around` characters of common text on either side, each run cut at `longest`
+    /// characters, and at most `most` runs. `…` marks what is left out.
     #[must_use]
     pub fn excerpts(&self, around: usize, longest: usize, most: usize) -> Vec<Run> {
         let last = self.runs.len().saturating_sub(1);
@@ -172,7 +172,7 @@ impl Comparison {
     }
 }
 
-/// Returns the first `most` characters.
+/// Returns the first `most` characters, with `…` if more follow.
 #[must_use]
 pub fn beginning(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {

@@ -1,4 +1,4 @@
-//! Verdict lines: one JSON object a page.
+//! Verdict lines: one JSON object for each page.
 
 use serde::Serialize;
 
@@ -6,13 +6,13 @@ use super::{LineVerdict, MatchedOriginal, PageResult};
 use crate::fingerprint::PerMille;
 use crate::record::Source;
 
-/// Writes a place as people look for it in a file: `pages.jsonl:17`.
+/// Returns a position in the form in which people look for it in a file: `pages.jsonl:17`.
 #[must_use]
 pub fn place_of(source: &Source) -> String {
     format!("{}:{}", source.partition.topic, source.offset)
 }
 
-/// The members that a page has, in this order.
+/// The members of a verdict line, in this order.
 #[derive(Debug, Default, Serialize)]
 struct Line<'a> {
     source: String,
@@ -38,9 +38,9 @@ struct Line<'a> {
 }
 
 impl PageResult {
-    /// Writes the verdict line, without its line break. A page without an id has no member `id`; only a match has
-    /// `stage`, `match`, `match_id` and `distance` (or `similarity`), only one by containment `containment`; only a
-    /// dead letter has `reason` and `message`.
+    /// Returns the verdict line, without its line break. A page without an id has no member `id`. Only a match has
+    /// `stage`, `match`, `match_id` and `distance` (or `similarity`), and only a match by containment has
+    /// `containment`. Only a dead letter has `reason` and `message`.
     #[must_use]
     pub fn to_line(&self) -> String {
         let mut line = Line {
@@ -61,7 +61,7 @@ impl PageResult {
             line.reason = Some(rejection.reason().name());
             line.message = Some(rejection.message());
         }
-        // Strings and a number: nothing in it can fail to be written.
+        // The line holds only strings and numbers, so it can always be written.
         serde_json::to_string(&line).unwrap_or_default()
     }
 }

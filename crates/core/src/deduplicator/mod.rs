@@ -1,16 +1,17 @@
 //! The judge without Kafka: reads lines, returns one verdict per line.
 //!
-//! Before: the caller reads lines and hands over what was read in each, in the order of the input. After: a
+//! Before: the caller reads lines and passes on what was read in each, in the order of the input. After: a
 //! [`PageResult`] for each, to be shown as a verdict line or to be routed. It is the judge of the service, with the
-//! same rules and the same memory: [`decide`], then [`State::follow`], page by page.
+//! same rules and the same index: [`decide`], then [`State::follow`], page by page.
 //!
-//! Time: a page's own event time where one is configured and there; a page without one has the time of the page
-//! before it. Where none is configured the first page has time 1 ms, and each page after it is 1 ms later, so that
-//! the default window of three days holds 259 million pages. No page's time counts further ahead than
-//! `window.max_future_skew` past the clock handed in, as with a broker's.
+//! Time: if an event time field is configured, a page has the time of its field, and a page without the field has the
+//! time of the page before it. If none is configured, the first page has time 1 ms, and each further page is 1 ms
+//! later, so that the default window of three days holds 259 million pages. As with a broker's clock, no page's time is
+//! more than `window.max_future_skew` ahead of the clock that the caller passes in.
 //!
-//! Laws: L3, L5 (a function of lines and settings, whatever the number of text threads), L6: ids are remembered for at
-//! most as many originals as the index holds. Cost: that of [`decide`], and one map entry per original with an id.
+//! Laws: L3, L5 (the result is a function of lines and settings, whatever the number of text threads), L6: ids are
+//! remembered for at most as many originals as the index holds. Cost: that of [`decide`], and one map entry per
+//! original with an id.
 
 mod line;
 mod pair_verdict;
@@ -33,7 +34,7 @@ pub use line::place_of;
 pub use pair_verdict::{PairVerdict, StageResult, Threshold};
 pub use times::LineTimes;
 
-/// What decides the verdicts, and what time it is.
+/// What determines the verdicts, and the current time.
 #[derive(Clone, Debug)]
 pub struct DeduplicatorSettings {
     /// The judge's rules.
@@ -42,7 +43,7 @@ pub struct DeduplicatorSettings {
     pub event_time: EventTime,
     /// How many judges share the pages by scope, each with its own memory.
     pub partitions: NonZeroUsize,
-    /// What the clock says: pages from further ahead than the rules allow count as from there.
+    /// The current time: an event time further ahead of it than the rules allow is capped.
     pub clock: Timestamp,
 }
 
@@ -68,7 +69,7 @@ struct ScopeJudge {
 pub struct PageResult {
     /// Position of the page: the input's name, its number among the inputs, and the line, from 1.
     pub source: Source,
-    /// Its own name, if it has one.
+    /// Its own id, if it has one.
     pub id: Option<String>,
     /// The verdict.
     pub verdict: LineVerdict,
@@ -77,11 +78,11 @@ pub struct PageResult {
 /// The verdict on one page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LineVerdict {
-    /// Nothing near it is remembered.
+    /// No original is near it.
     Unique,
     /// A known page with changed text.
     Update(MatchedOriginal),
-    /// Near text with other numbers: delivered.
+    /// Near text, but with other numbers: delivered.
     Template(MatchedOriginal),
     /// Equal text.
     Exact(MatchedOriginal),
@@ -94,7 +95,7 @@ pub enum LineVerdict {
 /// What a page was matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchedOriginal {
-    /// By which stage, and how near in its measure.
+    /// The stage by which it matched, with the distance in its measure.
     pub by: MatchedBy,
     /// Estimated Jaccard index, in the `minhash` stage.
     pub similarity: Option<PerMille>,
@@ -109,19 +110,19 @@ pub struct MatchedOriginal {
 pub enum Route {
     /// Delivered: unique and updated pages, and templates with other numbers.
     Unique,
-    /// Kept out: duplicates.
+    /// Not delivered: duplicates.
     Duplicate,
     /// Not judged.
     Dead,
 }
 
-/// Why a page could not be judged at all: a mistake of the caller.
+/// Why a page could not be judged at all: the caller made a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeduplicatorError {
-    /// The same place twice.
+    /// The position was judged before.
     #[error("{} was judged before", place_of(.0))]
     Repeated(Source),
-    /// There is no judge of this number.
+    /// There is no judge with this number.
     #[error("page for judge {partition} of {judges}")]
     NoJudge {
         /// Number of the judge, from 0.
@@ -129,7 +130,7 @@ pub enum DeduplicatorError {
         /// Number of judges.
         judges: usize,
     },
-    /// The state does not take its own verdict.
+    /// The state does not accept its own verdict.
     #[error(transparent)]
     Diverged(#[from] Diverged),
 }
@@ -144,7 +145,7 @@ impl LineVerdict {
         }
     }
 
-    /// Returns the kind of verdict; `None` where none is possible.
+    /// Returns the kind of verdict; `None` if no verdict is possible.
     #[must_use]
     pub const fn kind(&self) -> Option<VerdictKind> {
         match self {
@@ -180,7 +181,7 @@ impl LineVerdict {
 }
 
 impl Deduplicator {
-    /// Begins with nothing remembered.
+    /// Creates one that holds no originals.
     #[must_use]
     pub fn new(settings: DeduplicatorSettings) -> Self {
         let judge = || ScopeJudge {
@@ -197,7 +198,7 @@ impl Deduplicator {
     ///
     /// # Errors
     ///
-    /// [`DeduplicatorError`] when the caller hands over a place twice or a page of another scheme.
+    /// [`DeduplicatorError`] when the caller passes a position twice, or a page of another scheme.
     pub fn judge(
         &mut self,
         source: Source,
@@ -219,14 +220,13 @@ impl Deduplicator {
         Ok(PageResult { source, id, verdict })
     }
 
-    /// Returns why a page that comes now is no duplicate of the oldest original, with the rules of the refusal. `None`
-    /// when no rule speaks against it, or nothing is remembered. Where several judges share the pages, that of the page
-    /// answers.
+    /// Returns why a page that came now would not be a duplicate of the oldest original. `None` when no rule speaks
+    /// against it, or there is no original. If several judges share the pages, the judge of this page decides.
     #[must_use]
     pub fn refusal(&self, reading: &FingerprintedPage) -> Option<Refusal> {
         let state = &self.judges.get(reading.partition)?.state;
         let oldest = state.index().live(&state.watermarks()).next()?;
-        // Times do not count: the page comes right after the original.
+        // Times do not count, because the page comes right after the original.
         let page = PageRequest::of(reading.clone(), oldest.source.clone(), oldest.event_time);
         refusal(state, &page, self.settings.clock, oldest.sequence)
     }
@@ -239,7 +239,7 @@ impl Deduplicator {
 }
 
 impl ScopeJudge {
-    /// Judges and follows; nothing when the place was judged before.
+    /// Judges and follows. `None` when the position was judged before.
     fn judge(
         &mut self,
         request: &Request,
@@ -277,7 +277,7 @@ impl ScopeJudge {
             self.ids.insert(page.source.clone(), id.to_owned());
             self.order.push_back((page.source.clone(), page.event_time));
         }
-        // The front is the oldest original: forgotten by time, or evicted because more are remembered than fit.
+        // The front is the oldest original. It leaves when it expires, or when more are remembered than fit.
         let tail = self.state.watermarks().times.min();
         let capacity = self.state.rules().map_or(u64::MAX, |rules| rules.max_entries);
         while let Some((oldest, time)) = self.order.front() {

@@ -1,5 +1,5 @@
-//! Judges the second of two pages against the first, and finds the threshold at which each stage would change its
-//! answer.
+//! Judges the second of two pages against the first, and finds the threshold at which each stage would decide
+//! differently.
 
 use std::num::NonZeroUsize;
 
@@ -9,28 +9,28 @@ use crate::judge::Refusal;
 use crate::protocol::{MatchedBy, MinHashRules, Rules, Stage};
 use crate::record::{EventTime, PartitionId, Timestamp};
 
-/// What the judge says of a pair of pages.
+/// What the judge says about a pair of pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairVerdict {
     /// The verdict on the second page when the first is the only original.
     pub verdict: LineVerdict,
-    /// Why the second page is no duplicate of the first, where it is unique or a template.
+    /// Why the second page is not a duplicate of the first, if it is unique or a template.
     pub refusal: Option<Refusal>,
-    /// What each stage says when it is asked alone, strongest first, whether it is in use or not.
+    /// What each stage says when it decides alone, strongest first, whether it is in use or not.
     pub stages: Vec<StageResult>,
 }
 
-/// What one stage says of a pair of pages.
+/// What one stage says about a pair of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageResult {
     /// The stage.
     pub stage: Stage,
     /// Whether the rules use it.
     pub in_use: bool,
-    /// Whether it matches under the rules' own threshold; by likeness alone, whatever one page holds of the other.
+    /// Whether it matches under the rules' own threshold, by similarity alone: containment does not count.
     pub matches: bool,
-    /// The strictest threshold under which it still matches, other rules as they are. `None` when no threshold makes it
-    /// match, and for the exact stage, which has none.
+    /// The strictest threshold under which it still matches, with the other rules unchanged. `None` when no threshold
+    /// makes it match, and for the exact stage, which has none.
     pub from: Option<Threshold>,
 }
 
@@ -45,7 +45,7 @@ pub enum Threshold {
 
 impl PairVerdict {
     /// Lets the judge decide on `other` right after `one`: with these rules, then stage by stage, then with the loosest
-    /// threshold of each stage. Both are read by the same reader; their times do not count.
+    /// threshold of each stage. Both must be read by the same reader; their times do not count.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ fn ask(rules: Rules, one: &FingerprintedPage, other: &FingerprintedPage) -> Resu
 
 /// Returns a judge that remembers one page.
 fn of_one(rules: Rules, one: &FingerprintedPage) -> Result<Deduplicator, DeduplicatorError> {
-    // Sized for a few originals: tables for millions would be allocated for two pages.
+    // Sized for a few originals, because tables for millions would be allocated for two pages.
     let rules = Rules { max_entries: rules.max_entries.clamp(1, 16), ..rules };
     let clock = Timestamp::from_millis(i64::MAX / 2);
     let event_time = EventTime::Record;

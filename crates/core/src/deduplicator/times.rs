@@ -1,4 +1,4 @@
-//! When a page of a file was fetched: lines have no timestamp beside what is in them.
+//! The event times of the pages of a file. Lines have no timestamp besides what is in them.
 
 use crate::record::{EventTime, Timestamp};
 
@@ -32,7 +32,8 @@ impl LineTimes {
         self.pages += 1;
     }
 
-    /// Returns the event time of this page, which can be judged and names this time itself.
+    /// Returns the event time of this page, which names the time `own`, if any. Call it only for a page that can be
+    /// judged.
     pub fn of(&mut self, own: Option<Timestamp>) -> Timestamp {
         self.latest = match self.source {
             EventTime::Record => Timestamp::from_millis(i64::try_from(self.pages).unwrap_or(i64::MAX)),

@@ -1,8 +1,8 @@
-//! One Kafka transaction as a state machine that makes no call itself.
+//! One Kafka transaction, as a state machine that makes no calls itself.
 //!
-//! Both roles deliver by it: the judge verdicts with its place in the fingerprint log, the worker routed pages with
-//! its input offsets. Records first, then the offsets, then the commit (law L2). The owner asks which [`Call`]
-//! comes next, the edge makes it, the answer goes back in.
+//! Both roles deliver through it: the judge its verdicts with its position in the fingerprint log, the worker its
+//! routed pages with its input offsets. Records come first, then the offsets, then the commit (law L2). The owner asks
+//! which [`Call`] comes next, the edge makes it, and the owner passes the answer back.
 
 mod txn;
 
@@ -19,7 +19,8 @@ pub enum Call {
     Begin,
     /// Send the records and wait until each is acknowledged.
     Produce,
-    /// Add the consumed offsets, with member and generation of the group; at-least-once delivery commits them.
+    /// Add the consumed offsets, with the member id and the generation of the group. With at-least-once delivery, this
+    /// commits them.
     SendOffsets,
     /// Commit.
     Commit,
@@ -36,7 +37,7 @@ pub enum CallError {
     /// The transaction must be aborted; a new one may follow.
     #[error("{0}")]
     Abortable(String),
-    /// The broker will never take one of the records (its index in the transaction): abort.
+    /// The broker will never accept one of the records (its index in the transaction): abort.
     #[error("record {index} cannot be delivered: {}", reason.name())]
     Undeliverable {
         /// Which record, counted from 0 in the order handed over.

@@ -13,7 +13,8 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// Returns the call whose success ends what [`TransactionMachine::begin`] began: records and offsets are committed.
+    /// Returns the call whose success means that records and offsets are committed: the last one after
+    /// [`TransactionMachine::begin`].
     #[must_use]
     pub const fn last_call(self) -> Call {
         match self {
@@ -27,13 +28,13 @@ impl Delivery {
 #[derive(Debug, Default)]
 pub struct TransactionMachine {
     delivery: Delivery,
-    /// The call that is out, if one is.
+    /// The call that is outstanding, if there is one.
     out: Option<Call>,
-    /// Abort as soon as the call that is out has answered.
+    /// Whether to abort as soon as the outstanding call is answered.
     abort_requested: bool,
-    /// A `Begin` succeeded, and no commit or abort since.
+    /// Whether a `Begin` succeeded, and no commit or abort since.
     open: bool,
-    /// The transaction carries records and no offsets.
+    /// Whether the transaction carries only records, no offsets.
     without_offsets: bool,
 }
 
@@ -42,17 +43,17 @@ pub struct TransactionMachine {
 pub enum TxnStep {
     /// Make this call next.
     Call(Call),
-    /// The transactional id is ours.
+    /// This process owns the transactional id.
     Ready,
     /// The records and offsets are committed.
     Committed,
-    /// Nothing of the transaction will ever be seen. The owner sends it again, or reads its input again.
+    /// Consumers will never see anything of the transaction. The owner sends it again, or reads its input again.
     Aborted,
     /// Another process owns the transactional id.
     Fenced(String),
     /// The producer is beyond repair.
     Fatal(String),
-    /// Committed or not: only the log can tell.
+    /// Whether it was committed is unknown: only the log shows it.
     Unknown(String),
 }
 
@@ -63,13 +64,13 @@ impl TransactionMachine {
         Self { delivery, ..Self::default() }
     }
 
-    /// Returns whether a call is out or a transaction is open.
+    /// Returns whether a call is outstanding or a transaction is open.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         self.out.is_some() || self.open
     }
 
-    /// Returns whether the outcome of the transaction is already out of our hands.
+    /// Returns whether the commit is under way, so that its outcome can no longer be changed.
     #[must_use]
     pub fn is_committing(&self) -> bool {
         self.out == Some(Call::Commit)
@@ -95,14 +96,14 @@ impl TransactionMachine {
         self.begin()
     }
 
-    /// Asks for an abort. Returns the call to make now; `None` when one is out (its answer leads to the abort) or
-    /// when nothing is open. A commit that is out runs its course.
+    /// Requests an abort. Returns the call to make now, or `None` when a call is outstanding (its answer leads to the
+    /// abort) or when nothing is open. A commit that is under way is not interrupted.
     pub fn abort(&mut self) -> Option<Call> {
         self.abort_requested = self.out.is_some();
         (self.open && self.out.is_none()).then(|| self.make(Call::Abort))
     }
 
-    /// Takes the answer to the call that is out.
+    /// Takes the answer to the outstanding call.
     pub fn answered(&mut self, result: Result<(), CallError>) -> TxnStep {
         let Some(call) = self.out.take() else {
             return TxnStep::Fatal("an answer to a call that was not made".to_owned());
@@ -156,7 +157,7 @@ impl TransactionMachine {
             return self.end(TxnStep::Aborted);
         }
         match call {
-            // Nothing was opened: there is nothing to abort.
+            // Nothing was opened, so there is nothing to abort.
             Call::Init | Call::Begin => self.end(TxnStep::Aborted),
             Call::Abort | Call::Produce | Call::SendOffsets | Call::Commit => TxnStep::Call(self.make(Call::Abort)),
         }
