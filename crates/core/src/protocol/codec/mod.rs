@@ -197,7 +197,8 @@ pub enum CodecError {
     },
 }
 
-/// Returns whether bytes were written to one of the logs by dupgate; a log may hold records of other programs.
+/// Returns whether bytes look like a record that dupgate wrote to one of the logs. Anything else was written by another
+/// program.
 #[must_use]
 pub fn is_ours(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) || bytes == BARRIER
