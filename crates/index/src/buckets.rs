@@ -2,20 +2,20 @@
 
 use crate::simd::{self, LARGE_PAGE, LINE, Line};
 
-/// Fewest lines for which large pages are asked.
+/// From this many lines on, large pages are requested.
 const LARGE: usize = 1 << 15;
 
-/// Bytes that are given back to the system at once.
+/// How many bytes are given back to the system at once.
 const PIECE: usize = 32 << 20;
 
-/// An empty line, for places that do not exist.
+/// An empty line, returned for lines that do not exist.
 const NOWHERE: Line = [0; LINE];
 
 /// All lines of a table. The number is fixed; a table grows by being rebuilt.
 #[derive(Debug)]
 pub(crate) struct Buckets {
     bytes: Vec<u8>,
-    /// Byte at which the first line begins, so that lines are cache lines.
+    /// Byte at which the first line begins, so that each line is one cache line.
     start: usize,
     count: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Discarded(Vec<u8>);
 impl Discarded {
     /// Gives a piece back; returns whether that was all.
     pub(crate) fn step(&mut self) -> bool {
-        // From the end, where an allocator that maps large vectors lets go of pages without a copy.
+        // Memory is released from the end, where an allocator that maps large vectors lets go of pages without a copy.
         self.0.truncate(self.0.len().saturating_sub(PIECE));
         self.0.shrink_to_fit();
         self.0.is_empty()
@@ -40,11 +40,11 @@ pub(crate) const fn are_many(lines: u64) -> bool {
 }
 
 impl Buckets {
-    /// Makes this many lines of zeros, at least one.
+    /// Creates this many lines of zeros, at least one.
     pub(crate) fn with_room(lines: u64) -> Self {
         let count = usize::try_from(lines.max(1)).unwrap_or(usize::MAX);
         let alignment = if count >= LARGE { LARGE_PAGE } else { LINE };
-        // Zeroed by the system when a page is first touched, so that this takes no time.
+        // The system zeroes a page when it is first touched, so this takes no time.
         let mut bytes = vec![0; count * LINE + alignment];
         if count >= LARGE {
             simd::use_large_pages(&mut bytes);
@@ -55,7 +55,8 @@ impl Buckets {
 
     /// Touches the large page of this number, so that the system allocates it now; returns whether there is one.
     ///
-    /// Random lines of a fresh table lie in pages that were never touched: a few of them at once would be a pause.
+    /// Random lines of a fresh table lie in pages that were never touched; allocating a few of them at once would be a
+    /// pause.
     pub(crate) fn touch(&mut self, page: usize) -> bool {
         let byte = self.bytes.get_mut(page * LARGE_PAGE + self.start);
         byte.map(|byte| *byte = std::hint::black_box(*byte)).is_some()
@@ -78,7 +79,7 @@ impl Buckets {
         usize::try_from(number).unwrap_or(usize::MAX).wrapping_mul(LINE).wrapping_add(self.start)
     }
 
-    /// Returns a line; one of zeros when there is none of this number.
+    /// Returns a line, or one of zeros if there is none with this number.
     #[inline]
     pub(crate) fn line(&self, number: u64) -> &Line {
         self.bytes.get(self.at(number)..).and_then(<[u8]>::first_chunk).unwrap_or(&NOWHERE)
@@ -91,7 +92,7 @@ impl Buckets {
         self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut)
     }
 
-    /// Makes the lines ready to be given back piece by piece.
+    /// Prepares the lines for being given back piece by piece.
     pub(crate) fn discard(self) -> Discarded {
         Discarded(self.bytes)
     }

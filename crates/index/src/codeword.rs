@@ -1,13 +1,13 @@
 //! Codes as tables store them: one or two 64-bit words per code.
 //!
-//! What finds near codes is compiled once for each kind of code: nothing asks for the width of an entry.
+//! The search for near codes is compiled once for each kind of code, so that nothing checks the width of an entry.
 
 use std::fmt::Debug;
 use std::ops::BitXor;
 
 use crate::Width;
 
-/// A code that [`crate::HammingIndex`] finds: of one word, which serves for 32 and 64 bits, or of two, for 128.
+/// A code that [`crate::HammingIndex`] finds: one word for 32 and 64 bits, or two for 128.
 pub trait Codeword: Copy + Debug + Eq + BitXor<Output = Self> + Into<u128> + Send + Sync + 'static {
     /// The width that fills it.
     const WIDTH: Width;
@@ -15,11 +15,11 @@ pub trait Codeword: Copy + Debug + Eq + BitXor<Output = Self> + Into<u128> + Sen
     /// A code of zeros.
     const ZERO: Self;
 
-    /// Returns its word of this number, the lowest bits first.
+    /// Returns one of its words; word 0 has the lowest bits.
     #[must_use]
     fn word(self, number: usize) -> u64;
 
-    /// Returns the code of an entry of which a table holds one word, unless there is more to it.
+    /// Returns the code of an entry from the one word that a table holds, or `None` if codes have more than one.
     #[must_use]
     fn of_word(word: u64) -> Option<Self>;
 
@@ -27,8 +27,8 @@ pub trait Codeword: Copy + Debug + Eq + BitXor<Output = Self> + Into<u128> + Sen
     #[must_use]
     fn ones(self) -> u32;
 
-    /// Returns which of eight codes differ from this one in at most `reach` bits, one bit each. `words` compares eight
-    /// words so, faster than this could.
+    /// Returns which of eight codes differ from this one in at most `reach` bits, one bit each. `words` does the same
+    /// with eight words, faster than this function could.
     #[must_use]
     fn eight(self, codes: &[Self; 8], reach: u32, words: impl Fn(&[u64; 8], u64, u32) -> u32) -> u32;
 }

@@ -1,8 +1,8 @@
 //! The columns of a ring log: appended at one end, dropped at the other, read by position.
 //!
-//! Values are kept in chunks. Appending copies nothing but a chunk when it is full, and a chunk that has expired is
-//! used again. A copy of a column ([`Column::share`]) shares the full chunks: that costs a pointer for each, and what
-//! changes later in either of them does not show in the other.
+//! Values are kept in chunks. Appending copies only a chunk that is full, and an expired chunk is used again. A copy of
+//! a column ([`Column::share`]) shares the full chunks: it costs one pointer for each chunk, and later changes to one
+//! of them do not show in the other.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +14,8 @@ use crate::simd::{self, LINE};
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
-/// Chunks in a row, each with the values of as many positions. A position may have several values, always as many.
+/// Consecutive chunks, each with the values of equally many positions. A position may have several values, always the
+/// same number.
 #[derive(Debug)]
 struct Chunks<T> {
     /// Full chunks, oldest first.
@@ -53,7 +54,7 @@ impl<T: Copy> Chunks<T> {
                 free.copy_from_slice(&self.newest);
                 spare
             }
-            // None is there, or it is still shared.
+            // There is no spare chunk, or it is still shared.
             None => None,
         };
         self.full.push_back(chunk.unwrap_or_else(|| Arc::from(self.newest.as_slice())));
@@ -61,7 +62,7 @@ impl<T: Copy> Chunks<T> {
         self.newest.shrink_to(values);
     }
 
-    /// Returns where a position is: the number of its chunk, and its number there.
+    /// Returns where a position is: the number of its chunk, and its index there.
     #[inline]
     fn place(&self, position: u64) -> Option<(usize, usize)> {
         let at = usize::try_from(position.checked_sub(self.first)?).ok()?;
@@ -77,7 +78,7 @@ impl<T: Copy> Chunks<T> {
         }
     }
 
-    /// Gives access to the values of a chunk; one that is shared is copied first.
+    /// Gives access to the values of a chunk; a shared one is copied first.
     fn chunk_mut(&mut self, number: usize) -> Option<&mut [T]> {
         let newest = self.full.len();
         match self.full.get_mut(number) {
@@ -145,7 +146,7 @@ impl<T: Copy> Column<T> {
         held.into_iter().for_each(simd::prefetch);
     }
 
-    /// Returns the value at a position, unless it lies beyond the end or was given back.
+    /// Returns the value at a position, unless that lies beyond the end or was dropped.
     #[inline]
     #[must_use]
     pub fn get(&self, position: u64) -> Option<T> {
@@ -219,14 +220,14 @@ impl BitColumn {
         self.head += 1;
     }
 
-    /// Returns the mark at a position; none beyond the end, or where it was given back.
+    /// Returns the mark at a position; false beyond the end, or if it was dropped.
     #[inline]
     #[must_use]
     pub fn get(&self, position: u64) -> bool {
         self.words.get(position / 64).is_some_and(|word| (word >> (position % 64)) & 1 == 1)
     }
 
-    /// Takes the mark at a position away. Its chunk is copied first while somebody shares it.
+    /// Clears the mark at a position. Its chunk is copied first while it is shared.
     pub fn clear(&mut self, position: u64) {
         if let Some(word) = self.words.get_mut(position / 64) {
             *word &= !(1 << (position % 64));
@@ -268,7 +269,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Creates empty rows of this many bytes; the first will have this position. Of no bytes nothing is held at all.
+    /// Creates empty rows of this many bytes; the first will have this position. Rows of no bytes are not stored at
+    /// all.
     #[must_use]
     pub const fn starting_at(width: usize, position: u64) -> Self {
         Self { width, bytes: Chunks::starting_at(position) }
@@ -280,13 +282,13 @@ impl Rows {
         Self { width: self.width, bytes: self.bytes.share() }
     }
 
-    /// Returns the bytes of a row.
+    /// Returns the number of bytes in a row.
     #[must_use]
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// Appends a row: what is missing of it is filled up with zeros, and what is too much left out.
+    /// Appends a row. A shorter one is filled up with zeros, a longer one is cut.
     pub fn push(&mut self, row: &[u8]) {
         if self.width == 0 {
             return;
@@ -304,7 +306,7 @@ impl Rows {
         lines.filter_map(<[u8]>::first).for_each(simd::prefetch);
     }
 
-    /// Returns the row at a position, unless it lies beyond the end or was given back.
+    /// Returns the row at a position, unless that lies beyond the end or was dropped.
     #[inline]
     #[must_use]
     pub fn get(&self, position: u64) -> Option<&[u8]> {

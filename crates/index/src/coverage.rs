@@ -1,14 +1,14 @@
 //! The proof that a set of tables finds every pair within a distance.
 //!
 //! A table finds a pair when the difference of both codes has at most `radius` ones under its mask. That depends only
-//! on the number of ones in each *atom*: bits that belong to the same masks. Tables whose masks overlap, directly or by
-//! way of others, form a group; no two groups share a bit. For each group every way to spread ones over its atoms is
-//! tried, and the fewest ones that escape all its tables are found. A difference escapes all tables when it escapes
-//! every group, so the fewest ones that do are the sum over the groups: with more than k, nothing within k bits is
-//! missed. Nothing is sampled.
+//! on the number of ones in each *atom*: bits that belong to the same masks. Tables whose masks overlap, directly or
+//! through others, form a group; no two groups share a bit. For each group, the proof tries every way to spread ones
+//! over its atoms, and finds the fewest ones that escape all its tables. A difference escapes all tables when it
+//! escapes every group, so the fewest ones that do are the sum over the groups. If the sum is more than k, nothing
+//! within k bits is missed. Nothing is sampled.
 //!
-//! The two words of a code of 128 bits have tables of their own, which share no bit: their groups are those of the
-//! words, and what escapes both words has more than k ones. So 128 bits cost no more to prove than twice 64.
+//! The two words of a 128-bit code have tables of their own, which share no bit, so every group belongs to one word.
+//! Therefore, a proof for 128 bits costs no more than two for 64.
 
 use crate::Width;
 use crate::shape::Shape;
@@ -16,9 +16,9 @@ use crate::shape::Shape;
 /// What was proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// Differences of at most k bits, all of them covered.
+    /// Number of differences of at most k bits, all of them covered.
     pub differences: u64,
-    /// Cases that were looked at one by one.
+    /// Number of cases that were tried one by one.
     pub cases: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Gap {
     pub difference: u128,
 }
 
-/// The shape of a table, and the word of the codes that it is about.
+/// The shape of a table, and the word of the codes that it searches.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     /// The shape.

@@ -1,10 +1,10 @@
 //! `SimHash` codes within one window, and the tables that find codes within a Hamming distance.
 //!
-//! A ring log in columns with a tail: an entry's id is its position, and expiry moves the tail, nothing else. What a
-//! probe shows does not depend on the plan of its tables, on the backend that compares, or on what is being rebuilt.
+//! The codes are in a ring log, in columns. An entry's id is its position, and expiry only moves the tail. What a probe
+//! finds does not depend on the plan of the tables, on the backend that compares, or on a rebuild in progress.
 //!
-//! Codes have one word or two ([`Codeword`]). Each table is about one word; what it shows is compared by the whole
-//! code.
+//! Codes have one word or two ([`Codeword`]). Each table searches one word; the entries that it finds are compared by
+//! the whole code.
 
 use std::ops::Range;
 
@@ -20,10 +20,11 @@ use crate::table::{Found, Table};
 use crate::tables::Tables;
 use crate::tasks::{Task, run_sequential};
 
-/// Most codes that are compared for a probe beyond its lines before all of the ring are compared instead.
+/// If the runs that a probe reads hold more codes than this, and more than the ring, all codes of the ring are compared
+/// instead.
 const FEW: u64 = 4_096;
 
-/// Codes in the order they came, within a window, and what is near to another code.
+/// A window of codes in the order they came, which finds those near another code.
 ///
 /// ```
 /// # use dupgate_index::HammingIndex;
@@ -45,14 +46,14 @@ pub struct HammingIndex<W: Codeword = u64> {
 #[derive(Debug)]
 struct Ring<W> {
     codes: Column<W>,
-    /// Which positions have one.
+    /// Which positions have a code.
     present: BitColumn,
     tail: u64,
     head: u64,
     held: u64,
 }
 
-/// The codes of one moment: see [`HammingIndex::share`].
+/// The codes at one moment: see [`HammingIndex::share`].
 #[derive(Debug)]
 pub struct SharedCodes<W>(Ring<W>);
 
@@ -141,7 +142,7 @@ struct Probe<'a, W: Codeword, V>(&'a HammingIndex<W>, W, u32, V);
 impl<W: Codeword, V: FnMut(u64, u8)> Job for Probe<'_, W, V> {
     type Output = u32;
 
-    /// Shows each pair in the first table that covers it, under the flip that it has there: so once.
+    /// Visits each pair in the first table that covers it, under the flip that it has there, and therefore once.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "compiled once for each backend")]
     fn run<C: Compare>(self) -> u32 {
@@ -228,8 +229,8 @@ impl<W: Codeword> HammingIndex<W> {
         Self::starting_at(plan, expected, Backend::detect(), 0)
     }
 
-    /// Creates an empty window whose first entry will have this position. All else being equal, neither position nor
-    /// backend change an answer.
+    /// Creates an empty window whose first entry will have this position. Neither position nor backend changes a
+    /// result.
     #[must_use]
     pub fn starting_at(plan: Plan, expected: u64, backend: Backend, position: u64) -> Self {
         let tables = Tables::of_plan(plan.keyed().to_vec(), expected, backend, position);
@@ -247,18 +248,18 @@ impl<W: Codeword> HammingIndex<W> {
         position
     }
 
-    /// Forgets the entry at a position.
+    /// Removes the entry at a position.
     pub fn remove(&mut self, position: u64) {
         self.tables.remove(&Words(&self.ring, &self.plan), &self.ring.positions(), position);
         self.ring.remove(position);
     }
 
-    /// Forgets every entry before a position.
+    /// Expires every entry before a position.
     pub fn expire_to(&mut self, position: u64) {
         self.ring.expire_to(position, position);
     }
 
-    /// Forgets every entry before `position`, but keeps the codes from `keep_from` on for [`HammingIndex::code_kept`].
+    /// Expires every entry before `position`, but keeps the codes from `keep_from` on for [`HammingIndex::code_kept`].
     pub fn expire_keeping(&mut self, position: u64, keep_from: u64) {
         self.ring.expire_to(position, keep_from);
     }
@@ -269,34 +270,34 @@ impl<W: Codeword> HammingIndex<W> {
         SharedCodes(self.ring.share())
     }
 
-    /// Returns the code at a position, remembered or kept.
+    /// Returns the code at a position, even if it is expired but kept.
     #[must_use]
     pub fn code_kept(&self, position: u64) -> Option<W> {
         self.ring.code(position)
     }
 
-    /// Returns the positions that are remembered.
+    /// Returns the positions in the window.
     #[must_use]
     pub const fn positions(&self) -> std::ops::Range<u64> {
         self.ring.positions()
     }
 
-    /// Returns how many codes are remembered.
+    /// Returns how many codes are in the window.
     #[must_use]
     pub const fn held(&self) -> u64 {
         self.ring.held
     }
 
-    /// Returns the code at a position, when it is remembered and has one.
+    /// Returns the code at a position, if it is in the window and has one.
     #[must_use]
     pub fn code(&self, position: u64) -> Option<W> {
         if position < self.ring.tail { None } else { self.ring.code(position) }
     }
 
-    /// Shows every remembered entry within `reach` bits, inclusive: position and distance, each once, in no order.
-    /// Returns how many codes were looked at one by one.
+    /// Visits every entry of the window within `reach` bits, inclusive, with its position and distance: each once, in
+    /// no particular order. Returns how many codes were compared one by one.
     ///
-    /// A reach beyond that of the plan is served by comparing all codes.
+    /// Compares all codes if `reach` is larger than the distance of the plan.
     pub fn probe(&self, code: W, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
         let reach_bits = u32::from(reach);
         if reach > self.plan.max_distance() || self.is_crowded(code) {
@@ -305,7 +306,8 @@ impl<W: Codeword> HammingIndex<W> {
         self.tables.backend().run(Probe(self, code, reach_bits, visit))
     }
 
-    /// Returns whether the lines of a code lead to more entries than there are: then all are compared, each once.
+    /// Returns whether the runs for a code hold more entries than there are in the window: then all are compared, each
+    /// once.
     fn is_crowded(&self, code: W) -> bool {
         let most = self.ring.held.max(FEW);
         self.tables.most_met() > most
@@ -319,7 +321,7 @@ impl<W: Codeword> HammingIndex<W> {
         self.tables.as_slice().iter().enumerate().map(word)
     }
 
-    /// Returns distance and position of the nearest entry within `reach` bits; of equally near ones, the oldest.
+    /// Returns distance and position of the nearest entry within `reach` bits; among equally near ones, the oldest.
     #[must_use]
     pub fn nearest(&self, code: W, reach: u8) -> Option<(u8, u64)> {
         let mut best = None;
@@ -339,7 +341,7 @@ impl<W: Codeword> HammingIndex<W> {
         }
     }
 
-    /// Prefetches what a probe will read next, when what [`HammingIndex::prefetch`] fetches has come.
+    /// Prefetches what a probe will read next, once the memory of [`HammingIndex::prefetch`] has arrived.
     #[inline]
     pub fn prefetch_runs(&self, code: W) {
         if !self.tables.lead_to_runs() {
@@ -350,7 +352,7 @@ impl<W: Codeword> HammingIndex<W> {
         }
     }
 
-    /// Goes through a batch in order, with the memory asked for ahead of time: `act` may probe, push and expire as if
+    /// Goes through a batch in order, and prefetches the memory of later codes: `act` may probe, push and expire as if
     /// each code came alone.
     pub fn in_order<T>(&mut self, batch: &[T], code_of: impl Fn(&T) -> Option<W>, mut act: impl FnMut(&mut Self, &T)) {
         let (far, soon) =
@@ -382,32 +384,32 @@ impl<W: Codeword> HammingIndex<W> {
         codes.map(Into::into).collect()
     }
 
-    /// Passes out maintenance tasks to run soon on another thread: page-faulting and freeing table memory. Inline they
-    /// cost milliseconds on virtual machines.
+    /// Passes maintenance tasks to `hand_over`, to run soon on another thread: they touch the memory of new tables and
+    /// free that of old ones. Inline, they cost milliseconds on virtual machines.
     ///
-    /// Once this was called, tables wait with their growth for it to be called again, every now and then, and for the
-    /// tasks to be done or dropped. When that is, or whether, changes no answer.
+    /// After the first call, tables wait before they grow until this is called again, so call it now and then, and
+    /// until the tasks are done or dropped. When that happens, or whether it does, changes no result.
     pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.tables.maintenance(hand_over);
     }
 
-    /// Lets the tables grow towards this many entries from now on.
+    /// Makes the tables grow towards this many entries from now on.
     pub const fn expect(&mut self, entries: u64) {
         self.tables.expect(entries);
     }
 
-    /// Appends what is there already, in order, and builds the tables once.
+    /// Appends existing codes, in order, and builds the tables once.
     pub fn restore(&mut self, codes: impl IntoIterator<Item = Option<W>>) {
         self.fill(codes);
         run_sequential(self.build_tasks(self.plan.clone()));
     }
 
-    /// Appends what is there already, in order; the tables know nothing of it until they are built.
+    /// Appends existing codes, in order. No table finds them before the tables are built.
     pub fn fill(&mut self, codes: impl IntoIterator<Item = Option<W>>) {
         codes.into_iter().for_each(|code| self.ring.push(code));
     }
 
-    /// Takes a plan; returns the building of its tables.
+    /// Takes a plan, and returns the tasks that build its tables.
     pub fn build_tasks(&mut self, plan: Plan) -> Vec<Task<'_>> {
         self.plan = plan;
         self.tables.take_plan(&self.plan);

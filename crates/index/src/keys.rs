@@ -2,8 +2,8 @@
 
 /// Source of the keys of entries.
 pub trait Keys {
-    /// Returns the key that the entry at a position has in a table, if it is in that table. Asked only about positions
-    /// of the ring or a few beyond, which have none.
+    /// Returns the key that the entry at a position has in a table, if it is in that table. Called only for positions
+    /// of the ring, or a few beyond it, which have none.
     fn key(&self, table: usize, position: u64) -> Option<u64>;
 }
 

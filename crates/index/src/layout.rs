@@ -1,7 +1,7 @@
 //! The contents of a line: ids with part of their codes, and the place of the overflow run.
 //!
-//! Two layouts. [`FuzzyTags`] finds tags that differ in some bits, for codes. [`ExactTags`] finds equal tags only and
-//! holds fifteen entries, for keys that are either equal or unrelated.
+//! There are two layouts. [`FuzzyTags`] finds tags that differ in some bits, for codes. [`ExactTags`] finds only equal
+//! tags and holds fifteen entries, for keys that are either equal or unrelated.
 
 use std::fmt::Debug;
 
@@ -17,22 +17,22 @@ pub struct OverflowPlace {
     pub class: u8,
 }
 
-/// How entries are stored in a line. Ids are counted from the table's base, so that a line of zeros holds nothing
-/// alive.
+/// How entries are stored in a line. Ids are counted from the table's base, so that a line of zeros holds no live
+/// entry.
 pub trait Layout: Copy + Debug + Send + Sync {
-    /// Entries to a line on average, in a table that is as large as it gets.
+    /// Mean number of entries in a line, in a table of full size.
     const LOAD: f64;
 
-    /// The same, in a table that is probed under flips: one that is to take little memory.
+    /// The same for a table that is probed with flipped bits, which should take little memory.
     const LOAD_WITH_FLIPS: f64;
 
     /// Slots of a line that has a run.
     const BESIDE_RUN: u32;
 
-    /// Whether the codes of entries are stored in runs, so that they are compared there.
+    /// Whether runs store the codes of entries, so that these are compared there.
     const CODES: bool;
 
-    /// Creates one that distinguishes this many consecutive positions, with some margin.
+    /// Creates a layout that distinguishes this many consecutive positions, with some margin.
     fn telling(positions: u64) -> Self;
 
     /// Returns how many positions may be alive at a time.
@@ -41,17 +41,17 @@ pub trait Layout: Copy + Debug + Send + Sync {
     /// Returns how far before the tail an id may be before the line has to be swept.
     fn old(self) -> u32;
 
-    /// Returns the word of an entry: as stored in runs, and for the most part in lines.
+    /// Returns the word of an entry: all that a run stores of its id and tag, and most of what a line stores.
     fn word(self, tag: u32, id: u32) -> u32;
 
-    /// Returns the bits of a word that are equal where tags are equal.
+    /// Returns the bits of a word that are equal if tags are equal.
     fn tag_mask(self) -> u32;
 
-    /// Returns a window of ids as words are compared with it.
+    /// Converts a window of ids into one with which words are compared.
     fn window(self, alive: LiveWindow) -> LiveWindow;
 
-    /// Returns the slots, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id lives; the
-    /// place of a run counts as a slot. A layout may show a few more, of other tags.
+    /// Returns the slots, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id is alive; the
+    /// place of a run counts as a slot. A layout may also return a few slots with other tags.
     fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32;
 
     /// Returns how many positions after the window's tail a live entry is.
@@ -66,10 +66,10 @@ pub trait Layout: Copy + Debug + Send + Sync {
     /// Returns the place of the run of a line, if it has one.
     fn run(self, line: &Line) -> Option<OverflowPlace>;
 
-    /// Gives a line a run, or takes it away; a slot that comes back has this word.
+    /// Gives a line a run, or removes it. A slot that becomes free by that gets the word `dead`.
     fn set_run(self, line: &mut Line, run: Option<OverflowPlace>, dead: u32);
 
-    /// Returns the word in the slot that gives way when a line without a run gets one.
+    /// Returns the word in the slot that has to give way when a line without a run gets one.
     fn gives_way(self, line: &Line) -> Option<u32>;
 }
 
@@ -161,10 +161,10 @@ impl Layout for FuzzyTags {
     }
 }
 
-/// Fifteen slots of one word each: the lower bits are a tag, and the more positions an id has to tell apart, the fewer
-/// they are. The last word is 0 or the place of the run.
+/// Fifteen slots of one word each, whose lower bits are a tag. The more positions an id has to distinguish, the fewer
+/// these bits are. The last word is 0 or the place of the run.
 ///
-/// The bits of a run's place address 16 GiB of runs a table.
+/// The bits of a run's place can address 16 GiB of runs for each table.
 #[derive(Clone, Copy, Debug)]
 pub struct ExactTags {
     pub(crate) tag_bits: u32,
@@ -175,7 +175,7 @@ const WORDS: u32 = 16;
 /// Bits of the last word for the size class, which has to be less than 15.
 const CLASS_BITS: u32 = 4;
 
-/// Most bits of a tag: more would save nothing.
+/// The most bits of a tag: more would save nothing.
 const MAX_TAG_BITS: u32 = 8;
 
 impl Layout for ExactTags {
@@ -210,7 +210,7 @@ impl Layout for ExactTags {
 
     #[inline]
     fn window(self, alive: LiveWindow) -> LiveWindow {
-        // The tag below the id makes a word no younger than the tail and no older than the head.
+        // The tag below the id moves no word across the tail or the head of the window.
         LiveWindow { tail: alive.tail << self.tag_bits, live: alive.live << self.tag_bits }
     }
 

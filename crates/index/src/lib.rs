@@ -2,7 +2,7 @@
 //!
 //! [`HammingIndex`] holds codes of 64 or 128 bits in the order they came, and finds all of those within k bits of
 //! another code: recall within the bound is exactly 1. [`Tables`] does the same for keys that are equal. Expiry deletes
-//! nothing: an entry's id is its position, a tail moves over the positions, and what is before it is no longer found.
+//! nothing: an entry's id is its position, a tail moves over the positions, and entries before it are no longer found.
 //! Single entries can be removed.
 //!
 //! ```
@@ -18,18 +18,18 @@
 //!
 //! How it works: a plan (`plan`) chooses tables whose keys are parts of the code, so that any two codes within k bits
 //! share a key in one of them: the pigeonhole principle, as in Manku, Jain and Das Sarma, "Detecting near-duplicates
-//! for web crawling" (WWW 2007), with blocks that a table may also search under flipped bits. That the tables of a plan
-//! cover every difference is proved before they are used (`coverage`). A table is an array of lines of one cache line
+//! for web crawling" (WWW 2007), with blocks that a table may also search under flipped bits. Before they are used, the
+//! tables of a plan are proved to cover every difference (`coverage`). A table is an array of lines of one cache line
 //! each (`table`, `buckets`, `layout`); entries that do not fit are in an overflow run (`overflow`). An entry's id
 //! alone shows whether it is alive (`live_window`). Tables grow a few entries with each insert (`resize`), in memory
-//! that another thread may make ready ([`HammingIndex::maintenance`]). All `unsafe` is in `simd`.
+//! that another thread may prepare ([`HammingIndex::maintenance`]). All `unsafe` is in `simd`.
 //!
-//! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips.
-//! Prefetched ([`HammingIndex::prefetch`], [`HammingIndex::in_order`]) they take some hundred nanoseconds
-//! among ten million codes. Memory is bounded by the entries held: 8 or 16 bytes a code and about 14 for each table.
+//! Cost of a probe and an insert: one cache line for each table, and one for each bit that the plan flips. Prefetched
+//! ([`HammingIndex::prefetch`], [`HammingIndex::in_order`]) they take a few hundred nanoseconds among ten million
+//! codes. Memory is bounded by the entries held: 8 or 16 bytes for each code and about 14 for each table.
 //!
-//! What a probe shows depends on the codes and the positions alone: not on the plan, on the machine's instructions, on
-//! time, or on what is being rebuilt.
+//! What a probe finds depends only on the codes and the positions, not on the plan, the machine's instructions, time,
+//! or a rebuild in progress.
 
 mod buckets;
 mod codeword;

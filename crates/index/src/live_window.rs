@@ -3,9 +3,9 @@
 /// A window of ids. Ids are positions cut to 32 bits, so they wrap; ids at most 2^31 old are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveWindow {
-    /// Id of the oldest that lives.
+    /// Id of the oldest live entry.
     pub tail: u32,
-    /// How many live.
+    /// How many ids are alive.
     pub live: u32,
 }
 
@@ -15,7 +15,7 @@ impl LiveWindow {
         Self { tail: id_of(tail), live: u32::try_from(head.saturating_sub(tail)).unwrap_or(u32::MAX) }
     }
 
-    /// Returns whether an id lives.
+    /// Returns whether an id is alive.
     #[inline]
     pub const fn has(self, id: u32) -> bool {
         id.wrapping_sub(self.tail) < self.live
@@ -28,14 +28,14 @@ impl LiveWindow {
     }
 }
 
-/// Cuts a position to its id.
+/// Returns the id of a position.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "ids wrap")]
 pub(crate) const fn id_of(position: u64) -> u32 {
     position as u32
 }
 
-/// Returns the position of an id that lives after `tail`.
+/// Returns the position of an id that is alive, from `tail` on.
 #[inline]
 pub(crate) fn position_of(id: u32, tail: u64) -> u64 {
     tail + u64::from(id.wrapping_sub(id_of(tail)))

@@ -1,9 +1,9 @@
 //! Overflow runs: storage for entries whose bucket is full.
 //!
-//! A run is a chain of blocks with words and, in some tables, full codes in the order of insertion, so that it is
-//! compared in one sweep and what has expired is its beginning. A word holds an id, and whatever the table's layout
-//! keeps beside it. All blocks but those of the largest size class are alone: a run that outgrows its block moves to
-//! the next larger one. Blocks come from slabs and go to free lists.
+//! A run is a chain of blocks that hold words and, in some tables, full codes, in the order of insertion. So a run is
+//! compared in one sweep, and its expired entries are at its beginning. A word holds an id, and whatever else the
+//! table's layout keeps in it. Only blocks of the largest size class form chains: a run that outgrows a smaller block
+//! moves to one of the next class. Blocks come from slabs and go to free lists.
 //!
 //! ```text
 //! word 0   next block u32 · first entry u16 · end of the entries u16
@@ -25,14 +25,15 @@ const UNIT: usize = 8;
 /// without.
 const CLASSES: usize = 9;
 
-/// Units of a slab, as a power of two: one large page. On small ones a run that is asked for ahead of time would come
-/// no sooner, because the processor waits for the page table.
+/// Units of a slab, as a power of two: one large page. On small pages, prefetching a run would gain nothing, because
+/// the processor waits for the page table.
 const SLAB_BITS: u32 = 15;
 
 /// Words of a slab.
 const SLAB: usize = UNIT << SLAB_BITS;
 
-/// Units of the last slab that are in use when the next is needed soon: early enough for many long runs at once.
+/// How many units of the last slab are in use when the next slab is needed soon: early enough for many long runs at
+/// once.
 const SLAB_SOON: u32 = 1 << (SLAB_BITS - 1);
 
 /// No block: beyond all slabs.
@@ -46,9 +47,9 @@ const LAST: u8 = 8;
 pub(crate) struct OverflowRuns {
     with_codes: bool,
     slabs: Vec<Slab>,
-    /// The next one, which a helper touches.
+    /// The next slab, which a helper touches.
     spare: Option<Deferred<Slab>>,
-    /// Next unit of the last slab that was never used.
+    /// First unit of the last slab that was never used.
     fresh: u32,
     free: [u32; CLASSES],
     blocks_bytes: usize,
@@ -61,7 +62,7 @@ struct Slab {
 }
 
 impl Slab {
-    /// Allocates a slab of zeros. The system provides the memory when it is first touched: a small page at a time, or
+    /// Allocates a slab of zeros. The system provides the memory when it is first touched: one small page at a time, or
     /// all of it.
     fn new(is_large: bool) -> Self {
         let align = if is_large { LARGE_PAGE / size_of::<u64>() } else { UNIT };
@@ -73,7 +74,7 @@ impl Slab {
         Self { words, start }
     }
 
-    /// Takes a large slab whose memory was touched already.
+    /// Allocates a large slab and touches its memory.
     fn touched() -> Self {
         let mut slab = Self::new(true);
         slab.words.get_mut(slab.start).into_iter().for_each(|word| *word = std::hint::black_box(0));
@@ -128,7 +129,7 @@ const fn joined(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// The blocks of a run with their heads: the next one is asked for while one is read.
+/// Iterates over the blocks of a run with their heads, and prefetches the next block.
 struct Blocks<'a> {
     runs: &'a OverflowRuns,
     next: u32,
@@ -153,12 +154,12 @@ impl<'a> Iterator for Blocks<'a> {
 }
 
 impl OverflowRuns {
-    /// Creates an empty storage, for codes or not.
+    /// Creates an empty storage, with codes or without.
     pub(crate) const fn new(with_codes: bool) -> Self {
         Self { with_codes, slabs: Vec::new(), spare: None, fresh: 0, free: [NONE; CLASSES], blocks_bytes: 0 }
     }
 
-    /// Returns the entries that fit into a block.
+    /// Returns how many entries fit into a block.
     const fn capacity(&self, class: u8) -> usize {
         let words = UNIT * units(class) as usize - BEFORE;
         if self.with_codes { words * 2 / 3 } else { words * 2 }
@@ -249,7 +250,7 @@ impl OverflowRuns {
             return run;
         }
         if class < LAST {
-            // Closing up moves each entry fifteen times at worst, and keeps a run that neither grows nor shrinks where
+            // Closing up moves each entry at most fifteen times, and a run that neither grows nor shrinks stays where
             // it is.
             let wider = if last.len() * 16 > self.capacity(class) * 15 { class + 1 } else { class };
             let run = self.moved(run, wider);
@@ -263,8 +264,8 @@ impl OverflowRuns {
         run
     }
 
-    /// Moves a run of one block to the beginning of a block of this class, its own or a fresh one, without what it has
-    /// dropped.
+    /// Moves a run of one block to the beginning of a block of this class, its own or a fresh one, without the entries
+    /// that it has dropped.
     fn moved(&mut self, run: OverflowPlace, class: u8) -> OverflowPlace {
         let before = self.head(run.head, run.class);
         let head = if class == run.class { run.head } else { self.take(class) };
@@ -282,7 +283,7 @@ impl OverflowRuns {
         OverflowPlace { head, class }
     }
 
-    /// Drops what has expired from the beginning, of `most` blocks at most; `None` when nothing is left.
+    /// Drops expired entries from the beginning, from at most `most` blocks; `None` when nothing is left.
     pub(crate) fn drop_expired(&mut self, run: OverflowPlace, alive: LiveWindow, most: usize) -> Option<OverflowPlace> {
         let OverflowPlace { mut head, class } = run;
         let (tail, mut count) = halves(self.word(head, class, 1));
@@ -306,7 +307,7 @@ impl OverflowRuns {
         Some(OverflowPlace { head, class })
     }
 
-    /// Takes an entry out of a run, if it is there; `None` when nothing is left.
+    /// Removes an entry from a run, if it is there; `None` when nothing is left.
     pub(crate) fn remove(&mut self, run: OverflowPlace, id: u32) -> Option<OverflowPlace> {
         let OverflowPlace { head, class } = run;
         let (mut before, mut block) = (None, head);
@@ -325,9 +326,9 @@ impl OverflowRuns {
         }
     }
 
-    /// Returns the place of an entry in a block. Those inserted before it are before it.
+    /// Returns the place of an entry in a block, whose entries are in the order of insertion.
     fn place_in(&self, block: u32, class: u8, head: Head, id: u32) -> Option<u16> {
-        // Less than half of all ids are in use, so that the order of insertion is known.
+        // Less than half of all ids are in use, so ids show the order of insertion.
         let is_before = |at: u16| self.id(block, class, usize::from(at)).wrapping_sub(id).cast_signed() < 0;
         let Head { mut first, mut end, .. } = head;
         while first < end {
@@ -341,7 +342,8 @@ impl OverflowRuns {
         (first < head.end && self.id(block, class, usize::from(first)) == id).then_some(first)
     }
 
-    /// Moves the entries before or after one over it, whichever are fewer; returns what is left of the block.
+    /// Moves the entries before or after one over it, whichever are fewer; returns the head of what is left of the
+    /// block.
     fn close_gap(&mut self, block: u32, class: u8, head: Head, at: u16) -> Head {
         let mut copy = |from: u16, to: u16| {
             let from = usize::from(from);
@@ -377,11 +379,11 @@ impl OverflowRuns {
         Some(run)
     }
 
-    /// Returns where in a block the first entry is that lives, or its end: those that have expired are before it.
+    /// Returns where the first live entry is in a block, or its end. Expired entries are before it.
     fn first_alive(&self, block: u32, class: u8, head: Head, alive: LiveWindow) -> u16 {
         let is_dead = |at: u16| !alive.has(self.id(block, class, usize::from(at)));
         let Head { mut first, mut end, .. } = head;
-        // Most often none has expired.
+        // Usually, none has expired.
         if first < end && !is_dead(first) {
             return first;
         }
@@ -420,7 +422,7 @@ impl OverflowRuns {
         }
     }
 
-    /// Returns how many entries a run holds, those that have expired since its home line was last written included.
+    /// Returns how many entries a run holds, including those that have expired since its home line was last written.
     pub(crate) fn len(&self, run: OverflowPlace) -> u32 {
         halves(self.word(run.head, run.class, 1)).1
     }
@@ -450,7 +452,7 @@ impl OverflowRuns {
         Blocks { runs: self, next: run.head, class: run.class }
     }
 
-    /// Shows the word of every entry that lives and is equal to `tag` where `mask` has ones. For runs without codes.
+    /// Visits the word of every live entry that is equal to `tag` where `mask` has ones. For runs without codes.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     pub(crate) fn equal<C: Compare>(
@@ -462,7 +464,7 @@ impl OverflowRuns {
         visit: &mut impl FnMut(u32),
     ) {
         for (_, head, block) in self.blocks(run) {
-            // Two ids in a word, eight words at a time; what lies outside of the entries is left out.
+            // Compares eight words of two ids at a time, and leaves out what is not an entry of the block.
             let (from, to) = (usize::from(head.first), usize::from(head.end));
             let words = block.get(BEFORE + from / 2..BEFORE + to.div_ceil(2)).unwrap_or(&[]);
             let (eights, rest) = words.as_chunks::<8>();
@@ -483,7 +485,7 @@ impl OverflowRuns {
         }
     }
 
-    /// Shows every entry that lives and differs from `code` in at most `reach` bits.
+    /// Visits every live entry that differs from `code` in at most `reach` bits.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     pub(crate) fn near<C: Compare>(
@@ -519,13 +521,13 @@ impl OverflowRuns {
         }
     }
 
-    /// Frees a slab, whatever it holds; returns whether it was the last. All at once would be a pause.
+    /// Frees a slab, whatever it holds; returns whether it was the last. Freeing all at once would be a pause.
     pub(crate) fn discard_one(&mut self) -> bool {
         self.slabs.pop();
         self.slabs.is_empty()
     }
 
-    /// Returns the memory of all slabs, in bytes; of the first, where it is the only one, that of what was ever used.
+    /// Returns the memory of all slabs, in bytes. If there is only one, only the part counts that was ever used.
     pub(crate) fn memory_bytes(&self) -> usize {
         let slabs = self.slabs.len() + usize::from(self.spare.is_some());
         let words = if slabs == 1 { UNIT * self.fresh as usize } else { SLAB * slabs };

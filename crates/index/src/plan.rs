@@ -1,14 +1,14 @@
-//! Which tables to keep: from the distance, the number of entries, the memory and what real codes look like.
+//! Chooses the tables, by the distance, the number of entries, the memory and what real codes look like.
 //!
 //! The bits of a code are cut into parts, and part i is given a radius t. When the sum of all t + 1 is k + 1, any k
 //! changed bits leave some part with at most t of them (the general pigeonhole of Norouzi, Punjani and Fleet, CVPR
-//! 2012). A part of radius 0 is a key as it is. A part of radius 1 is either one table that is probed with every bit of
-//! the key flipped (Liu, Shen and Torng, ICDE 2011), and then only as many bits are its key as choose a line; or it is
-//! cut into s blocks and has s tables, each keyed by all blocks but one (Manku, Jain and Das Sarma, WWW 2007).
+//! 2012). A part of radius 0 is a key as it is. A part of radius 1 can be one table that is probed with each bit of the
+//! key flipped (Liu, Shen and Torng, ICDE 2011); its key has only as many bits as are needed to choose a line. Or the
+//! part is cut into s blocks and has s tables, each keyed by all blocks but one (Manku, Jain and Das Sarma, WWW 2007).
 //!
-//! A table sees one word of 64 bits. Codes of 128 bits have two: no part lies across both, and each word gets half of
-//! the k + 1, so that a table of either word is one of a plan of 64 bits for about half of the distance. A code of 32
-//! bits is the lower half of a word, and only that half is cut.
+//! A table searches one word of 64 bits. Codes of 128 bits have two words: no part lies across both, and each word gets
+//! half of the k + 1, so that the tables of each word are those of a 64-bit plan for about half of the distance. A code
+//! of 32 bits is the lower half of a word, and only that half is cut.
 
 use std::fmt;
 
@@ -19,16 +19,16 @@ use crate::shape::{Bits, Shape};
 use crate::table::lines_for;
 use crate::{MAX_DISTANCE, Width};
 
-/// Codes to be taken as a sample at most.
+/// The most codes of a sample that are used.
 const MAX_SAMPLED: usize = 65_536;
 
-/// Cost of a line that was asked for ahead, hint and comparison included, in nanoseconds (`docs/BENCHMARKS.md`).
+/// Cost of a prefetched line, including hint and comparison, in nanoseconds (`docs/BENCHMARKS.md`).
 const LINE_NS: f64 = 20.0;
 
 /// Cost of an insert into one table.
 const INSERT_NS: f64 = 35.0;
 
-/// Cost of a run: asked for once its line has come.
+/// Cost of a run that is prefetched once its line has arrived.
 const RUN_NS: f64 = 25.0;
 
 /// Cost of one code in a run.
@@ -43,22 +43,22 @@ enum Search {
     Keep(u32),
 }
 
-/// What one table is keyed by.
+/// The key of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Keyed {
     stretches: [Bits; 2],
     radius: u32,
-    /// Bits of the word that they are cut from.
+    /// Width of the word that they are cut from, in bits.
     word: u32,
 }
 
 impl Keyed {
-    /// By the whole code, as it is.
+    /// The whole code, as it is.
     pub(crate) const WHOLE: Self =
         Self { stretches: [Bits { from: 0, width: 64 }, Bits { from: 0, width: 0 }], radius: 0, word: 64 };
 
-    /// Returns the shape of a table with this many lines. A key that is flipped is no longer than it takes to choose
-    /// one.
+    /// Returns the shape of a table with this many lines. A key whose bits are flipped is only as long as needed to
+    /// choose one.
     pub(crate) fn shape(&self, lines: u64) -> Shape {
         let [mut one, two] = self.stretches;
         if self.radius > 0 {
@@ -68,17 +68,17 @@ impl Keyed {
         Shape::new(self.word, [one, two], self.radius)
     }
 
-    /// Returns the mean number of entries in a line, in a table that is as large as it gets.
+    /// Returns the mean number of entries in a line, in a table of full size.
     pub(crate) fn load<L: Layout>(&self) -> f64 {
         if self.radius == 0 { L::LOAD } else { L::LOAD_WITH_FLIPS }
     }
 
-    /// Returns the lines of a table for this many entries.
+    /// Returns how many lines a table for this many entries has.
     pub(crate) fn lines_for<L: Layout>(&self, entries: u64) -> u64 {
         lines_for(entries, self.load::<L>(), self.most_lines().ilog2())
     }
 
-    /// Returns the most lines that are of use.
+    /// Returns the largest useful number of lines.
     pub(crate) fn most_lines(&self) -> u64 {
         let bits: u32 = self.stretches.iter().map(|bits| bits.width).sum();
         1_u64.checked_shl(bits).unwrap_or(u64::MAX)
@@ -91,9 +91,9 @@ pub struct Plan {
     width: Width,
     max_distance: u8,
     parts: Vec<Search>,
-    /// Those of the lower word first.
+    /// The tables, those of the lower word first.
     tables: Vec<Keyed>,
-    /// How many are those of the lower word.
+    /// How many tables search the lower word.
     lower: usize,
 }
 
@@ -108,28 +108,28 @@ pub struct PlanRequirements<'a> {
     pub entries: u64,
     /// Memory that the tables may take for each entry, in bytes.
     pub bytes_per_entry: f64,
-    /// Codes as they come, to see how often keys collide; without any they are taken to be uniform.
+    /// Real codes, to see how often keys collide. If there are none, codes are assumed to be uniform.
     pub sample: &'a [u128],
 }
 
-/// One plan with its expected numbers.
+/// A plan with its expected cost.
 #[derive(Clone, Debug)]
 pub struct PlanCandidate {
     /// The plan.
     pub plan: Plan,
-    /// Cache lines read by one probe, runs included.
+    /// Cache lines read by one probe, including runs.
     pub lines_per_probe: f64,
-    /// Entries compared by one probe that are in runs.
+    /// Entries of runs that one probe compares.
     pub compared_in_runs: f64,
     /// Memory of the tables for each entry, in bytes.
     pub bytes_per_entry: f64,
-    /// Time of probe and insert, in nanoseconds, with lines asked for ahead.
+    /// Time of probe and insert, in nanoseconds, with prefetched lines.
     pub nanoseconds: f64,
-    /// Whether the memory allows it.
+    /// Whether the tables fit into the memory allowed.
     pub fits: bool,
 }
 
-/// Cuts a word into parts that get bits enough to make all keys about equally long.
+/// Cuts a word into parts that get enough bits to make all keys about equally long.
 fn cut(word: u32, parts: &[Search]) -> Vec<Keyed> {
     let share = |part: &Search| match part {
         Search::Flips(_) => 1.0,
@@ -158,7 +158,7 @@ fn cut(word: u32, parts: &[Search]) -> Vec<Keyed> {
     tables
 }
 
-/// Radii of as many parts as it takes for the sum of all t + 1 to be `sum`, none of them above `widest`.
+/// Returns the radii t of as many parts as it takes for the sum of all t + 1 to be `sum`; none is above `widest`.
 fn radii(sum: u32, widest: u32) -> Vec<u32> {
     let (mut radii, mut left) = (Vec::new(), sum);
     while left > 0 {
@@ -170,7 +170,7 @@ fn radii(sum: u32, widest: u32) -> Vec<u32> {
 }
 
 impl Plan {
-    /// Creates the tables that search both words of the codes by these parts; codes of one word have no upper one.
+    /// Creates the tables that search both words of the codes by these parts; codes of one word have no upper parts.
     fn new(width: Width, max_distance: u8, lower: Vec<Search>, upper: &[Search]) -> Self {
         let word = width.bits().min(64);
         let mut tables = cut(word, &lower);
@@ -181,7 +181,7 @@ impl Plan {
         Self { width, max_distance, parts, tables, lower: in_lower }
     }
 
-    /// Returns every plan worth a thought for codes of this width and this distance.
+    /// Returns every plan worth considering for codes of this width and this distance.
     #[must_use]
     pub fn all(width: Width, max_distance: u8) -> Vec<Self> {
         let max_distance = max_distance.min(MAX_DISTANCE);
@@ -203,13 +203,13 @@ impl Plan {
         }
         plans.sort_by_cached_key(Self::to_string);
         plans.dedup_by_key(|plan| plan.to_string());
-        // What is not proved is no candidate.
+        // A plan without a proof is not a candidate.
         plans.retain(|plan| plan.prove().is_ok());
         plans.sort_by_key(|plan| plan.tables.len());
         plans
     }
 
-    /// Chooses the fastest plan that the memory allows, or the smallest when it allows none.
+    /// Chooses the fastest plan that fits into the memory, or the smallest if none fits.
     #[must_use]
     pub fn choose(requirements: &PlanRequirements<'_>) -> Self {
         let candidates = Self::candidates(requirements);
@@ -227,7 +227,7 @@ impl Plan {
             .unwrap_or_else(|| Self::new(requirements.width, requirements.max_distance.min(MAX_DISTANCE), vec![], &[]))
     }
 
-    /// Returns all plans with their numbers, fewest tables first.
+    /// Returns all plans with their expected cost, fewest tables first.
     #[must_use]
     pub fn candidates(requirements: &PlanRequirements<'_>) -> Vec<PlanCandidate> {
         Self::all(requirements.width, requirements.max_distance)
@@ -245,8 +245,8 @@ impl Plan {
             let shape = keyed.shape(count);
             let load = entries as f64 / count as f64;
             let probes = shape.flips().len() as f64;
-            // Entries beyond a line's slots: those of a full line on average, and those that collide as the sample
-            // says.
+            // Entries that do not fit into the slots of a line: on average, and because keys collide as often as in the
+            // sample.
             let spilled = (load - 8.0).max(0.0);
             let crowd = collisions(&shape, requirements.sample, self.word_of(number)) * entries as f64;
             let in_runs = probes * spilled + (crowd - spilled - 9.0).max(0.0);
@@ -255,7 +255,7 @@ impl Plan {
             lines += probes + run_lines;
             compared += in_runs;
             ns += INSERT_NS + probes * LINE_NS + runs * RUN_NS + in_runs * CODE_NS;
-            // One line more for the insert where the probe did not come by, and never where it did.
+            // An entry's share of its line; in a run, also its own place and a share of the run's first block.
             bytes += 64.0 / load + 16.0 * (spilled / load) + beyond_nine(load).min(1.0) * 64.0 / load;
         }
         PlanCandidate {
@@ -274,7 +274,7 @@ impl Plan {
         self.width
     }
 
-    /// Returns the number of the word that a table is about.
+    /// Returns the number of the word that a table searches.
     #[inline]
     pub(crate) fn word_of(&self, table: usize) -> usize {
         usize::from(table >= self.lower)
@@ -299,7 +299,7 @@ impl Plan {
         self.tables.iter().map(|keyed| shape(keyed).flips().len()).sum()
     }
 
-    /// Returns what each table is keyed by.
+    /// Returns the key of each table.
     pub(crate) fn keyed(&self) -> &[Keyed] {
         &self.tables
     }
@@ -318,7 +318,7 @@ impl Plan {
 }
 
 impl fmt::Display for Plan {
-    /// As in `2 parts, 3 blocks without one`.
+    /// As in `2 parts of 3 blocks without 1, 1 part as they are`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut listed: Vec<Search> = Vec::new();
         for search in &self.parts {
@@ -341,7 +341,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Chance that a line has more entries than slots, with this many to a line on average (Poisson).
+/// Returns the probability that a line has more entries than slots, with this many in a line on average (Poisson).
 fn beyond_nine(load: f64) -> f64 {
     let (mut term, mut within) = ((-load).exp(), 0.0);
     for count in 1..=10 {
@@ -351,7 +351,7 @@ fn beyond_nine(load: f64) -> f64 {
     (1.0 - within).clamp(0.0, 1.0)
 }
 
-/// Share of all pairs of codes that share a key, as a sample says.
+/// Returns the share of all pairs of codes that have the same key, as far as a sample shows.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn collisions(shape: &Shape, sample: &[u128], word: usize) -> f64 {
     let uniform = 0.5_f64.powi(i32::try_from(shape.key_bits()).unwrap_or(64));

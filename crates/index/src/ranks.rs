@@ -1,7 +1,7 @@
-//! Which positions a sparse column has values for, and which number each of them has there.
+//! Which positions a sparse column has values for, and the number of each value there.
 //!
-//! A bitmap of the positions with a count before each word (Jacobson, FOCS 1989): one look at one word, where a search
-//! by halves would look at a dozen values. A quarter of a byte for each position of the ring.
+//! A bitmap of the positions with a count before each word (Jacobson, FOCS 1989): a look-up reads one word, where a
+//! binary search would read a dozen values. It takes a quarter of a byte for each position of the ring.
 
 use std::collections::VecDeque;
 
@@ -24,13 +24,13 @@ struct Word {
 }
 
 impl Ranks {
-    /// Begins with no position.
+    /// Creates it without positions.
     #[must_use]
     pub const fn new() -> Self {
         Self { first: 0, words: VecDeque::new(), added: 0 }
     }
 
-    /// Adds a position after all that were added before.
+    /// Adds a position, which must come after all that were added before.
     pub fn push(&mut self, position: u64) {
         let number = position / BITS;
         if self.words.is_empty() {
@@ -45,7 +45,7 @@ impl Ranks {
         self.added += 1;
     }
 
-    /// Returns the number of a position that was added. Positions that were dropped may still have theirs.
+    /// Returns the number of a position that was added. Dropped positions may still have theirs.
     #[inline]
     #[must_use]
     pub fn of(&self, position: u64) -> Option<u64> {
@@ -61,7 +61,7 @@ impl Ranks {
         self.added
     }
 
-    /// Drops words that lie before a position as a whole.
+    /// Drops the words that lie entirely before a position.
     pub fn drop_before(&mut self, position: u64) {
         while self.first < position / BITS && self.words.pop_front().is_some() {
             self.first += 1;

@@ -1,11 +1,11 @@
 //! Resizes a table without a pause: the new table is filled a few entries at a time and then replaces the old one.
 //!
-//! The old table is probed and inserted into until then. The new one is filled from the ring, oldest first,
-//! so that it meets the entries in their order. What is left of the old one is given back piece by piece.
+//! Until then, probes and inserts use the old table. The new one is filled from the ring, oldest first, so that entries
+//! are inserted in their order. The old table's memory is given back piece by piece.
 //!
-//! The system allocates a large page when it is first touched, and on a virtual machine that may take
-//! milliseconds. So a helper thread allocates the lines and touches them ([`TableResize::maintenance_task`]), and frees
-//! the old ones ([`DeferredFree::maintenance_task`]); without such a helper one page is touched a message.
+//! The system allocates a large page when it is first touched, and on a virtual machine that may take milliseconds. So
+//! a helper thread allocates the lines and touches them ([`TableResize::maintenance_task`]), and frees the old ones
+//! ([`DeferredFree::maintenance_task`]). Without such a helper, each insert touches one page.
 
 use std::ops::Range;
 
@@ -18,11 +18,11 @@ use crate::simd::{Backend, Compare, Job, LINE};
 use crate::table::Table;
 use crate::tasks::{Deferred, Task};
 
-/// Fewest entries moved for one that is inserted.
+/// The fewest entries that are moved at each insert.
 const AT_ONCE: u64 = 16;
 
-/// Entries moved for one that is inserted, for each of the tables, which grow one after the other: all of them have
-/// grown before a third as many have come as there were.
+/// Entries that are moved at each insert, for each of the tables. Tables grow one after the other; at this rate, all of
+/// them have grown before a third more entries have come.
 const AT_ONCE_A_TABLE: u64 = 3;
 
 /// A table that is being filled.
@@ -31,21 +31,21 @@ pub(crate) struct TableResize<L> {
     table: Table<L>,
     /// Which of the tables it will replace.
     number: usize,
-    /// Its lines, when they are there.
+    /// The number of its lines, once they are allocated.
     lines: u64,
     allocation: Allocation,
     next: u64,
     at_once: u64,
 }
 
-/// How far the memory of the lines is.
+/// The state of the lines' memory.
 #[derive(Debug)]
 enum Allocation {
-    /// It waits for a helper.
+    /// The allocation waits for a helper.
     Wanted,
-    /// A helper makes the lines.
+    /// A helper allocates the lines.
     Deferred(Deferred<Buckets>),
-    /// This many of its large pages were touched without a helper.
+    /// The lines are allocated, and this many of their large pages were touched without a helper.
     Touched(usize),
     Ready,
 }
@@ -63,7 +63,7 @@ impl DeferredFree {
         }
     }
 
-    /// Returns the giving back of all.
+    /// Returns the task that gives everything back.
     pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
         if self.0.is_empty() {
             return None;
@@ -99,8 +99,8 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
 }
 
 impl<L: Layout> TableResize<L> {
-    /// Begins to fill a table of this many lines, one of `tables`, from position `tail` on. `table_of` makes it of
-    /// empty lines. With a helper it waits for [`TableResize::maintenance_task`] where they are many.
+    /// Begins to fill a table of this many lines, one of `tables`, from position `tail` on. `table_of` creates it from
+    /// empty lines. If there is a helper and many lines, it waits for [`TableResize::maintenance_task`].
     pub(crate) fn new(
         table_of: impl FnOnce(Buckets) -> Table<L>,
         lines: u64,
@@ -128,7 +128,7 @@ impl<L: Layout> TableResize<L> {
         Some(task)
     }
 
-    /// Returns whether the lines are there and their memory, too; does a little for it.
+    /// Returns whether the lines and their memory are allocated; if not, does a little of that.
     fn is_ready(&mut self) -> bool {
         self.allocation = match std::mem::replace(&mut self.allocation, Allocation::Ready) {
             Allocation::Wanted => Allocation::Wanted,
@@ -139,7 +139,7 @@ impl<L: Layout> TableResize<L> {
                     self.table.put_lines(lines);
                     return true;
                 }
-                // No helper does it: then it is done here.
+                // The helper's task was dropped, so the lines are allocated here.
                 Ok(None) => {
                     self.table.put_lines(Buckets::with_room(self.lines));
                     Allocation::Touched(0)
@@ -161,7 +161,7 @@ impl<L: Layout> TableResize<L> {
         self.next >= positions.end
     }
 
-    /// Takes an entry out, if it was moved already. From now on it has no key.
+    /// Removes an entry, if it was moved already. From now on, it must have no key.
     pub(crate) fn remove(&mut self, keys: &impl Keys, positions: &Range<u64>, position: u64) {
         if let Some(key) = keys.key(self.number, position) {
             let alive = LiveWindow::between(positions.start, positions.end);
@@ -175,7 +175,7 @@ impl<L: Layout> TableResize<L> {
         self.table
     }
 
-    /// Puts the table in the place of the old one.
+    /// Replaces the old table by this one.
     pub(crate) fn replace(self, tables: &mut [Table<L>], deferred_free: &mut DeferredFree) {
         if let Some(old) = tables.get_mut(self.number) {
             deferred_free.0.push(std::mem::replace(old, self.table).discard());

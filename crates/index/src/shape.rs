@@ -8,9 +8,9 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Which bits of a code are a table's key, and how many of them may differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Each takes some bits of the code to a place in the key, which begins at bit 63.
+    /// Each moves some bits of the code to a place in the key, which begins at bit 63.
     pieces: [Piece; 2],
-    /// Spreads keys; 1 where bits are flipped, because then the places have to differ as the keys do.
+    /// Spreads keys. It is 1 if bits are flipped, because then the places have to differ as the keys do.
     factor: u64,
     /// The bits of the code that are in the key.
     mask: u64,
@@ -31,9 +31,9 @@ struct Piece {
 /// A difference that a probe tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flip {
-    /// In the code.
+    /// The difference in the code.
     pub(crate) bits: u64,
-    /// In the place.
+    /// The difference in the place.
     pub(crate) place: u64,
 }
 
@@ -47,15 +47,15 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// Returns them as ones.
+    /// Returns a mask in which these bits are ones.
     pub(crate) const fn mask(self) -> u64 {
         if self.width == 0 { 0 } else { (u64::MAX >> (64 - self.width)) << self.from }
     }
 }
 
 impl Shape {
-    /// Creates the shape whose key is two stretches of bits, of which `radius` may differ. `word` says how many bits a
-    /// code has; those above it are zeros, of which a tag would tell nothing.
+    /// Creates the shape whose key is two stretches of bits, of which `radius` may differ. `word` is the number of bits
+    /// in a code; those above it are zeros, which would be useless in a tag.
     pub(crate) fn new(word: u32, stretches: [Bits; 2], radius: u32) -> Self {
         let mut pieces = [Piece::default(); 2];
         let (mut mask, mut top) = (0, 64);
@@ -86,8 +86,8 @@ impl Shape {
         shape
     }
 
-    /// Returns where between 0 and 2^64 the code's line lies. Different keys have different places, and where bits are
-    /// flipped the places of two codes differ by the place of their difference.
+    /// Returns where between 0 and 2^64 the code's line lies. Different keys have different places, and if bits are
+    /// flipped, the places of two codes differ by the place of their difference.
     #[inline]
     pub(crate) fn place(&self, code: u64) -> u64 {
         let [one, two] = self.pieces;

@@ -1,7 +1,7 @@
 //! What the machine can do better than portable code: fetch ahead, use large pages, compare many codes at once.
 //!
-//! The only place of the index with `unsafe`. None of it decides an answer: without a hint the same lines are read
-//! later, and the wide comparisons give the bits that the portable ones give (`tests` compare all).
+//! This is the only module of the index with `unsafe`. None of it changes a result: without a hint, the same lines are
+//! read later, and the wide comparisons give the same bits as the portable ones (`tests` compare all).
 #![expect(unsafe_code, reason = "hints, large pages and wide comparisons have no safe form")]
 
 #[cfg(target_arch = "x86_64")]
@@ -20,7 +20,7 @@ pub(crate) type Line = [u8; LINE];
 /// Bytes of a large page.
 pub(crate) const LARGE_PAGE: usize = 2 << 20;
 
-/// Which comparisons to use. All give the same answers.
+/// Which comparisons to use. All give the same results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backend(Kind);
 
@@ -37,7 +37,7 @@ impl Backend {
     /// Comparisons that every machine can do.
     pub const PORTABLE: Self = Self(Kind::Portable);
 
-    /// Returns all that this machine can do, the best last.
+    /// Returns all backends that this machine supports, the best last.
     #[must_use]
     pub fn available() -> Vec<Self> {
         #[cfg(target_arch = "x86_64")]
@@ -48,7 +48,7 @@ impl Backend {
         std::iter::once(Self::PORTABLE).chain(wide).collect()
     }
 
-    /// Returns the best that this machine can do.
+    /// Returns the best backend that this machine supports.
     #[must_use]
     pub fn detect() -> Self {
         Self::available().pop().unwrap_or(Self::PORTABLE)
@@ -72,7 +72,7 @@ impl Backend {
         match self.0 {
             Kind::Portable => job.run::<Portable>(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `available` is the only maker of this kind, and it asked `is_there`.
+            // SAFETY: only `available` creates this kind, and it has checked `is_there`.
             Kind::Avx2 => unsafe { avx2::run(job) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
@@ -81,25 +81,25 @@ impl Backend {
     }
 }
 
-/// Work that is compiled once for each backend. `run` must be `#[inline(always)]`, as all that it calls in its
-/// inner loops.
+/// Work that is compiled once for each backend. `run` must be `#[inline(always)]`, and so must everything that it calls
+/// in its inner loops.
 pub(crate) trait Job {
-    /// What it gives.
+    /// The result of the work.
     type Output;
-    /// Does it.
+    /// Does the work.
     fn run<C: Compare>(self) -> Self::Output;
 }
 
 /// Ways to compare.
 pub trait Compare: Copy {
-    /// Returns the slots of a line, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id
-    /// lives.
+    /// Returns the slots of a line, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id is
+    /// alive.
     fn near(line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32;
 
     /// Returns the words of a line, one bit each, that are equal to `tag` where `mask` has ones, and lie in the window.
     fn equal(line: &Line, tag: u32, mask: u32, window: LiveWindow) -> u32;
 
-    /// Does the same with eight words of twice the width; of each the lower half comes first.
+    /// Does the same with eight words of twice the width, of which the lower half comes first.
     fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: LiveWindow) -> u32;
 
     /// Returns the words of a line, one bit each, that lie in the window.
@@ -133,14 +133,14 @@ pub(crate) fn set_word(line: &mut Line, at: u32, value: u32) {
     }
 }
 
-/// Takes a line apart.
+/// Returns the words of a line.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
 fn words(line: &Line) -> impl Iterator<Item = u32> {
     line.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
-/// Takes the tags out of a line, where the bytes of each are nine bytes apart.
+/// Returns the tags of a line, in which the bytes of a tag are nine bytes apart.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
 pub(crate) fn tags(line: &Line) -> [u32; SLOTS] {
@@ -222,7 +222,7 @@ pub fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Asks for large pages for these values: a random read then misses the cache, but not the page table as well.
+/// Requests large pages for these values, so that a random read misses only the cache and not the page table as well.
 pub(crate) fn use_large_pages<T>(values: &mut [T]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -231,8 +231,8 @@ pub(crate) fn use_large_pages<T>(values: &mut [T]) {
         let length = size_of_val(values).saturating_sub(start) / LARGE_PAGE * LARGE_PAGE;
         if length > 0 {
             let from = bytes.wrapping_add(start);
-            // SAFETY: the range lies within the slice; this advice changes no byte of it. Where the kernel does not
-            // want it, small pages serve as well.
+            // SAFETY: the range lies within the slice; this advice changes no byte of it. If the kernel refuses, small
+            // pages serve as well.
             let _ = unsafe { rustix::mm::madvise(from.cast(), length, rustix::mm::Advice::LinuxHugepage) };
         }
     }

@@ -13,7 +13,7 @@ pub struct HammingStats {
     pub is_growing: bool,
     /// Memory of the log, in bytes.
     pub log_bytes: usize,
-    /// Memory of the tables, in bytes, the one included that is being filled.
+    /// Memory of the tables, in bytes, including the one that is being filled.
     pub table_bytes: usize,
 }
 
@@ -24,7 +24,7 @@ impl HammingStats {
         self.log_bytes + self.table_bytes
     }
 
-    /// Returns the most entries that were seen in one bucket recently.
+    /// Returns the size of the largest bucket seen recently, in entries.
     #[must_use]
     pub fn largest_bucket(&self) -> u32 {
         self.tables.iter().map(|table| table.largest).max().unwrap_or(0)

@@ -1,7 +1,7 @@
 //! One table: finds the entries whose key a probe shares.
 //!
-//! An entry is in the line of its key, or in the run of that line. Whether it lives is shown by its id alone, so
-//! expiry touches nothing here; a slot that is not alive is free, and a line is tidied when the sweep comes by.
+//! An entry is in the line of its key, or in the run of that line. Its id alone shows whether it is alive, so expiry
+//! touches nothing here. A slot whose entry is dead is free, and each line is tidied when the sweep reaches it.
 
 use crate::buckets::{Buckets, Discarded};
 use crate::layout::Layout;
@@ -11,16 +11,16 @@ use crate::shape::Shape;
 use crate::simd::{self, Compare, Line, Portable, set_word, word_at};
 use crate::tasks::Task;
 
-/// Positions from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are
-/// more: each line is swept long before ids come round again.
+/// Positions from one swept line to the next. With more than [`MANY_LINES`], it is [`SWEEP_MANY_EVERY`]. So each line
+/// is swept long before ids wrap around.
 const SWEEP_EVERY: u64 = 32;
 pub(crate) const SWEEP_MANY_EVERY: u64 = 8;
 const MANY_LINES: u64 = 1 << 26;
 
-/// An insert in this many that meets a run counts as often.
+/// Runs are prefetched if more than one insert in this many meets a run.
 const WORTH_ASKING: u64 = 80;
 
-/// Blocks of a run that one insert may drop.
+/// The most blocks of a run that are dropped at a time.
 const DROPS: usize = 64;
 
 /// Entries by the key that a [`Shape`] takes from their codes, in lines of a [`Layout`].
@@ -30,7 +30,7 @@ pub(crate) struct Table<L> {
     shape: Shape,
     lines: Buckets,
     runs: OverflowRuns,
-    /// Ids are kept as their distance from here, so that a line of zeros holds nothing alive.
+    /// Ids are kept as their distance from here, so that a line of zeros holds no live entry.
     base: u32,
     swept: u64,
     with_run: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Table<L> {
     met_run: u64,
     leads_to_runs: bool,
     largest: u32,
-    /// Largest since the sweep started over.
+    /// The same since the sweep began again at the first line.
     largest_lately: u32,
 }
 
@@ -55,12 +55,12 @@ pub struct TableStats {
     pub memory_bytes: usize,
 }
 
-/// Something found in a table: where it is, and the code where the table holds it.
+/// An entry found in a table: where it is, and its code if the table holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Number of positions after the tail, from 0.
     pub(crate) age: u32,
-    /// Its code, which is near. Without one only the tag is known to be near, or equal.
+    /// Its code, which is near. If absent, only its tag is known to be near, or equal.
     pub(crate) code: Option<u64>,
 }
 
@@ -97,7 +97,7 @@ impl<L: Layout> Table<L> {
         self.lines.count()
     }
 
-    /// Returns a bound on the entries that one probe meets.
+    /// Returns an upper bound on the entries that one probe meets.
     pub(crate) fn most_met(&self) -> u64 {
         u64::from(self.largest) * self.shape.flips().len() as u64
     }
@@ -128,7 +128,7 @@ impl<L: Layout> Table<L> {
         simd::prefetch(self.lines.line(self.number_of(code)));
     }
 
-    /// Prefetches the runs of a code, whose lines have come by now.
+    /// Prefetches the runs of a code, whose lines have arrived by now.
     #[inline]
     pub(crate) fn prefetch_runs(&self, code: u64) {
         if self.leads_to_runs {
@@ -141,7 +141,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Inserts an entry; `code_at` gives the codes of other entries that live, by id.
+    /// Inserts an entry; `code_at` returns the codes of other live entries, by id.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     pub(crate) fn insert<C: Compare>(
@@ -174,7 +174,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Takes an entry out, if it is there.
+    /// Removes an entry, if it is there.
     pub(crate) fn remove(&mut self, code: u64, id: u32, alive: LiveWindow) {
         let (layout, own) = (self.layout, alive.counted_from(self.base));
         let word = layout.word(self.shape.tag(code), id.wrapping_sub(self.base));
@@ -192,23 +192,23 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Returns whether a line is to be swept at the position of this number.
+    /// Returns whether a line is to be swept at this position.
     pub(crate) const fn is_swept_at(&self, position: u64) -> bool {
         position.is_multiple_of(if self.lines.count() > MANY_LINES { SWEEP_MANY_EVERY } else { SWEEP_EVERY })
     }
 
-    /// Decides, every this many positions, whether runs are met often enough to prefetch them.
+    /// Decides whether runs are met often enough to prefetch them. Call it every `positions` positions.
     pub(crate) fn update_prefetch_hint(&mut self, positions: u64) {
         self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > positions;
     }
 
-    /// Returns whether runs are worth asking for.
+    /// Returns whether runs are worth prefetching.
     pub(crate) const fn leads_to_runs(&self) -> bool {
         self.leads_to_runs
     }
 
-    /// Tidies the next line: what is dead there stays dead until its turn comes again, and its run gets as small as it
-    /// can be.
+    /// Tidies the next line, so that its dead entries stay dead until its turn comes again, and its run becomes as
+    /// small as it can be.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     pub(crate) fn sweep<C: Compare>(&mut self, alive: LiveWindow) {
@@ -232,7 +232,7 @@ impl<L: Layout> Table<L> {
             }
         }
         self.swept += 1;
-        // The run of the next line, and the line after some more: by their turn they have come.
+        // Prefetches the run of the next line, and a later line, so that they have arrived when it is their turn.
         if let Some(run) = layout.run(self.lines.line(self.swept)) {
             self.runs.prefetch_head(run);
         }
@@ -243,7 +243,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Returns how many entries are in runs where a probe looks.
+    /// Returns how many entries are in the runs that a probe reads.
     pub(crate) fn in_runs(&self, code: u64) -> u64 {
         let runs = self.shape.flips().iter().filter_map(|flip| {
             self.layout.run(self.lines.line(self.number_of(code ^ flip.bits))).map(|run| u64::from(self.runs.len(run)))
@@ -251,8 +251,8 @@ impl<L: Layout> Table<L> {
         runs.sum()
     }
 
-    /// Shows everything that lives and may differ in at most `reach` bits from a code, with the flip under which it
-    /// was found.
+    /// Visits every live entry that may differ from a code in at most `reach` bits, with the flip under which it was
+    /// found.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     pub(crate) fn probe<C: Compare>(
@@ -287,7 +287,7 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Puts empty lines in.
+    /// Replaces the lines by these empty ones.
     pub(crate) fn put_lines(&mut self, lines: Buckets) {
         self.lines = lines;
     }
@@ -302,7 +302,7 @@ impl<L: Layout> Table<L> {
         self.lines.touch(page)
     }
 
-    /// Makes the table ready to be given back piece by piece.
+    /// Prepares the table for being given back piece by piece.
     pub(crate) fn discard(self) -> (OverflowRuns, Discarded) {
         (self.runs, self.lines.discard())
     }
@@ -350,7 +350,7 @@ fn fold<L: Layout>(
             free &= free - 1;
         })
     });
-    // Nothing that is less than the tail lives.
+    // No word before the tail is alive.
     layout.set_run(line, left.filter(|_| !is_empty), window.tail.wrapping_sub(1));
     is_empty
 }
@@ -366,7 +366,7 @@ fn overflow<L: Layout>(
     code_at: impl Fn(u32) -> Option<u64>,
 ) -> Overflow {
     let held = layout.run(line);
-    // An entry that gives way to the run is older than this one.
+    // The entry that gives way to the run is older than this one, so it comes first.
     let begun = || layout.gives_way(line).and_then(|older| Some(runs.begin(code_at(older)?, older)));
     let run = match held.or_else(begun) {
         Some(run) => runs.append(run, code, word),
@@ -376,7 +376,7 @@ fn overflow<L: Layout>(
     Overflow { is_new: held.is_none(), entries: runs.len(run) + L::BESIDE_RUN }
 }
 
-/// Lines for this many entries, `load` to a line on average; never more than there are keys.
+/// Returns the number of lines for this many entries, `load` in a line on average; never more than there are keys.
 pub(crate) fn lines_for(entries: u64, load: f64, key_bits: u32) -> u64 {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "neither negative nor beyond 2^64")]

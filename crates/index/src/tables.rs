@@ -1,8 +1,8 @@
 //! Tables over one ring: each leads from a key to the entries that have it.
 //!
-//! The ring belongs to the caller, who knows the entries' keys by position ([`Keys`]); the tables hold ids and tags
-//! only. A table holds what lives between the ring's tail and head, and grows and shrinks with it, a few entries at a
-//! time.
+//! The ring belongs to the caller, who knows the entries' keys by position ([`Keys`]); the tables hold only ids and
+//! tags. A table holds the live entries between the ring's tail and head, and grows and shrinks with it, a few entries
+//! at a time.
 
 use std::ops::Range;
 
@@ -17,39 +17,39 @@ use crate::stats::TableStats;
 use crate::table::{Found, SWEEP_MANY_EVERY, Table};
 use crate::tasks::{Task, run_sequential};
 
-/// Inserts between two looks at the size of the tables.
+/// Inserts between two checks of the tables' sizes.
 const LOOK_EVERY: u64 = 64;
 
 /// Fewest lines of a table.
 const FEWEST_LINES: u64 = 16;
 
-/// Positions from one update to the next of whether runs are met often.
+/// Positions between two decisions whether runs are prefetched.
 const HINT_INTERVAL: u64 = 512;
 
-/// Share of the mean load by which entries may exceed it before a table grows.
+/// A table grows when it has more than this many times its mean load.
 const SLACK: f64 = 1.1;
 
 /// Bits that mark entries found before, so that each is visited once.
 const MARKS: usize = 1 << 16;
 
-/// Some tables over one ring, which may each have a key of an entry: exact lookups with one table, locality-sensitive
-/// hashing with one for each band.
+/// Tables over one ring, in each of which an entry may have a key: one table for exact lookups, or one for each band
+/// for locality-sensitive hashing.
 #[derive(Debug)]
 pub struct Tables<L> {
     keyed: Vec<Keyed>,
     backend: Backend,
-    /// Entries that the tables are made for when they grow.
+    /// The number of entries that tables are made for when they grow.
     expected: u64,
     all: Vec<Table<L>>,
     resize: Option<TableResize<L>>,
     deferred_free: DeferredFree,
-    /// Positions that have passed.
+    /// Number of positions inserted so far.
     passed: u64,
-    /// Bound on the entries that one probe may meet.
+    /// An upper bound on the entries that one probe may meet.
     most_met: u64,
-    /// Whether any table leads to runs so often that they are worth asking for.
+    /// Whether any table leads to runs so often that they are worth prefetching.
     lead_to_runs: bool,
-    /// Whether maintenance is requested.
+    /// Whether a helper does the maintenance tasks.
     is_helped: bool,
 }
 
@@ -110,7 +110,7 @@ impl<L: Layout> Tables<L> {
         Self::starting_at(tables, expected, 0)
     }
 
-    /// Does the same for a ring that begins at a position.
+    /// Like [`Tables::new`], for a ring that begins at this position.
     #[must_use]
     pub fn starting_at(tables: usize, expected: u64, position: u64) -> Self {
         Self::of_plan(vec![Keyed::WHOLE; tables], expected, Backend::detect(), position)
@@ -136,7 +136,7 @@ impl<L: Layout> Tables<L> {
 
     /// Inserts the newest entry of the ring into every table in which it has a key; `positions` is the whole ring.
     ///
-    /// Every entry is inserted when it is the newest; a table that grows meets it again by position.
+    /// Every entry must be inserted while it is the newest. A table that grows reads it again by its position.
     #[inline]
     pub fn insert(&mut self, keys: &impl Keys, positions: Range<u64>) {
         let held = positions.end.saturating_sub(positions.start);
@@ -144,7 +144,8 @@ impl<L: Layout> Tables<L> {
         self.insert_of(keys, &positions, held, |number| keys.key(number, newest));
     }
 
-    /// [`Tables::insert`] where only `held` entries of the ring have keys, and those of the newest are at hand.
+    /// Like [`Tables::insert`], for a ring in which only `held` entries have keys; `newest_key` returns those of the
+    /// newest.
     #[inline]
     pub fn insert_of(
         &mut self,
@@ -157,8 +158,8 @@ impl<L: Layout> Tables<L> {
         self.tend(keys, positions, held);
     }
 
-    /// Takes the entry at a position out of every table; `positions` is the whole ring. From now on it must have no key
-    /// in any of them.
+    /// Removes the entry at a position from every table; `positions` is the whole ring. From now on, it must have no
+    /// key in any of them.
     pub fn remove(&mut self, keys: &impl Keys, positions: &Range<u64>, position: u64) {
         if !positions.contains(&position) {
             return;
@@ -177,8 +178,8 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Shows the entries whose key in a table is this one. An entry with another key may come along, as often as tags
-    /// of the layout are equal by chance: the caller compares.
+    /// Visits the entries that have this key in a table. Also visits entries with other keys whose tags are equal by
+    /// chance, so the caller has to compare.
     #[inline]
     pub fn equal(&self, table: usize, key: u64, positions: &Range<u64>, visit: impl FnMut(u64)) {
         if let Some(table) = self.all.get(table) {
@@ -186,11 +187,11 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Shows every entry that shares at least `times` of these keys, one key a table, each once and oldest first. Some
-    /// that share fewer may come along: the caller counts.
+    /// Visits every entry that shares at least `times` of these keys (one for each table), each once and oldest first.
+    /// May also visit some that share fewer, so the caller has to count.
     pub fn found_in(&self, keys: &[u64], times: u32, positions: Range<u64>, mut visit: impl FnMut(u64)) {
-        // Nearly all are found once. Those whose mark is set already are worth sorting: found before, or next to one
-        // that was.
+        // Nearly all entries are found only once. Only those whose mark is already set are worth sorting: they were
+        // found before, or have the mark of one that was.
         let mut marks = [0_u64; MARKS / 64];
         let mut again = Vec::new();
         let is_again = |marks: &mut [u64], position: u64| {
@@ -207,7 +208,7 @@ impl<L: Layout> Tables<L> {
             });
         }
         again.sort_unstable();
-        // The first time is not among them.
+        // The first time that an entry was found is not in the list.
         let least = usize::try_from(times.saturating_sub(1)).unwrap_or(usize::MAX);
         for same in again.chunk_by(|one, other| one == other) {
             if let Some(&position) = same.first().filter(|_| same.len() >= least) {
@@ -216,7 +217,7 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Prefetches the lines of these keys, one a table.
+    /// Prefetches the lines of these keys, one for each table.
     #[inline]
     pub fn prefetch(&self, keys: impl IntoIterator<Item = u64>) {
         for (table, key) in self.all.iter().zip(keys) {
@@ -224,8 +225,8 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Prefetches the runs that the lines of these keys lead to, one key a table, when what [`Tables::prefetch`]
-    /// fetches has come.
+    /// Prefetches the runs that the lines of these keys lead to, one key for each table, once the memory of
+    /// [`Tables::prefetch`] has arrived.
     #[inline]
     pub fn prefetch_runs(&self, keys: impl IntoIterator<Item = u64>) {
         for (table, key) in self.all.iter().zip(keys) {
@@ -239,13 +240,13 @@ impl<L: Layout> Tables<L> {
         &self.all
     }
 
-    /// Returns a bound on the entries that one probe meets, as of recently.
+    /// Returns an upper bound on the entries that one probe meets, as of recently.
     #[inline]
     pub(crate) const fn most_met(&self) -> u64 {
         self.most_met
     }
 
-    /// Returns whether runs are worth asking for ahead of time.
+    /// Returns whether runs are worth prefetching.
     #[inline]
     pub(crate) const fn lead_to_runs(&self) -> bool {
         self.lead_to_runs
@@ -269,22 +270,23 @@ impl<L: Layout> Tables<L> {
         self.backend
     }
 
-    /// Lets the tables grow towards this many entries from now on.
+    /// Makes the tables grow towards this many entries from now on.
     pub const fn expect(&mut self, entries: u64) {
         self.expected = entries;
     }
 
-    /// Keys the tables as a plan says, from the next time on that they are built.
+    /// Uses the keys of a plan from the next build on.
     pub(crate) fn take_plan(&mut self, plan: &Plan) {
         self.keyed = plan.keyed().to_vec();
     }
 
-    /// Recreates all tables, as large as `held` entries ask for, and fills them at once.
+    /// Recreates all tables, as large as `held` entries require, and fills them at once.
     pub fn build(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
         run_sequential(self.build_tasks(keys, positions, held));
     }
 
-    /// Recreates all tables, and returns a task for each that fills it: they are whole when all are done.
+    /// Recreates all tables, and returns one task for each that fills it. The tables are complete when all tasks are
+    /// done.
     pub fn build_tasks<'a>(
         &'a mut self,
         keys: impl Keys + Copy + Send + 'a,
@@ -293,7 +295,7 @@ impl<L: Layout> Tables<L> {
     ) -> Vec<Task<'a>> {
         self.resize = None;
         let numbers = 0..self.keyed.len();
-        // Each is done as a whole, its memory included.
+        // Each task does everything, including the allocation.
         self.is_helped = false;
         let to_fill: Vec<TableResize<L>> =
             numbers.filter_map(|number| self.resized(number, self.lines_of(number, held), positions)).collect();
@@ -340,7 +342,7 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Sweeps lines, and looks at how full all of them are.
+    /// Sweeps lines, and updates what is known about full lines and runs.
     fn tidy(&mut self, positions: &Range<u64>) {
         self.backend.run(Sweep(&mut self.all, positions, self.passed));
         if self.passed.is_multiple_of(HINT_INTERVAL) {
@@ -358,7 +360,7 @@ impl<L: Layout> Tables<L> {
             let is_outlived = table.most_positions() < positions.end - positions.start;
             (is_full || is_outlived || wanted * 8 <= lines).then_some((lines, number, wanted))
         });
-        // The smallest first: it is the fullest, and every table gets its turn.
+        // The smallest comes first, because it is the fullest; so every table gets its turn.
         self.resize = misfits.min().and_then(|(_, number, lines)| self.resized(number, lines, positions));
     }
 
@@ -387,12 +389,12 @@ impl<L: Layout> Tables<L> {
     }
 }
 
-/// Creates an empty table for these positions and all that fit into this many lines.
+/// Creates an empty table of this many lines, which can distinguish these positions and as many as fit into the lines.
 fn empty<L: Layout>(keyed: &Keyed, lines: u64, positions: &Range<u64>) -> Table<L> {
     made_of(keyed, lines, Buckets::with_room(lines), positions)
 }
 
-/// Creates [`empty`] from lines that are still to be allocated.
+/// Like [`empty`], from lines that may still have to be allocated in full.
 fn made_of<L: Layout>(keyed: &Keyed, lines: u64, memory: Buckets, positions: &Range<u64>) -> Table<L> {
     #[expect(
         clippy::cast_precision_loss,

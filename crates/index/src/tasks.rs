@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-/// A piece of work that needs nothing of the others it comes with.
+/// A piece of work that does not depend on the others it comes with.
 pub type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 /// Runs all tasks, one after the other. Callers with more than one core can do better.
@@ -10,12 +10,12 @@ pub fn run_sequential(tasks: Vec<Task<'_>>) {
     tasks.into_iter().for_each(|task| task());
 }
 
-/// What a task will have made.
+/// The future result of a task.
 #[derive(Debug)]
 pub(crate) struct Deferred<T>(Arc<OnceLock<T>>);
 
 impl<T: Send + Sync + 'static> Deferred<T> {
-    /// Defers what the work makes; returns the task that does it as well.
+    /// Returns the future result of some work, and the task that does the work.
     pub(crate) fn of(work: impl FnOnce() -> T + Send + 'static) -> (Self, Task<'static>) {
         let made = Arc::new(OnceLock::new());
         let deferred = Self(Arc::clone(&made));
@@ -26,7 +26,7 @@ impl<T: Send + Sync + 'static> Deferred<T> {
         (deferred, Box::new(task))
     }
 
-    /// Returns what the task has made, or nothing when it was given up.
+    /// Returns the result of the task, or `None` if the task was dropped.
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@ pub const MAX_DISTANCE: u8 = 8;
 /// The width of a code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Width {
-    /// 32 bits: for some ten thousand pages; among more, too many are near by chance ([`Width::expected_chance_matches`]).
+    /// 32 bits: for up to some ten thousand pages; among more, too many are near by chance
+    /// ([`Width::expected_chance_matches`]).
     B32,
     /// 64 bits.
     #[default]

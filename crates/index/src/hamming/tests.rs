@@ -1,5 +1,5 @@
-//! A window of codes against a list and two loops, whatever the width, the plan, the backend, the place in the ids and
-//! the skew.
+//! Compares a window of codes with a list and two loops, whatever the width, the plan, the backend, the place in the
+//! ids and the skew.
 
 use proptest::prelude::*;
 

@@ -5,7 +5,7 @@ use crate::simd;
 use crate::tasks::{Deferred, Task};
 
 impl OverflowRuns {
-    /// Takes a block with nothing in it.
+    /// Takes an empty block.
     pub(super) fn take(&mut self, class: u8) -> u32 {
         let block = self.unused(class).unwrap_or_else(|| self.carve(class));
         self.blocks_bytes += (UNIT << class) * size_of::<u64>();
@@ -22,7 +22,7 @@ impl OverflowRuns {
             if let Some(free) = self.free.get_mut(usize::from(class)) {
                 *free = next;
             }
-            // By the time that it is taken it has come.
+            // Prefetches the next free block, so that it has arrived by the time it is taken.
             if let Some(word) = self.block(next, class).first() {
                 simd::prefetch(word);
             }
@@ -36,14 +36,14 @@ impl OverflowRuns {
     fn carve(&mut self, class: u8) -> u32 {
         let slab_units = 1_u32 << SLAB_BITS;
         if self.slabs.is_empty() || self.fresh + units(class) > slab_units {
-            // What is left of the slab serves for smaller blocks.
+            // The rest of the slab serves as smaller blocks.
             while !self.slabs.is_empty() && self.fresh < slab_units {
                 let class = u8::try_from((slab_units - self.fresh).ilog2()).unwrap_or(0).min(LAST);
                 let block = self.last_slab() + self.fresh;
                 self.fresh += units(class);
                 self.put_free(block, class);
             }
-            // Many tables have few runs: those of the first slab take small pages as they come.
+            // Many tables have few runs, so the first slab takes small pages as they are needed.
             let spare = self.spare.take().and_then(|slab| slab.into_inner().ok().flatten());
             self.slabs.push(spare.unwrap_or_else(|| Slab::new(!self.slabs.is_empty())));
             self.fresh = 0;

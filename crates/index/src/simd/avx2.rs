@@ -14,7 +14,7 @@ use std::arch::x86_64::{
 
 use super::{Compare, Job, LINE, Line, LiveWindow, Portable, SLOTS, word_at};
 
-/// Comparisons with AVX2. Made only in `run`.
+/// Comparisons with AVX2. Created only in `run`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2;
 
@@ -25,7 +25,7 @@ pub(crate) fn is_there() -> bool {
 
 /// # Safety
 ///
-/// The machine has these features: [`is_there`].
+/// The machine must have these features: [`is_there`].
 #[target_feature(enable = "avx2,popcnt")]
 pub(crate) unsafe fn run<J: Job>(job: J) -> J::Output {
     job.run::<Avx2>()
@@ -41,7 +41,7 @@ const ONES: [u8; 32] = [
 ///
 /// # Safety
 ///
-/// The machine has the features of `run`; so for all below.
+/// The machine must have the features of `run`. The same holds for all functions below.
 #[inline(always)]
 unsafe fn ones(bytes: __m256i) -> __m256i {
     // SAFETY: the caller's; the table is 32 bytes.
@@ -82,7 +82,7 @@ unsafe fn equal_eight(words: __m256i, tag: u32, mask: u32, window: LiveWindow) -
 ///
 /// # Safety
 ///
-/// And 64 bytes can be read there.
+/// In addition, 64 bytes must be readable there.
 #[inline(always)]
 unsafe fn equal_sixteen(words: *const __m256i, tag: u32, mask: u32, window: LiveWindow) -> u32 {
     // SAFETY: the caller's.
@@ -108,7 +108,7 @@ unsafe fn far(codes: __m256i, code: u64, reach: u32) -> u32 {
 ///
 /// # Safety
 ///
-/// And this many bytes can be read there.
+/// In addition, this many bytes must be readable there.
 #[inline(always)]
 unsafe fn sixteen_bytes(line: &Line, at: usize) -> __m128i {
     // SAFETY: the caller's.
@@ -127,10 +127,11 @@ impl Compare for Avx2 {
     fn near(line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32 {
         let [lower, middle, upper, _] = tag.to_le_bytes().map(|byte| byte as i8);
         let reach = u8::try_from(reach).unwrap_or(u8::MAX);
-        // SAFETY: all is read within the 64 bytes of the line, and this is only called below `run`, which has the
+        // SAFETY: all reads are within the 64 bytes of the line, and this is only called below `run`, which has the
         // features.
         let near = unsafe {
-            // The upper bytes end before the line does: it is read from its last sixteen.
+            // The upper bytes are read with the last sixteen bytes of the line, because a read from their beginning
+            // would leave it.
             let last = _mm_srli_si128::<BEFORE_UPPER>(sixteen_bytes(line, LINE - 16));
             let two = _mm256_set_m128i(
                 _mm_xor_si128(sixteen_bytes(line, TAGS + SLOTS), _mm_set1_epi8(middle)),

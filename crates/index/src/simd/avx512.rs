@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 
 use super::{Compare, Job, Line, LiveWindow};
 
-/// Comparisons with AVX-512. Made only in `run`.
+/// Comparisons with AVX-512. Created only in `run`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512;
 
@@ -27,7 +27,7 @@ pub(crate) fn is_there() -> bool {
 
 /// # Safety
 ///
-/// The machine has these features: [`is_there`].
+/// The machine must have these features: [`is_there`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,popcnt")]
 pub(crate) unsafe fn run<J: Job>(job: J) -> J::Output {
     job.run::<Avx512>()
@@ -57,7 +57,7 @@ const FIRST_TAG: u64 = 1 << 36 | 1 << 45 | 1 << 54;
 
 /// # Safety
 ///
-/// 64 bytes can be read there, and the machine has the features of `run`.
+/// 64 bytes must be readable there, and the machine must have the features of `run`.
 #[inline(always)]
 unsafe fn equal_words(words: *const __m512i, tag: u32, mask: u32, window: LiveWindow) -> u16 {
     // SAFETY: the caller's.
@@ -114,8 +114,7 @@ impl Compare for Avx512 {
 
     #[inline(always)]
     fn put(line: &mut Line, slot: u32, tag: u32, id: u32) {
-        // The line is in a register already, where it was compared, and one store is less than four.
-        // SAFETY: as in `near`.
+        // The line is in a register already, because it was compared, and one store costs less than four.
         unsafe {
             let words = _mm512_loadu_si512(line.as_ptr().cast());
             let byte_of_tag = _mm512_loadu_si512(BYTE_OF_TAG.as_ptr().cast());

@@ -1,4 +1,4 @@
-//! Tables of several keys against a list and two loops.
+//! Compares tables of several keys with a list and two loops.
 
 use proptest::prelude::*;
 
