@@ -1,4 +1,4 @@
-//! What differs between two texts, for people who judge a verdict.
+//! What differs between two texts, for people who check a verdict.
 //!
 //! Before: two pages that were matched, in the form in which they are compared ([`crate::text::Analyzer::normalize`]).
 //! After: the pair page. Nothing here affects a verdict.

@@ -113,7 +113,7 @@ fn chinese(text: &str) -> Option<usize> {
         let before_day = spaces(text, month);
         return day(text.get(before_day..)?).map(|day| before_day + day);
     }
-    // `5日` alone, but no yen and no average of five days.
+    // `5日` alone, unless it is an amount of yen or a five-day average.
     let alone = unit(text, &is_day, &['日'])?;
     (!text.get(alone..)?.starts_with(['元', '圆', '均', '线'])).then_some(alone)
 }

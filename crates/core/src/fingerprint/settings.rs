@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Seed, ShingleUnit, Shingling, SimHash, SketchForm, SlotBits, StopShingles, Width};
 
-/// How features become fingerprints (the keys of `match` that decide a fingerprint, not a verdict).
+/// How features become fingerprints (the keys of `match` that determine a fingerprint, not a verdict).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The `SimHash` stage.

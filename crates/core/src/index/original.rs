@@ -143,7 +143,7 @@ pub struct Candidate {
     pub by: MatchedBy,
     /// Number of slots in which the sketches differ, if both pages have one. Not measured in the exact stage.
     pub slots: Option<u8>,
-    /// What the ids and addresses of page and original say of the two.
+    /// What the ids and addresses of page and original say about the two.
     pub relation: Relation,
     /// Whether its numbers differ from those of the page; never in the exact stage.
     pub other_numbers: bool,

@@ -212,7 +212,7 @@ impl SimHashIndex {
         }
     }
 
-    /// Forgets every code before `position`, but keeps those from `keep_from` on for [`SimHashIndex::kept`].
+    /// Expires every code before `position`, but keeps those from `keep_from` on for [`SimHashIndex::kept`].
     pub(super) fn expire_keeping(&mut self, position: u64, keep_from: u64) {
         either!(&mut self.window, near => near.expire_keeping(position, keep_from));
     }

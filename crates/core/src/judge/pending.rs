@@ -1,4 +1,4 @@
-//! Verdicts from the moment they are found until they are committed with the place in the fingerprint log (law L2).
+//! Verdicts from the moment they are made until they are committed with the position in the fingerprint log (law L2).
 
 use std::sync::Arc;
 use std::time::Duration;
