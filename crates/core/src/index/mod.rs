@@ -276,8 +276,8 @@ impl Index {
         self.forget(&found)
     }
 
-    /// Forgets the originals from `from <= offset < to` of a partition; returns how many there were. Scans all
-    /// originals unless the range is short in comparison.
+    /// Forgets the originals from the offsets `from <= offset < to` of a partition; returns how many there were. Scans
+    /// all originals unless the range is short in comparison.
     pub fn forget_range(&mut self, partition: &PartitionId, from: i64, to: i64) -> u64 {
         let length =
             usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(if from < to { usize::MAX } else { 0 });

@@ -3,10 +3,10 @@
 //! A page is compared with every original that shares at least `min_shared_bands` of the keys that the original's
 //! placement allows; for a short page, one shared key is enough. A popular key finds no more than `max_bucket`
 //! originals, and members of families are found through their heads ([`super::families`]): only the `SimHash` stage
-//! promises law L7. Keys are computed from the sketches held, so neither table entries nor the ring store them.
+//! guarantees law L7. Keys are computed from the sketches held, so neither table entries nor the ring store them.
 //!
-//! Cost of a probe: one cache line for each band, the entries in the overflow buckets of popular keys, and one
-//! comparison of two sketches for each original that shares enough keys.
+//! Cost of a probe: one cache line for each band, the entries in the overflow runs of popular keys, and one comparison
+//! of two sketches for each original that shares enough keys.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
