@@ -1,4 +1,4 @@
-//! The first start on a long backlog: three workers of unequal speed find the duplicates that a run in order finds.
+//! The first start on a long backlog: three workers of unequal speed find the same duplicates as a run in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! A page costs a judge no more where many others are like it: counted in originals looked at, which no clock disturbs.
+//! A page costs a judge no more if many others are like it. The cost is counted in originals compared, so it does not
+//! depend on a clock.
 //!
-//! `benches/families` measures the same in time, on ten times as many pages.
+//! `benches/families` measures the time, on ten times as many pages.
 
 use std::num::NonZeroUsize;
 

@@ -1,4 +1,5 @@
-//! Many workers: joining, beginning, continuing beside a partition that cannot. Most work on pages that need no judge.
+//! Many workers: they join, begin, and continue next to a partition that cannot. Most tests use pages that need no
+//! judge.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

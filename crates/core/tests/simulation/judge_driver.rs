@@ -1,4 +1,4 @@
-//! Does on the simulated cluster what a judge wants done, one broker call at a time.
+//! Carries out a judge's effects on the simulated cluster, one broker call at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,5 +1,5 @@
-//! The whole machine without a broker: the real judge and the real worker on a simulated cluster, with everything
-//! that can go wrong going wrong, and the laws of `docs/ARCHITECTURE.md` checked after every step.
+//! The whole machine without a broker: the real judge and the real worker run on a simulated cluster, where everything
+//! goes wrong that can, and the laws of `docs/ARCHITECTURE.md` are checked after every step.
 //!
 //! Every schedule comes from a seed. `DUPGATE_SIM_SEEDS=from..to` runs other seeds than the first 300,
 //! `DUPGATE_SIM_STEPS=n` makes each longer. A failure prints the command that runs its seed again.

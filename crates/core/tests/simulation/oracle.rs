@@ -1,4 +1,5 @@
-//! The judge again, too simple to be wrong: a list, two loops, no index, no bitmap. Written from the design alone.
+//! A second judge that is too simple to be wrong: a list and two loops, without index and bitmap. It was written from
+//! the design alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 

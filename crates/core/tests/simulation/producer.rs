@@ -1,4 +1,5 @@
-//! A transactional producer's client side, for both roles: calls in, answers out, trouble in between.
+//! The client side of a transactional producer, for both roles: it takes calls, returns answers, and injects errors in
+//! between.
 
 use dupgate_core::transaction::{Call, CallError};
 

@@ -1,5 +1,5 @@
-//! Named situations, written in the language of `scenarios/README.md`, on the real judge and the real worker. The laws are
-//! checked after every step, as everywhere here; what a scenario expects comes on top.
+//! Named situations, written in the language of `scenarios/README.md`, on the real judge and the real worker. The laws
+//! are checked after every step, as everywhere here; a scenario adds its own expectations.
 
 mod language;
 mod stage;

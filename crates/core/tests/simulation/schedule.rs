@@ -1,4 +1,4 @@
-//! One schedule: instances with both roles, an operator, a coordinator, chance. A seed decides all of it.
+//! One schedule: instances with both roles, an operator, a coordinator, and chance. The seed determines all of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

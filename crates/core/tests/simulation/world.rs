@@ -1,4 +1,5 @@
-//! What all processes of a schedule share: the cluster, the way to the fingerprint log, chance, time, and the trace.
+//! What all processes of a schedule share: the cluster, the connection to the fingerprint log, chance, time, and the
+//! trace.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

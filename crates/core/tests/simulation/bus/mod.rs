@@ -1,9 +1,9 @@
-//! A Kafka cluster in memory, as far as the two roles can tell it from a real one.
+//! A Kafka cluster in memory that the two roles cannot distinguish from a real one.
 //!
-//! Partitions with offsets and start offsets, transactions with epochs and control markers, consumer groups with
-//! generations and two-phase rebalances. One owner, no threads, no clock: whatever happens, happens in a call.
-//! Where real brokers are careless the bus is too: offsets sent in a transaction are checked for member and
-//! generation, not for who owns the partition.
+//! It has partitions with offsets and start offsets, transactions with epochs and control markers, and consumer groups
+//! with generations and two-phase rebalances. It has one owner, no threads and no clock: everything happens within a
+//! call. It is as careless as real brokers: offsets sent in a transaction are checked for member and generation, not
+//! for who owns the partition.
 
 mod group;
 mod partition;

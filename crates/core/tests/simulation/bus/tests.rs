@@ -1,4 +1,4 @@
-//! What the two roles rely on, one sentence each.
+//! Tests of the properties that the two roles rely on, one for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 

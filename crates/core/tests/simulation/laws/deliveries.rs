@@ -1,4 +1,4 @@
-//! What left with the workers' transactions.
+//! The pages that the workers' transactions delivered.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The laws, checked after every step against the test's own copy of everything that was ever written.
 //!
-//! [`LogCopy`] has one log partition and what must be in it, [`VerdictHistory`] what was judged about every page,
-//! [`Deliveries`] what left with the workers' transactions. [`Laws`] reads what became visible and hands it to them.
+//! [`LogCopy`] holds one log partition and what must be in it, [`VerdictHistory`] what was judged about every page, and
+//! [`Deliveries`] what the workers' transactions delivered. [`Laws`] reads what became visible and passes it to them.
 
 mod deliveries;
 mod history;

@@ -1,4 +1,4 @@
-//! What the lines of a scenario say.
+//! Parses the lines of a scenario.
 
 use dupgate_core::record::{PartitionId, Source};
 use dupgate_core::transaction::{Call, CallError};

@@ -1,4 +1,4 @@
-//! Where scenarios are played: a cluster with two input partitions and one log, and the processes that were started.
+//! Runs scenarios: a cluster with two input partitions and one log, and the processes that were started.
 
 use dupgate_core::fingerprint::PerMille;
 use std::collections::{BTreeMap, BTreeSet};
