@@ -205,7 +205,7 @@ fn of_page(bytes: &[u8], of_label: ReadLabel) -> Option<&'static coding::Encodin
     None
 }
 
-/// Returns the encoding of a name, except UTF-8 and UTF-16, which cannot be right for bytes that are not UTF-8.
+/// Returns the encoding of a name. Ignores UTF-8 and UTF-16: such a name says nothing about bytes that are neither.
 fn of_label(label: &[u8]) -> Option<&'static coding::Encoding> {
     let found = coding::Encoding::for_label_no_replacement(label)?;
     // A page whose declaration can be read as ASCII is not in UTF-16.
