@@ -66,7 +66,7 @@ pub trait Layout: Copy + Debug + Send + Sync {
     /// Returns the place of the run of a line, if it has one.
     fn run(self, line: &Line) -> Option<OverflowPlace>;
 
-    /// Gives a line a run, or removes it. A slot that becomes free by that gets the word `dead`.
+    /// Gives a line a run, or removes it. A slot that this frees gets the word `dead`.
     fn set_run(self, line: &mut Line, run: Option<OverflowPlace>, dead: u32);
 
     /// Returns the word in the slot that has to give way when a line without a run gets one.

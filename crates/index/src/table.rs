@@ -11,8 +11,8 @@ use crate::shape::Shape;
 use crate::simd::{self, Compare, Line, Portable, set_word, word_at};
 use crate::tasks::Task;
 
-/// Positions from one swept line to the next. With more than [`MANY_LINES`], it is [`SWEEP_MANY_EVERY`]. So each line
-/// is swept long before ids wrap around.
+/// Positions from one swept line to the next. In a table of more than [`MANY_LINES`] lines, it is [`SWEEP_MANY_EVERY`].
+/// So each line is swept long before ids wrap around.
 const SWEEP_EVERY: u64 = 32;
 pub(crate) const SWEEP_MANY_EVERY: u64 = 8;
 const MANY_LINES: u64 = 1 << 26;
