@@ -2,6 +2,9 @@
 # Installs the tools of the chart test, once: helm, kubeconform, actionlint, kubectl, etcd and kube-apiserver from Go
 # modules, schemas from PyPI, and the custom resource definitions from the modules of their operators.
 #
+#   tools.sh           all of them
+#   tools.sh helm      only helm
+#
 # Prints the folder, which is below DUPGATE_DEPLOY_TOOLS (by default target/deploy).
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -69,11 +72,24 @@ schemas() {
 
 of() { cat "$@" | sha256sum | cut -c 1-12; }
 
+case ${1:-} in
+	helm | "") ;;
+	*)
+		say "there is no tool $1"
+		exit 2
+		;;
+esac
+
 need go "Go 1.26 or newer, https://go.dev/dl"
+once "helm-$HELM" from_go "helm.sh/helm/v3/cmd/helm@$HELM"
+if [ "${1:-}" = helm ]; then
+	echo "$tools"
+	exit
+fi
+
 need python3 "Python 3.10 or newer, with venv"
 need openssl "apt-get install openssl"
 
-once "helm-$HELM" from_go "helm.sh/helm/v3/cmd/helm@$HELM"
 once "kubeconform-$KUBECONFORM" from_go "github.com/yannh/kubeconform/cmd/kubeconform@$KUBECONFORM"
 once "actionlint-$ACTIONLINT" from_go "github.com/rhysd/actionlint/cmd/actionlint@$ACTIONLINT"
 once "python-$(of requirements.txt)" python
