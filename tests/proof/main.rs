@@ -18,6 +18,8 @@ mod cluster;
 
 mod judge_alone;
 mod accounting;
+mod flow;
+mod kubernetes;
 mod several_instances;
 
 mod backlog;
@@ -25,6 +27,7 @@ mod bad_input;
 mod slow_judge;
 mod crash_recovery;
 mod take_over;
+mod rolling_upgrade;
 mod across_partitions;
 mod replay;
 mod replay_files;

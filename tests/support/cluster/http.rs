@@ -15,8 +15,13 @@ pub(crate) fn free_address() -> SocketAddr {
 
 /// Status and body of the answer; `None` if there is none in time.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).ok()?;
-    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
+    get_within(address, path, TIMEOUT)
+}
+
+/// Like [`get`], with another time-out.
+pub(crate) fn get_within(address: SocketAddr, path: &str, timeout: Duration) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, timeout).ok()?;
+    stream.set_read_timeout(Some(timeout)).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;

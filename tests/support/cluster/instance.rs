@@ -44,31 +44,17 @@ impl Instance {
         let file = folder.join(format!("{name}.yaml"));
         // JSON is YAML.
         std::fs::write(&file, config.to_string()).expect("the configuration is written");
-        Self::spawn(name, folder, &file, http, &[])
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+        command.arg("run").arg("--config").arg(file);
+        Self::spawn(name, folder, http, command)
     }
 
-    /// Starts `dupgate run` with a file that several instances share, and with its own variables, like a pod.
-    pub(crate) fn start_pod(name: &str, folder: &Path, file: &Path, variables: &[(&str, &str)]) -> Self {
-        let http = http::free_address();
-        let listen = http.to_string();
-        let variables = [variables, &[("DUPGATE_HTTP__LISTEN", listen.as_str())]].concat();
-        Self::spawn(name, folder, file, http, &variables)
-    }
-
-    fn spawn(name: &str, folder: &Path, file: &Path, http: SocketAddr, variables: &[(&str, &str)]) -> Self {
+    /// Starts this command, whose listener has this address. `folder` takes its log.
+    pub(crate) fn spawn(name: &str, folder: &Path, http: SocketAddr, mut command: Command) -> Self {
         let log = folder.join(format!("{name}.log"));
         let out = File::options().create(true).append(true).open(&log).expect("a log file");
         let err = out.try_clone().expect("a log file");
-        let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
-            .arg("run")
-            .arg("--config")
-            .arg(file)
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(err)
-            .spawn()
-            .expect("the program starts");
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().expect("the program starts");
         Self { name: name.to_owned(), child, http, log, ended: None }
     }
 
@@ -143,10 +129,15 @@ impl Instance {
     }
 
     /// SIGTERM; the process must end by itself with code 0.
-    pub(crate) fn stop(mut self) {
+    pub(crate) fn stop(self) {
+        self.stop_within(wait::LIMIT);
+    }
+
+    /// SIGTERM; the process must end by itself with code 0 within this time.
+    pub(crate) fn stop_within(mut self, limit: Duration) {
         self.signal("TERM");
         let what = format!("{} to stop", self.name);
-        let status = wait::until(&what, || self.has_ended());
+        let status = wait::within(limit, &what, || self.has_ended());
         assert!(status.success(), "{} stopped with {status}", self.name);
     }
 

@@ -13,7 +13,7 @@ pub(crate) mod http;
 pub(crate) mod instance;
 pub(crate) mod records;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
@@ -100,22 +100,6 @@ impl<'b> Cluster<'b> {
         Instance::start(name, self.folder.path(), config)
     }
 
-    /// Starts an instance as the chart's `StatefulSet` does: one file for all pods, with `more` in it, and their
-    /// differences in variables.
-    pub(crate) fn start_pod(&self, name: &str, more: Value) -> Instance {
-        let disk = self.disk(name);
-        std::fs::create_dir_all(&disk).expect("a folder for snapshots");
-        let file = self.folder.path().join("dupgate.yaml");
-        let mut config = self.config.clone();
-        merge(&mut config, more);
-        std::fs::write(&file, config.to_string()).expect("the configuration is written");
-        let disk = disk.to_str().expect("a path of text");
-        // In the order of helm/dupgate/templates/_pod.tpl.
-        let variables =
-            [("DUPGATE_ROLES", "worker,judge"), ("DUPGATE_INPUT__INSTANCE_ID", name), ("DUPGATE_INDEX__PATH", disk)];
-        Instance::start_pod(name, self.folder.path(), &file, &variables)
-    }
-
     /// A command of the program with the deployment's configuration, and a separate folder for state.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let (file, disk) = (self.folder.path().join("operator.yaml"), self.disk("operator"));
@@ -140,6 +124,11 @@ impl<'b> Cluster<'b> {
     pub(crate) fn committed(&self) -> String {
         let offsets = self.member().committed_offsets(self.input_places(Offset::Invalid), wait::LIMIT);
         format!("{:?}", offsets.expect("offsets"))
+    }
+
+    /// The folder of configurations, logs and snapshots.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The folder that an instance of this name keeps its snapshots in.
