@@ -110,7 +110,7 @@ export DUPGATE_DEPLOY_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dupgate/de
 PROGRAM = $(or $(DUPGATE_BIN),$(or $(CARGO_TARGET_DIR),target)/debug/dupgate)
 
 .PHONY: test-deploy test-program test-chart test-dashboards test-failover test-compose chart-readme
-test-deploy: test-chart test-dashboards test-failover test-compose ## Test chart, dashboards, alerts, takeovers, image and compose file for real
+test-deploy: test-chart test-dashboards test-failover test-compose ## Test chart, upgrades, dashboards, alerts, takeovers, image and compose file for real
 
 test-program:
 ifndef DUPGATE_BIN
@@ -124,7 +124,7 @@ test-chart: test-program ## Test the Helm chart: render it, check it with dupgat
 test-dashboards: test-program ## Test dashboards, alert rules and runbooks with the service under Prometheus
 	@tests/deploy/dashboards/run.sh $(PROGRAM)
 
-test-failover: ## Measure how long outputs pause when a judge is stopped, killed or replaced; and a burst for a slow judge
+test-failover: ## Measure how long outputs pause when a judge is stopped or killed, and in upgrades of the chart; and a burst for a slow judge
 	@tests/tools.sh test
 	$(CARGO) test --locked --test proof -- --ignored --nocapture --test-threads 1
 

@@ -1,4 +1,5 @@
-//! How long a consumer of the outputs waits when the judging instance is stopped, killed or replaced.
+//! How long a consumer of the outputs waits when the judging instance is stopped or killed, or the broker was down.
+//! [`crate::rolling_upgrade`] replaces instances.
 //!
 //! These tests measure; they take minutes and are run by `make test-failover`.
 #![expect(clippy::disallowed_methods, reason = "the tests measure time")]

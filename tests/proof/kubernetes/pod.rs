@@ -18,7 +18,7 @@ use crate::broker::wait;
 use crate::cluster::http;
 use crate::cluster::instance::Instance;
 
-/// The program, in the image.
+/// The entry point of the image (`config/docker/Dockerfile`), and its only program.
 const PROGRAM: &str = "/usr/local/bin/dupgate";
 
 /// The configuration that the program reads if nothing names another.
@@ -176,7 +176,7 @@ impl Container {
         }
     }
 
-    /// A command of the container. The image has no other program, not even a shell.
+    /// A command of the container. The image does not even have a shell.
     fn command(&self, line: &[String]) -> Command {
         let (program, arguments) = line.split_first().expect("a program");
         assert_eq!(program, PROGRAM, "the image has no other program");
