@@ -4,6 +4,8 @@ use super::characters::non_whitespace_chars;
 use super::consent;
 use super::elements::{HIDDEN, INLINE};
 use super::frame;
+use super::head::title_of;
+use super::headline;
 use super::markup::{Piece, pieces};
 use super::nesting::{self, MAX_ESCAPING, Shape, escaping_cost};
 use super::settings::HtmlText;
@@ -97,9 +99,10 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
     let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
     let page = tree::build(html, max_depth)?;
     let mut visible = visible_text(&page, max_depth)?;
+    let title = title_of(html).unwrap_or_default();
     let length = visible.text.trim().len();
     if (1..MIN_MAIN_TEXT).contains(&length) {
-        visible.add_title(&page);
+        visible.add_title(&title);
     }
     if wanted == HtmlText::AllText {
         return Some((visible.text, Extraction::All));
@@ -109,7 +112,7 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
         Some(notice) if consent::is_notice(&notice.text) || visible.is_frame(&notice) => {
             main_text_without(&notice.text, html, max_depth, &visible)
         }
-        main => main.filter(|main| main.is_trusted(&visible)),
+        main => main.filter(|main| main.is_trusted(&visible, &title)),
     };
     Some(match main {
         Some(main) => (main.text, Extraction::Main),
@@ -141,7 +144,9 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
     })?;
     gone.iter().for_each(NodeRef::remove_from_parent);
     let rest = visible_text(&page, max_depth)?;
-    main_text(page).filter(|main| main.is_trusted(&rest) && !consent::is_notice(&main.text) && !rest.is_frame(main))
+    let title = title_of(html).unwrap_or_default();
+    main_text(page)
+        .filter(|main| main.is_trusted(&rest, &title) && !consent::is_notice(&main.text) && !rest.is_frame(main))
 }
 
 /// The text that the library took for the article.
@@ -174,7 +179,7 @@ fn linked(html: &str) -> usize {
 impl MainText {
     /// Returns whether this is the article, and not the cookie notice, the comment form or the navigation beside it: a
     /// list of links is not an article, however long it is.
-    fn is_trusted(&self, visible: &Visible) -> bool {
+    fn is_trusted(&self, visible: &Visible, title: &str) -> bool {
         let characters = non_whitespace_chars(&self.text);
         let share = match characters {
             _ if visible.in_lists > characters => MIN_SHARE_OF_LISTS,
@@ -183,7 +188,9 @@ impl MainText {
         };
         self.text.trim().len() >= MIN_MAIN_TEXT
             && self.linked.saturating_mul(2) <= characters
-            && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(share) >= visible.running)
+            && (characters >= SURE_MAIN_TEXT
+                || characters.saturating_mul(share) >= visible.running
+                || visible.in_lists <= characters && headline::announces(title, &self.text))
     }
 }
 
@@ -234,11 +241,10 @@ impl Visible {
 
     /// Adds the title of the page. Without it, all pages that a script fills in the browser ("Loading...") would be
     /// exact duplicates of each other.
-    fn add_title(&mut self, page: &Document) {
-        let title = page.select_single("head > title").text();
+    fn add_title(&mut self, title: &str) {
         if !title.trim().is_empty() {
             self.text.push('\n');
-            self.text.push_str(&title);
+            self.text.push_str(title);
         }
     }
 }

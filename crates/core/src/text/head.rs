@@ -1,5 +1,6 @@
 //! The addresses and the title in the head of an HTML page.
 
+use super::characters::is_blank;
 use super::entities::{Place, decode_into};
 use super::markup::{Piece, Tag, pieces};
 use super::nesting::is_any;
@@ -8,6 +9,12 @@ use super::nesting::is_any;
 /// written them in comments.
 const HEAD_ELEMENTS: [&str; 10] =
     ["html", "head", "title", "meta", "link", "base", "script", "style", "noscript", "template"];
+
+/// Elements whose titles are not those of the page.
+const TITLED: [&str; 3] = ["template", "noscript", "svg"];
+
+/// How far a page is searched for its title, in bytes.
+const TITLE_WITHIN: usize = 1 << 18;
 
 /// References in the head of a page, with their character references decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +43,7 @@ impl HeadLinks {
                 }
                 Piece::Start(tag) if !is_any(tag.name.as_bytes(), &HEAD_ELEMENTS) => break,
                 Piece::End(name) if name.eq_ignore_ascii_case("head") => break,
-                Piece::Text(text) if !text.trim().is_empty() => break,
+                Piece::Text(text) if !is_blank(text) => break,
                 Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
             }
         }
@@ -44,24 +51,25 @@ impl HeadLinks {
     }
 }
 
-/// Returns the text of the first title in the head of a page, without a tree. Ignores titles inside `<template>` and
-/// `<noscript>`.
+/// Returns the text of the first title of a page that is not blank, without a tree. As in browsers, a title counts
+/// wherever it is, because careless pages begin the body early: with a counter's image, a warning of the server, or a
+/// byte order mark within the text.
 pub(super) fn title_of(html: &str) -> Option<String> {
+    let html = html.get(..html.floor_char_boundary(TITLE_WITHIN)).unwrap_or(html);
     let (mut inside, mut is_title) = (0_usize, false);
     for piece in pieces(html) {
         match piece {
             Piece::Raw(title) if is_title => {
                 let mut decoded = String::with_capacity(title.len());
                 decode_into(title, Place::Text, &mut decoded);
-                return Some(decoded);
+                if !is_blank(&decoded) {
+                    return Some(decoded);
+                }
             }
-            Piece::Start(tag) if is_any(tag.name.as_bytes(), &["template", "noscript"]) => inside += 1,
-            Piece::End(name) if is_any(name.as_bytes(), &["template", "noscript"]) => inside = inside.saturating_sub(1),
-            Piece::Start(tag) if tag.name.eq_ignore_ascii_case("title") => is_title = inside == 0,
-            Piece::End(name) if is_title || name.eq_ignore_ascii_case("head") => break,
-            Piece::Start(tag) if inside == 0 && !is_any(tag.name.as_bytes(), &HEAD_ELEMENTS) => break,
-            Piece::Text(text) if inside == 0 && !text.trim().is_empty() => break,
-            Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
+            Piece::Start(tag) if is_any(tag.name.as_bytes(), &TITLED) => inside += usize::from(!tag.is_closed()),
+            Piece::End(name) if is_any(name.as_bytes(), &TITLED) => inside = inside.saturating_sub(1),
+            Piece::Start(tag) => is_title = inside == 0 && tag.name.eq_ignore_ascii_case("title"),
+            Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
         }
     }
     None
@@ -87,10 +95,10 @@ mod tests {
         for html in [
             "<!doctype html><html><head><title>a<b></title><link rel=\"canonical\" href=\"/a?b=1&amp;c=2\"></head>",
             "<LINK HREF='/a?b=1&c=2' REL='alternate Canonical'/>",
-            "\u{feff} <!-- x --><meta charset=utf-8><script>'<p>'</script>\n<link rel=canonical href=/a?b=1&c=2><p>",
+            "\u{feff} <!-- x -->\u{200b}<meta charset=utf-8><script>'<p>'</script>\n<link rel=canonical href=/a?b=1&c=2><p>",
             "<noscript><link rel=stylesheet href=x></noscript><link rel=canonical href=' /a?b=1&c=2 '><link rel=canonical href=b>",
         ] {
-            assert_eq!(canonical(html.trim_start_matches('\u{feff}')).as_deref(), Some("/a?b=1&c=2"), "{html}");
+            assert_eq!(canonical(html).as_deref(), Some("/a?b=1&c=2"), "{html}");
         }
     }
 
@@ -103,6 +111,38 @@ mod tests {
         for link in ["<link rel=canonical>", "<link rel=canonical href='  '>", "<!-- <link rel=canonical href=/a> -->"]
         {
             assert_eq!(canonical(link), None, "{link}");
+        }
+    }
+
+    #[test]
+    fn the_first_title_counts_wherever_it_is() {
+        let title = "<title>Red &amp; blue</title>";
+        for before in [
+            "",
+            "\u{feff}",
+            "<head>\u{200b}",
+            "<img src=/counter>",
+            "<div></div>",
+            "<esi:include src=x>",
+            "Warning: no session<br><!doctype html>",
+            "<head></head>",
+            "<title> </title>",
+            "<title></title>",
+            "<template><title>No</title></template>",
+            "<noscript><title>No</title></noscript>",
+            "<svg><title>No</title></svg>",
+            "<svg/>",
+        ] {
+            assert_eq!(
+                title_of(&format!("{before}{title}<title>Second</title>")).as_deref(),
+                Some("Red & blue"),
+                "{before}"
+            );
+        }
+        for html in
+            ["<h1>t</h1>", "<svg><title>No</title></svg>", "<title>\u{feff}\n</title>", "<!-- <title>a</title> -->"]
+        {
+            assert_eq!(title_of(html), None, "{html}");
         }
     }
 

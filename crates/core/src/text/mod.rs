@@ -17,6 +17,7 @@ mod extract;
 mod frame;
 mod han;
 mod head;
+mod headline;
 mod markup;
 mod nesting;
 mod normalize;

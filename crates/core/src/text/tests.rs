@@ -428,6 +428,8 @@ fn a_title_is_in_the_form_that_is_compared() {
         ("<title>繁體字 第2頁</title>", "繁体字 第2页"),
         ("<title>a <b>tag</b></title>", "a <b>tag</b>"),
         ("<title>first</title><title>second</title>", "first"),
+        ("<title></title><title>the first with a text</title>", "the first with a text"),
+        ("</head><body><img src=x><title>in the body</title>", "in the body"),
         ("<script>'<title>x</title>'</script><style></style><title>after a script</title>", "after a script"),
         (
             "<noscript><img src=x><title>y</title></noscript><template><title>z</title><p>a</p></template><title>t</title>",
@@ -437,22 +439,11 @@ fn a_title_is_in_the_form_that_is_compared() {
     ] {
         assert_eq!(title(&titled(written)).as_deref(), Some(expected), "{written}");
     }
-    for written in [
-        "",
-        "<title></title>",
-        "<title> \n </title>",
-        "<title>12 / 2026 &nbsp; ...</title>",
-        "<title></title><title>x</title>",
-    ] {
+    for written in ["", "<title></title>", "<title> \n </title>", "<title>12 / 2026 &nbsp; ...</title>"] {
         assert_eq!(title(&titled(written)), None, "{written}");
     }
     // What is in the body names a picture, not the page.
-    for written in [
-        "<body><title>x</title>",
-        "<svg><title>icon</title></svg>",
-        "<p><svg><title>icon</title></svg>",
-        "text<title>x</title>",
-    ] {
+    for written in ["<svg><title>icon</title></svg>", "<p><svg><title>icon</title></svg>"] {
         assert_eq!(title(written), None, "{written}");
     }
     assert_eq!(title("<title>without a head</title><p>text").as_deref(), Some("without a head"));
