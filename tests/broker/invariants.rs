@@ -90,7 +90,7 @@ struct Service {
 
 impl Service {
     fn start(desk: &CliRunner, broker: &Broker, stderr: Stdio, more: &str) -> Self {
-        let port = super::ports::two();
+        let port = dupgate_testkit::ports::two();
         let [http, admin] = [port, port + 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let millis = u32::from(LIMIT) * 1000;
         let config = format!(

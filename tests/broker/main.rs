@@ -19,7 +19,6 @@ mod oauth;
 mod first_start;
 mod unassigned_partitions;
 mod permits;
-mod ports;
 mod rebalance;
 mod replay_failures;
 mod restore_progress;

@@ -58,7 +58,7 @@ fn readiness_shows_the_progress_of_a_long_restore() {
     }
     producer.flush(wait::LIMIT).expect("flush");
 
-    let port = super::ports::two();
+    let port = dupgate_testkit::ports::two();
     let _second = run(&format!(
         "http: {{listen: \"127.0.0.1:{port}\"}}\nkafka: {{consumer_properties: {{fetch.message.max.bytes: 1}}}}\n"
     ));

@@ -32,7 +32,7 @@ impl<'b> Running<'b> {
             &["topics", "create", "--with-input", "--partitions", "2", "--execute"],
         );
         assert_eq!(made.code, Some(0), "{}", made.err);
-        let port = super::ports::two();
+        let port = dupgate_testkit::ports::two();
         let process = Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
                 .args(["run", "-c", &desk.files(broker.address(), &Self::listen(port))])
@@ -218,7 +218,7 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
                 .stderr(desk.log_of(name)),
         )
     };
-    let (port, other) = (super::ports::two(), super::ports::two());
+    let (port, other) = (dupgate_testkit::ports::two(), dupgate_testkit::ports::two());
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
     let ask = |path: &str| super::cluster::http::get(address, path);
     let metric = |name: &str| super::cluster::http::sum(&ask("/metrics")?.1, name, &[]);
@@ -280,7 +280,7 @@ fn a_standby_says_how_long_it_waits_at_most_until_it_takes_over_from_a_killed_ju
                 .stderr(desk.log_of(name)),
         )
     };
-    let [judge_port, standby_port, worker_port] = [(); 3].map(|()| super::ports::two());
+    let [judge_port, standby_port, worker_port] = [(); 3].map(|()| dupgate_testkit::ports::two());
     let ask = |port: u16| super::cluster::http::get(([127, 0, 0, 1], port).into(), "/readyz?verbose");
     let is_ready = |port: u16| ask(port).is_some_and(|(status, _)| status == 200);
     let mut judge = start("judge", "judge", judge_port);

@@ -116,7 +116,7 @@ fn a_denied_client_error_names_the_missing_acl() {
 fn the_service_works_over_tls_and_scram() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
-    let port = super::ports::two();
+    let port = dupgate_testkit::ports::two();
     let more = sasl(broker, "SASL_SSL", "scram-sha-512", "alice", SECRET)
         + &format!("http: {{listen: \"127.0.0.1:{port}\"}}\nlogging: {{level: trace}}\n");
     let mut service = Process::start(

@@ -93,7 +93,7 @@ fn a_new_user_gets_from_a_broken_file_to_a_running_service_by_following_the_outp
     assert!(message.ends_with("0 warnings, 0 failures\n"), "{message}");
 
     // It runs, is ready, and judges.
-    let port = super::ports::two();
+    let port = dupgate_testkit::ports::two();
     newcomer.edits("127.0.0.1:0", &format!("127.0.0.1:{port}"));
     let _service = Process::start(
         Command::new(env!("CARGO_BIN_EXE_dupgate")).args(["run", "-q", "-c"]).arg(newcomer.file()).stdin(Stdio::null()),

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use dupgate_testkit::ports::free_address;
 use serde_json::Value;
 
 use super::process::Process;
@@ -59,7 +60,7 @@ fn refusing_brokers_are_reported_within_seconds_with_one_line_per_finding() {
 
 #[test]
 fn watching_continues_while_the_instance_is_unreachable() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = free_address();
     let mut command = dupgate();
     command.args(["status", "--watch", "--every", "100ms", "-o", "table", "--address", &closed.to_string()]);
     let mut watcher = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));

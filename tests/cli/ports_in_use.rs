@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use dupgate_testkit::ports::free_address;
+
 use super::program::{dupgate, output_of};
 
 #[test]
@@ -28,7 +30,7 @@ fn a_folder_that_cannot_hold_snapshots_is_found_before_the_brokers_are_waited_fo
     let folder = tempfile::TempDir::new().unwrap();
     let (file, config) = (folder.path().join("file"), folder.path().join("dupgate.yaml"));
     std::fs::write(&file, "").unwrap();
-    let listen = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let listen = free_address();
     let text = serde_json::json!({
         "version": 1, "kafka": {"brokers": ["127.0.0.1:1"]}, "input": {"topics": ["pages"]},
         "output": {"unique": {"topic": "u"}, "duplicate": {"topic": "d"}, "dead_letter": {"topic": "x"}},

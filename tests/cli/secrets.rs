@@ -2,10 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use dupgate_testkit::ports::free_address;
 use tempfile::TempDir;
 
 use super::process::Process;
@@ -58,8 +59,7 @@ fn dupgate() -> Command {
 fn a_password_is_in_no_log_line_no_error_and_no_metric() {
     for mechanism in ["scram-sha-512", "oauthbearer"] {
         let folder = TempDir::new().unwrap();
-        let free = || TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        let (listen, operators) = (free(), free());
+        let (listen, operators) = (free_address(), free_address());
         let (file, log) = (folder.path().join("dupgate.yaml"), folder.path().join("log"));
         fs::write(&file, configuration(listen, operators, mechanism)).unwrap();
 

@@ -1,10 +1,10 @@
 //! Which signals stop the program cleanly.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
+use dupgate_testkit::ports::free_address;
 use tempfile::TempDir;
 
 use super::process::Process;
@@ -15,7 +15,7 @@ const WITH_SIGHUP: &[&str] = if cfg!(target_os = "linux") { &["env", "--default-
 
 /// Starts the service by a command, without brokers, which it waits for, and returns once it handles signals.
 fn waiting(folder: &Path, command: &[&str]) -> Process {
-    let listen = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let listen = free_address();
     let (file, log) = (folder.join("dupgate.yaml"), folder.join("log"));
     let config = format!(
         "{{version: 1, kafka: {{brokers: ['127.0.0.1:1']}}, input: {{topics: [pages]}}, http: {{listen: '{listen}'}},

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dupgate_testkit::ports::free_address;
 use serde_json::{Value, json};
 
 use super::broker::Broker;
 use super::browser::Browser;
 use super::cluster::records::{Page, Pen};
 use super::cluster::{Cluster, Shape};
+use super::holds;
 use super::overview::{soon, state_is, text};
-use super::{free_address, holds};
 
 /// Writes fifty pages a second until dropped.
 struct Feed {
@@ -62,7 +63,7 @@ fn the_loss_and_return_of_a_judge_are_shown_soon() {
     let Some(mut browser) = Browser::start() else { return };
     let shape = Shape { topics: 1, partitions: 1, input_settings: &[], output_settings: &[], config: json!({}) };
     let cluster = Cluster::new(broker, shape);
-    let (of_judge, of_worker) = (free_address(), free_address());
+    let (of_judge, of_worker) = (free_address().to_string(), free_address().to_string());
     let mut judge = cluster.start_with("judge", alone("judge", &of_judge));
     let mut worker = cluster.start_with("worker", alone("worker", &of_worker));
     judge.wait_ready();

@@ -21,10 +21,10 @@ mod live;
 mod overview;
 mod pairs;
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use dupgate_testkit::ports::free_address;
 use serde_json::{Value, json};
 
 use broker::wait;
@@ -55,11 +55,6 @@ impl Drop for Demo {
         drop(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status());
         drop(self.0.wait());
     }
-}
-
-/// An unused address.
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string()
 }
 
 /// Enters the token, as a user types it.
@@ -102,7 +97,7 @@ fn holds(tab: &mut Tab<'_>, what: &str, condition: &str) {
 #[test]
 fn a_user_opens_the_page_filters_and_inspects_a_pair() {
     let Some(mut browser) = Browser::start() else { return };
-    let admin = free_address();
+    let admin = free_address().to_string();
     let _demo = Demo::start(&admin);
     wait::until("the admin listener", || std::net::TcpStream::connect(&admin).ok());
     let mut tab = browser.open(&format!("http://{admin}/ui/pairs"));

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use dupgate_testkit::ports::free_address;
 use serde_json::{Value, json};
 
 use super::browser::{Browser, Tab};
 use super::canned::{Canned, answer};
-use super::{Demo, TOKEN, enter, free_address, holds, keep_picture, wait};
+use super::{Demo, TOKEN, enter, holds, keep_picture, wait};
 
 /// How soon the page must show a state that the instance knows.
 const SOON: Duration = Duration::from_secs(10);
@@ -64,7 +65,7 @@ fn post(tab: &mut Tab<'_>, path: &str) {
 #[test]
 fn the_overview_follows_a_demo_and_recovers_with_the_service() {
     let Some(mut browser) = Browser::start() else { return };
-    let admin = free_address();
+    let admin = free_address().to_string();
     let demo = Demo::start(&admin);
     wait::until("the admin listener", || std::net::TcpStream::connect(&admin).ok());
     let mut tab = browser.open(&format!("http://{admin}/ui/"));
@@ -149,7 +150,7 @@ fn the_overview_follows_a_demo_and_recovers_with_the_service() {
 #[test]
 fn problems_are_shown_soon() {
     let Some(mut browser) = Browser::start() else { return };
-    let address = free_address();
+    let address = free_address().to_string();
     let mut empty = answer(1_000_000, 0);
     empty["documents"] = json!({"unique": 0, "near": 0, "exact": 0, "update": 0, "template": 0, "bypass": 0});
     let canned = Canned::start(&address, empty);
@@ -195,7 +196,7 @@ fn problems_are_shown_soon() {
 #[test]
 fn the_overview_supports_small_windows_dark_mode_and_keyboards() {
     let Some(mut browser) = Browser::start() else { return };
-    let address = free_address();
+    let address = free_address().to_string();
     let mut all = answer(1_000_000, 700);
     let long = "the way out: ".repeat(20);
     all["checks"] = json!([{"name": "worker", "ok": false, "why": long}]);

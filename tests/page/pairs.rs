@@ -1,11 +1,12 @@
 //! The pair page: it does not move while it is read, and supports keyboards, small windows and dark mode.
 
+use dupgate_testkit::ports::free_address;
 use serde_json::{Value, json};
 
 use super::browser::{Browser, Tab};
 use super::canned::{Canned, cluster, pairs};
+use super::holds;
 use super::overview::FLAWS;
-use super::{free_address, holds};
 
 /// Name of the focused element.
 const FOCUSED: &str = "(document.activeElement === document.body ? 'nothing' : document.activeElement.getAttribute('aria-label') || \
@@ -36,7 +37,7 @@ const LISTED: &str =
 
 /// Opens the page over canned answers: 200 pairs, two clusters.
 fn open(browser: &mut Browser) -> (Canned, Tab<'_>) {
-    let address = free_address();
+    let address = free_address().to_string();
     let clusters = json!([cluster(7, 90, "https://originals.example/7"), cluster(9, 80, "javascript:alert(1)")]);
     let canned = Canned::start(&address, pairs(200, &clusters));
     let mut tab = browser.open(&format!("http://{address}/ui/pairs"));

@@ -1,6 +1,7 @@
 //! The state that a replay needs to continue, and its messages without it; its limits; and replays beside a service.
 
 use dupgate::crawl::{Crawl, CrawlSettings};
+use dupgate_testkit::ports::free_address;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use serde_json::{Value, json};
@@ -145,7 +146,7 @@ fn the_limits_of_a_replay_hold() {
     let log = cluster.disk("yielding").with_extension("log");
     let polite =
         ["replay", "run", "--from", "start", "--order", "time", "--into", "none", "--execute", "--yield-to-lag", "50"];
-    let address = http::free_address();
+    let address = free_address();
     let mut command = cluster.command(&polite);
     command.arg("--listen").arg(address.to_string());
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
@@ -201,7 +202,7 @@ fn two_replays_beside_a_running_service_do_not_affect_it() {
     let before: Vec<_> = logs.iter().map(|log| values(&cluster, log)).collect();
 
     // Pages keep arriving, and are judged and delivered while both replays are planned and run.
-    let address = http::free_address();
+    let address = free_address();
     let by_log =
         ["replay", "run", "--from", "start", "--order", "log", "--into", "verdicts", "--id", "log", "--execute"];
     let listen = address.to_string();

@@ -2,4 +2,5 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot continue panics")]
 
 pub mod hex;
+pub mod ports;
 pub mod rng;

@@ -1,17 +1,11 @@
 //! HTTP requests to an instance.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Time-out of an answer. A process that is stopped by a signal accepts connections and does not answer.
 const TIMEOUT: Duration = Duration::from_millis(500);
-
-/// An unused address of this machine.
-pub(crate) fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("its address")
-}
 
 /// Status and body of the answer; `None` if there is none in time.
 pub(crate) fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {

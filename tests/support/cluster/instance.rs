@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use dupgate_testkit::ports::free_address;
 use serde_json::{Value, json};
 
 use super::http;
@@ -39,7 +40,7 @@ pub(crate) struct Instance {
 impl Instance {
     /// Starts `dupgate run` with this configuration. `folder` takes its configuration file and its log.
     pub(crate) fn start(name: &str, folder: &Path, mut config: Value) -> Self {
-        let http = http::free_address();
+        let http = free_address();
         super::merge(&mut config, json!({ "http": { "listen": http.to_string() } }));
         let file = folder.join(format!("{name}.yaml"));
         // JSON is YAML.
