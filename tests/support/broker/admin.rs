@@ -44,16 +44,24 @@ pub(super) fn try_create_topic(
     Ok(())
 }
 
-/// Sets a topic's settings; all others go back to the cluster's defaults.
+/// Sets a topic's settings and waits until the broker knows them; all others go back to the cluster's defaults.
 pub(super) fn alter_topic(config: &ClientConfig, name: &str, settings: &[(&str, &str)]) {
     let altered = settings
         .iter()
         .fold(AlterConfig::new(ResourceSpecifier::Topic(name)), |altered, (key, value)| altered.set(key, value));
-    let answer =
-        block_on(client(config).alter_configs([&altered], &AdminOptions::new())).expect("an answer to AlterConfigs");
+    let client = client(config);
+    let answer = block_on(client.alter_configs([&altered], &AdminOptions::new())).expect("an answer to AlterConfigs");
     for result in answer {
         result.unwrap_or_else(|(topic, code)| panic!("{topic:?} was not altered: {code}"));
     }
+    // The controller answers before the broker has heard of it.
+    wait::until("the broker to know the settings", || {
+        let known = block_on(client.describe_configs([&ResourceSpecifier::Topic(name)], &AdminOptions::new())).ok()?;
+        let known = known.into_iter().next()?.ok()?;
+        let is_known =
+            |key: &str, value: &str| known.get(key).is_some_and(|entry| entry.value.as_deref() == Some(value));
+        settings.iter().all(|(key, value)| is_known(key, value)).then_some(())
+    });
 }
 
 /// Deletes the records of a partition before an offset.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for a condition before it fails. Generous: only failures reach it.
-pub(crate) const LIMIT: Duration = Duration::from_mins(3);
+pub(crate) const LIMIT: Duration = Duration::from_mins(5);
 
 /// Polls until there is an answer; `what` names it in the failure.
 pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {

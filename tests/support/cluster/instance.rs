@@ -13,7 +13,7 @@ use super::http;
 use crate::broker::wait;
 
 /// Time-out until a process is ready: it restores, joins two groups, and the machine may be busy.
-const READY: Duration = Duration::from_mins(2);
+const READY: Duration = Duration::from_mins(5);
 
 /// Lines of a process's log that are shown when a test fails.
 const SHOWN_LINES: usize = 60;
@@ -82,25 +82,34 @@ impl Instance {
         http::get(self.http, "/readyz?verbose").map_or_else(|| "no answer".to_owned(), |(_, body)| body)
     }
 
-    /// The sum of a metric over all series with these labels; 0 if there is no answer.
+    /// The sum of a metric over all series with these labels; 0 if there are none. Waits for the answer.
     pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> f64 {
-        let Some((200, body)) = http::get(self.http, "/metrics") else { return 0.0 };
-        http::sum(&body, name, labels).unwrap_or(0.0)
+        http::sum(&self.metrics(), name, labels).unwrap_or(0.0)
     }
 
-    /// The output of `/metrics`; empty if there is no answer.
+    /// The output of `/metrics`. Waits for the answer, which may take long on a busy machine.
     pub(crate) fn metrics(&self) -> String {
-        http::get(self.http, "/metrics").map_or_else(String::new, |(_, body)| body)
+        wait::until(&format!("the metrics of {}", self.name), || self.exposition())
+    }
+
+    /// The output of `/metrics`, if it answers now.
+    fn exposition(&self) -> Option<String> {
+        http::get(self.http, "/metrics").filter(|(status, _)| *status == 200).map(|(_, body)| body)
+    }
+
+    /// The sum of a metric over all series; 0 without an answer, as while it starts or is suspended.
+    fn reported(&self, name: &str) -> f64 {
+        self.exposition().and_then(|metrics| http::sum(&metrics, name, &[])).unwrap_or(0.0)
     }
 
     /// Whether it judges, by its own report.
     pub(crate) fn judges(&self) -> bool {
-        self.metric("dupgate_judge_active", &[]) > 0.0
+        self.reported("dupgate_judge_active") > 0.0
     }
 
     /// Number of input partitions that it owns, by its own report.
     pub(crate) fn partitions(&self) -> f64 {
-        self.metric("dupgate_assigned_partitions", &[])
+        self.reported("dupgate_assigned_partitions")
     }
 
     /// The status that the process ended with, if it has.
@@ -163,7 +172,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if std::thread::panicking() && self.has_ended().is_none() {
-            let metrics = http::get(self.http, "/metrics").map_or_else(String::new, |(_, body)| body);
+            let metrics = self.exposition().unwrap_or_default();
             let message = metrics.lines().filter(|line| SHOWN_METRICS.iter().any(|name| line.starts_with(name)));
             eprintln!(
                 "--- {} at the end:\n{}\n{}",

@@ -168,7 +168,7 @@ impl Shelf {
         // The limit applies to a lack of progress, not to the whole.
         while self.records.len() < count {
             let what = format!("more than {had} of {count} records");
-            had = wait::within(Duration::from_secs(90), &what, || {
+            had = wait::until(&what, || {
                 meanwhile();
                 Some(self.advance()).filter(|&now| now > had)
             });
