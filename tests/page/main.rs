@@ -44,7 +44,7 @@ impl Demo {
         let listen = format!("http.admin.listen={admin}");
         let more = ["-s", "http.listen=127.0.0.1:0", "-s", &listen, "-s", "http.admin.token={env: PAGE_TOKEN}"];
         let more = [more.as_slice(), &["-s", "http.admin.text=full"]].concat();
-        command.env("PAGE_TOKEN", TOKEN).args(["demo", "--for", "5m", "--zh", "0.4"]).args(more);
+        command.env("PAGE_TOKEN", TOKEN).args(["demo", "--for", "1h", "--zh", "0.4"]).args(more);
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the demo"))
     }
 }
@@ -114,10 +114,11 @@ fn a_user_opens_the_page_filters_and_inspects_a_pair() {
     holds(&mut tab, "the histogram", "document.querySelectorAll('#histogram rect').length === 17");
     holds(&mut tab, "clusters", "document.querySelectorAll('#clusters button').length === 10");
     holds(&mut tab, "the page of a cluster", "document.querySelectorAll('#clusters a[href^=\"http\"]').length >= 5");
-    // Older pairs, and back.
+    // Older pairs, and back. The list is refreshed between two lines of script: what belongs together is one line.
     let numbers = "[...rows.keys()].map((key) => parseInt(key))";
-    let oldest = tab.run(&format!("Math.min(...{numbers})"));
-    tab.run("document.getElementById('older').click()");
+    let oldest = tab.run(&format!(
+        "{{ const oldest = Math.min(...{numbers}); document.getElementById('older').click(); oldest; }}"
+    ));
     holds(&mut tab, "older pairs", &format!("Math.max(...{numbers}) < {oldest} && {numbers}.length > 0"));
     // These stay in place until they are inspected.
     holds(&mut tab, "what differs", "document.querySelectorAll('#pairs .differs ins').length >= 5");
@@ -140,8 +141,8 @@ fn a_user_opens_the_page_filters_and_inspects_a_pair() {
     holds(&mut tab, "the list again", is_filtered);
 
     // One pair, side by side.
-    let id = tab.run("document.querySelector('#pairs button.open').textContent");
-    tab.run("document.querySelector('#pairs button.open').click()");
+    let id =
+        tab.run("{ const first = document.querySelector('#pairs button.open'); first.click(); first.textContent; }");
     holds(
         &mut tab,
         "both texts",
