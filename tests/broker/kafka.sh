@@ -26,7 +26,7 @@ target=${CARGO_TARGET_DIR:-$here/../../target}
 jars=$target/kafka/jars
 up_folder=$target/kafka/up
 jvm=${DUPGATE_KAFKA_JVM:--Xmx768m -XX:+UseSerialGC}
-start_seconds=60
+start_seconds=180
 
 folder=  # of this broker: its way, address, process id, settings, data and log
 
@@ -297,9 +297,9 @@ lives() {
     kill -0 "$1" 2>/dev/null && ! grep -qs '^State:[[:space:]]*Z' "/proc/$1/status"
 }
 
-# Waits until the process is gone, and insists after 30 s.
+# Waits until the process is gone, and insists after two minutes.
 wait_for_end() {
-    local pid=$1 deadline=$((SECONDS + 30))
+    local pid=$1 deadline=$((SECONDS + 120))
     while lives "$pid"; do
         ((SECONDS < deadline)) || kill -KILL "$pid" 2>/dev/null || true
         sleep 0.05

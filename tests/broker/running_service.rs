@@ -1,9 +1,7 @@
 //! Operators' views of a running service: its summary, verdicts and index.
 
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
+use std::process::{Command, Stdio};
 
 use super::broker::{Broker, wait};
 use super::first_start::{CliOutput, CliRunner};
@@ -11,8 +9,8 @@ use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, committed, page, produce};
 
-/// How soon an instance says that verdicts are missing.
-const SILENCE: Duration = Duration::from_secs(3);
+/// How soon an instance says that verdicts are missing, in seconds by its own clock.
+const SILENCE: u64 = 3;
 
 /// A service with its configuration.
 struct Running<'b> {
@@ -146,7 +144,9 @@ fn operators_see_a_running_service() {
     // The snapshot, while the service runs.
     let snapshot = wait::until("a snapshot", || {
         let output = running.ask(&["index", "stats", "-o", "json"]);
-        (output.code == Some(0)).then(|| serde_json::from_str::<Value>(&output.out).expect("JSON"))
+        let snapshot = (output.code == Some(0)).then(|| serde_json::from_str::<Value>(&output.out).expect("JSON"));
+        // The first ones may be older than the page.
+        snapshot.filter(|snapshot| snapshot[0]["originals"] != 0)
     });
     assert_eq!(snapshot[0]["originals"], 1, "{snapshot}");
     let found = running.lines(&["index", "lookup", "--id", "http://a/1"]);
@@ -174,16 +174,18 @@ fn operators_see_a_running_service() {
     let beyond = ["verdicts", "reopen", &format!("{input}:0:88888888-99999999"), "--execute"];
     running.ask(&beyond);
     // The judge logs what the operators' requests did, and no more.
-    let log = running.desk.log("service");
-    let count = |line: &str| log.matches(line).count();
+    let count = |line: &str| running.desk.log("service").matches(line).count();
     for line in [
+        "an operator request found nothing to forget",
+        "an operator request found nothing to reopen",
         "an operator request forgot originals",
         "an operator request reopened a range",
-        "an operator request found nothing to reopen",
     ] {
-        assert_eq!(count(line), 1, "{line}: {log}");
+        wait::until(line, || (count(line) > 0).then_some(()));
     }
-    assert!(count("an operator request found nothing to forget") >= 1, "{log}");
+    for line in ["an operator request forgot originals", "an operator request reopened a range"] {
+        assert_eq!(count(line), 1, "{line}");
+    }
 }
 
 #[test]
@@ -203,7 +205,6 @@ fn withdrawn_pages_are_listed() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the test measures time")]
 fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
@@ -225,13 +226,15 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     let _worker = start("worker", &format!("roles: [worker]\nhttp: {{listen: \"{address}\"}}\n"));
     wait::until("readiness", || (ask("/readyz")?.0 == 200).then_some(()));
     produce(broker, &desk.input, 0, &[page_of(1), page_of(2), page_of(3)]);
-    let written = Instant::now();
-    let (reported, status) = wait::until("`dupgate status` to report the silence", || {
-        let asked = written.elapsed();
+    // However slow the machine is: who asks when they have waited for so long, by the clock of the worker, is told.
+    let waited = || metric("dupgate_oldest_pending_verdict_seconds");
+    let status = wait::until("`dupgate status` to report the silence", || {
+        let is_late = waited()? > f64::from(u32::try_from(SILENCE).expect("seconds"));
         let status = desk.ask_with(broker.address(), "", &["status", "--address", &address.to_string()]);
-        status.out.contains("no judge answers").then_some((asked, status))
+        let is_reported = status.out.contains("no judge answers");
+        assert!(is_reported || !is_late, "more than {SILENCE} s: {}{}", status.out, status.err);
+        is_reported.then_some(status)
     });
-    assert!(reported <= SILENCE, "after {reported:?}: {}", status.out);
     let message = wait::until("the silence", || {
         let (status, text) = ask("/readyz?verbose")?;
         (status == 503).then_some(text)
@@ -241,23 +244,23 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
         "{message}"
     );
     assert!(message.contains("[-] worker: waits for verdicts"), "{message}");
-    // Within three seconds, by the clock of the worker, and the log and `dupgate status` agree.
+    // The log has it as soon as it is known, and readiness and `dupgate status` agree.
     let seconds = |text: &str| -> Option<u64> {
         text.split_once("none for ")?.1.split_once(" s (3 pages wait; no judge answers)")?.0.parse().ok()
     };
-    assert!(seconds(&message).is_some_and(|seconds| seconds <= 3), "{message}");
     let log = desk.log("worker");
-    assert!(seconds(&log).is_some_and(|seconds| seconds <= 3), "{log}");
-    assert!(seconds(&status.out).is_some(), "{}{}", status.out, status.err);
+    let logged = seconds(&log).filter(|logged| *logged <= SILENCE).unwrap_or_else(|| panic!("{log}"));
+    assert!(seconds(&message).is_some_and(|seconds| seconds >= logged), "{message}");
+    assert!(seconds(&status.out).is_some_and(|seconds| seconds >= logged), "{}{}", status.out, status.err);
     // All three were read long ago, and none is committed.
     wait::until("the lag", || (metric("dupgate_consumer_lag_records")? >= 3.0).then_some(()));
-    assert!(metric("dupgate_oldest_pending_verdict_seconds") >= Some(2.0));
+    assert!(wait::until("how long they wait", waited) >= 2.0);
 
     let _judge = start("judge", &format!("roles: [judge]\nhttp: {{listen: \"127.0.0.1:{other}\"}}\n"));
     committed(broker, &desk.outputs[0], 3);
     wait::until("readiness again", || (ask("/readyz")?.0 == 200).then_some(()));
     wait::until("no lag", || (metric("dupgate_consumer_lag_records")? <= 0.0).then_some(()));
-    assert_eq!(metric("dupgate_oldest_pending_verdict_seconds"), Some(0.0));
+    wait::until("no page to wait", || (waited()? <= 0.0).then_some(()));
 }
 
 #[test]

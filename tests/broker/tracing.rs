@@ -106,8 +106,11 @@ fn every_sampled_record_has_a_trace_with_its_steps() {
             let all = collector.named(name).into_iter();
             all.filter(|part| part["parentSpanId"] == span["spanId"] && part["traceId"] == span["traceId"]).collect()
         };
-        let sent = parts(&format!("send {topic}"));
-        let judged = parts("judge");
+        // They may be in a later request than the span itself.
+        let (sent, judged) = wait::until("the parts of a span", || {
+            let (sent, judged) = (parts(&format!("send {topic}")), parts("judge"));
+            (!sent.is_empty() && judged.is_empty() == (span == failed)).then_some((sent, judged))
+        });
         assert_eq!((sent.len(), judged.len()), (1, usize::from(span != failed)), "{span}");
         for part in sent.iter().chain(&judged) {
             let (begin, end) = (time(part, "startTimeUnixNano"), time(part, "endTimeUnixNano"));
