@@ -397,7 +397,7 @@ fn an_open_transaction_of_a_killed_replay_blocks_nothing() {
     crawl(broker, &cluster, PAGES, 2);
     let by_time = |id: &'static str| ["replay", "run", "--from", "start", "--id", id, "--execute"];
     let whole = ask(&cluster, &by_time("whole"));
-    let mut killed = Running::start(cluster.command(&[&by_time("open")[..], &["--rate", "10/s"]].concat()));
+    let mut killed = Running::start(cluster.command(&[&by_time("open")[..], &["--rate", "5/s"]].concat()));
     wait::until("its first commit", || {
         assert!(!killed.has_ended(), "it was over before it was killed");
         let output = run(cluster.command(&["replay", "status", "open", "-o", "json"]));
@@ -515,11 +515,12 @@ fn a_mismatching_plan_is_refused_and_a_deleted_input_ends_the_run() {
     assert!(unknown.contains("no replay `never`"), "{unknown}");
 
     // A second run is refused while it runs; deleting the input ends it with a message, and its work is kept.
-    let mut running = Running::start(cluster.command(&["replay", "run", file, "--execute", "--rate", "500/s"]));
-    wait::until("the replay to begin", || {
+    let mut running = Running::start(cluster.command(&["replay", "run", file, "--execute", "--rate", "20/s"]));
+    wait::until("its first commit", || {
         let output = self::run(cluster.command(&["replay", "status", "x", "-o", "json"]));
         let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-        (status[0]["state"] == "begun").then_some(())
+        let has_written = status[0]["counts"]["pages"].as_u64() > Some(0);
+        (status[0]["state"] == "begun" && has_written).then_some(())
     });
     assert!(run(file, &[], 78).contains("exists already"));
     let second = refused(&cluster, &["replay", "resume", "x"], 78);
@@ -557,9 +558,7 @@ fn the_remaining_records_of_a_compacted_range_are_judged() {
     const KEYS: usize = 50;
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
-    let compacted = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01"), ("segment.ms", "200")];
-    let shape = Shape { topics: 1, partitions: 1, input_settings: &compacted, output_settings: &[], config: json!({}) };
-    let cluster = Cluster::new(broker, shape);
+    let cluster = cluster(broker, 1);
     let pen = Pen::new(broker);
     let write = |number: usize, key: usize| {
         // Every second page is a copy of the one before it.
@@ -574,7 +573,9 @@ fn the_remaining_records_of_a_compacted_range_are_judged() {
     team.join("one");
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES);
-    // The newest segment is not compacted, so start another one.
+    // Not before the pages are delivered. The newest segment is not compacted, so start another one.
+    let compacted = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01"), ("segment.ms", "200")];
+    broker.alter(&cluster.inputs()[0], &compacted);
     write(PAGES, KEYS);
     pen.flush();
     team.deliver(&mut out, PAGES + 1);

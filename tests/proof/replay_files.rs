@@ -160,7 +160,7 @@ fn a_file_that_has_changed_since_the_plan_is_refused_and_nothing_is_lost() {
 
     // If the file changes in the middle, the verdicts are kept, and the replay continues once the file is restored.
     std::fs::write(&changed, &good).unwrap();
-    let mut running = Running::start(cluster.command(&["replay", "run", "plan.json", "--execute", "--rate", "100/s"]));
+    let mut running = Running::start(cluster.command(&["replay", "run", "plan.json", "--execute", "--rate", "10/s"]));
     wait::until("progress", || {
         assert!(!running.has_ended(), "it was over before it was killed");
         let status: Value =

@@ -103,7 +103,7 @@ fn a_new_user_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
 
     // It is killed in the middle; the status shows its progress.
     let words = next.split(' ').filter(|word| !["-c", "dupgate.yaml"].contains(word));
-    let words: Vec<&str> = words.chain(["--rate", "100/s"]).collect();
+    let words: Vec<&str> = words.chain(["--rate", "10/s"]).collect();
     let mut killed = Running::start(cluster.command(&words));
     wait::until("its first commit", || {
         assert!(!killed.has_ended(), "it was over before it was killed");
