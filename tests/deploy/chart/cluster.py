@@ -113,7 +113,7 @@ class Cluster:
                 process.kill()
                 process.wait()
 
-    def wait(self, what, condition, seconds=120):
+    def wait(self, what, condition, seconds=300):
         end = time.monotonic() + seconds
         while not condition():
             for name, process in self.processes:
@@ -135,7 +135,7 @@ class Cluster:
             env=self.environment(),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         if check and done.returncode:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")

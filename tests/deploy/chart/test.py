@@ -842,7 +842,7 @@ def installation():
         print("  the API server is ready", flush=True)
         for crd in sorted((TOOLS / "crds").glob("*.yaml")):
             cluster.kubectl("apply", "--server-side", "-f", str(crd))
-        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=240s")
         for case in CASES:
             stored(cluster, case.name.removesuffix("-values.yaml"))
         replay_of_template(cluster)
@@ -1054,7 +1054,7 @@ def procedures(cluster):
                 skipped = r" rollout status | exec | logs " + ("" if keda else "|only with KEDA")
                 lines = [line for line in commands.splitlines() if not re.search(skipped, line)]
                 done = subprocess.run(
-                    ["bash", "-euc", "\n".join(lines)], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+                    ["bash", "-euc", "\n".join(lines)], cwd=folder, env=env, capture_output=True, text=True, timeout=300
                 )
                 expect(done.returncode == 0, f"{case}: $ {lines[0].split('#')[0].strip()}", done.stderr)
 

@@ -48,7 +48,7 @@ engine_start() {
     service_pid=$!
     health_loop > "$cache/health.log" 2>&1 8>&- &
     health_pid=$!
-    until_true 30 "podman serves Docker's interface" curl --silent --fail --output /dev/null \
+    until_true 120 "podman serves Docker's interface" curl --silent --fail --output /dev/null \
         --unix-socket "$engine_run/api.sock" http://localhost/_ping
 }
 

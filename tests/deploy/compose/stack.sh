@@ -46,7 +46,7 @@ check_files() {
 
 # --- The stack ----------------------------------------------------------------------------------------------------
 
-metrics() { curl --silent --fail --max-time 5 "http://127.0.0.1:$1/metrics"; }
+metrics() { curl --silent --fail --max-time 30 "http://127.0.0.1:$1/metrics"; }
 # Prints the sum of the series whose lines match.
 total() { metrics "$1" | awk -v pattern="$2" '$0 ~ pattern { sum += $NF; found = 1 } END { if (!found) exit 1; printf "%.0f\n", sum }'; }
 documents() { total "$1" '^dupgate_documents_total'; }
@@ -60,7 +60,7 @@ exit_code() { podman inspect --format '{{.State.ExitCode}}' "$(container "$1")";
 
 # Queries Prometheus and evaluates a line of Python on `data`.
 prometheus() {
-    curl --silent --fail --max-time 5 --get --data-urlencode "query=${3:-}" "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/$1" |
+    curl --silent --fail --max-time 30 --get --data-urlencode "query=${3:-}" "http://127.0.0.1:$PROMETHEUS_PORT/api/v1/$1" |
         python3 -c "import json, sys; data = json.load(sys.stdin)['data']; sys.exit(not ($2))"
 }
 all_targets_are_up() {
@@ -84,12 +84,12 @@ scores_well() {
 
 up() {
     local begin=$SECONDS
-    (cd "$top" && timeout 420 "$compose" --progress quiet "${files[@]}" up --detach --no-build < /dev/null 8>&-) > "$cache/up.log" 2>&1 ||
+    (cd "$top" && timeout 900 "$compose" --progress quiet "${files[@]}" up --detach --no-build < /dev/null 8>&-) > "$cache/up.log" 2>&1 ||
         { cat "$cache/up.log"; fail "docker compose up"; }
     passed "docker compose up --detach ($((SECONDS - begin)) s)"
     local service
     for service in kafka dupgate-a dupgate-b worker; do
-        until_true 60 "$service is healthy" is_healthy "$service"
+        until_true 300 "$service is healthy" is_healthy "$service"
     done
 }
 
@@ -105,14 +105,14 @@ run_plain() {
     configuration
     stack_is_up=1
     up
-    until_true 60 "prometheus is healthy" is_healthy prometheus
+    until_true 300 "prometheus is healthy" is_healthy prometheus
     check "topics are created, and the job ended well" is "$(exit_code topics)" 0
     for service in dupgate-a dupgate-b worker; do
         check "$service: read-only root, no capabilities, no new privileges" is \
             "$(podman inspect --format '{{.HostConfig.ReadonlyRootfs}} {{len .EffectiveCaps}} {{.HostConfig.SecurityOpt}}' "$(container $service)")" \
             "true 0 [no-new-privileges]"
     done
-    until_true 60 "pages are judged" at_least "$DUPGATE_A_PORT" 100
+    until_true 300 "pages are judged" at_least "$DUPGATE_A_PORT" 100
     stack exec --no-TTY dupgate-a dupgate check > "$cache/check.log" 2>&1 || { cat "$cache/check.log"; fail "dupgate check"; }
     passed "dupgate check finds nothing amiss"
     if judges "$DUPGATE_A_PORT"; then
@@ -123,9 +123,10 @@ run_plain() {
     check "$active judges" judges "$active_port"
     check "$standby stands by" stands_by "$standby_port"
 
-    until_true 90 "Prometheus reads dupgate-a, dupgate-b and worker" all_targets_are_up
-    check "Prometheus has the alert rules" rules_are_loaded
-    until_true 60 "all three deliver pages" three_instances_deliver
+    until_true 300 "Prometheus reads dupgate-a, dupgate-b and worker" all_targets_are_up
+    # A rule has no health before its first evaluation.
+    until_true 300 "Prometheus has the alert rules" rules_are_loaded
+    until_true 300 "all three deliver pages" three_instances_deliver
     check "the pair page wants the token" is "$(pairs_status)" 401
     check "and shows pairs to who has it" is "$(pairs_status --header "Authorization: Bearer $ADMIN_TOKEN")" 200
 
@@ -134,18 +135,18 @@ run_plain() {
     # Sooner than the session timeout of a killed judge.
     until_true 8 "$standby judges" judges "$standby_port"
     before=$(documents "$standby_port")
-    until_true 60 "pages flow on" at_least "$standby_port" $((before + 200))
+    until_true 300 "pages flow on" at_least "$standby_port" $((before + 200))
     stack start "$active" > /dev/null 2>&1
-    until_true 60 "$active is healthy again" is_healthy "$active"
-    until_true 30 "and stands by" stands_by "$active_port"
+    until_true 300 "$active is healthy again" is_healthy "$active"
+    until_true 300 "and stands by" stands_by "$active_port"
 
     stack kill --signal KILL "$standby" > /dev/null 2>&1
-    until_true 30 "$active judges when $standby is killed" judges "$active_port"
+    until_true 300 "$active judges when $standby is killed" judges "$active_port"
     stack start "$standby" > /dev/null 2>&1
-    until_true 60 "$standby is healthy again" is_healthy "$standby"
+    until_true 300 "$standby is healthy again" is_healthy "$standby"
 
     stack stop demo > /dev/null 2>&1
-    until_true 60 "all pages are delivered" drained
+    until_true 300 "all pages are delivered" drained
     scores_well || fail "outputs and truth agree: ${score:-}"
     passed "outputs and truth agree: $score"
     stack --profile replay run --rm --no-deps --no-TTY replay > "$cache/replay.json" 2> "$cache/replay.log" ||
@@ -172,7 +173,7 @@ run_secure() {
     configuration
     up
     check "certificates are made, and the job ended well" is "$(exit_code certificates)" 0
-    until_true 60 "pages are judged over TLS" at_least "$DUPGATE_A_PORT" 100
+    until_true 300 "pages are judged over TLS" at_least "$DUPGATE_A_PORT" 100
     stack exec --no-TTY dupgate-a dupgate check > "$cache/check.log" 2>&1 || { cat "$cache/check.log"; fail "dupgate check"; }
     passed "dupgate check finds nothing amiss"
     refused "the broker refuses a wrong password" stack exec --no-TTY --env DUPGATE_KAFKA__SECURITY__SASL__USERNAME=nobody dupgate-a dupgate check
@@ -188,7 +189,7 @@ down() {
     check "no container is left" is "$(podman ps --all --quiet)" ""
     check "no volume is left" is "$(podman volume ls --quiet)" ""
     check "no network is left" is "$(podman network ls --quiet --filter name=dupgate)" ""
-    until_true 10 "no process is left" no_process
+    until_true 60 "no process is left" no_process
 }
 
 # Each container has a monitor process that names the storage; monitors of exec commands stay for some minutes.

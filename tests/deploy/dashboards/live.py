@@ -38,7 +38,7 @@ BROKER = ROOT / "tests/broker/kafka.sh"
 FASTER = 60
 # Ranges stay long enough for a few scrapes, of one second each.
 SHORTEST = {"range": 8, "for": 2}
-PATIENCE = 150
+PATIENCE = 300
 
 # Alerts that a replay must not fire by ending or by waiting.
 OF_PROCESSES = {"DupgateReplayStalled", "DupgateDown", "DupgateInstanceDown", "DupgateStalled"}
@@ -71,27 +71,33 @@ class Fault(Exception):
 def get(url, body=None):
     """Query a server; return its response as JSON."""
     data = urllib.parse.urlencode(body).encode() if body else None
-    with urllib.request.urlopen(url, data=data, timeout=20) as answer:
+    with urllib.request.urlopen(url, data=data, timeout=60) as answer:
         return json.load(answer)
 
 
-def until(what, found, patience=PATIENCE):
+def until(what, found):
     """Wait until the function finds something; return it."""
-    end = time.monotonic() + patience
+    end = time.monotonic() + PATIENCE
     while True:
         result = found()
         if result:
             return result
         if time.monotonic() > end:
-            raise Fault(f"did not come within {patience} s: {what}")
+            raise Fault(f"did not come within {PATIENCE} s: {what}")
         time.sleep(0.3)
+
+
+# Below the system's ephemeral ports, so that no connection takes one before its server starts; each is given once.
+PORTS = iter(range(10000 + os.getpid() % 1000, 20000))
 
 
 def free_port():
     """Return a free port of the loopback address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for port in PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise Fault("no port is free")
 
 
 class Kafka:
@@ -126,7 +132,7 @@ class Kafka:
     def close(self):
         """Stop the broker; its script cleans up."""
         self.process.stdin.close()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
 
 
 class Play:
@@ -304,10 +310,10 @@ class Deployment:
             [NewTopic(f"{job}.{name}", partitions, 1, config=config) for name, config in names.items()]
         )
         for future in made.values():
-            future.result(30)
+            future.result(PATIENCE)
         # The broker responds before it knows them itself.
         wanted = {f"{job}.{name}" for name in names}
-        until(f"topics of {job}", lambda: wanted <= admin.list_topics(timeout=10).topics.keys())
+        until(f"topics of {job}", lambda: wanted <= admin.list_topics(timeout=PATIENCE).topics.keys())
 
     def alter(self, topic, key, value):
         """Change a setting of a topic."""
@@ -315,7 +321,7 @@ class Deployment:
         resource = ConfigResource(ResourceType.TOPIC, f"{self.job}.{topic}", incremental_configs=[entry])
         admin = AdminClient({"bootstrap.servers": self.play.kafka.address})
         for future in admin.incremental_alter_configs([resource]).values():
-            future.result(30)
+            future.result(PATIENCE)
 
     def config(self, name, **more):
         """Write the configuration of an instance; return its path."""
@@ -380,7 +386,7 @@ class Deployment:
             value = json.dumps({"url": url, "text": text})
             producer.produce(f"{self.job}.pages", value, url, timestamp=timestamp)
             producer.poll(0)
-        if producer.flush(30):
+        if producer.flush(PATIENCE):
             raise Fault("pages could not be written")
 
     def status(self, name):
@@ -447,7 +453,7 @@ def check_panels(play):
         return not missing
 
     try:
-        until("data for every panel", all_have, 60)
+        until("data for every panel", all_have)
     except Fault as fault:
         names = "\n".join(f"  {panel} {letter}: {substituted(expr)}" for panel, letter, expr in missing)
         raise Fault(f"{fault}; missing for\n{names}") from None
@@ -504,10 +510,10 @@ def scraped_metrics(play):
     if ours - documented:
         raise Fault(f"metrics without documentation: {sorted(ours - documented)}")
     say(f"{len(ours)} of {len(documented)} documented metrics are scraped, and no other")
-    with urllib.request.urlopen(f"http://{play.targets['crawl'][0]}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://{play.targets['crawl'][0]}/metrics", timeout=60) as answer:
         exposed = answer.read()
     # 3 is the exit code for names against Prometheus' conventions, 1 that for a text that cannot be parsed.
-    checked = subprocess.run([play.promtool, "check", "metrics"], input=exposed, capture_output=True, timeout=20)
+    checked = subprocess.run([play.promtool, "check", "metrics"], input=exposed, capture_output=True, timeout=60)
     lines = (checked.stdout + checked.stderr).decode().splitlines()
     if checked.returncode not in (0, 3) or any("dupgate_" in line for line in lines):
         raise Fault(f"promtool check metrics: {lines}")
@@ -550,7 +556,7 @@ class Writers:
         """Stop all of them."""
         self.stop.set()
         for thread in self.threads:
-            thread.join(40)
+            thread.join(PATIENCE)
 
 
 def check_well(play):
@@ -573,7 +579,7 @@ def delete_what_waits(deployment):
     admin = AdminClient({"bootstrap.servers": deployment.play.kafka.address})
     # The end of the partition: deletes all its records.
     for future in admin.delete_records([TopicPartition(f"{deployment.job}.pages", 0, -1)]).values():
-        future.result(30)
+        future.result(PATIENCE)
 
 
 def damage(folder):
@@ -631,9 +637,9 @@ def main(program, prometheus, promtool):
         workers.feed("--rate", "0", "--count", "4500")
         for name in ("b", "worker"):
             crawl.await_ready(name)
-        crawl.replay("slow", "--into", "none", "--rate", "3/s")
+        slow = crawl.replay("slow", "--into", "none", "--rate", "1/s")
         check_well(play)
-        if play.value('dupgate_replay_progress_ratio{job="crawl-replay"}') is None:
+        if slow.poll() is not None:
             raise Fault("the replay is over before the panels were looked at")
         # Stopping a replay must not page anyone.
         play.end("crawl-replay")
@@ -645,7 +651,8 @@ def main(program, prometheus, promtool):
         say("DupgateNoJudge               is silent for a job of workers alone")
 
         # The judge is killed; the standby takes over when its session ends.
-        judge = "a" if any(crawl.status("a").get("judge", {}).values()) else "b"
+        status = until("the status of the first instance", lambda: crawl.status("a"))
+        judge = "a" if any(status.get("judge", {}).values()) else "b"
         crawl_processes[judge].kill()
         crawl_processes[judge].wait()
         play.expect("crawl", "DupgateNoJudge", "the judge is killed")
@@ -736,10 +743,10 @@ def main(program, prometheus, promtool):
 
         # An operator pauses an instance and does not resume it.
         request = urllib.request.Request(f"http://127.0.0.1:{block.admin['a']}/api/v1/pause", method="POST")
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=60).close()
         play.seen.pop(("block", "DupgateStalled"), None)
         # A replay waits until the lag is drained.
-        block.replay("polite", "--into", "none", "--yield-to-lag", "10")
+        polite = block.replay("polite", "--into", "none", "--yield-to-lag", "10")
         yielding = 'dupgate_replay_yielding{job="block-replay",replay="polite"}'
         until("a replay waits for the service that is paused", lambda: play.value(yielding) == 1)
         # Another instance can no longer write snapshots to its disk.
@@ -769,7 +776,7 @@ def main(program, prometheus, promtool):
         lost_process.kill()
         play.end("lost-")
         play.expect("lost", "DupgateDown", "all instances of a deployment are gone")
-        if play.value(yielding) != 1:
+        if polite.poll() is not None or play.value(f"last_over_time({yielding}[15s])") != 1:
             raise Fault("the replay of a paused service went on")
         full.replay("stuck", "--rate", "5/s")
         until("a replay commits", lambda: play.value('sum(dupgate_replay_records_total{job="full-replay"})'))
