@@ -172,7 +172,7 @@ mod tests {
     fn requests_count_as_backlog_until_they_are_given_up() {
         let mut config = ClientConfig::new();
         // Nothing listens there.
-        config.set("bootstrap.servers", "127.0.0.1:1").set("message.timeout.ms", "1000");
+        config.set("bootstrap.servers", "127.0.0.1:1").set("message.timeout.ms", "5000");
         let in_flight = Arc::new(InFlight::default());
         let (sender, answers) = crossbeam_channel::unbounded();
         let sink = move |appended| sender.send(appended).unwrap();

@@ -86,15 +86,14 @@ fn spans_reach_the_collector_and_the_last_ones_before_the_end() {
 #[test]
 fn a_collector_that_refuses_or_is_unreachable_loses_only_the_spans() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
     let metrics = self::metrics();
-    let refused = traces(&address, &metrics);
+    let refused = traces(&format!("http://{}", listener.local_addr().unwrap()), &metrics);
     refused.offer(span(1));
     let end = std::thread::spawn(move || drop(refused));
     take(&listener, "503 Service Unavailable");
     end.join().unwrap();
-    drop(listener);
-    let away = traces(&address, &metrics);
+    // Nothing listens there.
+    let away = traces("http://127.0.0.1:1", &metrics);
     away.offer(span(2));
     drop(away);
     assert_eq!(dropped(&metrics), 2);
@@ -107,10 +106,11 @@ fn a_silent_collector_does_not_delay_the_end() {
     let traces = traces(&format!("http://{}", listener.local_addr().unwrap()), &metrics);
     let clock = Clock::start();
     (1..=u64::try_from(MAX_WAITING).unwrap() + BATCH as u64 + 10).for_each(|number| traces.offer(span(number)));
-    assert!(clock.now() < Duration::from_secs(2), "nothing waits for it");
+    assert!(clock.now() < REQUEST_TIMEOUT, "nothing waits for it");
     assert!(dropped(&metrics) >= 10, "{}", dropped(&metrics));
     drop(traces);
-    assert!(clock.now() < SHUTDOWN_TIMEOUT + Duration::from_secs(3), "{:?}", clock.now());
+    // All batches together would take as long as some requests; the rest is for a busy machine.
+    assert!(clock.now() < SHUTDOWN_TIMEOUT + 3 * REQUEST_TIMEOUT, "{:?}", clock.now());
 }
 
 #[test]
