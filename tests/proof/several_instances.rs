@@ -37,8 +37,14 @@ impl<'c> Team<'c> {
         self.members.push(Member { instance, config });
     }
 
+    /// Waits until each one is ready. One that ends meanwhile is started again.
     pub(crate) fn wait_ready(&mut self) {
-        self.members.iter_mut().for_each(|member| member.instance.wait_ready());
+        for number in 0..self.members.len() {
+            wait::until("an instance to be ready", || {
+                self.revive();
+                self.members[number].instance.is_ready().then_some(())
+            });
+        }
     }
 
     pub(crate) fn members(&self) -> impl Iterator<Item = &Instance> {
@@ -115,7 +121,6 @@ impl<'c> Team<'c> {
 
     /// Stops all cleanly, and prints the number of restarts.
     pub(crate) fn disband(mut self) -> usize {
-        self.revive();
         self.wait_ready();
         self.members.into_iter().for_each(|member| member.instance.stop());
         self.revived
