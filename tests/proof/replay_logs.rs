@@ -139,8 +139,10 @@ fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
     assert_eq!(counts["taken_over"], again.values().filter(|(_, original)| is_older(original)).count(), "{counts}");
     assert!(again.len() > 20 && again.iter().all(|(source, verdict)| live[source] == *verdict), "the live verdicts");
 
-    // An interrupted replay whose first verdicts are then trimmed reports it.
-    let mut killed = Running::start(cluster.command(&[&by_log[..], &["torn", "--rate", "10/s"]].concat()));
+    // An interrupted replay whose first verdicts are then trimmed reports it. It takes two minutes if it is not killed.
+    let pages = counts["pages"].as_u64().expect("a number of pages");
+    let rate = format!("{}/s", pages.div_ceil(120));
+    let mut killed = Running::start(cluster.command(&[&by_log[..], &["torn", "--rate", &rate]].concat()));
     wait::until("its first commit", || {
         assert!(!killed.has_ended(), "it was over before it was killed");
         progress(&cluster, "torn").filter(|pages| *pages > 0)
