@@ -6,7 +6,6 @@
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::panic,
     clippy::print_stderr,
     reason = "helpers fail the test, or print why not"
 )]

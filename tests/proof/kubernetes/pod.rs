@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
+use dupgate_testkit::ports::free_address;
 use serde_json::Value;
 
 use super::chart::Release;
@@ -108,7 +109,7 @@ impl Container {
         };
         for port in items(&container["ports"]) {
             let number = u16::try_from(number(&port["containerPort"], 0)).expect("a port");
-            this.ports.insert(number, http::free_address());
+            this.ports.insert(number, free_address());
         }
         // The container runtime sets it.
         this.variables.insert("HOSTNAME".to_owned(), pod.to_owned());
