@@ -33,7 +33,7 @@ const PURE: [(&str, &[&str]); 13] = [
 ];
 
 /// Modules named after a technology, and files outside modules.
-const EDGES: [&str; 8] = ["cli", "config", "error", "kafka", "panics", "runtime", "snapshot", "telemetry"];
+const EDGES: [&str; 9] = ["allocator", "cli", "config", "error", "kafka", "panics", "runtime", "snapshot", "telemetry"];
 
 /// Edges that import everything and that nothing else imports.
 const TOPS: [&str; 2] = ["runtime", "cli"];
