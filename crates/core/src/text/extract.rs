@@ -190,7 +190,8 @@ impl MainText {
             && self.linked.saturating_mul(2) <= characters
             && (characters >= SURE_MAIN_TEXT
                 || characters.saturating_mul(share) >= visible.running
-                || visible.in_lists <= characters && headline::announces(title, &self.text))
+                || (visible.in_lists <= characters || characters >= SHORT_MAIN_TEXT)
+                    && headline::announces(title, &self.text))
     }
 }
 

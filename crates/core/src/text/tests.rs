@@ -305,6 +305,34 @@ fn notices_beside_the_article_are_not_taken_for_it() {
     assert!(text.contains("committee") && !text.contains("weather"), "{text}");
 }
 
+/// Portals have much running text beside a short article: teasers, comments, disclaimers.
+#[test]
+fn a_short_article_that_the_title_announces_stays_alone() {
+    let own = analyzer(|_| {});
+    let teasers = (0..80).map(|at| format!("<li>Teaser {at} of another page of this portal</li>")).collect::<Vec<_>>();
+    let notes =
+        (0..40).map(|at| format!("<div class=comment>Reader {at}: well said, I would add</div>")).collect::<Vec<_>>();
+    let page = |title: &str, article: &str, beside: &[String]| {
+        format!("<title>{title}</title><body><h1>H</h1><article>{article}</article><ul>{}</ul></body>", beside.concat())
+    };
+    let read = |title: &str, article: &str, beside: &[String]| extracted(&own, &page(title, article, beside)).1;
+    let article = format!(
+        "<p>The committee has published its report on the harbour. Dredging begins in spring, says the report, unless \
+         the council objects to it, as it did last year.</p><p>{TERMS}</p>"
+    );
+    let form = format!(
+        "<p>Leave a comment on Committee publishes harbour report. Your address will not be published, and the fields \
+         that have to be filled in are marked.</p><p>{TERMS}</p>"
+    );
+    let title = "Committee publishes harbour report | The Portal";
+    let other = "Committee opens a swimming bath at the station | The Portal";
+    for beside in [&notes, &teasers] {
+        assert_eq!(read(title, &article, beside), Extraction::Main, "{}", beside[0]);
+        assert_eq!(read(other, &article, beside), Extraction::AllFallback, "{}", beside[0]);
+        assert_eq!(read(title, &form, beside), Extraction::AllFallback, "{}", beside[0]);
+    }
+}
+
 const TERMS: &str = "The information on this page is provided for general purposes only and does not constitute advice. \
     While we make every effort to keep it correct and up to date, we make no representations or warranties of any kind \
     about its completeness, accuracy or suitability. Any reliance you place on it is strictly at your own risk. In no \
