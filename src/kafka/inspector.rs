@@ -322,9 +322,10 @@ impl ClusterInspector {
             let range = self.consumer.fetch_watermarks(topic, number, self.timeout);
             let (first, end) = range.map_err(|error| ClusterError::of_topic(&error, topic, "Read"))?;
             ends.records = ends.records.saturating_add(end.saturating_sub(first).max(0).unsigned_abs());
-            // Nothing would come from a partition without records, nor from an offset before the first record.
+            // Read from a partition without records, too: otherwise a missing permission would not be noticed.
+            firsts.push((number, Offset::Beginning));
+            // Nothing would come from an offset before the first record.
             if first < end {
-                firsts.push((number, Offset::Beginning));
                 lasts.push((number, Offset::Offset(end.saturating_sub(FROM_END).max(first))));
             }
         }
