@@ -1,6 +1,7 @@
 //! Queries offsets: what a group has committed, and where a partition begins and ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -143,14 +144,16 @@ impl Offsets {
         Ok(answers.collect())
     }
 
-    /// Returns the first offset and the end of the committed records: a reader of committed records sees nothing at or
-    /// after the end.
+    /// Returns the offsets from the first one that is kept to the end of the committed records: a reader of committed
+    /// records sees nothing at or after the end.
     ///
     /// # Errors
     ///
     /// The partition's leader did not answer in time.
-    pub fn range(&self, partition: &PartitionId) -> Result<(i64, i64), KafkaError> {
-        self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout))
+    pub fn range(&self, partition: &PartitionId) -> Result<Range<i64>, KafkaError> {
+        let (first, end) =
+            self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout))?;
+        Ok(first..end)
     }
 
     /// Returns the end of the committed records, as [`Offsets::range`] does, for many partitions by one request to each
@@ -239,7 +242,7 @@ impl Offsets {
             let offset = match element.offset() {
                 Offset::Offset(offset) => offset,
                 Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => {
-                    self.range(&partition)?.1
+                    self.range(&partition)?.end
                 }
             };
             found.insert(partition, offset);

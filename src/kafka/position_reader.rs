@@ -146,10 +146,10 @@ impl PositionReader {
         self.consumer.replace_if_lost(|| None, |_, _| Ok(()));
         for (partition, offsets) in &mut self.wanted {
             // An unavailable leader is queried again later.
-            let Ok((first, end)) = self.offsets.range(partition) else { continue };
+            let Ok(kept) = self.offsets.range(partition) else { continue };
             let (gone, beyond): (Vec<i64>, Vec<i64>) =
-                offsets.iter().copied().filter(|at| *at < first || *at >= end).partition(|at| *at < first);
-            offsets.retain(|at| (first..end).contains(at));
+                offsets.iter().copied().filter(|at| !kept.contains(at)).partition(|at| *at < kept.start);
+            offsets.retain(|at| kept.contains(at));
             self.ready.extend(gone.into_iter().map(|at| PositionResult::Gone(partition.at(at))));
             self.ready.extend(beyond.into_iter().map(|at| PositionResult::Beyond(partition.at(at))));
         }

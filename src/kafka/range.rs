@@ -4,6 +4,7 @@
 //! paused and resumed one by one, so that none has to wait for the pages of another.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ struct RangeState {
 }
 
 impl RangeReader {
-    /// Starts reading `from <= offset < to` of each partition. No record is read while `budget` is full.
+    /// Starts reading these offsets of each partition. No record is read while `budget` is full.
     ///
     /// # Errors
     ///
@@ -81,12 +82,14 @@ impl RangeReader {
     pub fn start(
         config: &ClientConfig,
         topic: &Arc<str>,
-        ranges: &BTreeMap<i32, (i64, i64)>,
+        ranges: &BTreeMap<i32, Range<i64>>,
         budget: Arc<ByteBudget>,
         sink: impl Fn(RangeEvent) + Send + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
-        let state = |(&number, &(next, end)): (&i32, &(i64, i64))| (number, RangeState { next, end, is_paused: false });
+        let state = |(&number, range): (&i32, &Range<i64>)| {
+            (number, RangeState { next: range.start, end: range.end, is_paused: false })
+        };
         let mut reader = Reader {
             consumer: RenewedClient::consumer(config, format!("reader of {topic}"))?,
             topic: Arc::clone(topic),

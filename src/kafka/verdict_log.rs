@@ -8,6 +8,7 @@
 //! Records that dupgate has not written are skipped. A record that dupgate has written and that cannot be read stops
 //! the reader, because it may hold verdicts.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -362,13 +363,15 @@ impl Reader {
         }
         let stable = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT);
         match (stable, self.written.range(&self.partition)) {
-            (Ok((_, stable)), Ok((_, written))) if stable <= barrier.0 && barrier.0 < written => tracing::error!(
-                target: "dupgate::kafka",
-                partition = %self.partition, stable, written,
-                "a transaction of a former judge hangs in the verdict log; judging waits until it ends: find it by \
-                 kafka-transactions.sh find-hanging, and end it by kafka-transactions.sh abort"
-            ),
-            (Ok((_, stable)), Ok((_, written))) => tracing::warn!(
+            (Ok((_, stable)), Ok(Range { end: written, .. })) if stable <= barrier.0 && barrier.0 < written => {
+                tracing::error!(
+                    target: "dupgate::kafka",
+                    partition = %self.partition, stable, written,
+                    "a transaction of a former judge hangs in the verdict log; judging waits until it ends: find it by \
+                     kafka-transactions.sh find-hanging, and end it by kafka-transactions.sh abort"
+                );
+            }
+            (Ok((_, stable)), Ok(Range { end: written, .. })) => tracing::warn!(
                 target: "dupgate::kafka",
                 partition = %self.partition, barrier = barrier.0, stable, written,
                 "judging waits until this judge has read back the barrier that it has written"

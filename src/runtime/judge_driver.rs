@@ -376,9 +376,10 @@ impl JudgeDriver {
         let (serial, verdicts) = (self.serials, self.context.verdicts(self.log));
         self.background_tasks.run(move || {
             // Only the progress display needs the range, so a failed query is not repeated.
-            if let Ok((first, end)) = offsets.range(&verdicts) {
-                let (first, end) = (VerdictOffset(first), VerdictOffset(end));
-                drop(sender.send(Message::LogRange(serial, from.map_or(first, |from| from.max(first)), end)));
+            if let Ok(kept) = offsets.range(&verdicts) {
+                let first = VerdictOffset(kept.start);
+                let range = from.map_or(first, |from| from.max(first))..VerdictOffset(kept.end);
+                drop(sender.send(Message::LogRange(serial, range)));
             }
             Ok(())
         });
@@ -435,7 +436,7 @@ impl JudgeDriver {
         let (sender, offsets, requests) =
             (self.sender.clone(), Arc::clone(&self.input), self.context.fingerprints(self.log));
         self.background_tasks.run(move || {
-            let end = offsets.range(&requests).ok().map(|(_, end)| RequestOffset(end));
+            let end = offsets.range(&requests).ok().map(|kept| RequestOffset(kept.end));
             drop(sender.send(Message::RequestsEnd(end)));
             Ok(())
         });
@@ -509,9 +510,9 @@ impl Driver for JudgeDriver {
                 self.handle(Event::Called(answer))
             }
             Message::InputCommitted(question, input) => self.handle(Event::InputCommitted { question, input }),
-            Message::LogRange(serial, begin, end) => {
+            Message::LogRange(serial, range) => {
                 if serial == self.following {
-                    self.report.has_to_follow(begin, end);
+                    self.report.has_to_follow(range);
                 }
                 Ok(())
             }

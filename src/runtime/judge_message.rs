@@ -1,5 +1,7 @@
 //! Messages to the thread of a judge.
 
+use std::ops::Range;
+
 use crate::judge::{InputOffsets, Judge};
 use crate::kafka::group_consumer::ConsumerEvent;
 use crate::kafka::producer::Answer;
@@ -18,7 +20,7 @@ pub(super) enum Message {
     /// The committed offsets of the input, with the number of the question that they answer.
     InputCommitted(u64, InputOffsets),
     /// The range of the verdict log to follow, for the follow command with this serial number.
-    LogRange(u64, VerdictOffset, VerdictOffset),
+    LogRange(u64, Range<VerdictOffset>),
     /// The end of the fingerprint log; `None` if the query failed.
     RequestsEnd(Option<RequestOffset>),
     /// The brokers have deleted the beginning of both logs.

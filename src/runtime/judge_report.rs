@@ -1,6 +1,7 @@
 //! Metrics and health checks of one judge.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
@@ -19,7 +20,7 @@ use crate::transaction::CallError;
 #[derive(Debug, Default)]
 struct Progress {
     /// The range to follow, once it is known.
-    range: Option<(VerdictOffset, VerdictOffset)>,
+    range: Option<Range<VerdictOffset>>,
     /// The offset after the last followed record.
     next: VerdictOffset,
 }
@@ -54,9 +55,9 @@ impl KeptTime {
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("restoring the index")?;
-        let Some((begin, end)) = self.range.filter(|(begin, end)| begin < end) else { return Ok(()) };
-        let done = self.next.clamp(begin, end).since(begin);
-        write!(f, ", {} % of the verdict log", u128::from(done) * 100 / u128::from(end.since(begin)))
+        let Some(&Range { start, end }) = self.range.as_ref().filter(|range| !range.is_empty()) else { return Ok(()) };
+        let done = self.next.clamp(start, end).since(start);
+        write!(f, ", {} % of the verdict log", u128::from(done) * 100 / u128::from(end.since(start)))
     }
 }
 
@@ -147,8 +148,8 @@ impl JudgeReport {
     }
 
     /// Sets the range of the verdict log that a restore has to follow.
-    pub(super) fn has_to_follow(&mut self, begin: VerdictOffset, end: VerdictOffset) {
-        self.progress.range = Some((begin, end));
+    pub(super) fn has_to_follow(&mut self, range: Range<VerdictOffset>) {
+        self.progress.range = Some(range);
         self.log_progress();
     }
 
@@ -454,7 +455,7 @@ mod tests {
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let readiness = || health.readiness().remove(0).1.unwrap_err();
         assert_eq!(readiness(), "restoring the index");
-        report.has_to_follow(VerdictOffset(100), VerdictOffset(300));
+        report.has_to_follow(VerdictOffset(100)..VerdictOffset(300));
         assert_eq!(readiness(), "restoring the index, 0 % of the verdict log");
         for (next, percent) in [(180, 40), (299, 99), (90, 99), (300, 100), (400, 100)] {
             report.follows(VerdictOffset(next));
@@ -463,7 +464,7 @@ mod tests {
         }
         // Restarted: the next range is not known yet, and an empty log has no percentage.
         report.restores(0);
-        report.has_to_follow(VerdictOffset(400), VerdictOffset(400));
+        report.has_to_follow(VerdictOffset(400)..VerdictOffset(400));
         assert_eq!(readiness(), "restoring the index");
     }
 

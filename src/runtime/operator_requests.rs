@@ -92,7 +92,7 @@ pub fn submit_to(
     let clock = Clock::start();
     let offsets = Offsets::new(&connection.query(&settings.input.group), timeout).map_err(failure)?;
     // All answers follow the records that are committed now.
-    let end = |log: &PartitionId| offsets.range(log).map(|(_, end)| Some(VerdictOffset(end))).map_err(unknown_end);
+    let end = |log: &PartitionId| offsets.range(log).map(|kept| Some(VerdictOffset(kept.end))).map_err(unknown_end);
     let reading = LogReading::start(settings, end)?;
     let (sender, appended) = unbounded();
     let fingerprints = names.fingerprints.to_string();

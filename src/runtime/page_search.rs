@@ -4,7 +4,7 @@
 //! Duplicates are searched in their own topic if it holds whole pages, else in the input.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,11 +115,11 @@ pub fn search_pages(settings: &Settings, wanted: &Wanted, report: impl FnMut(Pro
     let offsets = Offsets::new(&connection.query(group), IDLE_TIMEOUT).map_err(failure)?;
     let partitions = offsets.partitions(&topics).map_err(unavailable)?;
     let first = wanted.since.map(|since| offsets.at_time(&partitions, since)).transpose().map_err(unavailable)?;
-    let mut unread = BTreeMap::new();
+    let mut unread = Ranges::new();
     for partition in partitions {
-        let (begin, end) = offsets.range(&partition).map_err(unavailable)?;
-        let begin = first.as_ref().and_then(|first| first.get(&partition).copied()).unwrap_or(begin).max(begin);
-        unread.insert(partition, (begin, end));
+        let kept = offsets.range(&partition).map_err(unavailable)?;
+        let begin = first.as_ref().and_then(|first| first.get(&partition).copied()).unwrap_or(kept.start);
+        unread.insert(partition, begin.max(kept.start)..kept.end);
     }
     let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
     let mut search = Search {
@@ -169,7 +169,7 @@ impl<R: FnMut(Progress)> Search<R> {
         let budget = ByteBudget::new(AHEAD);
         let (sender, events) = unbounded();
         let mut open = chunk.len();
-        let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, (i64, i64)>> = BTreeMap::new();
+        let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, Range<i64>>> = BTreeMap::new();
         for (partition, range) in chunk {
             topics.entry(partition.topic).or_default().insert(partition.number, range);
         }
@@ -236,8 +236,8 @@ impl<R: FnMut(Progress)> Search<R> {
     }
 }
 
-/// Offsets `from <= offset < to` of each partition.
-type Ranges = BTreeMap<PartitionId, (i64, i64)>;
+/// Offsets of each partition.
+type Ranges = BTreeMap<PartitionId, Range<i64>>;
 
 /// The offsets that are not searched yet.
 struct Unread {
@@ -248,23 +248,23 @@ struct Unread {
 
 impl Unread {
     fn offsets(&self) -> u64 {
-        self.ranges.values().map(|(from, to)| u64::try_from(to - from).unwrap_or(0)).sum()
+        self.ranges.values().map(|range| u64::try_from(range.end - range.start).unwrap_or(0)).sum()
     }
 
     /// Takes the newest offsets of each partition: at most `max` in all, but at least one of each partition unless
     /// `max` is 0.
     fn newest(&mut self, max: u64) -> Ranges {
-        self.ranges.retain(|_, (from, to)| from < to);
+        self.ranges.retain(|_, range| !range.is_empty());
         let partitions = u64::try_from(self.ranges.len()).unwrap_or(u64::MAX);
         let share = self.chunk.min(max).checked_div(partitions).unwrap_or(0).max(1);
         let share = if max == 0 { 0 } else { i64::try_from(share).unwrap_or(i64::MAX) };
         self.chunk = self.chunk.saturating_mul(2).min(MAX_CHUNK);
         let mut newest = Ranges::new();
-        for (partition, (from, to)) in &mut self.ranges {
-            let begin = to.saturating_sub(share).max(*from);
-            if begin < *to {
-                newest.insert(partition.clone(), (begin, *to));
-                *to = begin;
+        for (partition, range) in &mut self.ranges {
+            let begin = range.end.saturating_sub(share).max(range.start);
+            if begin < range.end {
+                newest.insert(partition.clone(), begin..range.end);
+                range.end = begin;
             }
         }
         newest
@@ -284,12 +284,12 @@ mod tests {
     #[test]
     fn the_newest_offsets_come_first_and_each_once() {
         let [a, b] = [0, 1].map(|number| PartitionId::new("pages", number));
-        let mut unread = Unread { ranges: [(a.clone(), (5, 100)), (b.clone(), (0, 3))].into(), chunk: 20 };
-        assert_eq!(unread.newest(u64::MAX), [(a.clone(), (90, 100)), (b, (0, 3))].into());
-        assert_eq!(unread.newest(30), [(a.clone(), (60, 90))].into(), "40 offsets, of which 30 may be read");
+        let mut unread = Unread { ranges: [(a.clone(), 5..100), (b.clone(), 0..3)].into(), chunk: 20 };
+        assert_eq!(unread.newest(u64::MAX), [(a.clone(), 90..100), (b, 0..3)].into());
+        assert_eq!(unread.newest(30), [(a.clone(), 60..90)].into(), "40 offsets, of which 30 may be read");
         assert_eq!(unread.newest(0), Ranges::new());
         assert_eq!(unread.offsets(), 55);
-        assert_eq!(unread.newest(u64::MAX), [(a, (5, 60))].into());
+        assert_eq!(unread.newest(u64::MAX), [(a, 5..60)].into());
         assert_eq!(unread.newest(u64::MAX), Ranges::new());
     }
 
@@ -365,7 +365,7 @@ mod tests {
             searched: Searched::default(),
             report: |_| {},
         };
-        let both = [0, 1].map(|number| (PartitionId::new("duplicate", number), (0, 50)));
+        let both = [0, 1].map(|number| (PartitionId::new("duplicate", number), 0..50));
         // 10 newest records, then 20 more: numbers 70 to 99.
         search.run(both.into(), 10).unwrap();
         assert_eq!((search.searched.records, search.searched.is_whole, search.searched.found.len()), (30, false, 1));

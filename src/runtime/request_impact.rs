@@ -5,6 +5,7 @@
 //! memory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::protocol::{
     Answer, Decision, ExpiryWatermarks, ForgetTarget, Judged, PageVerdict, RequestBody, Stage, VerdictRecord,
@@ -36,7 +37,7 @@ impl Found {
 pub(super) struct RequestImpact {
     sources: BTreeSet<Source>,
     ids: BTreeSet<crate::fingerprint::IdHash>,
-    ranges: Vec<(PartitionId, i64, i64)>,
+    ranges: Vec<(PartitionId, Range<i64>)>,
     originals: BTreeMap<Source, LiveOriginal>,
     judged: BTreeMap<PartitionId, Judged>,
     next_sequence: Option<u64>,
@@ -60,7 +61,7 @@ impl RequestImpact {
             match body {
                 RequestBody::Forget(ForgetTarget::Source(source)) => drop(affected.sources.insert(source.clone())),
                 RequestBody::Forget(ForgetTarget::Id(id)) => drop(affected.ids.insert(*id)),
-                RequestBody::Reopen { partition, from, to } => affected.ranges.push((partition.clone(), *from, *to)),
+                RequestBody::Reopen { partition, from, to } => affected.ranges.push((partition.clone(), *from..*to)),
                 RequestBody::Page(_) | RequestBody::Withdraw { .. } => {}
             }
         }
@@ -79,7 +80,7 @@ impl RequestImpact {
                 self.next_sequence = Some(checkpoint.next_sequence);
                 self.watermarks = Some(checkpoint.watermarks);
                 // A checkpoint lists everything judged before it.
-                let known = |(partition, _, _): &(PartitionId, i64, i64)| {
+                let known = |(partition, _): &(PartitionId, Range<i64>)| {
                     Some((partition.clone(), checkpoint.partitions.get(partition)?.judged.clone()))
                 };
                 self.judged = self.ranges.iter().filter_map(known).collect();
@@ -170,7 +171,7 @@ impl RequestImpact {
     fn is_in_range(&self, source: &Source) -> bool {
         self.ranges
             .iter()
-            .any(|(partition, from, to)| *partition == source.partition && (*from..*to).contains(&source.offset))
+            .any(|(partition, offsets)| *partition == source.partition && offsets.contains(&source.offset))
     }
 
     /// Returns whether the index still holds an original: those that have expired or were evicted do not count.

@@ -81,8 +81,8 @@ pub fn read(
         let from = match extent {
             LogExtent::Kept => None,
             LogExtent::New => {
-                let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-                Some(VerdictOffset(end))
+                let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+                Some(VerdictOffset(kept.end))
             }
         };
         let sender_of_log = sender.clone();

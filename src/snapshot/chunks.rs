@@ -117,10 +117,10 @@ fn encode_place(at: VerdictOffset, latest_checkpoint: Option<VerdictOffset>, kep
         spans.varint(span.end_sequence);
         spans.time(span.newest);
         spans.varint(span.judged.len() as u64);
-        for (partition, (first, last)) in &span.judged {
+        for (partition, offsets) in &span.judged {
             places.write_partition(&mut spans, partition);
-            spans.signed(*first);
-            spans.signed(*last);
+            spans.signed(*offsets.start());
+            spans.signed(*offsets.end());
         }
     }
     let mut out = Vec::new();
@@ -147,7 +147,7 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
         let mut judged = BTreeMap::new();
         for _ in 0..from.count(3, "judged partitions")? {
             let partition = places.read_partition(&mut from)?;
-            judged.insert(partition, (from.signed("offset")?, from.signed("offset")?));
+            judged.insert(partition, from.signed("offset")?..=from.signed("offset")?);
         }
         spans.push(LogSpan { checkpoint, end_sequence, newest, judged });
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
@@ -315,7 +316,7 @@ fn original(sequence: u64, cluster: Option<i64>) -> Original {
 }
 
 fn snapshot(originals: Vec<Original>) -> Snapshot {
-    let span = |checkpoint, judged: BTreeMap<PartitionId, (i64, i64)>| LogSpan {
+    let span = |checkpoint, judged: BTreeMap<PartitionId, RangeInclusive<i64>>| LogSpan {
         checkpoint,
         end_sequence: 9,
         newest: Timestamp::MIN,
@@ -350,7 +351,7 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
         originals,
         latest_checkpoint: Some(VerdictOffset(40)),
         spans: vec![
-            span(Some(VerdictOffset(40)), [(PartitionId::new("pages", 3), (-1, 1 << 40))].into()),
+            span(Some(VerdictOffset(40)), [(PartitionId::new("pages", 3), -1..=1 << 40)].into()),
             span(None, BTreeMap::new()),
         ],
     }

@@ -1,5 +1,6 @@
 //! `index warm`: fills the logs of a new scheme beside the running one.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -89,8 +90,8 @@ fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
     let newest =
         draft.newest.map_or_else(|| "nothing was judged yet".to_owned(), |time| format!("newest page: {}", date(time)));
     rows.push(["from".to_owned(), format!("{} ({newest})", date(draft.from))]);
-    for (partition, (from, end)) in &draft.log {
-        rows.push(["log".to_owned(), format!("{partition}, offsets {from} to {end}, and later ones")]);
+    for (partition, Range { start, end }) in &draft.log {
+        rows.push(["log".to_owned(), format!("{partition}, offsets {start} to {end}, and later ones")]);
     }
     let (partitions, records) = draft.input;
     let records = human::count(records);
@@ -114,8 +115,9 @@ fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
 fn document(draft: &Draft) -> Value {
     let topics = draft.topics.iter().map(|(name, is_there)| json!({"topic": name, "exists": is_there}));
     let log = draft.log.iter();
-    let log =
-        log.map(|(partition, (from, end))| json!({"partition": partition.to_string(), "from": from.0, "end": end.0}));
+    let log = log.map(
+        |(partition, range)| json!({"partition": partition.to_string(), "from": range.start.0, "end": range.end.0}),
+    );
     json!({
         "running_scheme": draft.running,
         "scheme": draft.scheme,
@@ -256,7 +258,7 @@ mod tests {
             newest: Some(Timestamp::from_millis(1_788_307_200_000)),
             log: BTreeMap::from([(
                 PartitionId::new("dupgate.verdicts.sh64-a", 0),
-                (VerdictOffset(5), VerdictOffset(905)),
+                VerdictOffset(5)..VerdictOffset(905),
             )]),
             topics: vec![
                 ("dupgate.fingerprints.sh64-b".to_owned(), true),

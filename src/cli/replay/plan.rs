@@ -1,6 +1,7 @@
 //! `replay plan`: what would be judged, how long it takes, and warnings.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 
 use serde_json::json;
@@ -289,7 +290,7 @@ fn numbers(text: &str) -> Result<BTreeSet<i32>, Fatal> {
 }
 
 /// Reads lines of `topic,partition,from,to`; lines that begin with # are comments.
-fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, (i64, i64)>, Fatal> {
+fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, Range<i64>>, Fatal> {
     let unreadable = |why: String| Reason::Input.because(anyhow::anyhow!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
     let mut ranges = BTreeMap::new();
@@ -301,9 +302,9 @@ fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, (i64, i64)>, Fatal> 
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let range = match fields.as_slice() {
             [topic, partition, from, to] => (|| {
-                let (from, to) = (from.parse::<i64>().ok()?, to.parse::<i64>().ok()?);
-                let is_range = from >= 0 && from < to && !topic.is_empty();
-                is_range.then_some((PartitionId::new(*topic, partition.parse().ok()?), (from, to)))
+                let range = from.parse::<i64>().ok()?..to.parse::<i64>().ok()?;
+                let is_range = range.start >= 0 && !range.is_empty() && !topic.is_empty();
+                is_range.then_some((PartitionId::new(*topic, partition.parse().ok()?), range))
             })(),
             _ => None,
         };
@@ -362,8 +363,8 @@ mod tests {
         let path = folder.path().join("ranges.csv");
         std::fs::write(&path, "# topic,partition,from,to\npages,0,5,9\n\npages, 3, 0, 7\n").unwrap();
         let ranges = read_ranges(&path).unwrap();
-        assert_eq!(ranges[&PartitionId::new("pages", 0)], (5, 9));
-        assert_eq!(ranges[&PartitionId::new("pages", 3)], (0, 7));
+        assert_eq!(ranges[&PartitionId::new("pages", 0)], 5..9);
+        assert_eq!(ranges[&PartitionId::new("pages", 3)], 0..7);
         for text in ["", "pages,0,9,5", "pages,x,5,9", "pages,0,5", ",0,5,9"] {
             std::fs::write(&path, text).unwrap();
             assert!(read_ranges(&path).is_err(), "{text}");

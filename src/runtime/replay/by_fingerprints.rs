@@ -129,9 +129,9 @@ struct Kept {
 impl Kept {
     /// Starts reading at the first request that is kept.
     fn open(config: &ClientSettings, offsets: &Offsets, partition: PartitionId) -> Result<Self, Fatal> {
-        let (first, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
         let name = format!("requests-{}", partition.number);
-        let (first, end) = (RequestOffset(first), RequestOffset(end));
+        let (first, end) = (RequestOffset(kept.start), RequestOffset(kept.end));
         let mut requests = Requests::open(config, partition, REQUESTS_TIMEOUT).map_err(failure)?;
         let (sender, portions) = bounded(AHEAD);
         let read = move || {

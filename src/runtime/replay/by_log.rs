@@ -13,7 +13,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
 use crate::record::{PartitionId, Source, Timestamp};
-use crate::replay::{Leaving, LogOrder, LogPages, LogRange, Next, Part, Target, name_of, name_of_verdict};
+use crate::replay::{Leaving, LogOrder, LogPages, Next, Part, Target, name_of, name_of_verdict};
 use crate::worker::{Page, PageAction, PageOutcome};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
@@ -45,7 +45,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 counts.second_verdicts += second_verdicts;
             }
             if let Some(walk) = walks.get(at).filter(|_| log.is_caught_up) {
-                self.mark(&walk.partition, walk.next.0, walk.next.0);
+                self.mark(&walk.partition, walk.next.0);
             }
             if self.is_full() && log.is_caught_up {
                 self.flush_log(&mut walks, &log)?;
@@ -63,17 +63,16 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         kept_log::expect_kept(&self.plan, &self.offsets, &config, &self.marks)?;
         let mut walks = Vec::new();
         for range in self.plan.verdict_log.clone() {
-            let LogRange { topic, partition: number, end, .. } = range;
-            let partition = PartitionId::new(topic.as_str(), number);
+            let partition = range.id();
             let order = if self.plan.is_what_if() {
                 let rules = self.settings.iter().map(|settings| settings.rules.clone());
                 LogOrder::what_if(self.identity(), rules, self.ranges.clone())
             } else {
                 LogOrder::as_live(self.identity(), self.ranges.clone())
             };
-            let live = LogStream::open(&config, partition.clone(), VerdictOffset(end))?;
-            let committed = VerdictOffset(self.marks.get(&partition).map_or(0, |(offset, _)| *offset));
-            let own = match LogPartition::numbered(number).filter(|_| !self.marks.is_empty()) {
+            let live = LogStream::open(&config, partition.clone(), range.end)?;
+            let committed = VerdictOffset(self.marks.get(&partition).map_or(0, |mark| mark.offset));
+            let own = match LogPartition::numbered(range.partition).filter(|_| !self.marks.is_empty()) {
                 Some(log) => self.own_log(log)?,
                 None => None,
             };

@@ -33,7 +33,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 self.hold(page.payload.record.bytes())?;
                 let place = page.source.clone();
                 self.judge_page(&mut judges, page, bound)?;
-                self.mark(&place.partition, place.offset + 1, place.offset + 1);
+                self.mark(&place.partition, place.offset + 1);
                 if self.is_full() {
                     self.flush_judges(&mut judges)?;
                 }

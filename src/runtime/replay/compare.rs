@@ -1,6 +1,7 @@
 //! Compares two verdict logs, verdict by verdict, and fetches the pages whose verdicts differ.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,9 +79,9 @@ impl Log {
         let mut open = VecDeque::new();
         for log in LogPartition::first(view.partitions) {
             let partition = log_stream::partition(&topic, log);
-            let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+            let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
             open.push_back(Partition {
-                stream: LogStream::open(config, partition, VerdictOffset(end))?,
+                stream: LogStream::open(config, partition, VerdictOffset(kept.end))?,
                 rules: HashMap::new(),
             });
         }
@@ -124,7 +125,7 @@ impl Partition {
 pub struct Texts {
     pages: Pages,
     offsets: Offsets,
-    kept: HashMap<PartitionId, (i64, i64)>,
+    kept: HashMap<PartitionId, Range<i64>>,
 }
 
 impl Texts {
@@ -162,6 +163,6 @@ impl Texts {
             let kept = self.offsets.range(partition).unwrap_or_default();
             self.kept.insert(partition.clone(), kept);
         }
-        self.kept.get(partition).is_some_and(|(first, end)| (*first..*end).contains(&source.offset))
+        self.kept.get(partition).is_some_and(|kept| kept.contains(&source.offset))
     }
 }

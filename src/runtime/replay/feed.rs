@@ -6,6 +6,7 @@
 //! together until they are taken: they are taken in the order of reading.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,8 +36,8 @@ const STEP: Duration = Duration::from_millis(100);
 /// Minimum share of one partition, in bytes.
 const MIN_SHARE: usize = 256 << 10;
 
-/// The range of each partition: its first offset, and the offset after its last.
-pub(super) type Extents = BTreeMap<PartitionId, (i64, i64)>;
+/// The offsets of each partition.
+pub(super) type Extents = BTreeMap<PartitionId, Range<i64>>;
 
 /// What happened during a wait.
 pub(super) enum FeedEvent {
@@ -104,9 +105,9 @@ impl Feed {
     ) -> Result<Self, Fatal> {
         let (mut feed, sender) = Self::build(extents.keys().cloned(), processor, threads, memory, clock)?;
         feed.share = (memory / extents.len().max(1)).max(MIN_SHARE);
-        let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, (i64, i64)>> = BTreeMap::new();
+        let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, Range<i64>>> = BTreeMap::new();
         for (partition, extent) in extents {
-            topics.entry(Arc::clone(&partition.topic)).or_default().insert(partition.number, *extent);
+            topics.entry(Arc::clone(&partition.topic)).or_default().insert(partition.number, extent.clone());
         }
         for (topic, ranges) in topics {
             let announced = sender.clone();

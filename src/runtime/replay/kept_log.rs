@@ -1,6 +1,6 @@
 //! The part of a range that a verdict log still holds: the running service trims it.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::log_stream::LogStream;
 use crate::error::{Fatal, Reason};
@@ -8,7 +8,7 @@ use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
 use crate::protocol::{Checkpoint, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
-use crate::replay::{InputRange, LogRange, Plan};
+use crate::replay::{InputRange, LogRange, Marks, Plan};
 
 /// Returns the checkpoint that a partition of a verdict log begins with; `None` if nothing is kept before `end`.
 pub(super) fn first_checkpoint(
@@ -27,11 +27,11 @@ pub(super) fn first_checkpoint(
 
 /// Returns whether pages of a partition at these offsets were judged before the log begins: their verdicts are not in
 /// it.
-pub(super) fn is_judged_before(checkpoint: &Checkpoint, partition: &PartitionId, from: i64, to: i64) -> bool {
+pub(super) fn is_judged_before(checkpoint: &Checkpoint, partition: &PartitionId, offsets: Range<i64>) -> bool {
     checkpoint.partitions.get(partition).is_some_and(|state| {
         let mut judged = state.judged.clone();
         judged.raise_low_watermark(state.low_watermark);
-        judged.contains_any(from, to)
+        judged.contains_any(offsets.start, offsets.end)
     })
 }
 
@@ -41,16 +41,11 @@ pub(super) fn is_judged_before(checkpoint: &Checkpoint, partition: &PartitionId,
 /// # Errors
 ///
 /// [`Reason::State`] if verdicts are gone.
-pub(super) fn expect_kept(
-    plan: &Plan,
-    offsets: &Offsets,
-    config: &ClientSettings,
-    marks: &BTreeMap<PartitionId, (i64, i64)>,
-) -> Result<(), Fatal> {
+pub(super) fn expect_kept(plan: &Plan, offsets: &Offsets, config: &ClientSettings, marks: &Marks) -> Result<(), Fatal> {
     for range in &plan.verdict_log {
-        let LogRange { topic, partition: number, first: planned, end } = range;
-        let partition = PartitionId::new(topic.as_str(), *number);
-        let (first, _) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let (partition, LogRange { first: planned, end, .. }) = (range.id(), range);
+        let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let first = VerdictOffset(kept.start);
         if first <= *planned || planned >= end {
             continue;
         }
@@ -61,11 +56,10 @@ pub(super) fn expect_kept(
                 of.id()
             ))
         };
-        let begins =
-            if first < *end { first_checkpoint(config, partition.clone(), VerdictOffset(*end))? } else { None };
+        let begins = if first < *end { first_checkpoint(config, partition.clone(), *end)? } else { None };
         for input in &plan.input {
             let from = if marks.is_empty() { input.warm_from } else { input.from };
-            let is_gone = begins.as_ref().is_none_or(|begins| is_judged_before(begins, &input.id(), from, input.to));
+            let is_gone = begins.as_ref().is_none_or(|begins| is_judged_before(begins, &input.id(), from..input.to));
             if is_gone {
                 return Err(gone(input));
             }

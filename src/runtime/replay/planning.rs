@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +52,7 @@ pub struct Wanted {
     /// Files of pages, instead of any range.
     pub files: Vec<PathBuf>,
     /// Ranges by partition, instead of the two above.
-    pub ranges: BTreeMap<PartitionId, (i64, i64)>,
+    pub ranges: BTreeMap<PartitionId, Range<i64>>,
     /// How far before the range pages are judged; `None`: one window and the lateness, if needed.
     pub warm: Option<Duration>,
     /// The order; `None`: that of the log if it reaches back.
@@ -173,15 +174,15 @@ fn names(partitions: &BTreeSet<PartitionId>) -> String {
 }
 
 /// Shortens the ranges evenly, so that they hold this many records.
-fn cut(ranges: &mut BTreeMap<PartitionId, (i64, i64)>, max_records: Option<u64>) {
+fn cut(ranges: &mut Ranges, max_records: Option<u64>) {
     let Some(limit) = max_records else { return };
-    let total: u64 = ranges.values().map(|(from, to)| u64::try_from(to - from).unwrap_or(0)).sum();
+    let total: u64 = ranges.values().map(|range| u64::try_from(range.end - range.start).unwrap_or(0)).sum();
     if total <= limit || total == 0 {
         return;
     }
-    for (from, to) in ranges.values_mut() {
-        let length = u128::try_from(*to - *from).unwrap_or(0) * u128::from(limit) / u128::from(total);
-        *to = *from + i64::try_from(length).unwrap_or(0);
+    for range in ranges.values_mut() {
+        let length = u128::try_from(range.end - range.start).unwrap_or(0) * u128::from(limit) / u128::from(total);
+        range.end = range.start + i64::try_from(length).unwrap_or(0);
     }
 }
 
@@ -194,7 +195,7 @@ struct Planning<'a> {
     log_begins: Vec<Checkpoint>,
 }
 
-type Ranges = BTreeMap<PartitionId, (i64, i64)>;
+type Ranges = BTreeMap<PartitionId, Range<i64>>;
 
 /// The records to judge, and their order.
 struct Scope {
@@ -242,7 +243,7 @@ impl Planning<'_> {
         }
         let log = self.order(wanted, &mut ranges, is_what_if, first.log_partitions())?;
         cut(&mut ranges, wanted.max_records);
-        ranges.retain(|_, (from, to)| from < to);
+        ranges.retain(|_, range| !range.is_empty());
         if ranges.is_empty() {
             return Err(Reason::Input.because(anyhow::anyhow!(
                 "the range is empty: no record of {} is between --from and --to",
@@ -256,12 +257,12 @@ impl Planning<'_> {
         if log.is_some() {
             self.cut_warm_up(&ranges, &mut warm_from);
         }
-        let input = ranges.iter().map(|(partition, &(from, to))| InputRange {
+        let input = ranges.iter().map(|(partition, range)| InputRange {
             topic: partition.topic.to_string(),
             partition: partition.number,
-            warm_from: warm_from.get(partition).copied().unwrap_or(from),
-            from,
-            to,
+            warm_from: warm_from.get(partition).copied().unwrap_or(range.start),
+            from: range.start,
+            to: range.end,
         });
         let order = if log.is_some() { Order::Log } else { Order::Time };
         Ok(Scope { order, input: input.collect(), verdict_log: log.unwrap_or_default(), files: Vec::new(), begins })
@@ -292,10 +293,10 @@ impl Planning<'_> {
         let partitions: BTreeSet<PartitionId> = held.keys().cloned().collect();
         let (from, to) = (self.place(wanted.from, held, &partitions)?, self.place(wanted.to, held, &partitions)?);
         let mut ranges = Ranges::new();
-        for (partition, &(first, end)) in held {
-            let wanted_range = wanted.ranges.get(partition).copied();
+        for (partition, &Range { start: first, end }) in held {
+            let wanted_range = wanted.ranges.get(partition).cloned();
             let place = |places: &BTreeMap<PartitionId, i64>| places.get(partition).copied().unwrap_or(first);
-            let (from, to) = wanted_range.unwrap_or_else(|| (place(&from), place(&to)));
+            let Range { start: from, end: to } = wanted_range.unwrap_or_else(|| place(&from)..place(&to));
             if from < first {
                 self.warnings.push(format!(
                     "{partition}: the first {} records of the range are deleted already (it begins at offset {first})",
@@ -305,7 +306,7 @@ impl Planning<'_> {
             if to > end {
                 self.warnings.push(format!("{partition}: the range ends at offset {end}, where the partition does"));
             }
-            ranges.insert(partition.clone(), (from.clamp(first, end), to.clamp(first, end)));
+            ranges.insert(partition.clone(), from.clamp(first, end)..to.clamp(first, end));
         }
         if let RangeBound::At(time) = wanted.from {
             self.warn_of_retention(time, &ranges, held)?;
@@ -315,14 +316,10 @@ impl Planning<'_> {
 
     /// If the time is before the oldest record, earlier records are gone, unless the topic is younger.
     fn warn_of_retention(&mut self, time: Timestamp, ranges: &Ranges, held: &Ranges) -> Result<(), Fatal> {
-        for (partition, (from, _)) in ranges {
-            let Some((first, end)) = held.get(partition).filter(|(first, _)| *first == *from && *first > 0) else {
-                continue;
-            };
-            if first == end {
-                continue;
-            }
-            let oldest = self.store.inspector().first_at(partition, *first).map_err(fatal::cluster_error)?;
+        for (partition, range) in ranges {
+            let begins_here = |held: &&Range<i64>| held.start == range.start && held.start > 0 && !held.is_empty();
+            let Some(held) = held.get(partition).filter(begins_here) else { continue };
+            let oldest = self.store.inspector().first_at(partition, held.start).map_err(fatal::cluster_error)?;
             if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time)) {
                 self.warnings.push(format!(
                     "{partition}: the beginning of the range is deleted already; its oldest record is of {}",
@@ -339,10 +336,10 @@ impl Planning<'_> {
         held: &Ranges,
         partitions: &BTreeSet<PartitionId>,
     ) -> Result<BTreeMap<PartitionId, i64>, Fatal> {
-        let each = |of: &dyn Fn(&(i64, i64)) -> i64| held.iter().map(|(id, range)| (id.clone(), of(range))).collect();
+        let each = |of: &dyn Fn(&Range<i64>) -> i64| held.iter().map(|(id, range)| (id.clone(), of(range))).collect();
         Ok(match bound {
-            RangeBound::Start => each(&|(first, _)| *first),
-            RangeBound::End => each(&|(_, end)| *end),
+            RangeBound::Start => each(&|held| held.start),
+            RangeBound::End => each(&|held| held.end),
             RangeBound::Offset(offset) => each(&|_| offset),
             RangeBound::At(time) => {
                 self.offsets.at_time(partitions, time).map_err(|error| Reason::Unavailable.because(error))?
@@ -398,12 +395,13 @@ impl Planning<'_> {
         let config = service_context::connection(&self.live.kafka).follower(&self.live.input.group);
         for log in LogPartition::first(view.partitions) {
             let partition = super::log_stream::partition(&names.verdicts, log);
-            let (first, end) = self.offsets.range(&partition).map_err(unavailable)?;
+            let kept = self.offsets.range(&partition).map_err(unavailable)?;
+            let (first, end) = (VerdictOffset(kept.start), VerdictOffset(kept.end));
             found.push(LogRange { topic: names.verdicts.to_string(), partition: partition.number, first, end });
             if first >= end {
                 continue;
             }
-            begins.extend(first_checkpoint(&config, partition, VerdictOffset(end))?);
+            begins.extend(first_checkpoint(&config, partition, end)?);
         }
         if begins.is_empty() {
             return Ok(Err(format!("nothing was judged in `{}` yet", names.verdicts)));
@@ -411,17 +409,15 @@ impl Planning<'_> {
         if reads == Reads::Fingerprints {
             self.warn_of_trimmed_requests(&names, &begins)?;
         }
-        for (partition, (from, to)) in ranges.iter_mut() {
-            if begins.iter().any(|checkpoint| is_judged_before(checkpoint, partition, *from, *to)) {
+        for (partition, range) in ranges.iter_mut() {
+            if begins.iter().any(|checkpoint| is_judged_before(checkpoint, partition, range.clone())) {
                 return Ok(Err(format!("`{}` does not reach back to the beginning of {partition}", names.verdicts)));
             }
-            let delivered = committed.get(partition).and_then(Option::as_ref).map_or(*from, |known| known.offset);
-            if delivered < *to {
-                self.warnings.push(format!(
-                    "{partition}: the range ends at offset {}, where the service is now",
-                    delivered.max(*from)
-                ));
-                *to = delivered.max(*from);
+            let delivered = committed.get(partition).and_then(Option::as_ref).map_or(range.start, |known| known.offset);
+            if delivered < range.end {
+                range.end = delivered.max(range.start);
+                self.warnings
+                    .push(format!("{partition}: the range ends at offset {}, where the service is now", range.end));
             }
         }
         if !is_what_if && begins.iter().any(|checkpoint| checkpoint.next_sequence > 0) {
@@ -437,9 +433,9 @@ impl Planning<'_> {
     /// In the order of the log, pages are judged in the order of their verdicts, so the warm-up begins where the log
     /// does.
     fn cut_warm_up(&mut self, ranges: &Ranges, warm_from: &mut BTreeMap<PartitionId, i64>) {
-        for (partition, (from, _)) in ranges {
+        for (partition, range) in ranges {
             let Some(begin) = warm_from.get_mut(partition) else { continue };
-            if self.log_begins.iter().any(|log| is_judged_before(log, partition, *begin, *from)) {
+            if self.log_begins.iter().any(|log| is_judged_before(log, partition, *begin..range.start)) {
                 self.warnings.push(format!(
                     "{partition}: the verdict log does not reach back to the beginning of the warm-up: duplicates of pages before it \
                      are called unique"
@@ -447,7 +443,7 @@ impl Planning<'_> {
             }
             let log_starts = self.log_begins.iter().filter_map(|log| log.partitions.get(partition));
             let kept = log_starts.map(|log_starts| log_starts.low_watermark).max().unwrap_or(*begin);
-            *begin = kept.clamp(*begin, *from);
+            *begin = kept.clamp(*begin, range.start);
         }
     }
 
@@ -455,8 +451,9 @@ impl Planning<'_> {
     fn warn_of_trimmed_requests(&mut self, names: &LogNames, begins: &[Checkpoint]) -> Result<(), Fatal> {
         for (number, checkpoint) in (0..).zip(begins) {
             let partition = PartitionId::new(Arc::clone(&names.fingerprints), number);
-            let (first, _) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-            if RequestOffset(first) > checkpoint.next_request {
+            let kept = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+            let first = RequestOffset(kept.start);
+            if first > checkpoint.next_request {
                 self.warnings.push(format!(
                     "{partition} begins at offset {first}, after the first verdicts: pages before it are not judged again"
                 ));
@@ -471,8 +468,8 @@ impl Planning<'_> {
             return Ok(Some(time));
         }
         let mut begins: Option<Timestamp> = None;
-        for (partition, (from, _)) in ranges {
-            let first = self.store.inspector().first_at(partition, *from).map_err(fatal::cluster_error)?;
+        for (partition, range) in ranges {
+            let first = self.store.inspector().first_at(partition, range.start).map_err(fatal::cluster_error)?;
             if let Some((_, Some(time))) = first {
                 begins = Some(begins.map_or(time, |begins| begins.min(time)));
             }
@@ -498,9 +495,9 @@ impl Planning<'_> {
         let partitions: BTreeSet<PartitionId> = ranges.keys().cloned().collect();
         let places = self.offsets.at_time(&partitions, time).map_err(|error| Reason::Unavailable.because(error))?;
         let mut warm_from = BTreeMap::new();
-        for (partition, (from, _)) in ranges {
-            let first = held.get(partition).map_or(0, |(first, _)| *first);
-            let place = places.get(partition).copied().unwrap_or(first).clamp(first, *from);
+        for (partition, range) in ranges {
+            let first = held.get(partition).map_or(0, |held| held.start);
+            let place = places.get(partition).copied().unwrap_or(first).clamp(first, range.start);
             if place == first && first > 0 {
                 let oldest = self.store.inspector().first_at(partition, first).map_err(fatal::cluster_error)?;
                 if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time))

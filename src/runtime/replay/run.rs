@@ -1,6 +1,6 @@
 //! One run of a plan: from its current state to its end, a signal, or a failure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::mem;
 use std::sync::Arc;
@@ -32,7 +32,9 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::replay::{Counts, Digest, FilePlace, InputRange, Order, Part, Plan, Ranges, Reads, Total, name_of};
+use crate::replay::{
+    Counts, Digest, FilePlace, InputRange, Mark, Marks, Order, Part, Plan, Ranges, Reads, Total, name_of,
+};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
 use crate::worker::{Output, PageOutcome};
@@ -162,7 +164,7 @@ pub(super) struct Run<'a, S> {
     /// Where it is in the files, if files are read.
     pub(super) place: Option<FilePlace>,
     /// The state of the replay when this run began.
-    pub(super) marks: BTreeMap<PartitionId, (i64, i64)>,
+    pub(super) marks: Marks,
     pub(super) withdrawn: Vec<(Source, Reject)>,
     /// For the metrics.
     pub(super) meter: Meter,
@@ -311,8 +313,9 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
     }
 
-    pub(super) fn mark(&mut self, partition: &PartitionId, offset: i64, read_to: i64) {
-        self.batch.marks.insert(partition.clone(), (offset, read_to));
+    /// Notes that everything before an offset was read, judged and delivered.
+    pub(super) fn mark(&mut self, partition: &PartitionId, offset: i64) {
+        self.batch.marks.insert(partition.clone(), Mark::at(offset));
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -512,15 +515,15 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             return Ok(None);
         }
         let partition = log_stream::partition(&Arc::from(self.plan.own_verdicts()), log);
-        let (_, end) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let kept = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
         let config = service_context::connection(&self.live.kafka).follower(&self.plan.own_group());
-        LogStream::open(&config, partition, VerdictOffset(end)).map(Some)
+        LogStream::open(&config, partition, VerdictOffset(kept.end)).map(Some)
     }
 
     fn finish(mut self) -> Result<Outcome, Fatal> {
         self.settle()?;
         self.batch.marks.clone_from(&self.marks);
-        self.batch.marks.extend(self.plan.input.iter().map(|range| (range.id(), (range.to, range.to))));
+        self.batch.marks.extend(self.plan.input.iter().map(|range| (range.id(), Mark::at(range.to))));
         self.batches += 1;
         let total = Total {
             batches: self.batches,

@@ -71,7 +71,7 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
         trees,
         untimed: Timestamp::default(),
     };
-    let extents: Extents = plan.input.iter().map(|range| (range.id(), (range.from, range.to))).collect();
+    let extents: Extents = plan.input.iter().map(|range| (range.id(), range.range())).collect();
     let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = settings.processing.threads.unwrap_or_else(cpus);
     let config = service_context::connection(&settings.kafka).follower(&settings.input.group);

@@ -1,6 +1,7 @@
 //! The inputs of a run, and the conversion of pages to output records.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::service_context;
@@ -12,40 +13,42 @@ use crate::kafka::admin::{Admin, Brokers};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::Outputs;
 use crate::record::PartitionId;
-use crate::replay::{InputRange, Plan, Reads, Shadow, Target};
+use crate::replay::{InputRange, Mark, Marks, Plan, Reads, Shadow, Target};
 
 /// The start of a replay in a partition.
-pub(super) fn start_of(plan: &Plan, partition: &PartitionId) -> (i64, i64) {
+pub(super) fn start_of(plan: &Plan, partition: &PartitionId) -> Mark {
     let range = plan.input.iter().find(|range| range.id() == *partition);
-    range.map_or((0, 0), |range| (range.warm_from, range.warm_from))
+    Mark::at(range.map_or(0, |range| range.warm_from))
 }
 
 /// Returns the range to read of each partition, after the committed offsets; none if fingerprints are read.
-pub(super) fn extents(plan: &Plan, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Extents {
+pub(super) fn extents(plan: &Plan, marks: &Marks) -> Extents {
     if plan.reads == Reads::Fingerprints {
         return Extents::new();
     }
     let extent = |range: &InputRange| {
-        let from = marks.get(&range.id()).map_or(range.warm_from, |(offset, _)| *offset);
-        (range.id(), (from, range.to.max(from)))
+        let from = marks.get(&range.id()).map_or(range.warm_from, |mark| mark.offset);
+        (range.id(), from..range.to.max(from))
     };
     plan.input.iter().map(extent).collect()
 }
 
 /// Checks that the input still holds the range.
 pub(super) fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fatal> {
-    for (partition, (from, to)) in extents {
-        if from >= to {
+    for (partition, extent) in extents {
+        if extent.is_empty() {
             continue;
         }
-        let (first, end) = offsets.range(partition).map_err(|error| Reason::Unavailable.because(error))?;
-        if end < *to {
+        let Range { start: from, end: to } = *extent;
+        let Range { start: first, end } =
+            offsets.range(partition).map_err(|error| Reason::Unavailable.because(error))?;
+        if end < to {
             let why = anyhow::anyhow!(
                 "{partition} ends at offset {end}, before the end of the range ({to}): the topic was recreated after the plan was made"
             );
             return Err(Reason::State.because(why));
         }
-        if first > *from {
+        if first > from {
             let why = anyhow::anyhow!(
                 "{partition} begins at offset {first}: retention has deleted {} records of the range since; make a new plan",
                 first - from

@@ -20,7 +20,7 @@ use crate::kafka::page_producer::{Page, PageProducer};
 use crate::kafka::pages::Pages;
 use crate::protocol::LogPartition;
 use crate::record::PartitionId;
-use crate::replay::{CommitMetadata, Plan, Target, Total, own_name, plan_topic};
+use crate::replay::{CommitMetadata, Mark, Marks, Plan, Target, Total, own_name, plan_topic};
 use crate::transaction::CallError;
 
 /// Header of the record in the topic of a plan that holds the result of the replay.
@@ -72,7 +72,7 @@ pub struct Stored {
     /// Its committed totals.
     pub total: Option<Arc<Total>>,
     /// Next offset of each partition, and its read position.
-    pub marks: BTreeMap<PartitionId, (i64, i64)>,
+    pub marks: Marks,
     /// Its progress.
     pub state: ReplayState,
 }
@@ -95,7 +95,7 @@ impl Stored {
     /// Returns a replay without commits.
     #[must_use]
     pub const fn planned(plan: Plan) -> Self {
-        Self { plan, total: None, marks: BTreeMap::new(), state: ReplayState::Planned }
+        Self { plan, total: None, marks: Marks::new(), state: ReplayState::Planned }
     }
 
     /// Checks that the position where the replay stopped is known; otherwise it would write everything a second time.
@@ -207,7 +207,7 @@ impl Store {
     fn plan_text(&self, topic: &str) -> Result<Option<String>, Fatal> {
         let offsets = Offsets::new(&self.connection.query(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         // A fetch would wait for the first record of an empty topic.
-        if offsets.range(&PartitionId::new(topic, 0)).is_ok_and(|(_, end)| end == 0) {
+        if offsets.range(&PartitionId::new(topic, 0)).is_ok_and(|kept| kept.end == 0) {
             return Ok(None);
         }
         let first = PartitionId::new(topic, 0).at(0);
@@ -263,8 +263,8 @@ impl Store {
             let Some(view) = self.inspector.topic(&name).map_err(fatal::cluster_error)? else { continue };
             for log in LogPartition::first(view.partitions) {
                 let partition = PartitionId::new(name.as_str(), log.number());
-                let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-                if end == 0 {
+                let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+                if kept.end == 0 {
                     continue;
                 }
                 // Uncommitted records of a killed run are not visible.
@@ -282,11 +282,11 @@ impl Store {
     /// Reads the result of a finished replay from the topic of its plan.
     fn done(&self, plan: &Plan) -> Result<Option<Total>, Fatal> {
         let partition = PartitionId::new(plan.plan_topic().as_str(), 0);
-        let Some((_, end)) = self.offsets(plan)?.range(&partition).ok().filter(|(_, end)| *end > 1) else {
+        let Some(kept) = self.offsets(plan)?.range(&partition).ok().filter(|kept| kept.end > 1) else {
             return Ok(None);
         };
         let pages = Pages::open(&self.connection.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
-        for offset in (1..end).rev() {
+        for offset in (1..kept.end).rev() {
             let place = partition.at(offset);
             let found = pages.fetch(&[&place]).map_err(|error| Reason::Unavailable.because(error))?;
             let Some(page) = found.into_values().next() else { continue };
@@ -487,7 +487,7 @@ pub(super) fn output_is_gone(topic: &str, id: &str) -> Fatal {
 
 /// Parses the commits of a replay.
 fn stored(plan: Plan, known: BTreeMap<PartitionId, Option<Committed>>) -> Result<Stored, Fatal> {
-    let (mut total, mut marks) = (None, BTreeMap::new());
+    let (mut total, mut marks) = (None, Marks::new());
     for (partition, committed) in known {
         let Some(Committed { offset, metadata }) = committed else { continue };
         let progress = CommitMetadata::read(&metadata);
@@ -500,7 +500,7 @@ fn stored(plan: Plan, known: BTreeMap<PartitionId, Option<Committed>>) -> Result
             return Err(Reason::Config.because(why));
         }
         total = progress.total.or(total);
-        marks.insert(partition, (offset, progress.read_to));
+        marks.insert(partition, Mark { offset, read_to: progress.read_to });
     }
     let state = match &total {
         Some(total) if total.is_done => ReplayState::Done,

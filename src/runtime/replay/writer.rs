@@ -3,7 +3,6 @@
 //! One transaction is in flight while the next pages are judged. A batch is retried until it is committed, so verdicts
 //! are never revoked. The committed offsets carry the hash of the plan and the totals.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +23,7 @@ use crate::kafka::producer::{
 };
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
-use crate::replay::{CommitMetadata, Digest, Total, VerdictName, name_of};
+use crate::replay::{CommitMetadata, Digest, Mark, Marks, Total, VerdictName, name_of};
 use crate::transaction::{Call, CallError, Delivery, TransactionMachine, TxnStep};
 use crate::worker::{Output, OutputKind, PageOutcome};
 
@@ -41,8 +40,8 @@ pub(super) struct Batch {
     pub(super) pages: Vec<Arc<Output<PagePayload>>>,
     /// Records of the replay's own verdict log.
     pub(super) records: Vec<(LogPartition, Vec<VerdictRecord>)>,
-    /// Next offset of each partition, of the input and of the live verdict log, and the read position.
-    pub(super) marks: BTreeMap<PartitionId, (i64, i64)>,
+    /// How far the replay is in each partition of the input and of the live verdict log.
+    pub(super) marks: Marks,
     /// The totals, without the digest of the outputs.
     pub(super) total: Total,
 }
@@ -273,7 +272,7 @@ impl Writer {
     fn offsets(&self, batch: &Batch) -> Vec<OffsetAndMetadata> {
         let outputs = self.next_digest.lock().unwrap_or_else(PoisonError::into_inner).to_string();
         let total = Arc::new(Total { outputs, ..batch.total.clone() });
-        let offset_of = |(partition, &(offset, read_to)): (&PartitionId, &(i64, i64))| {
+        let offset_of = |(partition, &Mark { offset, read_to }): (&PartitionId, &Mark)| {
             let total = (*partition == self.settings.total_at).then(|| Arc::clone(&total));
             let metadata = CommitMetadata { plan: self.settings.plan.clone(), read_to, total }.text();
             OffsetAndMetadata { partition: partition.clone(), offset, metadata }

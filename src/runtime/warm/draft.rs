@@ -1,6 +1,7 @@
 //! Plans a warm-up: the part of the running scheme's log to follow, and warnings.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ pub struct Draft {
     /// Event time of the newest page that the running scheme has judged; `None` if it has judged nothing.
     pub newest: Option<Timestamp>,
     /// The part of the running scheme's verdict log that is read: its first offset, and its end when the plan is made.
-    pub log: BTreeMap<PartitionId, (VerdictOffset, VerdictOffset)>,
+    pub log: BTreeMap<PartitionId, Range<VerdictOffset>>,
     /// The logs of the new scheme, and whether they exist.
     pub topics: Vec<(String, bool)>,
     /// Partitions of the input, and records in them from [`Draft::from`] on.
@@ -50,7 +51,7 @@ impl Draft {
     /// Returns the number of offsets of the running scheme's log to read.
     #[must_use]
     pub fn offsets(&self) -> u64 {
-        self.log.values().map(|(from, end)| end.since(*from)).sum()
+        self.log.values().map(|range| range.end.since(range.start)).sum()
     }
 }
 
@@ -117,13 +118,13 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
     let logs = LogPartition::first(running.log_partitions().get()).map(|log| partition(&old_names.verdicts, log));
     let logs: BTreeSet<PartitionId> = logs.collect();
     let config = connection.follower(group);
-    let mut held: BTreeMap<PartitionId, (VerdictOffset, VerdictOffset)> = BTreeMap::new();
+    let mut held: BTreeMap<PartitionId, Range<VerdictOffset>> = BTreeMap::new();
     let mut newest: Option<Timestamp> = None;
     for log in &logs {
-        let (first, end) = offsets.range(log).map_err(unavailable)?;
-        let (first, end) = (VerdictOffset(first), VerdictOffset(end));
-        newest = newest.max(newest_in(&config, log, first, end)?);
-        held.insert(log.clone(), (first, end));
+        let kept = offsets.range(log).map_err(unavailable)?;
+        let kept = VerdictOffset(kept.start)..VerdictOffset(kept.end);
+        newest = newest.max(newest_in(&config, log, &kept)?);
+        held.insert(log.clone(), kept);
     }
 
     let mut warnings = Vec::new();
@@ -145,13 +146,13 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
     let written = from.minus(running.rules.max_future_skew + CLOCKS);
     let starts = offsets.at_time(&logs, written).map_err(unavailable)?;
     let mut log = BTreeMap::new();
-    for (partition, (first, end)) in held {
+    for (partition, Range { start: first, end }) in held {
         let start = starts.get(&partition).copied().map_or(first, VerdictOffset).clamp(first, end);
         if start == first && first > VerdictOffset(0) {
             warnings
                 .push(format!("{partition} is kept from offset {first} on: pages judged before it are not filled in"));
         }
-        log.insert(partition, (start, end));
+        log.insert(partition, start..end);
     }
     let read = new.input.topics.list();
     let denied = |error| fatal::cluster_error(ClusterError::of_topics(&error, &read));
@@ -159,7 +160,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
     let starts = offsets.at_time(&input, from).map_err(unavailable)?;
     let (mut records, mut cut) = (0, Vec::new());
     for partition in &input {
-        let (first, end) = offsets.range(partition).map_err(unavailable)?;
+        let Range { start: first, end } = offsets.range(partition).map_err(unavailable)?;
         let start = starts.get(partition).copied().unwrap_or(first).clamp(first, end);
         records += u64::try_from(end - start).unwrap_or(0);
         if start == first && first > 0 && first < end {
@@ -188,18 +189,17 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
 fn newest_in(
     config: &crate::kafka::client::ClientSettings,
     log: &PartitionId,
-    first: VerdictOffset,
-    end: VerdictOffset,
+    kept: &Range<VerdictOffset>,
 ) -> Result<Option<Timestamp>, Fatal> {
     let mut back = LAST;
     loop {
-        let from = VerdictOffset(end.0.saturating_sub(back)).max(first);
-        let mut stream = LogStream::open_at(config, log.clone(), Some(from), end)?;
+        let from = VerdictOffset(kept.end.0.saturating_sub(back)).max(kept.start);
+        let mut stream = LogStream::open_at(config, log.clone(), Some(from), kept.end)?;
         let mut newest = None;
         while let Some(request) = stream.next()? {
             newest = newest.max(newest_of(&request.record));
         }
-        if newest.is_some() || from == first {
+        if newest.is_some() || from == kept.start {
             return Ok(newest);
         }
         back = back.saturating_mul(8);

@@ -125,7 +125,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         for number in LogPartition::first(running.log_partitions().get()) {
             let sender_of_log = sender.clone();
             let log = partition(&names.verdicts, number);
-            let next = draft.log.get(&log).map_or(VerdictOffset(0), |(start, _)| *start);
+            let next = draft.log.get(&log).map_or(VerdictOffset(0), |range| range.start);
             let thread = format!("running-{number}");
             let sink = move |event| drop(sender_of_log.send(Message::Running(number, event)));
             let follower = Follower::start(&connection.follower(group), log, ByteBudget::new(AHEAD), thread, sink)
@@ -348,7 +348,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
 
     fn show(&mut self) {
         let read: i64 = self.logs.iter().map(|log| log.next.0).sum();
-        let began: i64 = self.draft.log.values().map(|(start, _)| start.0).sum();
+        let began: i64 = self.draft.log.values().map(|range| range.start.0).sum();
         let read = u64::try_from(read.saturating_sub(began)).unwrap_or(0);
         let waiting = self.waiting();
         (self.see)(&Report { phase: self.phase, filled: &self.filled, read: (read, self.draft.offsets()), waiting });

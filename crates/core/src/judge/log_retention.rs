@@ -1,6 +1,7 @@
 //! Which part of the verdict log is still needed: how far it may be trimmed, and how high the low watermarks may be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 use crate::protocol::{Answer, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
@@ -14,8 +15,8 @@ pub struct LogSpan {
     pub end_sequence: u64,
     /// Largest event time judged in it.
     pub newest: Timestamp,
-    /// First and last offset judged in it, by input partition.
-    pub judged: BTreeMap<PartitionId, (i64, i64)>,
+    /// From the first to the last offset judged in it, by input partition.
+    pub judged: BTreeMap<PartitionId, RangeInclusive<i64>>,
 }
 
 /// Where both logs may be trimmed. The fields are named, because swapped offsets would delete what is needed.
@@ -100,7 +101,7 @@ impl LogRetention {
     pub fn note(&mut self, verdict: &Verdict, next_sequence: u64) {
         if let Answer::Reopened { partition, from, to } = &verdict.answer {
             for span in &mut self.spans {
-                let is_within = |&(first, last): &(i64, i64)| *from <= first && last < *to;
+                let is_within = |offsets: &RangeInclusive<i64>| from <= offsets.start() && offsets.end() < to;
                 if span.judged.get(partition).is_some_and(is_within) {
                     span.judged.remove(partition);
                 }
@@ -113,12 +114,11 @@ impl LogRetention {
             span.newest = span.newest.max(page.event_time);
         }
         match span.judged.get_mut(&source.partition) {
-            Some((first, last)) => {
-                *first = (*first).min(source.offset);
-                *last = (*last).max(source.offset);
+            Some(offsets) => {
+                *offsets = source.offset.min(*offsets.start())..=source.offset.max(*offsets.end());
             }
             None => {
-                span.judged.insert(source.partition.clone(), (source.offset, source.offset));
+                span.judged.insert(source.partition.clone(), source.offset..=source.offset);
             }
         }
     }
@@ -133,7 +133,7 @@ impl LogRetention {
         self.spans
             .iter()
             .filter_map(|span| span.judged.get(partition))
-            .map(|(first, _)| *first)
+            .map(|offsets| *offsets.start())
             .fold(committed, i64::min)
     }
 
@@ -148,8 +148,9 @@ impl LogRetention {
         input: &InputOffsets,
         keep_from: Timestamp,
     ) -> Option<VerdictOffset> {
-        let is_delivered = |(partition, (_, last)): (&PartitionId, &(i64, i64))| {
-            !input.partitions.contains(partition) || input.committed(partition).is_some_and(|position| *last < position)
+        let is_delivered = |(partition, offsets): (&PartitionId, &RangeInclusive<i64>)| {
+            !input.partitions.contains(partition)
+                || input.committed(partition).is_some_and(|position| *offsets.end() < position)
         };
         let spent = |span: &LogSpan| {
             span.end_sequence <= first_live_sequence && span.newest < keep_from && span.judged.iter().all(is_delivered)

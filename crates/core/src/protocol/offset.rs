@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Number of a partition of both logs, from 0. Requests in a partition of the fingerprint log are answered in the
 /// partition of the verdict log with the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,7 +14,8 @@ pub struct LogPartition(pub u32);
 pub struct RequestOffset(pub i64);
 
 /// Offset of a record of the verdict log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct VerdictOffset(pub i64);
 
 impl LogPartition {

@@ -14,6 +14,7 @@ use super::counts::{name_of, name_of_verdict};
 use super::log_order::Next;
 use super::page_queues::PageQueues;
 use super::plan::{Part, Ranges};
+use super::ranges::{Mark, Marks};
 use crate::protocol::{Answer, Verdict};
 use crate::record::{PartitionId, Source};
 use crate::worker::{Output, Page, PageAction, PageOutcome};
@@ -64,10 +65,10 @@ impl<P> LogPages<P> {
     /// Begins where an interrupted replay has committed: `marks` are those of [`LogPages::marks`]. Next, what it judged
     /// is remembered ([`LogPages::remember`]), then the pages that it held are put back ([`LogPages::put_back`]).
     #[must_use]
-    pub fn resumed(ranges: Ranges, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Self {
+    pub fn resumed(ranges: Ranges, marks: &Marks) -> Self {
         let input = || ranges.iter().filter_map(|(partition, _)| Some((partition.clone(), *marks.get(partition)?)));
-        let read_to = input().map(|(partition, (_, read_to))| (partition, read_to)).collect();
-        let left_before = input().map(|(partition, (left, _))| (partition, left)).collect();
+        let read_to = input().map(|(partition, mark)| (partition, mark.read_to)).collect();
+        let left_before = input().map(|(partition, mark)| (partition, mark.offset)).collect();
         Self { read_to, left_before, ..Self::new(ranges) }
     }
 
@@ -184,12 +185,11 @@ impl<P> LogPages<P> {
         self.queues.open(partition)
     }
 
-    /// Returns for each partition that was read the offset before which all pages have left, and up to where it was
-    /// read.
-    pub fn marks(&self) -> impl Iterator<Item = (PartitionId, (i64, i64))> {
+    /// Returns how far each partition is that was read: all pages before the offset of its mark have left.
+    pub fn marks(&self) -> impl Iterator<Item = (PartitionId, Mark)> {
         self.read_to.iter().map(|(partition, &read_to)| {
-            let left = self.queues.first(partition).unwrap_or(read_to);
-            (partition.clone(), (left, read_to))
+            let offset = self.queues.first(partition).unwrap_or(read_to);
+            (partition.clone(), Mark { offset, read_to })
         })
     }
 }

@@ -39,7 +39,7 @@ pub use log_pages::{Leaving, LogPages};
 pub use plan::{
     CommitMetadata, Order, Part, Plan, PlanError, Ranges, Reads, Shadow, Target, Total, own_name, plan_topic,
 };
-pub use ranges::{InputRange, LogRange};
+pub use ranges::{InputRange, LogRange, Mark, Marks};
 pub use rejudge::Rejudge;
 pub use time_order::{LOOKAHEAD, TimeOrder};
 pub use warm::{LogMerge, WarmAsk, WarmCounts, WarmStep, WarmUp};

@@ -298,8 +298,7 @@ impl Plan {
     /// Lists the partitions whose committed offsets say how far the replay is.
     #[must_use]
     pub fn committed_at(&self) -> BTreeSet<PartitionId> {
-        let of_log = |range: &LogRange| PartitionId::new(range.topic.as_str(), range.partition);
-        let committed = self.input.iter().map(InputRange::id).chain(self.verdict_log.iter().map(of_log));
+        let committed = self.input.iter().map(InputRange::id).chain(self.verdict_log.iter().map(LogRange::id));
         committed.chain([self.total_at()]).collect()
     }
 }
@@ -341,8 +340,8 @@ impl Ranges {
     #[must_use]
     pub fn part(&self, source: &Source) -> Part {
         match self.0.get(&source.partition) {
-            Some(range) if (range.from..range.to).contains(&source.offset) => Part::Range,
-            Some(range) if (range.warm_from..range.from).contains(&source.offset) => Part::WarmUp,
+            Some(range) if range.range().contains(&source.offset) => Part::Range,
+            Some(range) if range.warm_up().contains(&source.offset) => Part::WarmUp,
             Some(_) | None => Part::Outside,
         }
     }

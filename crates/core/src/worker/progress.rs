@@ -45,8 +45,9 @@ struct Position {
     head: Option<(i64, Option<Timestamp>)>,
     /// The offset whose pages were asked for last.
     asked: Option<i64>,
-    /// Where it ended, according to the latest answer and to the one before that.
-    ends: Option<(i64, i64)>,
+    /// Where it ended according to the latest answer, and to the one before that.
+    end: Option<i64>,
+    end_before: Option<i64>,
     moved_at: Duration,
     /// Since when one of our partitions waits for this one, which does not move.
     waited_for_since: Option<Duration>,
@@ -73,7 +74,7 @@ impl Position {
     /// Records that were there one answer ago are neither judged nor committed. What is merely on its way does not
     /// count.
     fn has_backlog(&self) -> bool {
-        self.ends.is_some_and(|(_, before)| self.next < before)
+        self.end_before.is_some_and(|end| self.next < end)
     }
 
     fn next_time(&self) -> Next {
@@ -134,8 +135,8 @@ impl Progress {
             if next > position.next {
                 position.moved(now, next);
             }
-            let before = position.ends.filter(|_| !was_uncertain).map_or(end, |(before, _)| before);
-            position.ends = Some((end, before));
+            let before = position.end.filter(|_| !was_uncertain).unwrap_or(end);
+            (position.end, position.end_before) = (Some(end), Some(before));
             if let (Some(offset), Some(times)) = (offset, head) {
                 position.head = Some((offset, times.into_iter().max()));
             }

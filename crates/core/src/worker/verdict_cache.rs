@@ -1,12 +1,13 @@
 //! What a worker knows of one verdict log: every judged position, and the latest verdicts.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::judged_partitions::JudgedPartitions;
 use crate::protocol::{
-    Answer, Checkpoint, LogIdentity, PageVerdict, RequestId, RequestOffset, Verdict, VerdictBatch, VerdictOffset,
-    VerdictRecord,
+    Answer, Checkpoint, Judged, LogIdentity, PageVerdict, RequestId, RequestOffset, Verdict, VerdictBatch,
+    VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source};
 
@@ -173,11 +174,12 @@ impl VerdictCache {
     pub(super) fn adds_nothing_to(
         &self,
         checkpoint: &Checkpoint,
-        positions: &BTreeMap<PartitionId, (i64, i64)>,
+        positions: &BTreeMap<PartitionId, Range<i64>>,
     ) -> bool {
-        let is_same = |(partition, &(from, to)): (&PartitionId, &(i64, i64))| {
-            let known = self.judged.get(partition).map_or(0, |judged| judged.count(from, to));
-            let said = checkpoint.partitions.get(partition).map_or(0, |said| said.judged.count(from, to));
+        let is_same = |(partition, offsets): (&PartitionId, &Range<i64>)| {
+            let count = |judged: &Judged| judged.count(offsets.start, offsets.end);
+            let known = self.judged.get(partition).map_or(0, count);
+            let said = checkpoint.partitions.get(partition).map_or(0, |said| count(&said.judged));
             known == said
         };
         self.log == Some(checkpoint.log)

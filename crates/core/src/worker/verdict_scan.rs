@@ -1,6 +1,7 @@
 //! Reads old verdicts back from the log, for instance after the input group was rewound.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::judged_partitions::JudgedPartitions;
@@ -16,7 +17,7 @@ use crate::record::{PartitionId, Source};
 /// bounded however deep the rewind.
 #[derive(Debug)]
 pub(super) struct VerdictScan {
-    wanted: BTreeMap<PartitionId, (i64, i64)>,
+    wanted: BTreeMap<PartitionId, Range<i64>>,
     found: HashMap<Source, Arc<Verdict>>,
     /// What is judged as of the record read last, of the partitions that are read for; `None` before the first
     /// checkpoint.
@@ -57,7 +58,7 @@ impl VerdictScan {
     ) -> Self {
         let positions = positions.checked_div(i64::try_from(first.len()).unwrap_or(i64::MAX)).unwrap_or(0).max(1);
         let wanted =
-            first.into_iter().map(|(partition, first)| (partition, (first, first.saturating_add(positions)))).collect();
+            first.into_iter().map(|(partition, first)| (partition, first..first.saturating_add(positions))).collect();
         let phase = if latest_checkpoint.is_some() { Phase::SeekingCheckpoint } else { Phase::Scanning };
         Self { wanted, found: HashMap::new(), judged: None, newer: HashMap::new(), phase }
     }
@@ -130,7 +131,7 @@ impl VerdictScan {
 
     fn is_ahead_of_all(&self, checkpoint: &Checkpoint) -> bool {
         // Positions are not judged in their own order: a later one may have been judged long before the first.
-        self.wanted.iter().all(|(partition, &(first, end))| {
+        self.wanted.iter().all(|(partition, &Range { start: first, end })| {
             let holds_none = |judged: &Judged| !judged.contains_any(first, end);
             let none = |said: &PartitionCheckpoint| first >= said.low_watermark && holds_none(&said.judged);
             checkpoint.partitions.get(partition).is_none_or(none)
@@ -160,7 +161,7 @@ impl VerdictScan {
 
     /// Returns whether the position is one of those wanted.
     pub(super) fn wants(&self, source: &Source) -> bool {
-        self.wanted.get(&source.partition).is_some_and(|&(first, end)| (first..end).contains(&source.offset))
+        self.wanted.get(&source.partition).is_some_and(|wanted| wanted.contains(&source.offset))
     }
 
     /// Returns what was found for a position, once all is read.
@@ -177,7 +178,7 @@ impl VerdictScan {
 
     /// Returns whether the range holds a wanted position.
     pub(super) fn wants_any(&self, partition: &PartitionId, from: i64, to: i64) -> bool {
-        self.wanted.get(partition).is_some_and(|&(first, end)| first < to && from < end)
+        self.wanted.get(partition).is_some_and(|wanted| wanted.start < to && from < wanted.end)
     }
 
     /// Verdicts of this range are void.

@@ -142,13 +142,7 @@ impl<'w> Replay<'w> {
     }
 
     /// Continues after a crash, with what was committed.
-    fn resume(
-        world: &'w World,
-        max_held_for_warm_up: usize,
-        steps: usize,
-        marks: &BTreeMap<PartitionId, (i64, i64)>,
-        done: Done,
-    ) -> Self {
+    fn resume(world: &'w World, max_held_for_warm_up: usize, steps: usize, marks: &Marks, done: Done) -> Self {
         let pages = LogPages { max_held_for_warm_up, ..LogPages::resumed(world.ranges(), marks) };
         let mut replay = Self { world, pages, done };
         for source in &world.walk[..steps] {
@@ -158,8 +152,8 @@ impl<'w> Replay<'w> {
                 replay.pages.remember(&next, verdict);
             }
         }
-        for (partition, (left, _)) in marks {
-            let mut at = *left;
+        for (partition, mark) in marks {
+            let mut at = mark.offset;
             while let Some(page) = replay.pages.held_before(partition).and_then(|_| world.next(partition.number, at)) {
                 if !replay.pages.was_held(&page.source) {
                     break;
@@ -174,8 +168,8 @@ impl<'w> Replay<'w> {
 
     fn read_up_to(&mut self, source: &Source) {
         while !self.pages.is_read(source) {
-            let read_to: BTreeMap<_, _> = self.pages.marks().collect();
-            let at = read_to.get(&source.partition).map_or(0, |(_, read_to)| *read_to);
+            let marks: Marks = self.pages.marks().collect();
+            let at = marks.get(&source.partition).map_or(0, |mark| mark.read_to);
             let Some(page) = self.world.next(source.partition.number, at) else { return };
             self.pages.arrive(page);
             self.drain(&source.partition);
@@ -292,7 +286,7 @@ fn a_warm_up_page_that_the_log_says_nothing_of_holds_others_for_a_while() {
     // A page of the range waits for its verdict, however long.
     (4..20).for_each(|offset| pages.arrive(page(&partition.at(offset), Kind::Unknown)));
     assert!(pages.leave(&partition).is_none());
-    assert_eq!(pages.marks().collect::<Vec<_>>(), [(partition, (4, 20))]);
+    assert_eq!(pages.marks().collect::<Vec<_>>(), [(partition, Mark { offset: 4, read_to: 20 })]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::protocol::VerdictOffset;
 
 #[test]
 fn plan_files_have_the_names_of_orders_and_targets() {
@@ -138,7 +139,12 @@ fn progress_fits_the_metadata_of_an_offset() {
 fn plan_files_and_committed_progress_keep_their_bytes() {
     let input =
         |partition, warm_from, from, to| InputRange { topic: "pages".to_owned(), partition, warm_from, from, to };
-    let verdict_log = |partition, first, end| LogRange { topic: "crawl.verdicts.s".to_owned(), partition, first, end };
+    let verdict_log = |partition, first, end| LogRange {
+        topic: "crawl.verdicts.s".to_owned(),
+        partition,
+        first: VerdictOffset(first),
+        end: VerdictOffset(end),
+    };
     let plan = Plan {
         order: Order::Log,
         input: vec![input(0, 2, 5, 9), input(1, 0, 0, 4)],
