@@ -28,7 +28,7 @@ const PURE: [(&str, &[&str]); 13] = [
     ("deduplicator", &["record", "fingerprint", "protocol", "judge"]),
     ("replay", &["record", "text", "fingerprint", "protocol", "index", "judge", "worker"]),
     ("compare", &["text"]),
-    ("crawl", &["record", "text", "fingerprint"]),
+    ("crawl", &["record", "text", "fingerprint", "protocol"]),
     ("quality", &["record", "text", "fingerprint", "protocol", "crawl"]),
 ];
 

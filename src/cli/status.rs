@@ -160,8 +160,7 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
         row("", text.to_owned());
     }
     let pages = sum(page, "documents");
-    let duplicates = VerdictLabel::ALL.iter().filter(|verdict| verdict.is_duplicate());
-    let duplicates: u64 = duplicates.map(|verdict| count_of(&page["documents"], verdict.name())).sum();
+    let duplicates: u64 = VerdictLabel::duplicates().map(|verdict| count_of(&page["documents"], verdict.name())).sum();
     let share = if pages > 0 { format!(", {} duplicates", percent(duplicates, pages)) } else { String::new() };
     let rate = rate(page, before).map(|rate| format!(", {rate}")).unwrap_or_default();
     row("pages", format!("{}{share}{rate}", count(pages)));

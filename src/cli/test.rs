@@ -20,7 +20,7 @@ use crate::deduplicator::{LineVerdict, PairVerdict};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, PerMille};
 use crate::judge::Refusal;
-use crate::protocol::Stage;
+use crate::protocol::{Stage, VerdictKind};
 use crate::record::{self, Rejection};
 
 use cases::{Case, Expected, Page};
@@ -66,8 +66,8 @@ impl Outcome {
 
     fn passed(&self) -> bool {
         let expected = self.case.expect;
-        let verdict = self.got == expected.name()
-            || (expected == Expected::Duplicate && [Expected::Exact.name(), Expected::Near.name()].contains(&self.got));
+        let is_duplicate = VerdictKind::named(self.got).is_some_and(VerdictKind::is_duplicate);
+        let verdict = self.got == expected.name() || (expected == Expected::Duplicate && is_duplicate);
         self.unread.is_none() && verdict && self.case.stage.is_none_or(|stage| self.stage == Some(stage.stage()))
     }
 }

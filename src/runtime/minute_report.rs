@@ -30,8 +30,8 @@ impl MinuteReport {
         }
         let metrics = metrics.values();
         let (pages, dead_letters) = (metrics.count(&catalog::DOCUMENTS), metrics.count(&catalog::DEAD_LETTERS));
-        let duplicates = VerdictLabel::ALL.iter().filter(|verdict| verdict.is_duplicate());
-        let duplicates: u64 = duplicates.map(|verdict| metrics.count_of(&catalog::DOCUMENTS, &[verdict.pair()])).sum();
+        let duplicates: u64 =
+            VerdictLabel::duplicates().map(|verdict| metrics.count_of(&catalog::DOCUMENTS, &[verdict.pair()])).sum();
         let new_pages = pages.saturating_sub(self.pages);
         tracing::info!(
             target: "dupgate::service",

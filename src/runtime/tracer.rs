@@ -13,6 +13,7 @@ use super::service_context::ServiceContext;
 use crate::error::Fatal;
 use crate::kafka::output::{Outputs, PagePayload};
 use crate::protocol::{Answer, RequestId, Stage, Verdict};
+use crate::telemetry::labels::{LabelValue, VerdictLabel};
 use crate::telemetry::otlp::Traces;
 use crate::telemetry::spans::{Sampler, Span, names, traceparent};
 use crate::worker::{Output, PageOutcome};
@@ -139,7 +140,7 @@ impl Tracer {
                 attributes.push(text(names::REASON, reason.name()));
                 error = Some(reason.name().to_owned());
             }
-            PageOutcome::Tombstone => attributes.push(text(names::VERDICT, "bypass")),
+            PageOutcome::Tombstone => attributes.push(text(names::VERDICT, VerdictLabel::Bypass.name())),
         }
         let link = record.headers.iter().rev().find(|header| header.name == "traceparent");
         Span {

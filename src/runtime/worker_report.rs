@@ -16,12 +16,12 @@ use crate::error::Fatal;
 use crate::fingerprint::SketchForm;
 use crate::kafka::output::{Outputs, PagePayload, Sent};
 use crate::protocol::{
-    Answer, Decision, LogPartition, Match, MatchedBy, PageVerdict, RequestId, Stage, Verdict, VerdictRecord,
+    Answer, Decision, LogPartition, Match, MatchedBy, PageVerdict, RequestId, Verdict, VerdictRecord,
 };
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
     Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue, Pause, Queue,
-    Step, TransactionResult, VerdictLabel,
+    Step, TransactionResult,
 };
 use crate::telemetry::overview::VERDICTS_CHECK;
 use crate::telemetry::pairs::{Clusters, DeliveredDuplicate};
@@ -264,9 +264,8 @@ impl WorkerReport {
 
     fn judged(&mut self, verdict: &Verdict, bytes: u64) {
         let Answer::Page(PageVerdict { decision, .. }) = &verdict.answer else { return };
-        let (verdict, found_by) = labels_of(decision);
-        self.metrics.document(verdict);
-        if let (Decision::Duplicate { of }, Some(found_by)) = (decision, found_by) {
+        self.metrics.judged(decision.kind());
+        if let (Some(of), Some(found_by)) = (decision.matched(), Duplicate::of(decision.kind())) {
             self.matched(of);
             self.clusters.count(&of.cluster);
             self.metrics.duplicate_bytes(found_by, bytes);
@@ -510,18 +509,5 @@ const fn blocked_label(why: &Blocked) -> BlockedLabel {
         Blocked::ForeignPage(_) => BlockedLabel::ForeignPage,
         Blocked::NoOffset => BlockedLabel::NoOffset,
         Blocked::OutOfRange { .. } => BlockedLabel::OutOfRange,
-    }
-}
-
-/// Returns the labels of a verdict and of how a duplicate was found.
-pub(super) const fn labels_of(decision: &Decision) -> (VerdictLabel, Option<Duplicate>) {
-    match decision {
-        Decision::Unique { .. } => (VerdictLabel::Unique, None),
-        Decision::Update { .. } => (VerdictLabel::Update, None),
-        Decision::Template { .. } => (VerdictLabel::Template, None),
-        Decision::Duplicate { of } => match of.by.stage() {
-            Stage::Exact => (VerdictLabel::Exact, Some(Duplicate::Exact)),
-            Stage::SimHash | Stage::MinHash => (VerdictLabel::Near, Some(Duplicate::Near)),
-        },
     }
 }

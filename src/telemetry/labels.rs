@@ -1,5 +1,6 @@
 //! The closed label sets. Apart from these, only topics and partitions are labels: URLs, sites and ids never are.
 
+use crate::protocol::VerdictKind;
 use crate::worker::OutputKind;
 
 /// One value of a closed label set.
@@ -26,7 +27,7 @@ pub trait LabelValue: Copy + 'static {
 }
 
 macro_rules! label {
-    ($(#[$meta:meta])* $set:ident = $label:literal { $($(#[$value_meta:meta])* $value:ident = $name:literal,)* }) => {
+    ($(#[$meta:meta])* $set:ident = $label:literal { $($(#[$value_meta:meta])* $value:ident = $name:expr,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $set { $($(#[$value_meta])* $value,)* }
@@ -47,28 +48,37 @@ label! {
     /// How a page was judged.
     VerdictLabel = "verdict" {
         /// No original is similar.
-        Unique = "unique",
+        Unique = VerdictKind::Unique.name(),
         /// A known page with changed text.
-        Update = "update",
+        Update = VerdictKind::Update.name(),
         /// Equal text.
-        Exact = "exact",
+        Exact = VerdictKind::Exact.name(),
         /// Near text.
-        Near = "near",
+        Near = VerdictKind::Near.name(),
         /// Near text with other numbers.
-        Template = "template",
+        Template = VerdictKind::Template.name(),
         /// Passed on without being judged.
         Bypass = "bypass",
     }
 }
 
 impl VerdictLabel {
-    /// Returns whether a page with this verdict is a duplicate.
+    /// Returns the label of a verdict; `None` for a page that was withdrawn, which counts as a dead letter.
     #[must_use]
-    pub const fn is_duplicate(self) -> bool {
-        match self {
-            Self::Exact | Self::Near => true,
-            Self::Unique | Self::Update | Self::Template | Self::Bypass => false,
+    pub const fn of(kind: VerdictKind) -> Option<Self> {
+        match kind {
+            VerdictKind::Unique => Some(Self::Unique),
+            VerdictKind::Update => Some(Self::Update),
+            VerdictKind::Template => Some(Self::Template),
+            VerdictKind::Exact => Some(Self::Exact),
+            VerdictKind::Near => Some(Self::Near),
+            VerdictKind::Withdrawn => None,
         }
+    }
+
+    /// Returns the labels of duplicates.
+    pub fn duplicates() -> impl Iterator<Item = Self> {
+        VerdictKind::ALL.into_iter().filter(|kind| kind.is_duplicate()).filter_map(Self::of)
     }
 }
 
@@ -76,11 +86,24 @@ label! {
     /// How a duplicate was found.
     Duplicate = "verdict" {
         /// Equal text.
-        Exact = "exact",
+        Exact = VerdictKind::Exact.name(),
         /// Near text.
-        Near = "near",
+        Near = VerdictKind::Near.name(),
     }
 }
+
+impl Duplicate {
+    /// Returns the label of a verdict, if it is that of a duplicate.
+    #[must_use]
+    pub const fn of(kind: VerdictKind) -> Option<Self> {
+        match kind {
+            VerdictKind::Exact => Some(Self::Exact),
+            VerdictKind::Near => Some(Self::Near),
+            VerdictKind::Unique | VerdictKind::Update | VerdictKind::Template | VerdictKind::Withdrawn => None,
+        }
+    }
+}
+
 label! {
     /// Why a page was passed on without being judged.
     BypassReason = "reason" {
@@ -369,8 +392,7 @@ mod tests {
 
     #[test]
     fn the_two_lists_of_duplicates_agree() {
-        let duplicates = VerdictLabel::ALL.iter().filter(|verdict| verdict.is_duplicate());
-        assert_eq!(duplicates.map(|verdict| verdict.name()).collect::<Vec<_>>(), Duplicate::NAMES);
+        assert_eq!(VerdictLabel::duplicates().map(VerdictLabel::name).collect::<Vec<_>>(), Duplicate::NAMES);
     }
 
     #[test]

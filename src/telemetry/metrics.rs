@@ -33,7 +33,7 @@ use super::labels::{
 };
 use crate::config::settings;
 use crate::fingerprint::PerMille;
-use crate::protocol::LogPartition;
+use crate::protocol::{LogPartition, VerdictKind};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::worker::OutputKind;
 
@@ -146,6 +146,13 @@ impl Metrics {
     pub fn consumed(&self, topic: &str, records: u64, bytes: u64) {
         self.counter(catalog::RECORDS_CONSUMED.name, &[("topic", topic)]).increment(records);
         self.counter(catalog::CONSUMED_BYTES.name, &[("topic", topic)]).increment(bytes);
+    }
+
+    /// Counts a page that was delivered with this verdict. One that was withdrawn is counted as a dead letter instead.
+    pub fn judged(&self, kind: VerdictKind) {
+        if let Some(verdict) = VerdictLabel::of(kind) {
+            self.document(verdict);
+        }
     }
 
     /// Counts a document with this verdict, once its outputs are acknowledged.

@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 
 use crate::compare::{Run, beginning};
 use crate::fingerprint::PerMille;
+use crate::protocol::VerdictKind;
 use crate::record::{Source, Timestamp};
 
 /// Number of kept pairs.
@@ -288,7 +289,7 @@ impl State {
 impl Page {
     fn count_distance(&mut self, pair: &Pair) {
         // Exact duplicates are all at distance 0, and would hide the rest.
-        let bits = pair.bits().filter(|_| pair.seen.verdict != "exact");
+        let bits = pair.bits().filter(|_| pair.seen.verdict != VerdictKind::Exact.name());
         let at = bits.and_then(|bits| usize::try_from(bits).ok()).map(|bits| bits.min(DISTANCES - 1));
         if let Some(count) = at.and_then(|at| self.distances.get_mut(at)) {
             *count += 1;

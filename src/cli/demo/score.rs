@@ -11,6 +11,7 @@ use crate::crawl::Truth;
 use crate::crawl::score::{Found, LEGEND, Scorer};
 use crate::error::{Fatal, Reason};
 use crate::kafka::tail::{Step, Tail, Written};
+use crate::protocol::VerdictKind;
 use crate::record::Reject;
 use crate::runtime::service_context;
 
@@ -34,11 +35,7 @@ pub(super) struct JudgedPage {
 pub(super) fn judged_page(written: &Written, prefix: &str) -> Option<JudgedPage> {
     let ours = |name: &str| written.header(&format!("{prefix}{name}"));
     let found = match ours("verdict") {
-        Some("unique" | "template") => Found::Unique,
-        Some("update") => Found::Update,
-        Some("exact") => Found::Exact,
-        Some("near") => Found::Near,
-        Some(_) => return None,
+        Some(name) => Found::of(VerdictKind::named(name)?)?,
         None => Found::Dead(Reject::ALL.into_iter().find(|reason| Some(reason.name()) == ours("error.reason"))?),
     };
     let truth = written.header(Truth::HEADER)?.parse().ok()?;

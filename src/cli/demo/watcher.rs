@@ -162,8 +162,7 @@ impl Known {
 
     fn summary(&self, shared: &Shared, metrics: &Metrics, now: Duration, before: (u64, Duration)) -> Summary {
         let metrics = metrics.values();
-        let mut verdicts: Vec<(&'static str, u64)> =
-            ["unique", "update", "exact", "near", "dead_letter"].map(|name| (name, 0)).into();
+        let mut verdicts: Vec<(&'static str, u64)> = Found::NAMES.map(|name| (name, 0)).into();
         for (found, count) in &self.verdicts {
             if let Some(sum) = verdicts.iter_mut().find(|(name, _)| *name == found.name()) {
                 sum.1 += count;

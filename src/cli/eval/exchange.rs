@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::baselines::Judged;
 use crate::fingerprint::digest_of;
+use crate::protocol::VerdictKind;
 use crate::quality::{Planted, Role, scored};
 use crate::record::RawRecord;
 
@@ -76,7 +77,8 @@ pub(super) fn scored_verdicts(path: &Path, stream: &[Planted]) -> anyhow::Result
         let Some(id) = answer.id else { continue };
         let find = |id: &str| numbers.get(id).copied().with_context(|| format!("{}: no page has the id {id}", place()));
         let page = find(&id)?;
-        let match_id = answer.match_id.filter(|_| !matches!(answer.verdict.as_deref(), Some("update" | "template")));
+        let kind = answer.verdict.as_deref().and_then(VerdictKind::named);
+        let match_id = answer.match_id.filter(|_| !matches!(kind, Some(VerdictKind::Update | VerdictKind::Template)));
         let matched = match_id.as_deref().map(find).transpose()?;
         if let (Some(matched), Some(match_id)) = (matched.filter(|matched| *matched >= page), &match_id) {
             bail!("{}: {match_id} ({matched}) does not come before {id} ({page})", place());

@@ -8,6 +8,7 @@ use super::progress::share;
 use crate::cli::output::{Format, columns, print, print_json, table};
 use crate::cli::{Global, human};
 use crate::error::{Fatal, Reason};
+use crate::protocol::VerdictKind;
 use crate::replay::{Counts, Plan, variants};
 use crate::runtime::replay::Outcome;
 
@@ -119,8 +120,8 @@ fn chart(names: &[Vec<String>], variants: &[Counts]) -> String {
             let keys: Vec<&str> = set.iter().map(String::as_str).collect();
             vec![
                 keys.join(" "),
-                human::count(counts.of("exact")),
-                human::count(counts.of("near")),
+                human::count(counts.of(VerdictKind::Exact.name())),
+                human::count(counts.of(VerdictKind::Near.name())),
                 format!("{:.1} %", share(counts)),
                 "█".repeat(length),
             ]

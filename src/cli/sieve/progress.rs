@@ -8,7 +8,8 @@ use indicatif::ProgressBar;
 use crate::cli::human;
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::deduplicator::{LineVerdict, PageResult, place_of};
-use crate::record::Rejection;
+use crate::protocol::VerdictKind;
+use crate::record::{Reject, Rejection};
 use crate::runtime::lines::Line;
 
 /// Maximum number of dead letters to log one by one if no verdict line names them.
@@ -28,12 +29,11 @@ pub(super) struct Progress {
 impl Progress {
     /// Starts counting towards `size` bytes, if known. Dead letters are logged here if no verdict line names them.
     pub(super) fn new(size: Option<u64>, shows_dead_letters: bool) -> Self {
-        let verdicts = ["unique", "update", "template", "exact", "near", "dead_letter"].map(|name| (name, 0)).into();
         Self {
             pages: 0,
             bytes: 0,
             size,
-            verdicts,
+            verdicts: BTreeMap::new(),
             reasons: BTreeMap::new(),
             display: ProgressDisplay::new(size, template(size)),
             shows_dead_letters,
@@ -66,7 +66,7 @@ impl Progress {
         if !self.shows_dead_letters {
             return;
         }
-        let dead = self.verdicts.get("dead_letter").copied().unwrap_or(0);
+        let dead = self.verdicts.get(Reject::DEAD_LETTER).copied().unwrap_or(0);
         if dead <= MAX_LOGGED {
             tracing::warn!(target: "dupgate::cli", source = place_of(&line.source), "{rejection}");
         }
@@ -81,17 +81,19 @@ impl Progress {
             // Writing to a string cannot fail.
             let _ = write!(reasons, "{gap}{reason} {count}");
         }
-        let of = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
-        let (unique, update, template) = (of("unique"), of("update"), of("template"));
-        let (exact, near, dead_letter) = (of("exact"), of("near"), of("dead_letter"));
         if self.display.bar().is_some() {
-            let shown = self.verdicts.iter().filter(|(_, count)| **count > 0);
-            let shown: Vec<String> = shown.map(|(name, count)| format!("{name} {}", human::count(*count))).collect();
+            let shown: Vec<String> =
+                self.verdicts.iter().map(|(name, count)| format!("{name} {}", human::count(*count))).collect();
             let why = if reasons.is_empty() { String::new() } else { format!("  ({reasons})") };
             crate::cli::note(&format!("{} pages: {}{why}", human::count(self.pages), shown.join("  ")));
             return;
         }
         let reasons = Some(reasons).filter(|reasons| !reasons.is_empty());
+        let of = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
+        let [unique, update, template, exact, near] =
+            [VerdictKind::Unique, VerdictKind::Update, VerdictKind::Template, VerdictKind::Exact, VerdictKind::Near]
+                .map(|kind| of(kind.name()));
+        let dead_letter = of(Reject::DEAD_LETTER);
         tracing::info!(
             target: "dupgate::cli",
             pages = self.pages, unique, update, template, exact, near, dead_letter, reasons, "sieved"

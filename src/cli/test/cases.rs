@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::{Fatal, Reason};
-use crate::protocol::Stage;
+use crate::protocol::{Stage, VerdictKind};
+use crate::record::Reject;
+use crate::worker::OutputKind;
 
 /// Two pages, and the expected verdict on the second.
 #[derive(Clone, Debug, Deserialize)]
@@ -63,13 +65,13 @@ impl Expected {
     /// Returns the name, as it is written.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Unique => "unique",
-            Self::Exact => "exact",
-            Self::Near => "near",
-            Self::Template => "template",
-            Self::Duplicate => "duplicate",
-            Self::Update => "update",
-            Self::DeadLetter => "dead_letter",
+            Self::Unique => VerdictKind::Unique.name(),
+            Self::Exact => VerdictKind::Exact.name(),
+            Self::Near => VerdictKind::Near.name(),
+            Self::Template => VerdictKind::Template.name(),
+            Self::Duplicate => OutputKind::Duplicate.name(),
+            Self::Update => VerdictKind::Update.name(),
+            Self::DeadLetter => Reject::DEAD_LETTER,
         }
     }
 }

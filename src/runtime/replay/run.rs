@@ -14,7 +14,6 @@ use super::super::fatal::{self, failure};
 use super::super::record_processor::RecordProcessor;
 use super::super::service_context;
 use super::super::tree_budget::TreeBudget;
-use super::super::worker_report::labels_of;
 use super::TRANSACTION;
 use super::feed::Feed;
 use super::log_stream::{self, LogStream};
@@ -297,7 +296,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         match end {
             PageOutcome::Judged(verdict) => {
                 if let Answer::Page(page) = &verdict.answer {
-                    self.metrics.document(labels_of(&page.decision).0);
+                    self.metrics.judged(page.decision.kind());
                 }
             }
             PageOutcome::DeadLetter(reason) => self.metrics.dead_letter(*reason),
@@ -405,7 +404,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     fn check_dead_letters(&self) -> Result<(), Fatal> {
         let Some(limit) = self.options.max_dead_letters else { return Ok(()) };
         let counts = &self.total.counts;
-        let dead = counts.of("dead_letter");
+        let dead = counts.of(Reject::DEAD_LETTER);
         #[expect(clippy::cast_precision_loss, reason = "a share")]
         let share = dead as f64 / counts.pages.max(1) as f64;
         if counts.pages < ENOUGH || share <= limit {

@@ -25,10 +25,10 @@ use std::num::NonZeroUsize;
 use crate::fingerprint::{FingerprintedPage, PerMille};
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::protocol::{
-    Answer, Decision, LogIdentity, Match, MatchedBy, PageRequest, PageVerdict, Request, RequestBody, RequestId,
-    RequestOffset, Rules, Stage, VerdictKind,
+    Answer, LogIdentity, Match, MatchedBy, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset,
+    Rules, VerdictKind,
 };
-use crate::record::{EventTime, Rejection, Source, Timestamp};
+use crate::record::{EventTime, Reject, Rejection, Source, Timestamp};
 
 pub use line::place_of;
 pub use pair_verdict::{PairVerdict, StageResult, Threshold};
@@ -78,16 +78,13 @@ pub struct PageResult {
 /// The verdict on one page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LineVerdict {
-    /// No original is near it.
-    Unique,
-    /// A known page with changed text.
-    Update(MatchedOriginal),
-    /// Near text, but with other numbers: delivered.
-    Template(MatchedOriginal),
-    /// Equal text.
-    Exact(MatchedOriginal),
-    /// Near text.
-    Near(MatchedOriginal),
+    /// The judge decided.
+    Judged {
+        /// What it is.
+        kind: VerdictKind,
+        /// What it was matched with; nothing for a unique page.
+        original: Option<MatchedOriginal>,
+    },
     /// No verdict is possible.
     Dead(Rejection),
 }
@@ -141,7 +138,7 @@ impl LineVerdict {
     pub const fn name(&self) -> &'static str {
         match self.kind() {
             Some(kind) => kind.name(),
-            None => "dead_letter",
+            None => Reject::DEAD_LETTER,
         }
     }
 
@@ -149,11 +146,7 @@ impl LineVerdict {
     #[must_use]
     pub const fn kind(&self) -> Option<VerdictKind> {
         match self {
-            Self::Unique => Some(VerdictKind::Unique),
-            Self::Update(_) => Some(VerdictKind::Update),
-            Self::Template(_) => Some(VerdictKind::Template),
-            Self::Exact(_) => Some(VerdictKind::Exact),
-            Self::Near(_) => Some(VerdictKind::Near),
+            Self::Judged { kind, .. } => Some(*kind),
             Self::Dead(_) => None,
         }
     }
@@ -162,8 +155,8 @@ impl LineVerdict {
     #[must_use]
     pub const fn route(&self) -> Route {
         match self {
-            Self::Unique | Self::Update(_) | Self::Template(_) => Route::Unique,
-            Self::Exact(_) | Self::Near(_) => Route::Duplicate,
+            Self::Judged { kind, .. } if kind.is_duplicate() => Route::Duplicate,
+            Self::Judged { .. } => Route::Unique,
             Self::Dead(_) => Route::Dead,
         }
     }
@@ -172,10 +165,8 @@ impl LineVerdict {
     #[must_use]
     pub const fn original(&self) -> Option<&MatchedOriginal> {
         match self {
-            Self::Update(original) | Self::Template(original) | Self::Exact(original) | Self::Near(original) => {
-                Some(original)
-            }
-            Self::Unique | Self::Dead(_) => None,
+            Self::Judged { original, .. } => original.as_ref(),
+            Self::Dead(_) => None,
         }
     }
 }
@@ -249,15 +240,8 @@ impl ScopeJudge {
         let Some(verdict) = decide(&self.state, request, clock) else { return Ok(None) };
         self.state.follow(&verdict)?;
         let Answer::Page(page) = verdict.answer else { return Ok(None) };
-        let verdict = match &page.decision {
-            Decision::Unique { .. } => LineVerdict::Unique,
-            Decision::Update { of, .. } => LineVerdict::Update(self.original(of)),
-            Decision::Template { of, .. } => LineVerdict::Template(self.original(of)),
-            Decision::Duplicate { of } => match of.by.stage() {
-                Stage::Exact => LineVerdict::Exact(self.original(of)),
-                Stage::SimHash | Stage::MinHash => LineVerdict::Near(self.original(of)),
-            },
-        };
+        let original = page.decision.matched().map(|of| self.original(of));
+        let verdict = LineVerdict::Judged { kind: page.decision.kind(), original };
         self.remember(&page, id);
         Ok(Some(verdict))
     }

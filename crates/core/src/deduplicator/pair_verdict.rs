@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use super::{Deduplicator, DeduplicatorError, DeduplicatorSettings, LineVerdict};
 use crate::fingerprint::{FingerprintedPage, MAX_DISTANCE, PerMille};
 use crate::judge::Refusal;
-use crate::protocol::{MatchedBy, MinHashRules, Rules, Stage};
+use crate::protocol::{MatchedBy, MinHashRules, Rules, Stage, VerdictKind};
 use crate::record::{EventTime, PartitionId, Timestamp};
 
 /// What the judge says about a pair of pages.
@@ -76,7 +76,7 @@ impl PairVerdict {
             })
         });
         let stages: Result<Vec<StageResult>, DeduplicatorError> = stages.into_iter().collect();
-        let refusal = refusal.filter(|_| matches!(verdict, LineVerdict::Unique | LineVerdict::Template(_)));
+        let refusal = refusal.filter(|_| matches!(verdict.kind(), Some(VerdictKind::Unique | VerdictKind::Template)));
         Ok(Self { verdict, refusal, stages: stages? })
     }
 

@@ -5,11 +5,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SimHash};
-use crate::protocol::{PerStage, SameId};
+use crate::protocol::{PerStage, SameId, Stage};
 use crate::record::{Encoding, PartitionId, Reject};
 use crate::text::{CutBy, Extraction};
 
 const WINDOW: i64 = 30;
+
+const UNIQUE: LineVerdict = LineVerdict::Judged { kind: VerdictKind::Unique, original: None };
 
 fn settings(event_time: EventTime, max_entries: u64) -> DeduplicatorSettings {
     let rules = Rules {
@@ -145,7 +147,7 @@ fn line_numbers_are_time_in_milliseconds() {
     let mut deduplicator = Deduplicator::new(settings(EventTime::Record, 100));
     let mut ask =
         |number: i64, text: u64| deduplicator.judge(line(number), Ok(page(text, None, None))).unwrap().verdict;
-    assert_eq!(ask(1, 7), LineVerdict::Unique);
+    assert_eq!(ask(1, 7), UNIQUE);
     for number in 2..=WINDOW {
         ask(number, u64::MAX << (number.unsigned_abs() % 32));
     }
@@ -157,7 +159,7 @@ fn line_numbers_are_time_in_milliseconds() {
     for number in 2..=WINDOW + 1 {
         ask(number, u64::MAX << (number.unsigned_abs() % 32));
     }
-    assert_eq!(ask(WINDOW + 2, 7), LineVerdict::Unique, "one page past the window");
+    assert_eq!(ask(WINDOW + 2, 7), UNIQUE, "one page past the window");
 }
 
 #[test]
@@ -165,8 +167,8 @@ fn a_page_from_the_future_does_not_empty_the_window() {
     let mut deduplicator = Deduplicator::new(settings(EventTime::Field, 100));
     let mut ask =
         |number: i64, text: u64, time| deduplicator.judge(line(number), Ok(page(text, None, time))).unwrap().verdict;
-    assert_eq!(ask(1, 0xf0, Some(1_000_000)), LineVerdict::Unique);
-    assert_eq!(ask(2, 0xffff_0000, Some(4_102_444_800_000)), LineVerdict::Unique);
+    assert_eq!(ask(1, 0xf0, Some(1_000_000)), UNIQUE);
+    assert_eq!(ask(2, 0xffff_0000, Some(4_102_444_800_000)), UNIQUE);
     assert_eq!(ask(3, 0xf0, Some(1_000_001)).name(), "exact");
     assert_eq!(ask(4, 0xf0, None).name(), "exact", "a page without a time has that of the page before");
 }

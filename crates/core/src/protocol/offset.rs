@@ -1,4 +1,5 @@
-//! Positions in the two logs. Offsets of the input stay plain numbers next to the name of their partition.
+//! Positions in the two logs. Offsets of the input stay plain numbers: they are always next to the name of their partition
+//! (`Source`, a range, a map by partition), and with a type for each log, no other offset can be taken for one.
 
 use std::fmt;
 

@@ -1,4 +1,8 @@
 //! Records of the verdict log: verdicts, rules and checkpoints.
+//!
+//! A [`Verdict`] is an [`Answer`] with the request that it answers. Most answers are about a page: a [`PageVerdict`] is the
+//! page's position, time and digest with the [`Decision`], which is what the judge decided and what follows from it. Its
+//! [`VerdictKind`] is all that headers, metrics and reports name.
 
 use super::{
     Checkpoint, ExpiryWatermarks, ForgetTarget, LogIdentity, Placement, RequestId, RequestOffset, Rules, RulesNumber,
@@ -150,7 +154,7 @@ pub struct PageVerdict {
     pub decision: Decision,
 }
 
-/// The kinds of verdicts, under the names that headers, metrics and reports use.
+/// The kinds of verdicts. This is the one place that names them, for headers, metrics and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VerdictKind {
     /// No original is near it.
@@ -182,6 +186,12 @@ impl VerdictKind {
             Self::Near => "near",
             Self::Withdrawn => "withdrawn",
         }
+    }
+
+    /// Returns the kind of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Returns whether the page is a duplicate of another one.

@@ -35,6 +35,9 @@ pub enum Reject {
 }
 
 impl Reject {
+    /// What headers, metrics and reports name in place of a verdict.
+    pub const DEAD_LETTER: &'static str = "dead_letter";
+
     /// Every reason, in the order of its number.
     pub const ALL: [Self; 12] = [
         Self::Undecodable,

@@ -61,7 +61,7 @@ impl Counts {
             *count = count.saturating_sub(1);
         }
         self.verdicts.retain(|_, count| *count > 0);
-        *self.verdicts.entry("dead_letter".to_owned()).or_default() += 1;
+        *self.verdicts.entry(Reject::DEAD_LETTER.to_owned()).or_default() += 1;
         self.note_dead_letter(reason);
     }
 
@@ -94,7 +94,7 @@ pub fn name_of_verdict(verdict: &Verdict) -> VerdictName {
 pub fn name_of(outcome: &PageOutcome) -> VerdictName {
     match outcome {
         PageOutcome::Judged(verdict) => name_of_verdict(verdict),
-        PageOutcome::DeadLetter(_) => "dead_letter",
+        PageOutcome::DeadLetter(_) => Reject::DEAD_LETTER,
         PageOutcome::Tombstone => "tombstone",
     }
 }

@@ -49,7 +49,7 @@ impl OutputKind {
         match self {
             Self::Unique => "unique",
             Self::Duplicate => "duplicate",
-            Self::DeadLetter => "dead_letter",
+            Self::DeadLetter => Reject::DEAD_LETTER,
         }
     }
 }

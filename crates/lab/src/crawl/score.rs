@@ -19,6 +19,7 @@ mod tests;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::{Edit, Truth};
+use dupgate_core::protocol::VerdictKind;
 use dupgate_core::record::Reject;
 
 pub use report::{LEGEND, Report};
@@ -39,15 +40,32 @@ pub enum Found {
 }
 
 impl Found {
+    /// The names, in the order of a table.
+    pub const NAMES: [&str; 5] =
+        [Self::Unique.name(), Self::Update.name(), Self::Exact.name(), Self::Near.name(), Reject::DEAD_LETTER];
+
     /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Unique => "unique",
-            Self::Update => "update",
-            Self::Exact => "exact",
-            Self::Near => "near",
-            Self::Dead(_) => "dead_letter",
+            Self::Unique => VerdictKind::Unique.name(),
+            Self::Update => VerdictKind::Update.name(),
+            Self::Exact => VerdictKind::Exact.name(),
+            Self::Near => VerdictKind::Near.name(),
+            Self::Dead(_) => Reject::DEAD_LETTER,
+        }
+    }
+
+    /// Returns what a verdict counts as: a template is delivered like a unique page, and a withdrawn one has no verdict
+    /// that could be scored.
+    #[must_use]
+    pub const fn of(kind: VerdictKind) -> Option<Self> {
+        match kind {
+            VerdictKind::Unique | VerdictKind::Template => Some(Self::Unique),
+            VerdictKind::Update => Some(Self::Update),
+            VerdictKind::Exact => Some(Self::Exact),
+            VerdictKind::Near => Some(Self::Near),
+            VerdictKind::Withdrawn => None,
         }
     }
 }

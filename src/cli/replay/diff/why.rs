@@ -160,7 +160,7 @@ fn of_two(
     let is = |one: VerdictKind| verdicts.before.verdict == one || verdicts.after.verdict == one;
     if is(VerdictKind::Update) && before.same_id != after.same_id {
         let word = |rules: &Rules| match rules.same_id {
-            SameId::Update => "update",
+            SameId::Update => VerdictKind::Update.name(),
             SameId::Duplicate => "duplicate",
         };
         return format!(
