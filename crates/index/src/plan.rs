@@ -292,13 +292,6 @@ impl Plan {
         self.tables.len()
     }
 
-    /// Returns how many home lines a probe reads among this many entries.
-    #[must_use]
-    pub fn home_lines(&self, entries: u64) -> usize {
-        let shape = |keyed: &Keyed| keyed.shape(keyed.lines_for::<FuzzyTags>(entries));
-        self.tables.iter().map(|keyed| shape(keyed).flips().len()).sum()
-    }
-
     /// Returns the key of each table.
     pub(crate) fn keyed(&self) -> &[Keyed] {
         &self.tables

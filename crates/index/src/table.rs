@@ -47,6 +47,8 @@ pub(crate) struct Table<L> {
 pub struct TableStats {
     /// Home lines.
     pub lines: u64,
+    /// Home lines that one probe reads.
+    pub probed: usize,
     /// Lines that have an overflow run.
     pub overflowed: u64,
     /// Most entries that were seen in one line and its run recently.
@@ -311,6 +313,7 @@ impl<L: Layout> Table<L> {
     pub(crate) fn stats(&self) -> TableStats {
         TableStats {
             lines: self.lines.count(),
+            probed: self.shape.flips().len(),
             overflowed: self.with_run,
             largest: self.largest,
             memory_bytes: self.lines.memory_bytes() + self.runs.memory_bytes(),

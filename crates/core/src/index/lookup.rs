@@ -50,27 +50,6 @@ impl Index {
             .collect()
     }
 
-    /// Returns every original within `max_distance` bits of a code, in any scope, with its distance. Returns none if
-    /// the originals' codes have another width. Scans all codes if the distance is larger than that of the tables
-    /// ([`Index::set_max_distance`]), or if originals have scopes, because the tables hold the codes of each scope
-    /// under a mask of their own.
-    #[must_use]
-    pub fn near_code(&self, code: SimHash, max_distance: u8, watermarks: &ExpiryWatermarks) -> Vec<(u8, Original)> {
-        let is_near = |position: u64| {
-            let distance = self.bits_to(masked(code, self.ring.scope(position)), position)?;
-            (distance <= max_distance && !self.is_expired(position, watermarks)).then_some((distance, position))
-        };
-        let mut near: Vec<(u8, u64)> = if self.ring.has_scopes() {
-            self.ring.positions().filter_map(is_near).collect()
-        } else {
-            self.ring.members().filter_map(is_near).collect()
-        };
-        if !self.ring.has_scopes() {
-            self.codes.probe(code, max_distance, |position, _| near.extend(is_near(position)));
-        }
-        near.into_iter().filter_map(|(distance, position)| Some((distance, self.original(position)?))).collect()
-    }
-
     pub(super) fn positions_of_source(&self, source: &Source) -> Vec<u64> {
         let Some(key) = self.ring.key_of(source) else { return Vec::new() };
         let mut found = Vec::new();

@@ -392,11 +392,6 @@ impl Ring {
         }
     }
 
-    /// Returns whether any original ever had a scope.
-    pub(super) const fn has_scopes(&self) -> bool {
-        self.has_scopes
-    }
-
     /// Returns whether any original was ever found by its text and title.
     pub(super) const fn has_titled(&self) -> bool {
         self.has_titled
@@ -409,11 +404,6 @@ impl Ring {
             return None;
         }
         self.site(position).zip(self.title(position))
-    }
-
-    /// Returns the positions of the members of families.
-    pub(super) fn members(&self) -> impl Iterator<Item = u64> {
-        self.placements.iter().filter(|(_, placement)| placement.family.is_some()).map(|(position, _)| position)
     }
 
     /// Returns the code of a member of a family.

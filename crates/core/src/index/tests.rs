@@ -13,6 +13,25 @@ use crate::fingerprint::{
 use crate::protocol::{MinHashRules, PerStage, Placement, Stage};
 use crate::record::Timestamp;
 
+impl Index {
+    /// Returns every original within this many bits of a code, with its distance, by the tables where there are no scopes.
+    fn near_code(&self, code: SimHash, max_distance: u8, watermarks: &ExpiryWatermarks) -> Vec<(u8, Original)> {
+        let is_near = |position: u64| {
+            let distance = self.bits_to(masked(code, self.ring.scope(position)), position)?;
+            (distance <= max_distance && !self.is_expired(position, watermarks)).then_some((distance, position))
+        };
+        // The tables hold other codes of originals with scopes, and none of the members of families.
+        let positions = || self.ring.positions();
+        let has_scopes = positions().any(|position| self.ring.scope(position).is_some());
+        let is_apart = |position: &u64| has_scopes || self.ring.member_code(*position).is_some();
+        let mut near: Vec<(u8, u64)> = positions().filter(is_apart).filter_map(is_near).collect();
+        if !has_scopes {
+            self.codes.probe(code, max_distance, |position, _| near.extend(is_near(position)));
+        }
+        near.into_iter().filter_map(|(distance, position)| Some((distance, self.original(position)?))).collect()
+    }
+}
+
 /// Window of both stages where a test says nothing else, in milliseconds.
 const WINDOW: u64 = 100;
 

@@ -108,7 +108,8 @@ fn measure(data: &Data, plan: &Plan) -> Run {
 
     // Turns over a piece of the operations each, and random lines before and after each turn; the middle ones count.
     let mut random_lines = RandomLines::in_bytes(stats.table_bytes as f64);
-    let lines = plan.home_lines(window) as f64 * (1.0 + overflowed(&stats));
+    let probed: usize = stats.tables.iter().map(|table| table.probed).sum();
+    let lines = probed as f64 * (1.0 + overflowed(&stats));
     let (mut turns, mut line_times, mut shares) = (Vec::new(), vec![random_lines.read_ns()], Vec::new());
     let mut missed = 0;
     let each = later.len() / TURNS;
