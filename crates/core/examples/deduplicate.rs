@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo run --release -p dupgate-core --example deduplicate -- pages.jsonl
 //! ```
-#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "an example reads a file and prints")]
 
 use std::error::Error;
 use std::num::NonZeroUsize;

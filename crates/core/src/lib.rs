@@ -9,6 +9,7 @@
 //! [`judge`] and [`worker`] are state machines that make no calls themselves: the time and all events are passed in,
 //! and effects for the driver to carry out come out. [`deduplicator`] is the judge without any log: lines in, verdicts
 //! out.
+#![deny(clippy::iter_over_hash_type, clippy::print_stderr)]
 
 pub mod record;
 pub mod text;

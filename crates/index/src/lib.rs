@@ -30,6 +30,7 @@
 //!
 //! What a probe finds depends only on the codes and the positions, not on the plan, the machine's instructions, time,
 //! or a rebuild in progress.
+#![deny(clippy::iter_over_hash_type, clippy::print_stderr)]
 
 mod buckets;
 mod codeword;

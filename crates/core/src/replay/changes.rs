@@ -303,6 +303,7 @@ impl Changes {
     #[must_use]
     pub fn finish(self) -> Compared {
         let Self { offsets, held, mut examples, .. } = self;
+        #[expect(clippy::iter_over_hash_type, reason = "examples are chosen by the hashes of their positions")]
         for (source, recorded) in held {
             let side = offsets.get(&source.partition).and_then(|offsets| kind(offsets, &source)?.only_in());
             let Some(side) = side else { continue };

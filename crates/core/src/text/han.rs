@@ -51,6 +51,7 @@ impl Simplifier {
             phrases.entry(first).or_default().push((phrase, library.convert(phrase)));
             dense.get_mut(dense_place(first)?)?.begins_phrase = true;
         }
+        #[expect(clippy::iter_over_hash_type, reason = "each list is sorted by itself")]
         for list in phrases.values_mut() {
             list.sort_by_key(|(phrase, _)| std::cmp::Reverse(phrase.len()));
         }

@@ -1,4 +1,9 @@
 //! Random schedules.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "seeds come from the environment and run on all cores"
+)]
 
 use std::collections::BTreeMap;
 use std::ops::Range;

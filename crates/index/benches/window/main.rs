@@ -7,6 +7,11 @@
 //! asserted but recall: floors are printed beside the numbers.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a bench prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a bench asks the machine, and uses its cores"
+)]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench panics where it cannot continue")]
 #![expect(clippy::cast_precision_loss, reason = "numbers for people")]
 #![expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares and small numbers")]
