@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::http::{Request, header};
 use clap::Args;
 use secrecy::{ExposeSecret, SecretString};
@@ -190,8 +189,8 @@ fn ask((host, port): (&str, u16), path: &str, token: Option<&SecretString>, sile
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose_secret()));
     }
-    let request = request.body(Body::empty()).map_err(io::Error::other)?;
-    HttpClient::without_tls()?.call(request, silence)
+    let request = request.body(()).map_err(io::Error::other)?;
+    HttpClient::without_tls().call(request, silence)
 }
 
 #[cfg(test)]

@@ -1,30 +1,21 @@
-//! An HTTP/1.1 client for a collector, with or without TLS, and for a running instance. It blocks the calling thread.
+//! HTTP/1.1 client for a collector, with or without TLS, and for a running instance. It blocks the calling thread.
 
-use std::error::Error;
 use std::io::{self, Read};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, header};
-use hyper::body::{Body as _, Bytes, Incoming};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use rustls::client::WantsClientCert;
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
-use tokio::runtime::Runtime;
+use rustls::pki_types::CertificateDer;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, AsSendBody, BodyReader};
 
 /// Time-out of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A client that opens a connection for each request.
+/// A client that opens a connection for each request. It follows no redirection and uses no proxy.
 #[derive(Debug)]
 pub struct HttpClient {
-    client: Client<HttpsConnector<HttpConnector>, Body>,
-    runtime: Arc<Runtime>,
+    agent: Agent,
 }
 
 /// An answer whose body is read as it arrives.
@@ -33,21 +24,15 @@ pub struct Answer {
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    body: Incoming,
-    /// Bytes of the body that were received and not read yet.
-    piece: Bytes,
+    body: BodyReader<'static>,
     silence: Duration,
-    runtime: Arc<Runtime>,
 }
 
 impl HttpClient {
     /// Creates a client for http alone: it trusts no certificate.
-    ///
-    /// # Errors
-    ///
-    /// The machine has no file descriptors left.
-    pub fn without_tls() -> io::Result<Self> {
-        Self::trusting(RootCertStore::empty())
+    #[must_use]
+    pub fn without_tls() -> Self {
+        Self::trusting(&[])
     }
 
     /// Creates a client for http and https that trusts the system's authorities, or those of `SSL_CERT_FILE` and
@@ -57,31 +42,32 @@ impl HttpClient {
     ///
     /// No certificate is found there.
     pub fn trusting_system() -> io::Result<Self> {
-        Self::with_tls(tls()?.with_native_roots()?)
+        let found = rustls_native_certs::load_native_certs();
+        if found.certs.is_empty() {
+            let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("failed to find trusted certificates: {why}")));
+        }
+        Ok(Self::trusting(&found.certs))
     }
 
     /// Creates a client for http and https that trusts these authorities.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::without_tls`].
-    pub fn trusting(authorities: RootCertStore) -> io::Result<Self> {
-        Self::with_tls(tls()?.with_root_certificates(authorities))
-    }
-
-    fn with_tls(tls: ConfigBuilder<ClientConfig, WantsClientCert>) -> io::Result<Self> {
-        let mut tcp = HttpConnector::new();
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        tcp.enforce_http(false);
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls.with_no_client_auth())
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
-        // Keep no idle connections: the runtime does not run between requests, so it would not notice that the other
-        // side closes them.
-        Ok(Self { client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector), runtime })
+    #[must_use]
+    pub fn trusting(authorities: &[CertificateDer<'_>]) -> Self {
+        let authorities: Vec<_> = authorities.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&authorities))
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .build();
+        let config = Agent::config_builder()
+            .tls_config(tls)
+            .proxy(None)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .max_idle_connections(0)
+            .timeout_resolve(Some(CONNECT_TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT));
+        Self { agent: config.build().new_agent() }
     }
 
     /// Sends a request and waits for the head of its answer. `silence` is the time-out of each read, here and for the
@@ -90,48 +76,29 @@ impl HttpClient {
     /// # Errors
     ///
     /// No address of the host answers, the answer is not HTTP, or the certificate is not trusted.
-    pub fn call(&self, mut request: Request<Body>, silence: Duration) -> io::Result<Answer> {
+    pub fn call(&self, mut request: Request<impl AsSendBody>, silence: Duration) -> io::Result<Answer> {
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        // The future must be created within the runtime, because it spawns the connection there.
-        let response = self.runtime.block_on(async { in_time(silence, self.client.request(request)).await })?;
+        let request = self.agent.configure_request(request);
+        let request = request
+            .timeout_send_request(Some(silence))
+            .timeout_send_body(Some(silence))
+            .timeout_recv_response(Some(silence))
+            .timeout_per_read(Some(silence));
+        let response = self.agent.run(request.build()).map_err(|error| failed(error, silence))?;
         let (head, body) = response.into_parts();
-        let runtime = Arc::clone(&self.runtime);
-        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body, piece: Bytes::new(), silence, runtime })
+        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: body.into_reader(), silence })
     }
 }
 
-fn tls() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(io::Error::other)
-}
-
-async fn in_time<T, E>(silence: Duration, answer: impl Future<Output = Result<T, E>>) -> io::Result<T>
-where
-    E: Error + 'static,
-{
-    match tokio::time::timeout(silence, answer).await {
-        Ok(answer) => answer.map_err(|error| cause(&error)),
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {silence:?}"))),
+fn failed(error: ureq::Error, silence: Duration) -> io::Error {
+    if matches!(error, ureq::Error::Timeout(_)) {
+        return io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {silence:?}"));
     }
-}
-
-/// Returns the root cause of an error of the client: the text of the error itself, such as "client error (Connect)",
-/// does not help.
-fn cause(error: &(dyn Error + 'static)) -> io::Error {
-    let (mut deepest, mut kind) = (error, io::ErrorKind::Other);
-    loop {
-        if let Some(error) = deepest.downcast_ref::<io::Error>() {
-            kind = error.kind();
-        }
-        match deepest.source() {
-            Some(source) => deepest = source,
-            None => return io::Error::new(kind, deepest.to_string()),
-        }
-    }
+    error.into_io()
 }
 
 impl Answer {
-    /// Reads the body to its end, but at most `max` bytes.
+    /// Reads the body to its end, at most `max` bytes.
     ///
     /// # Errors
     ///
@@ -145,18 +112,7 @@ impl Answer {
 
 impl Read for Answer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while self.piece.is_empty() {
-            let body = &mut self.body;
-            let next = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context).map(Option::transpose));
-            match self.runtime.block_on(in_time(self.silence, next))? {
-                Some(frame) => self.piece = frame.into_data().unwrap_or_default(),
-                None => return Ok(0),
-            }
-        }
-        let count = self.piece.len().min(into.len());
-        let taken = self.piece.split_to(count);
-        into.iter_mut().zip(taken).for_each(|(place, byte)| *place = byte);
-        Ok(count)
+        self.body.read(into).map_err(|error| failed(error.into(), self.silence))
     }
 }
 
@@ -189,8 +145,8 @@ mod tests {
     }
 
     fn get(port: u16, silence: Duration) -> io::Result<Answer> {
-        let request = Request::get(format!("http://127.0.0.1:{port}/a?b=c")).body(Body::empty()).unwrap();
-        HttpClient::without_tls().unwrap().call(request, silence)
+        let request = Request::get(format!("http://127.0.0.1:{port}/a?b=c")).body(()).unwrap();
+        HttpClient::without_tls().call(request, silence)
     }
 
     const LONG: Duration = Duration::from_mins(1);

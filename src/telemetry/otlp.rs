@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use axum::body::Bytes;
 use axum::http::{Request, Response};
-use hyper::body::Bytes;
 use opentelemetry::KeyValue;
 use opentelemetry_http::HttpError;
 use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig, WithHttpConfig};
@@ -68,8 +68,8 @@ impl Traces {
         metrics: Metrics,
         now: impl Fn() -> Instant + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let client = if endpoint.is_https() { HttpClient::trusting_system() } else { HttpClient::without_tls() };
-        Self::start_with(client?, endpoint, resource, metrics, now)
+        let client = if endpoint.is_https() { HttpClient::trusting_system()? } else { HttpClient::without_tls() };
+        Self::start_with(client, endpoint, resource, metrics, now)
     }
 
     fn start_with(
@@ -205,7 +205,7 @@ impl opentelemetry_http::HttpClient for Collector {
 
 impl Collector {
     fn send(&self, request: Request<Bytes>) -> io::Result<Response<Bytes>> {
-        let answer = self.client.call(request.map(Into::into), REQUEST_TIMEOUT)?;
+        let answer = self.client.call(request.map(|body| body.to_vec()), REQUEST_TIMEOUT)?;
         let mut response = Response::builder().status(answer.status);
         if let Some(headers) = response.headers_mut() {
             headers.clone_from(&answer.headers);

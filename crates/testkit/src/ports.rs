@@ -1,4 +1,5 @@
 //! Ports for services that are started as their own process.
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "ports are those of the machine")]
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -3,8 +3,8 @@ use std::net::TcpListener;
 
 use opentelemetry::trace::{SpanContext, SpanId, SpanKind, TraceFlags, TraceId, TraceState};
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
-use rustls::pki_types::PrivateKeyDer;
-use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use super::*;
@@ -159,14 +159,12 @@ fn spans_are_encoded_as_otlp() {
 }
 
 /// A collector with TLS whose certificate is of a separate authority, and that authority.
-fn collector_with_tls() -> (TcpListener, Arc<ServerConfig>, RootCertStore) {
+fn collector_with_tls() -> (TcpListener, Arc<ServerConfig>, CertificateDer<'static>) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-    let mut authorities = RootCertStore::empty();
-    authorities.add(issuer.der().clone()).unwrap();
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -174,33 +172,33 @@ fn collector_with_tls() -> (TcpListener, Arc<ServerConfig>, RootCertStore) {
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], key)
         .unwrap();
-    (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(config), authorities)
+    (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(config), issuer.der().clone())
 }
 
 #[test]
 fn spans_reach_a_collector_by_tls_if_its_certificate_is_trusted() {
-    let (listener, config, authorities) = collector_with_tls();
+    let (listener, config, authority) = collector_with_tls();
     let endpoint: Endpoint = format!("https://localhost:{}", listener.local_addr().unwrap().port()).parse().unwrap();
     let metrics = self::metrics();
     let serve = || {
         let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
         converse(StreamOwned::new(connection, listener.accept().unwrap().0), "200 OK")
     };
-    let send = |authorities: RootCertStore| {
+    let send = |authorities: &[CertificateDer<'_>]| {
         let clock = Clock::start();
-        let client = HttpClient::trusting(authorities).unwrap();
+        let client = HttpClient::trusting(authorities);
         let now = move || clock.instant();
         let traces = Traces::start_with(client, endpoint.clone(), Vec::new(), metrics.clone(), now).unwrap();
         traces.offer(span(1));
         std::thread::spawn(move || drop(traces))
     };
-    let end = send(authorities);
+    let end = send(&[authority]);
     let (head, body) = serve().unwrap();
     end.join().unwrap();
     assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n") && body.contains("step 1"), "{head}{body}");
     assert_eq!(dropped(&metrics), 0);
 
-    let end = send(RootCertStore::empty());
+    let end = send(&[]);
     assert!(serve().is_err(), "no span is sent to a collector that is not trusted");
     end.join().unwrap();
     assert_eq!(dropped(&metrics), 1);
