@@ -109,32 +109,32 @@ fn states<'o>(out: &'o str, subject: &str) -> Vec<&'o str> {
 #[test]
 fn topics_are_created_like_the_input_and_only_with_execute() {
     let Some(broker) = Broker::shared() else { return };
-    let mut desk = CliRunner::new(broker);
+    let mut cli = CliRunner::new(broker);
     let create =
-        |desk: &CliRunner, more: &[&str]| desk.ask(broker, &[&["topics", "create", "-o", "table"], more].concat());
-    let output = create(&desk, &[]);
+        |cli: &CliRunner, more: &[&str]| cli.ask(broker, &[&["topics", "create", "-o", "table"], more].concat());
+    let output = create(&cli, &[]);
     assert_eq!(output.code, Some(78), "{}", output.err);
     assert!(output.err.contains("does not exist, so nothing can be derived from it"), "{}", output.err);
 
-    desk.input = broker.topic_with("pages", 3, &[("max.message.bytes", "4194304"), ("retention.ms", "3600000")]);
-    let dry = create(&desk, &[]);
+    cli.input = broker.topic_with("pages", 3, &[("max.message.bytes", "4194304"), ("retention.ms", "3600000")]);
+    let dry = create(&cli, &[]);
     assert_eq!(dry.code, Some(0), "{}", dry.err);
     assert!(dry.err.contains("nothing was done: add --execute"), "{}", dry.err);
     assert_eq!(dry.out.lines().filter(|line| line.starts_with("missing  ")).count(), 5, "{}", dry.out);
-    assert_eq!(create(&desk, &[]).out, dry.out, "a dry run creates nothing");
-    let unique = dry.out.lines().find(|line| line.contains(&desk.outputs[0])).unwrap();
+    assert_eq!(create(&cli, &[]).out, dry.out, "a dry run creates nothing");
+    let unique = dry.out.lines().find(|line| line.contains(&cli.outputs[0])).unwrap();
     for expected in ["3 partitions, replication factor 1", "max.message.bytes=8454144", "retention.ms=3600000"] {
         assert!(unique.contains(expected), "{unique}");
     }
 
-    let made = create(&desk, &["--execute"]);
+    let made = create(&cli, &["--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     assert_eq!(made.out.lines().filter(|line| line.starts_with("created  ")).count(), 5, "{}", made.out);
-    let again = create(&desk, &["--execute"]);
+    let again = create(&cli, &["--execute"]);
     assert_eq!(again.out.lines().filter(|line| line.starts_with("exists  ")).count(), 5, "{}", again.out);
-    let checked = desk.ask(broker, &["check", "-o", "table"]);
+    let checked = cli.ask(broker, &["check", "-o", "table"]);
     assert_eq!(checked.code, Some(0), "{}{}", checked.out, checked.err);
-    for subject in ["brokers", &desk.input, "group", &desk.outputs[0], "transactions", "disk"] {
+    for subject in ["brokers", &cli.input, "group", &cli.outputs[0], "transactions", "disk"] {
         assert!(states(&checked.out, subject).contains(&"ok"), "{subject}: {}", checked.out);
     }
 }
@@ -142,26 +142,26 @@ fn topics_are_created_like_the_input_and_only_with_execute() {
 #[test]
 fn the_input_is_created_with_with_input() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
+    let cli = CliRunner::new(broker);
     let output =
-        desk.ask(broker, &["topics", "create", "--with-input", "--partitions", "2", "--execute", "-o", "jsonl"]);
+        cli.ask(broker, &["topics", "create", "--with-input", "--partitions", "2", "--execute", "-o", "jsonl"]);
     assert_eq!(output.code, Some(0), "{}", output.err);
     let rows: Vec<serde_json::Value> = output.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 6);
-    assert_eq!((&rows[0]["topic"], &rows[0]["partitions"]), (&desk.input.as_str().into(), &2.into()));
+    assert_eq!((&rows[0]["topic"], &rows[0]["partitions"]), (&cli.input.as_str().into(), &2.into()));
     assert!(rows.iter().all(|row| row["state"] == "created"), "{}", output.out);
 }
 
 #[test]
 fn check_names_what_is_missing_and_what_does_not_fit() {
     let Some(broker) = Broker::shared() else { return };
-    let mut desk = CliRunner::new(broker);
-    desk.input = broker.topic_with("pages", 2, &[("max.message.bytes", "4194304")]);
-    desk.outputs[0] = broker.topic_with("small", 1, &[("message.timestamp.type", "LogAppendTime")]);
-    let output = desk.ask(broker, &["check", "-o", "table"]);
+    let mut cli = CliRunner::new(broker);
+    cli.input = broker.topic_with("pages", 2, &[("max.message.bytes", "4194304")]);
+    cli.outputs[0] = broker.topic_with("small", 1, &[("message.timestamp.type", "LogAppendTime")]);
+    let output = cli.ask(broker, &["check", "-o", "table"]);
     assert_eq!(output.code, Some(69), "{}{}", output.out, output.err);
     assert!(output.err.contains("3 warnings, 2 failures"), "{}\n{}", output.out, output.err);
-    assert_eq!(states(&output.out, &desk.outputs[0]), ["warn"; 3], "{}", output.out);
+    assert_eq!(states(&output.out, &cli.outputs[0]), ["warn"; 3], "{}", output.out);
     for expected in [
         "topic does not exist",
         "fix: dupgate topics create -c ",
@@ -174,35 +174,35 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
         assert!(output.out.contains(expected), "{expected}: {}", output.out);
     }
     // After the suggested fixes there are no findings.
-    broker.alter(&desk.outputs[0], &[("max.message.bytes", "8454144"), ("message.timestamp.type", "CreateTime")]);
-    let made = desk.ask(broker, &["topics", "create", "--execute"]);
+    broker.alter(&cli.outputs[0], &[("max.message.bytes", "8454144"), ("message.timestamp.type", "CreateTime")]);
+    let made = cli.ask(broker, &["topics", "create", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
-    let output = desk.ask(broker, &["check", "-o", "table"]);
+    let output = cli.ask(broker, &["check", "-o", "table"]);
     assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
     assert!(output.err.contains("1 warning, 0 failures"), "{}\n{}", output.out, output.err);
-    assert_eq!(desk.ask(broker, &["check", "--strict"]).code, Some(69));
+    assert_eq!(cli.ask(broker, &["check", "--strict"]).code, Some(69));
 }
 
 /// The client waits for records that will never come if it starts before the first one.
 #[test]
 fn check_does_not_wait_for_records_that_were_deleted() {
     let Some(broker) = Broker::shared() else { return };
-    let mut desk = CliRunner::new(broker);
-    desk.input = broker.topic_with("pages", 3, &[("retention.ms", "3600000")]);
-    desk.create_topics(broker.address(), "", &[]);
+    let mut cli = CliRunner::new(broker);
+    cli.input = broker.topic_with("pages", 3, &[("retention.ms", "3600000")]);
+    cli.create_topics(broker.address(), "", &[]);
     let check = || {
         let clock = Clock::start();
-        let output = desk.ask(broker, &["check", "-o", "table"]);
+        let output = cli.ask(broker, &["check", "-o", "table"]);
         assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
         clock.now()
     };
     let before = check();
     for partition in 0..2 {
-        produce(broker, &desk.input, partition, 20);
+        produce(broker, &cli.input, partition, 20);
     }
     // A few records are left in one partition, none in another.
-    broker.delete_before(&desk.input, 0, 18);
-    broker.delete_before(&desk.input, 1, 20);
+    broker.delete_before(&cli.input, 0, 18);
+    broker.delete_before(&cli.input, 1, 20);
     let after = check();
     assert!(after < before + Duration::from_secs(8), "{after:?}, {before:?} without records");
 }
@@ -218,13 +218,13 @@ fn produce(broker: &Broker, topic: &str, partition: i32, records: usize) {
 #[test]
 fn check_names_the_logs_of_an_older_scheme() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let [_, verdicts] = &logs_of(&desk.create_topics(broker.address(), "", &[]));
-    assert_eq!(states(&desk.ask(broker, &["check", "-o", "table"]).out, "schemes"), [""; 0]);
+    let cli = CliRunner::new(broker);
+    let [_, verdicts] = &logs_of(&cli.create_topics(broker.address(), "", &[]));
+    assert_eq!(states(&cli.ask(broker, &["check", "-o", "table"]).out, "schemes"), [""; 0]);
     let (prefix, _) = verdicts.rsplit_once('.').unwrap();
     let old = format!("{prefix}.sh64-0dd5ce");
     broker.create_topic(&old, 1, &[]);
-    let output = desk.ask(broker, &["check", "-o", "table"]);
+    let output = cli.ask(broker, &["check", "-o", "table"]);
     assert_eq!(output.code, Some(0), "{}", output.out);
     assert_eq!(states(&output.out, "schemes"), ["warn"], "{}", output.out);
     let pattern = old.replace('.', "\\.");
@@ -236,10 +236,10 @@ fn check_names_the_logs_of_an_older_scheme() {
 #[test]
 fn a_log_that_would_lose_records_fails_the_check() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let [_, verdicts] = &logs_of(&desk.create_topics(broker.address(), "", &[]));
+    let cli = CliRunner::new(broker);
+    let [_, verdicts] = &logs_of(&cli.create_topics(broker.address(), "", &[]));
     broker.alter(verdicts, &[("retention.ms", "1000"), ("unclean.leader.election.enable", "true")]);
-    let output = desk.ask(broker, &["check", "-o", "table"]);
+    let output = cli.ask(broker, &["check", "-o", "table"]);
     assert_eq!(output.code, Some(69), "{}", output.out);
     assert_eq!(states(&output.out, verdicts), ["FAIL", "warn"], "{}", output.out);
     assert!(output.out.contains("retention.ms is 1000, expected -1: records would be deleted"), "{}", output.out);
@@ -248,8 +248,8 @@ fn a_log_that_would_lose_records_fails_the_check() {
 #[test]
 fn unreachable_brokers_are_reported_with_advice() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let output = desk.ask_with("127.0.0.1:1", "", &["check", "-o", "table"]);
+    let cli = CliRunner::new(broker);
+    let output = cli.ask_with("127.0.0.1:1", "", &["check", "-o", "table"]);
     assert_eq!(output.code, Some(69), "{}{}", output.out, output.err);
     assert_eq!(states(&output.out, "brokers"), ["FAIL"], "{}", output.out);
     assert!(output.out.contains("127.0.0.1:1") && output.out.contains("check kafka.brokers"), "{}", output.out);

@@ -13,8 +13,8 @@ use super::run::text;
 use super::run::topics::{committed, page, produce};
 
 /// Creates the topics that are missing, and returns the names of both logs.
-fn logs(broker: &Broker, desk: &CliRunner, more: &str) -> [String; 2] {
-    logs_of(&desk.create_topics(broker.address(), more, &["--partitions", "1"]))
+fn logs(broker: &Broker, cli: &CliRunner, more: &str) -> [String; 2] {
+    logs_of(&cli.create_topics(broker.address(), more, &["--partitions", "1"]))
 }
 
 fn write(broker: &Broker, topic: &str, values: &[Vec<u8>]) {
@@ -34,20 +34,20 @@ fn values(broker: &Broker, topic: &str) -> Vec<Vec<u8>> {
 #[test]
 fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let [requests, verdicts] = logs(broker, &desk, "");
+    let cli = CliRunner::new(broker);
+    let [requests, verdicts] = logs(broker, &cli, "");
     let service = Process::start(
         Command::new(env!("CARGO_BIN_EXE_dupgate"))
-            .args(["run", "-q", "-c", &desk.files(broker.address(), "")])
+            .args(["run", "-q", "-c", &cli.files(broker.address(), "")])
             .stdin(Stdio::null())
             .stdout(Stdio::null()),
     );
-    produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(2)), page(&text(1)), page(&text(3)), page(&text(2))]);
-    committed(broker, &desk.outputs[0], 3);
-    committed(broker, &desk.outputs[1], 2);
+    produce(broker, &cli.input, 0, &[page(&text(1)), page(&text(2)), page(&text(1)), page(&text(3)), page(&text(2))]);
+    committed(broker, &cli.outputs[0], 3);
+    committed(broker, &cli.outputs[1], 2);
     // It may run beside the service.
     let report = |more: &str, code: i32| -> Value {
-        let output = desk.ask_with(broker.address(), more, &["index", "verify", "-o", "json"]);
+        let output = cli.ask_with(broker.address(), more, &["index", "verify", "-o", "json"]);
         assert_eq!(output.code, Some(code), "{}{}", output.out, output.err);
         serde_json::from_str::<Value>(&output.out).expect("JSON")[0].clone()
     };
@@ -60,14 +60,14 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
     let (requests, verdicts) = (values(broker, &requests), values(broker, &verdicts));
     let (honest_prefix, false_prefix) = (broker.unique("honest"), broker.unique("false"));
     let prefix = |prefix: &str| format!("logs: {{prefix: {prefix}}}\n");
-    let [to_requests, to_verdicts] = logs(broker, &desk, &prefix(&honest_prefix));
+    let [to_requests, to_verdicts] = logs(broker, &cli, &prefix(&honest_prefix));
     write(broker, &to_requests, &requests);
     write(broker, &to_verdicts, &verdicts);
     assert_eq!(report(&prefix(&honest_prefix), 0)["verdicts"]["same"], 5);
 
     // Two judges have written: the log holds all verdicts twice, and the first ones count.
     let twice_prefix = broker.unique("twice");
-    let [to_requests, to_verdicts] = logs(broker, &desk, &prefix(&twice_prefix));
+    let [to_requests, to_verdicts] = logs(broker, &cli, &prefix(&twice_prefix));
     let mut reader = VerdictReader::new();
     let again = verdicts.iter().filter(|value| {
         matches!(reader.push(0, value).expect("a record of the log"), Some((_, VerdictRecord::Verdicts(_))))
@@ -78,10 +78,10 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
     let counts =
         ["judged_again", "same", "differences", "second_verdicts"].map(|name| twice["verdicts"][name].as_u64());
     assert_eq!(counts, [5, 5, 0, 5].map(Some), "{twice}");
-    let table = desk.ask_with(broker.address(), &prefix(&twice_prefix), &["index", "verify", "-o", "table"]);
+    let table = cli.ask_with(broker.address(), &prefix(&twice_prefix), &["index", "verify", "-o", "table"]);
     assert!(table.out.contains("; 5 of pages that had one already, skipped: the first counts"), "{}", table.out);
 
-    let copy = format!("{}:0:2", desk.input);
+    let copy = format!("{}:0:2", cli.input);
     let mut falsified = 0;
     let mut reader = VerdictReader::new();
     let mut changed: Vec<Vec<u8>> = Vec::new();
@@ -99,7 +99,7 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
         changed.extend(encode_verdict(&record, 1 << 20));
     }
     assert_eq!(falsified, 1);
-    let [to_requests, to_verdicts] = logs(broker, &desk, &prefix(&false_prefix));
+    let [to_requests, to_verdicts] = logs(broker, &cli, &prefix(&false_prefix));
     write(broker, &to_requests, &requests);
     write(broker, &to_verdicts, &changed);
     let found = report(&prefix(&false_prefix), 1);
@@ -111,16 +111,16 @@ fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
     );
     assert_eq!(
         (&difference["again"]["verdict"], &difference["again"]["match"]),
-        (&"exact".into(), &format!("{}:0:0", desk.input).into())
+        (&"exact".into(), &format!("{}:0:0", cli.input).into())
     );
-    let table = desk.ask_with(broker.address(), &prefix(&false_prefix), &["index", "verify", "-o", "table"]);
+    let table = cli.ask_with(broker.address(), &prefix(&false_prefix), &["index", "verify", "-o", "table"]);
     assert!(
         table.out.starts_with("DIFFERS  log 0  verdicts  5 judged again under their own rules, 1 differences"),
         "{}",
         table.out
     );
     assert!(
-        table.out.contains(&format!("written: {copy} unique; judged again: {copy} exact of {}:0:0 (d=0)", desk.input)),
+        table.out.contains(&format!("written: {copy} unique; judged again: {copy} exact of {}:0:0 (d=0)", cli.input)),
         "{}",
         table.out
     );

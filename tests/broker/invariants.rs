@@ -81,7 +81,7 @@ fn documents_and_dead_letters_add_up_to_the_committed_positions() {
     second.stop();
 }
 
-/// A service with the desk's configuration, queried over HTTP.
+/// A service with the cli's configuration, queried over HTTP.
 struct Service {
     process: Process,
     http: SocketAddr,
@@ -89,7 +89,7 @@ struct Service {
 }
 
 impl Service {
-    fn start(desk: &CliRunner, broker: &Broker, stderr: Stdio, more: &str) -> Self {
+    fn start(cli: &CliRunner, broker: &Broker, stderr: Stdio, more: &str) -> Self {
         let port = dupgate_testkit::ports::two();
         let [http, admin] = [port, port + 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let millis = u32::from(LIMIT) * 1000;
@@ -101,7 +101,7 @@ impl Service {
         );
         let process = Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
-                .args(["run", "--log-format", "text", "-c", &desk.files(broker.address(), &config)])
+                .args(["run", "--log-format", "text", "-c", &cli.files(broker.address(), &config)])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(stderr),
@@ -134,18 +134,18 @@ fn ask(address: SocketAddr, method: &str, path: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-fn topics(desk: &CliRunner, broker: &Broker) {
+fn topics(cli: &CliRunner, broker: &Broker) {
     let arguments = ["topics", "create", "--with-input", "--partitions", "2", "--execute"];
-    let made = desk.ask_with(broker.address(), "", &arguments);
+    let made = cli.ask_with(broker.address(), "", &arguments);
     assert_eq!(made.code, Some(0), "{}", made.err);
 }
 
 #[test]
 fn it_is_alive_while_brokers_are_unreachable() {
     let Some(broker) = Broker::private() else { return };
-    let desk = CliRunner::new(&broker);
-    topics(&desk, &broker);
-    let service = Service::start(&desk, &broker, Stdio::null(), "");
+    let cli = CliRunner::new(&broker);
+    topics(&cli, &broker);
+    let service = Service::start(&cli, &broker, Stdio::null(), "");
     service.wait_ready();
     broker.stop();
     // Longer than the limit, by the service's own clock.
@@ -157,7 +157,7 @@ fn it_is_alive_while_brokers_are_unreachable() {
         (polled() > since + 2.0 * f64::from(LIMIT)).then_some(())
     });
     broker.start();
-    produce(&broker, &desk.input, 0, &[page(&text(1))]);
+    produce(&broker, &cli.input, 0, &[page(&text(1))]);
     wait::until("a page judged after all", || (service.number("dupgate_documents_total") >= 1.0).then_some(()));
     assert_eq!(wait::until("an answer", || service.get("/livez")).0, 200);
 }
@@ -174,12 +174,12 @@ fn drain(mut stderr: ChildStderr) {
 #[expect(clippy::disallowed_methods, reason = "the stall is compared with the time between two answers")]
 fn it_is_not_alive_while_a_loop_is_stalled() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    topics(&desk, broker);
+    let cli = CliRunner::new(broker);
+    topics(&cli, broker);
     // The log is not read: once the pipe is full, every thread that logs blocks. (As text: JSON leaves repetitions
     // out.)
     let verbose = "logging: {level: debug}\n";
-    let mut service = Service::start(&desk, broker, Stdio::piped(), verbose);
+    let mut service = Service::start(&cli, broker, Stdio::piped(), verbose);
     let stderr = service.process.stderr.take().expect("a pipe");
     let mut alive = Instant::now();
     wait::until("a stalled loop", || {

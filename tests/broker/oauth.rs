@@ -15,7 +15,7 @@ use super::http_server;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
-use super::secured::desk;
+use super::secured::cli;
 
 /// The only client of the endpoint.
 const CLIENT: &str = "alice";
@@ -89,8 +89,8 @@ fn token(seconds: u64) -> String {
     format!("{}.{}.", part(&json!({"alg": "none"})), part(&claims))
 }
 
-fn check(desk: &CliRunner, broker: &Broker, listener: &str, login: &str) -> super::first_start::CliOutput {
-    let output = desk.ask_with(broker.way(listener), login, &["check", "-o", "table"]);
+fn check(cli: &CliRunner, broker: &Broker, listener: &str, login: &str) -> super::first_start::CliOutput {
+    let output = cli.ask_with(broker.way(listener), login, &["check", "-o", "table"]);
     for message in [&output.out, &output.err] {
         assert!(!message.contains(CLIENT_SECRET), "the secret is shown: {message}");
     }
@@ -100,14 +100,14 @@ fn check(desk: &CliRunner, broker: &Broker, listener: &str, login: &str) -> supe
 #[test]
 fn a_token_from_the_endpoint_is_accepted_and_a_wrong_secret_is_refused() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
+    let cli = cli(broker);
     let endpoint = Endpoint::start(3600);
     for listener in ["SASL_SSL", "SASL_PLAINTEXT"] {
-        let output = check(&desk, broker, listener, &endpoint.login(broker, listener, CLIENT_SECRET));
+        let output = check(&cli, broker, listener, &endpoint.login(broker, listener, CLIENT_SECRET));
         assert_eq!(output.code, Some(0), "{listener}: {}{}", output.out, output.err);
     }
     assert!(endpoint.given() > 0);
-    let output = check(&desk, broker, "SASL_SSL", &endpoint.login(broker, "SASL_SSL", "wrong-staple"));
+    let output = check(&cli, broker, "SASL_SSL", &endpoint.login(broker, "SASL_SSL", "wrong-staple"));
     assert_eq!(output.code, Some(77), "{}{}", output.out, output.err);
     assert!(output.out.contains("refuse the identity") && output.out.contains("kafka.security.sasl"), "{}", output.out);
     assert!(
@@ -121,20 +121,20 @@ fn a_token_from_the_endpoint_is_accepted_and_a_wrong_secret_is_refused() {
 #[test]
 fn the_service_renews_its_tokens() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
+    let cli = cli(broker);
     let endpoint = Endpoint::start(5);
     let login = endpoint.login(broker, "SASL_SSL", CLIENT_SECRET);
     let _service = Process::start(
         Command::new(env!("CARGO_BIN_EXE_dupgate"))
-            .args(["run", "-q", "-c", &desk.files(broker.way("SASL_SSL"), &login)])
+            .args(["run", "-q", "-c", &cli.files(broker.way("SASL_SSL"), &login)])
             .stdin(Stdio::null())
             .stdout(Stdio::null()),
     );
-    produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
-    assert_eq!((committed(broker, &desk.outputs[0], 1).len(), committed(broker, &desk.outputs[1], 1).len()), (1, 1));
+    produce(broker, &cli.input, 0, &[page(&text(1)), page(&text(1))]);
+    assert_eq!((committed(broker, &cli.outputs[0], 1).len(), committed(broker, &cli.outputs[1], 1).len()), (1, 1));
     // Each client has its own token: three times as many means two rounds of renewals.
     let first = endpoint.given();
     wait::until("renewed tokens", || (endpoint.given() >= first * 3).then_some(()));
-    produce(broker, &desk.input, 0, &[page(&text(2))]);
-    assert_eq!(committed(broker, &desk.outputs[0], 2).len(), 2);
+    produce(broker, &cli.input, 0, &[page(&text(2))]);
+    assert_eq!(committed(broker, &cli.outputs[0], 2).len(), 2);
 }

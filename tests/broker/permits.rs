@@ -20,59 +20,59 @@ use super::messages::marks;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
-use super::secured::{SECRET, desk, sasl};
+use super::secured::{SECRET, cli, sasl};
 
 /// A permission: resource, prefix, operations.
 type Permit = (Resource, String, Vec<Operation>);
 
 /// All permissions of a worker and judge, as `docs/OPERATIONS.md` lists it.
-fn all(desk: &CliRunner) -> Vec<Permit> {
-    let group = &desk.group;
+fn all(cli: &CliRunner) -> Vec<Permit> {
+    let group = &cli.group;
     let mut permits = vec![
-        (TOPIC, desk.input.clone(), vec![READ, CONFIGS]),
+        (TOPIC, cli.input.clone(), vec![READ, CONFIGS]),
         (TOPIC, format!("{group}.fingerprints."), vec![READ, WRITE, DELETE, CREATE, CONFIGS]),
         (TOPIC, format!("{group}.verdicts."), vec![READ, WRITE, DELETE, CREATE, CONFIGS]),
         (GROUP, group.clone(), vec![READ]),
         (ID, format!("{group}.worker."), vec![WRITE]),
         (ID, format!("{group}.judge."), vec![WRITE]),
     ];
-    permits.extend(desk.outputs.iter().map(|output| (TOPIC, output.clone(), vec![WRITE, CONFIGS])));
+    permits.extend(cli.outputs.iter().map(|output| (TOPIC, output.clone(), vec![WRITE, CONFIGS])));
     permits
 }
 
 /// Grants bob these permissions, and runs `check` as bob.
-fn check(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> CliOutput {
+fn check(broker: &Broker, cli: &CliRunner, permits: &[Permit]) -> CliOutput {
     for (resource, prefix, operations) in permits {
         allow(broker, "bob", *resource, prefix, operations);
     }
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
-    desk.ask_with(broker.way("SASL_SSL"), &bob, &["check", "-o", "table"])
+    cli.ask_with(broker.way("SASL_SSL"), &bob, &["check", "-o", "table"])
 }
 
 /// Grants bob everything except one permission; he may still describe that resource.
 fn check_without(
     broker: &Broker,
-    desk: &CliRunner,
+    cli: &CliRunner,
     resource: Resource,
     prefix: &str,
     operation: Operation,
 ) -> CliOutput {
-    let mut permits = all(desk);
+    let mut permits = all(cli);
     for (of, under, operations) in &mut permits {
         if *of == resource && under == prefix {
             operations.retain(|permitted| *permitted != operation);
             operations.push(DESCRIBE);
         }
     }
-    check(broker, desk, &permits)
+    check(broker, cli, &permits)
 }
 
 #[test]
 fn the_documented_permissions_are_sufficient() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = CliRunner::new(broker);
-    let topics = desk.create_topics(broker.address(), "", &[]);
-    let output = check(broker, &desk, &all(&desk));
+    let cli = CliRunner::new(broker);
+    let topics = cli.create_topics(broker.address(), "", &[]);
+    let output = check(broker, &cli, &all(&cli));
     assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
     assert!(!output.out.contains("warn"), "{}", output.out);
     // Nothing is left in the cluster: no record, no marker, no member.
@@ -82,31 +82,31 @@ fn the_documented_permissions_are_sufficient() {
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
     let mut service = Process::start(
         std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
-            .args(["run", "-q", "-c", &desk.files(broker.way("SASL_SSL"), &bob)])
+            .args(["run", "-q", "-c", &cli.files(broker.way("SASL_SSL"), &bob)])
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null()),
     );
-    produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
-    assert_eq!(committed(broker, &desk.outputs[0], 1).len(), 1);
+    produce(broker, &cli.input, 0, &[page(&text(1)), page(&text(1))]);
+    assert_eq!(committed(broker, &cli.outputs[0], 1).len(), 1);
     // A check does not disturb a running service: it adds no group member, which would move its partitions.
-    let beside = desk.ask_with(broker.way("SASL_SSL"), &bob, &["check"]);
+    let beside = cli.ask_with(broker.way("SASL_SSL"), &bob, &["check"]);
     assert_eq!(beside.code, Some(0), "{}{}", beside.out, beside.err);
-    produce(broker, &desk.input, 0, &[page(&text(2))]);
-    assert_eq!(committed(broker, &desk.outputs[0], 2).len(), 2);
+    produce(broker, &cli.input, 0, &[page(&text(2))]);
+    assert_eq!(committed(broker, &cli.outputs[0], 2).len(), 2);
     assert!(service.try_wait().expect("the service").is_none(), "it still runs");
 }
 
 /// Runs the service as bob with these permissions, until it ends. Returns its exit code and its log.
-fn run_to_its_end(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> (Option<i32>, String) {
+fn run_to_its_end(broker: &Broker, cli: &CliRunner, permits: &[Permit]) -> (Option<i32>, String) {
     for (resource, prefix, operations) in permits {
         allow(broker, "bob", *resource, prefix, operations);
     }
-    produce(broker, &desk.input, 0, &[page(&text(1))]);
+    produce(broker, &cli.input, 0, &[page(&text(1))]);
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
     let mut output = tempfile::tempfile().expect("a file");
     let mut service = Process::start(
         std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
-            .args(["run", "-q", "-c", &desk.files(broker.way("SASL_SSL"), &bob)])
+            .args(["run", "-q", "-c", &cli.files(broker.way("SASL_SSL"), &bob)])
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::null())
             .stderr(output.try_clone().expect("a file")),
@@ -118,8 +118,8 @@ fn run_to_its_end(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> (Opt
 }
 
 /// The documented permissions without Write under this prefix.
-fn all_but_writing(desk: &CliRunner, prefix: &str) -> Vec<Permit> {
-    let mut permits = all(desk);
+fn all_but_writing(cli: &CliRunner, prefix: &str) -> Vec<Permit> {
+    let mut permits = all(cli);
     for (_, under, operations) in &mut permits {
         if *under == prefix {
             operations.retain(|operation| *operation != WRITE);
@@ -132,8 +132,8 @@ fn all_but_writing(desk: &CliRunner, prefix: &str) -> Vec<Permit> {
 #[test]
 fn a_service_without_write_on_an_output_ends_and_names_the_acl() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
-    let (code, text) = run_to_its_end(broker, &desk, &all_but_writing(&desk, &desk.outputs[0]));
+    let cli = cli(broker);
+    let (code, text) = run_to_its_end(broker, &cli, &all_but_writing(&cli, &cli.outputs[0]));
     assert_eq!(code, Some(77), "{text}");
     assert!(text.contains("--operation Write --topic") && text.contains("`dupgate check`"), "{text}");
 }
@@ -141,9 +141,9 @@ fn a_service_without_write_on_an_output_ends_and_names_the_acl() {
 #[test]
 fn a_judge_without_write_on_the_verdict_log_ends_and_names_the_acl() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
-    let log = format!("{}.verdicts.", desk.group);
-    let (code, text) = run_to_its_end(broker, &desk, &all_but_writing(&desk, &log));
+    let cli = cli(broker);
+    let log = format!("{}.verdicts.", cli.group);
+    let (code, text) = run_to_its_end(broker, &cli, &all_but_writing(&cli, &log));
     assert_eq!(code, Some(77), "{text}");
     assert!(text.contains(&format!("--operation Write --topic '{log}")), "{text}");
 }
@@ -151,10 +151,10 @@ fn a_judge_without_write_on_the_verdict_log_ends_and_names_the_acl() {
 #[test]
 fn a_judge_without_write_on_its_transactional_id_ends_and_names_the_acl() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
-    let (code, text) = run_to_its_end(broker, &desk, &all_but_writing(&desk, &format!("{}.judge.", desk.group)));
+    let cli = cli(broker);
+    let (code, text) = run_to_its_end(broker, &cli, &all_but_writing(&cli, &format!("{}.judge.", cli.group)));
     assert_eq!(code, Some(77), "{text}");
-    let acl = format!("--operation Write --transactional-id '{}' --resource-pattern-type prefixed", desk.group);
+    let acl = format!("--operation Write --transactional-id '{}' --resource-pattern-type prefixed", cli.group);
     assert!(text.contains(&acl), "{text}");
 }
 
@@ -162,9 +162,9 @@ fn a_judge_without_write_on_its_transactional_id_ends_and_names_the_acl() {
 fn each_missing_permission_is_found_with_the_acl_to_add() {
     let Some(broker) = Broker::secured() else { return };
     let one = |resource: Resource, prefix: &dyn Fn(&CliRunner) -> String, operation: Operation, message: &str| {
-        let desk = desk(broker);
-        let prefix = prefix(&desk);
-        let printed = check_without(broker, &desk, resource, &prefix, operation);
+        let cli = cli(broker);
+        let prefix = prefix(&cli);
+        let printed = check_without(broker, &cli, resource, &prefix, operation);
         assert_eq!(printed.code, Some(77), "{message}: {}{}", printed.out, printed.err);
         let fixes: Vec<&str> =
             printed.out.lines().filter_map(|line| line.split_once("fix: ")).map(|(_, fix)| fix).collect();
@@ -174,46 +174,46 @@ fn each_missing_permission_is_found_with_the_acl_to_add() {
         assert!(fixes[0].starts_with(&command), "{command}: {}", printed.out);
     };
     for output in 0..3 {
-        one(TOPIC, &|desk| desk.outputs[output].clone(), WRITE, "--operation Write --topic");
+        one(TOPIC, &|cli| cli.outputs[output].clone(), WRITE, "--operation Write --topic");
     }
     for (operation, message) in [(WRITE, "--operation Write --topic"), (READ, "--operation Read --topic")] {
         for log in ["fingerprints", "verdicts"] {
-            one(TOPIC, &|desk| format!("{}.{log}.", desk.group), operation, message);
+            one(TOPIC, &|cli| format!("{}.{log}.", cli.group), operation, message);
         }
     }
-    one(TOPIC, &|desk| desk.input.clone(), READ, "--operation Read --topic");
+    one(TOPIC, &|cli| cli.input.clone(), READ, "--operation Read --topic");
     for id in ["worker", "judge"] {
-        one(ID, &|desk| format!("{}.{id}.", desk.group), WRITE, "--operation Write --transactional-id");
+        one(ID, &|cli| format!("{}.{id}.", cli.group), WRITE, "--operation Write --transactional-id");
     }
 }
 
 #[test]
 fn a_group_without_read_is_found() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
-    let output = check_without(broker, &desk, GROUP, &desk.group, READ);
+    let cli = cli(broker);
+    let output = check_without(broker, &cli, GROUP, &cli.group, READ);
     assert_eq!(output.code, Some(77), "{}{}", output.out, output.err);
-    let of_input = format!("--operation Read --group '{}'\n", desk.group);
-    let of_judges = format!("--operation Read --group '{}.judge.' --resource-pattern-type prefixed\n", desk.group);
+    let of_input = format!("--operation Read --group '{}'\n", cli.group);
+    let of_judges = format!("--operation Read --group '{}.judge.' --resource-pattern-type prefixed\n", cli.group);
     assert!(output.out.contains(&of_input) && output.out.contains(&of_judges), "{}", output.out);
 }
 
 #[test]
 fn missing_permissions_to_create_or_trim_logs_are_reported() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
-    let log = format!("{}.verdicts.", desk.group);
-    let output = check_without(broker, &desk, TOPIC, &log, DELETE);
+    let cli = cli(broker);
+    let log = format!("{}.verdicts.", cli.group);
+    let output = check_without(broker, &cli, TOPIC, &log, DELETE);
     assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
     assert!(output.out.contains(&format!("--operation Delete --topic '{log}")), "{}", output.out);
     assert!(output.out.contains("the log is never trimmed"), "{}", output.out);
 
     // A service that has never run: its logs are still to be created.
-    let mut desk = CliRunner::new(broker);
-    desk.input = broker.topic("pages", 1);
-    desk.outputs = ["unique", "duplicate", "dead"].map(|name| broker.topic(name, 1));
-    let log = format!("{}.fingerprints.", desk.group);
-    let output = check_without(broker, &desk, TOPIC, &log, CREATE);
+    let mut cli = CliRunner::new(broker);
+    cli.input = broker.topic("pages", 1);
+    cli.outputs = ["unique", "duplicate", "dead"].map(|name| broker.topic(name, 1));
+    let log = format!("{}.fingerprints.", cli.group);
+    let output = check_without(broker, &cli, TOPIC, &log, CREATE);
     assert_eq!(output.code, Some(77), "{}{}", output.out, output.err);
     assert!(output.out.contains(&format!("--operation Create --topic '{log}")), "{}", output.out);
     assert!(output.out.contains("or let an authorized user run `dupgate topics create -c "), "{}", output.out);

@@ -15,7 +15,7 @@ use super::broker::{Broker, wait};
 use super::first_start::{CliOutput, CliRunner};
 use super::run::text;
 use super::run::topics::{committed, page, produce};
-use super::secured::{SECRET, desk, sasl};
+use super::secured::{SECRET, cli, sasl};
 
 /// Writes pages that a replay can judge.
 fn pages(broker: &Broker, input: &str) {
@@ -23,16 +23,16 @@ fn pages(broker: &Broker, input: &str) {
 }
 
 /// All permissions of a replay, as `docs/REPLAY.md` lists it.
-fn all(desk: &CliRunner) -> Vec<(Resource, String, Vec<Operation>)> {
-    let own = format!("{}.replay.", desk.group);
+fn all(cli: &CliRunner) -> Vec<(Resource, String, Vec<Operation>)> {
+    let own = format!("{}.replay.", cli.group);
     let mut permits = vec![
-        (TOPIC, desk.input.clone(), vec![READ, CONFIGS]),
-        (GROUP, desk.group.clone(), vec![DESCRIBE]),
+        (TOPIC, cli.input.clone(), vec![READ, CONFIGS]),
+        (GROUP, cli.group.clone(), vec![DESCRIBE]),
         (TOPIC, own.clone(), vec![CREATE, READ, WRITE, DELETE]),
         (GROUP, own.clone(), vec![READ, DELETE]),
         (ID, own, vec![WRITE]),
     ];
-    for output in &desk.outputs {
+    for output in &cli.outputs {
         permits.push((TOPIC, output.clone(), vec![DESCRIBE, CONFIGS]));
         permits.push((TOPIC, format!("{output}.replay."), vec![CREATE, WRITE, DELETE]));
     }
@@ -43,9 +43,9 @@ fn grant(broker: &Broker, permits: &[(Resource, String, Vec<Operation>)]) {
     permits.iter().for_each(|(resource, prefix, operations)| allow(broker, "bob", *resource, prefix, operations));
 }
 
-fn ask(broker: &Broker, desk: &CliRunner, arguments: &[&str]) -> CliOutput {
+fn ask(broker: &Broker, cli: &CliRunner, arguments: &[&str]) -> CliOutput {
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
-    let output = desk.ask_with(broker.way("SASL_SSL"), &bob, arguments);
+    let output = cli.ask_with(broker.way("SASL_SSL"), &bob, arguments);
     assert!(!output.err.contains(SECRET), "the password is shown: {}", output.err);
     output
 }
@@ -53,12 +53,12 @@ fn ask(broker: &Broker, desk: &CliRunner, arguments: &[&str]) -> CliOutput {
 #[test]
 fn a_replay_without_any_permission_names_the_acl_to_add() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
+    let cli = cli(broker);
     for arguments in [&RUN[..], &["replay", "plan", "--from", "start", "--order", "time", "--id", "x"]] {
-        let refused = ask(broker, &desk, arguments);
+        let refused = ask(broker, &cli, arguments);
         assert_eq!(refused.code, Some(77), "{arguments:?}: {}", refused.err);
         assert!(refused.err.contains("add the ACL: kafka-acls.sh"), "{}", refused.err);
-        assert!(refused.err.contains(&format!("--topic '{}'", desk.input)), "{}", refused.err);
+        assert!(refused.err.contains(&format!("--topic '{}'", cli.input)), "{}", refused.err);
     }
 }
 
@@ -67,14 +67,14 @@ const RUN: [&str; 9] = ["replay", "run", "--from", "start", "--order", "time", "
 #[test]
 fn the_documented_permissions_of_replays_are_sufficient() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
-    pages(broker, &desk.input);
-    grant(broker, &all(&desk));
-    let done = ask(broker, &desk, &RUN);
+    let cli = cli(broker);
+    pages(broker, &cli.input);
+    grant(broker, &all(&cli));
+    let done = ask(broker, &cli, &RUN);
     assert_eq!(done.code, Some(0), "{}", done.err);
-    assert_eq!(committed(broker, &format!("{}.replay.x", desk.outputs[0]), 2).len(), 2);
+    assert_eq!(committed(broker, &format!("{}.replay.x", cli.outputs[0]), 2).len(), 2);
     for command in [&["replay", "status", "x"][..], &["replay", "list"], &["replay", "clean", "x", "--execute"]] {
-        let output = ask(broker, &desk, command);
+        let output = ask(broker, &cli, command);
         assert_eq!(output.code, Some(0), "{command:?}: {}", output.err);
     }
 }
@@ -84,9 +84,9 @@ fn a_replay_names_a_missing_permission_and_continues_once_it_is_granted() {
     let Some(broker) = Broker::secured() else { return };
     let without =
         |resource: Resource, prefix: &dyn Fn(&CliRunner) -> String, operation: Operation, message: &[&str]| {
-            let desk = desk(broker);
-            pages(broker, &desk.input);
-            let (permits, prefix) = (all(&desk), prefix(&desk));
+            let cli = cli(broker);
+            pages(broker, &cli.input);
+            let (permits, prefix) = (all(&cli), prefix(&cli));
             let mut fewer = permits.clone();
             for (of, under, operations) in &mut fewer {
                 if *of == resource && *under == prefix {
@@ -97,23 +97,23 @@ fn a_replay_names_a_missing_permission_and_continues_once_it_is_granted() {
             grant(broker, &fewer);
             // A broker learns of permissions some time after they were granted.
             wait::until(&format!("{message:?} to be reported"), || {
-                let refused = ask(broker, &desk, &RUN);
+                let refused = ask(broker, &cli, &RUN);
                 assert_ne!(refused.code, Some(0), "{message:?}");
                 (refused.code == Some(77) && message.iter().all(|message| refused.err.contains(message))).then_some(())
             });
             grant(broker, &permits);
             wait::until(&format!("the replay to end once {message:?} is granted"), || {
-                let run = ask(broker, &desk, &RUN);
-                let done = if run.code == Some(0) { run } else { ask(broker, &desk, &["replay", "resume", "x"]) };
+                let run = ask(broker, &cli, &RUN);
+                let done = if run.code == Some(0) { run } else { ask(broker, &cli, &["replay", "resume", "x"]) };
                 (done.code == Some(0)).then_some(())
             });
-            assert_eq!(committed(broker, &format!("{}.replay.x", desk.outputs[0]), 2).len(), 2, "{message:?}");
+            assert_eq!(committed(broker, &format!("{}.replay.x", cli.outputs[0]), 2).len(), 2, "{message:?}");
         };
-    let own = |desk: &CliRunner| format!("{}.replay.", desk.group);
-    without(TOPIC, &|desk| desk.input.clone(), READ, &["--operation Read --topic"]);
+    let own = |cli: &CliRunner| format!("{}.replay.", cli.group);
+    without(TOPIC, &|cli| cli.input.clone(), READ, &["--operation Read --topic"]);
     without(TOPIC, &own, CREATE, &["--operation Create --topic"]);
-    without(TOPIC, &|desk| format!("{}.replay.", desk.outputs[0]), CREATE, &["--operation Create --topic"]);
-    without(TOPIC, &|desk| format!("{}.replay.", desk.outputs[0]), WRITE, &["--operation Write --topic", "unique-"]);
+    without(TOPIC, &|cli| format!("{}.replay.", cli.outputs[0]), CREATE, &["--operation Create --topic"]);
+    without(TOPIC, &|cli| format!("{}.replay.", cli.outputs[0]), WRITE, &["--operation Write --topic", "unique-"]);
     without(ID, &own, WRITE, &["Write --transactional-id"]);
     without(GROUP, &own, READ, &["Read --group"]);
 }
@@ -121,9 +121,9 @@ fn a_replay_names_a_missing_permission_and_continues_once_it_is_granted() {
 #[test]
 fn a_full_disk_loses_the_report_and_nothing_of_the_replay() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = desk(broker);
-    pages(broker, &desk.input);
-    let ask = |arguments: &[&str]| desk.ask_with(broker.address(), "", arguments);
+    let cli = cli(broker);
+    pages(broker, &cli.input);
+    let ask = |arguments: &[&str]| cli.ask_with(broker.address(), "", arguments);
     let full = |arguments: &[&str]| {
         let output = ask(arguments);
         assert_eq!(output.code, Some(74), "{arguments:?}: {}", output.err);
@@ -134,5 +134,5 @@ fn a_full_disk_loses_the_report_and_nothing_of_the_replay() {
     let status = ask(&["replay", "status", "x", "-o", "json"]);
     let status: serde_json::Value = serde_json::from_str(&status.out).expect("JSON");
     assert_eq!((&status[0]["state"], &status[0]["counts"]["pages"]), (&"done".into(), &3.into()), "{status}");
-    assert_eq!(committed(broker, &format!("{}.replay.x", desk.outputs[0]), 2).len(), 2);
+    assert_eq!(committed(broker, &format!("{}.replay.x", cli.outputs[0]), 2).len(), 2);
 }

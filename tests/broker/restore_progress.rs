@@ -19,19 +19,19 @@ const LONG: usize = 4_000;
 #[test]
 fn readiness_shows_the_progress_of_a_long_restore() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let [_, verdict_log] = logs_of(&desk.create_topics(broker.address(), "", &[]));
+    let cli = CliRunner::new(broker);
+    let [_, verdict_log] = logs_of(&cli.create_topics(broker.address(), "", &[]));
     let run = |more: &str| {
         Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
-                .args(["run", "-q", "-c", &desk.files(broker.address(), more)])
+                .args(["run", "-q", "-c", &cli.files(broker.address(), more)])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null()),
         )
     };
     let first = run("");
-    produce(broker, &desk.input, 0, &[page(&text(1))]);
-    committed(broker, &desk.outputs[0], 1);
+    produce(broker, &cli.input, 0, &[page(&text(1))]);
+    committed(broker, &cli.outputs[0], 1);
     drop(first);
 
     // Append batches without verdicts, each a separate fetch.
@@ -80,6 +80,6 @@ fn readiness_shows_the_progress_of_a_long_restore() {
     assert!(percents.is_sorted() && percents.iter().any(|percent| (1..100).contains(percent)), "{percents:?}");
     assert!(others.iter().rev().skip(1).all(|status| *status == 503), "{others:?}");
     // It is the previous state: the page is known.
-    produce(broker, &desk.input, 0, &[page(&text(1))]);
-    assert_eq!(committed(broker, &desk.outputs[1], 1).len(), 1);
+    produce(broker, &cli.input, 0, &[page(&text(1))]);
+    assert_eq!(committed(broker, &cli.outputs[1], 1).len(), 1);
 }

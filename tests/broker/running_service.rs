@@ -15,7 +15,7 @@ const SILENCE: u64 = 3;
 /// A service with its configuration.
 struct Running<'b> {
     broker: &'b Broker,
-    desk: CliRunner,
+    cli: CliRunner,
     port: u16,
     _process: Process,
 }
@@ -23,23 +23,20 @@ struct Running<'b> {
 impl<'b> Running<'b> {
     /// Creates the topics as an operator does, and starts the service.
     fn start(broker: &'b Broker) -> Self {
-        let desk = CliRunner::new(broker);
-        let made = desk.ask_with(
-            broker.address(),
-            "",
-            &["topics", "create", "--with-input", "--partitions", "2", "--execute"],
-        );
+        let cli = CliRunner::new(broker);
+        let made =
+            cli.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--partitions", "2", "--execute"]);
         assert_eq!(made.code, Some(0), "{}", made.err);
         let port = dupgate_testkit::ports::two();
         let process = Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
-                .args(["run", "-c", &desk.files(broker.address(), &Self::listen(port))])
+                .args(["run", "-c", &cli.files(broker.address(), &Self::listen(port))])
                 .env("ADMIN_TOKEN", TOKEN)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                .stderr(desk.log_of("service")),
+                .stderr(cli.log_of("service")),
         );
-        Self { broker, desk, port, _process: process }
+        Self { broker, cli, port, _process: process }
     }
 
     /// The port of the admin listener is the next one.
@@ -52,7 +49,7 @@ impl<'b> Running<'b> {
     }
 
     fn ask(&self, arguments: &[&str]) -> CliOutput {
-        self.desk.ask_with(self.broker.address(), &Self::listen(self.port), arguments)
+        self.cli.ask_with(self.broker.address(), &Self::listen(self.port), arguments)
     }
 
     /// Runs a command with JSON lines as output.
@@ -78,11 +75,11 @@ fn operators_see_a_running_service() {
 
     // Verdicts as they happen: a watcher sees only new ones.
     let (first, copy) = (with_id("http://a/1", &text(1)), with_id("http://b/1", &text(1)));
-    let input = running.desk.input.clone();
+    let input = running.cli.input.clone();
     let tapped = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| running.lines(&["tap", "--verdict", "exact", "--limit", "1"]));
         produce(broker, &input, 0, std::slice::from_ref(&first));
-        committed(broker, &running.desk.outputs[0], 1);
+        committed(broker, &running.cli.outputs[0], 1);
         // The watcher may not have started: produce copies until it has seen one.
         wait::until("a verdict", || {
             produce(broker, &input, 1, std::slice::from_ref(&copy));
@@ -106,10 +103,10 @@ fn operators_see_a_running_service() {
         "{shown:?}"
     );
     // Without an instance, in the output topic.
-    committed(broker, &running.desk.outputs[1], 1);
+    committed(broker, &running.cli.outputs[1], 1);
     let alone = |id: &str, more: &[&str]| {
         let arguments = [&["verdicts", "show", "--id", id, "-o", "jsonl"], more].concat();
-        running.desk.ask_with(broker.address(), "", &arguments)
+        running.cli.ask_with(broker.address(), "", &arguments)
     };
     let shown = alone("http://b/1", &[]);
     assert_eq!(shown.code, Some(0), "{}", shown.err);
@@ -120,7 +117,7 @@ fn operators_see_a_running_service() {
     assert!(both.code == Some(0) && both.err.contains("searching http://a/1 in topic"), "{}", both.err);
     let none = alone("http://none/", &[]);
     assert_eq!(none.code, Some(1), "{}", none.err);
-    let place = format!("topic `{}`, from 20", running.desk.outputs[1]);
+    let place = format!("topic `{}`, from 20", running.cli.outputs[1]);
     for part in ["http://none/ is in none of the last ", &place, "it holds no more"] {
         assert!(none.err.contains(part), "{part}: {}", none.err);
     }
@@ -174,7 +171,7 @@ fn operators_see_a_running_service() {
     let beyond = ["verdicts", "reopen", &format!("{input}:0:88888888-99999999"), "--execute"];
     running.ask(&beyond);
     // The judge logs what the operators' requests did, and no more.
-    let count = |line: &str| running.desk.log("service").matches(line).count();
+    let count = |line: &str| running.cli.log("service").matches(line).count();
     for line in [
         "an operator request found nothing to forget",
         "an operator request found nothing to reopen",
@@ -192,13 +189,13 @@ fn operators_see_a_running_service() {
 fn withdrawn_pages_are_listed() {
     let Some(broker) = Broker::shared() else { return };
     let running = Running::start(broker);
-    broker.alter(&running.desk.outputs[0], &[("max.message.bytes", "20000")]);
+    broker.alter(&running.cli.outputs[0], &[("max.message.bytes", "20000")]);
     wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
     let long: Vec<String> = (0..200).map(text).collect();
-    produce(broker, &running.desk.input, 0, &[page(&long.join(" "))]);
-    committed(broker, &running.desk.outputs[2], 1);
+    produce(broker, &running.cli.input, 0, &[page(&long.join(" "))]);
+    committed(broker, &running.cli.outputs[2], 1);
     let withdrawn = running.lines(&["verdicts", "withdrawn"]);
-    assert_eq!(withdrawn[0]["source"], format!("{}:0:0", running.desk.input));
+    assert_eq!(withdrawn[0]["source"], format!("{}:0:0", running.cli.input));
     assert_eq!(withdrawn[0]["verdict"], "withdrawn");
     let kept = running.lines(&["tap", "--kept", "--verdict", "withdrawn"]);
     assert_eq!((kept.len(), &kept[0]["source"]), (1, &withdrawn[0]["source"]), "{kept:?}");
@@ -207,16 +204,16 @@ fn withdrawn_pages_are_listed() {
 #[test]
 fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+    let cli = CliRunner::new(broker);
+    let made = cli.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let start = |name: &str, more: &str| {
         Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
-                .args(["run", "-q", "-c", &desk.files(broker.address(), more)])
+                .args(["run", "-q", "-c", &cli.files(broker.address(), more)])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                .stderr(desk.log_of(name)),
+                .stderr(cli.log_of(name)),
         )
     };
     let (port, other) = (dupgate_testkit::ports::two(), dupgate_testkit::ports::two());
@@ -225,12 +222,12 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     let metric = |name: &str| super::cluster::http::sum(&ask("/metrics")?.1, name, &[]);
     let _worker = start("worker", &format!("roles: [worker]\nhttp: {{listen: \"{address}\"}}\n"));
     wait::until("readiness", || (ask("/readyz")?.0 == 200).then_some(()));
-    produce(broker, &desk.input, 0, &[page_of(1), page_of(2), page_of(3)]);
+    produce(broker, &cli.input, 0, &[page_of(1), page_of(2), page_of(3)]);
     // However slow the machine is: who asks when they have waited for so long, by the clock of the worker, is told.
     let waited = || metric("dupgate_oldest_pending_verdict_seconds");
     let status = wait::until("`dupgate status` to report the silence", || {
         let is_late = waited()? > f64::from(u32::try_from(SILENCE).expect("seconds"));
-        let status = desk.ask_with(broker.address(), "", &["status", "--address", &address.to_string()]);
+        let status = cli.ask_with(broker.address(), "", &["status", "--address", &address.to_string()]);
         let is_reported = status.out.contains("no judge answers");
         assert!(is_reported || !is_late, "more than {SILENCE} s: {}{}", status.out, status.err);
         is_reported.then_some(status)
@@ -248,7 +245,7 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     let seconds = |text: &str| -> Option<u64> {
         text.split_once("none for ")?.1.split_once(" s (3 pages wait; no judge answers)")?.0.parse().ok()
     };
-    let log = desk.log("worker");
+    let log = cli.log("worker");
     let logged = seconds(&log).filter(|logged| *logged <= SILENCE).unwrap_or_else(|| panic!("{log}"));
     assert!(seconds(&message).is_some_and(|seconds| seconds >= logged), "{message}");
     assert!(seconds(&status.out).is_some_and(|seconds| seconds >= logged), "{}{}", status.out, status.err);
@@ -257,7 +254,7 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
     assert!(wait::until("how long they wait", waited) >= 2.0);
 
     let _judge = start("judge", &format!("roles: [judge]\nhttp: {{listen: \"127.0.0.1:{other}\"}}\n"));
-    committed(broker, &desk.outputs[0], 3);
+    committed(broker, &cli.outputs[0], 3);
     wait::until("readiness again", || (ask("/readyz")?.0 == 200).then_some(()));
     wait::until("no lag", || (metric("dupgate_consumer_lag_records")? <= 0.0).then_some(()));
     wait::until("no page to wait", || (waited()? <= 0.0).then_some(()));
@@ -266,21 +263,21 @@ fn a_worker_without_a_judge_reports_it_and_its_lag_counts_uncommitted_pages() {
 #[test]
 fn a_standby_says_how_long_it_waits_at_most_until_it_takes_over_from_a_killed_judge() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+    let cli = CliRunner::new(broker);
+    let made = cli.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let start = |name: &str, roles: &str, port: u16| {
         let more = format!(
             "roles: [{roles}]\nhttp: {{listen: \"127.0.0.1:{port}\"}}\n\
              index: {{path: \"{}\"}}\njudge: {{session_timeout: 10s}}\n",
-            desk.folder(name).display()
+            cli.folder(name).display()
         );
         Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
-                .args(["run", "-q", "-c", &desk.files(broker.address(), &more)])
+                .args(["run", "-q", "-c", &cli.files(broker.address(), &more)])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                .stderr(desk.log_of(name)),
+                .stderr(cli.log_of(name)),
         )
     };
     let [judge_port, standby_port, worker_port] = [(); 3].map(|()| dupgate_testkit::ports::two());
@@ -289,13 +286,13 @@ fn a_standby_says_how_long_it_waits_at_most_until_it_takes_over_from_a_killed_ju
     let mut judge = start("judge", "judge", judge_port);
     wait::until("the judge to be ready", || is_ready(judge_port).then_some(()));
     let _worker = start("worker", "worker", worker_port);
-    produce(broker, &desk.input, 0, &[page_of(1)]);
-    committed(broker, &desk.outputs[0], 1);
+    produce(broker, &cli.input, 0, &[page_of(1)]);
+    committed(broker, &cli.outputs[0], 1);
     let _standby = start("standby", "judge", standby_port);
     wait::until("the standby to be ready", || is_ready(standby_port).then_some(()));
 
     judge.kill().expect("the judge is killed");
-    produce(broker, &desk.input, 0, &[page_of(2)]);
+    produce(broker, &cli.input, 0, &[page_of(2)]);
     let (status, text) = wait::until("the standby to report that no instance judges", || {
         ask(standby_port).filter(|(_, text)| text.contains("no instance judges"))
     });
@@ -303,22 +300,22 @@ fn a_standby_says_how_long_it_waits_at_most_until_it_takes_over_from_a_killed_ju
     let left = text.split_once("waits to take over (at most ").and_then(|(_, rest)| rest.split_once(" s): "));
     let left: Option<u64> = left.and_then(|(seconds, _)| seconds.parse().ok());
     assert!(status == 503 && left.is_some_and(|seconds| (1..=8).contains(&seconds)), "{text}");
-    let log = desk.log("standby");
+    let log = cli.log("standby");
     assert!(log.contains("no instance judges: waiting to take over (at most "), "{log}");
-    committed(broker, &desk.outputs[0], 2);
+    committed(broker, &cli.outputs[0], 2);
     wait::until("the standby to be ready again", || is_ready(standby_port).then_some(()));
 }
 
 #[test]
 fn an_unreachable_instance_is_reported() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let output = desk.ask_with(broker.address(), "", &["status", "--address", "127.0.0.1:1"]);
+    let cli = CliRunner::new(broker);
+    let output = cli.ask_with(broker.address(), "", &["status", "--address", "127.0.0.1:1"]);
     assert_eq!(output.code, Some(69), "{}", output.err);
     assert!(output.err.contains("cannot reach http://127.0.0.1:1"), "{}", output.err);
-    let output = desk.ask_with(broker.address(), "", &["index", "stats"]);
+    let output = cli.ask_with(broker.address(), "", &["index", "stats"]);
     assert_eq!(output.code, Some(74), "{}", output.err);
-    let output = desk.ask_with(broker.address(), "", &["tap"]);
+    let output = cli.ask_with(broker.address(), "", &["tap"]);
     assert_eq!(output.code, Some(78), "{}", output.err);
     assert!(output.err.contains("nothing was judged under scheme"), "{}", output.err);
 }
@@ -342,18 +339,18 @@ fn operators_inspect_and_control_a_running_instance() {
     let running = Running::start(broker);
     wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
     let (first, copy) = (with_id("http://a/1", &text(1)), with_id("http://b/1", &format!("{} <script>", text(1))));
-    produce(broker, &running.desk.input, 0, std::slice::from_ref(&first));
-    committed(broker, &running.desk.outputs[0], 1);
+    produce(broker, &running.cli.input, 0, std::slice::from_ref(&first));
+    committed(broker, &running.cli.outputs[0], 1);
     // A listener receives only new pairs: produce copies until one is reported.
     let message = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| running.lines(&["tap", "--running", "--verdict", "near", "--limit", "1"]));
         wait::until("a pair", || {
-            produce(broker, &running.desk.input, 1, std::slice::from_ref(&copy));
+            produce(broker, &running.cli.input, 1, std::slice::from_ref(&copy));
             watcher.is_finished().then_some(())
         });
         watcher.join().expect("the watcher")
     });
-    let source = format!("{}:1:0", running.desk.input);
+    let source = format!("{}:1:0", running.cli.input);
     assert_eq!(
         (&message[0]["id"], &message[0]["match_id"]),
         (&"http://b/1".into(), &"http://a/1".into()),
@@ -385,29 +382,25 @@ fn operators_inspect_and_control_a_running_instance() {
         "{explained}"
     );
     let (_, top) = operators(&running, "GET /api/v1/index/top?n=1", "");
-    assert_eq!(top[0]["cluster"], format!("{}:0:0", running.desk.input));
+    assert_eq!(top[0]["cluster"], format!("{}:0:0", running.cli.input));
 
     // A paused input does not move; pages from meanwhile are judged when it resumes.
     assert_eq!(operators(&running, "POST /api/v1/pause", ""), (200, serde_json::json!({"paused": true})));
     wait::until("a pause", || running.lines(&["status"])[0]["paused"].to_string().contains("manual").then_some(()));
-    produce(broker, &running.desk.input, 0, &[page_of(2)]);
+    produce(broker, &running.cli.input, 0, &[page_of(2)]);
     let (_, forgotten) = operators(&running, "POST /api/v1/index/forget", "{\"id\": [\"http://a/1\"]}");
     assert_eq!(forgotten["forgotten"].as_array().map(Vec::len), Some(1), "{forgotten}");
-    assert_eq!(running.lines(&["index", "top", "-n", "1"])[0]["cluster"], format!("{}:0:0", running.desk.input));
-    assert_eq!(
-        running.ask(&["verdicts", "show", &format!("{}:0:1", running.desk.input)]).code,
-        Some(1),
-        "it is paused"
-    );
+    assert_eq!(running.lines(&["index", "top", "-n", "1"])[0]["cluster"], format!("{}:0:0", running.cli.input));
+    assert_eq!(running.ask(&["verdicts", "show", &format!("{}:0:1", running.cli.input)]).code, Some(1), "it is paused");
     operators(&running, "POST /api/v1/resume", "");
-    committed(broker, &running.desk.outputs[0], 2);
+    committed(broker, &running.cli.outputs[0], 2);
     assert_eq!(operators(&running, "POST /api/v1/index/snapshot", "").0, 200);
     assert_eq!(operators(&running, "PUT /api/v1/log", "{\"level\": \"warn\"}").0, 200);
 
     // Without the token requests are refused.
     let strange = "http: {admin: {token: not the token of it}}\n";
     let address = format!("--running=127.0.0.1:{}", running.port + 1);
-    let output = running.desk.ask_with(broker.address(), strange, &["index", "stats", &address]);
+    let output = running.cli.ask_with(broker.address(), strange, &["index", "stats", &address]);
     assert_eq!(output.code, Some(77), "{}", output.err);
     assert!(output.err.contains("answers 401: wrong token"), "{}", output.err);
 }

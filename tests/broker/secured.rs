@@ -9,12 +9,12 @@ use super::run::topics::{committed, page, produce};
 /// The password of all users on the secured broker.
 pub(super) const SECRET: &str = "correct-horse";
 
-/// A desk whose topics exist on the secured broker.
-pub(super) fn desk(broker: &Broker) -> CliRunner {
-    let desk = CliRunner::new(broker);
-    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+/// A cli whose topics exist on the secured broker.
+pub(super) fn cli(broker: &Broker) -> CliRunner {
+    let cli = CliRunner::new(broker);
+    let made = cli.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
-    desk
+    cli
 }
 
 pub(super) fn sasl(broker: &Broker, listener: &str, mechanism: &str, user: &str, password: &str) -> String {
@@ -26,8 +26,8 @@ pub(super) fn sasl(broker: &Broker, listener: &str, mechanism: &str, user: &str,
     )
 }
 
-fn check(desk: &CliRunner, broker: &Broker, listener: &str, more: &str) -> CliOutput {
-    let output = desk.ask_with(broker.way(listener), more, &["check", "-o", "table"]);
+fn check(cli: &CliRunner, broker: &Broker, listener: &str, more: &str) -> CliOutput {
+    let output = cli.ask_with(broker.way(listener), more, &["check", "-o", "table"]);
     for message in [&output.out, &output.err] {
         assert!(!message.contains(SECRET), "the password is shown: {message}");
     }
@@ -37,10 +37,10 @@ fn check(desk: &CliRunner, broker: &Broker, listener: &str, more: &str) -> CliOu
 #[test]
 fn every_login_mechanism_works() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
+    let cli = cli(broker);
     for listener in ["SASL_SSL", "SASL_PLAINTEXT"] {
         for mechanism in ["plain", "scram-sha-256", "scram-sha-512"] {
-            let output = check(&desk, broker, listener, &sasl(broker, listener, mechanism, "alice", SECRET));
+            let output = check(&cli, broker, listener, &sasl(broker, listener, mechanism, "alice", SECRET));
             assert_eq!(output.code, Some(0), "{listener} {mechanism}: {}{}", output.out, output.err);
         }
     }
@@ -49,7 +49,7 @@ fn every_login_mechanism_works() {
 #[test]
 fn a_certificate_works_with_or_without_an_encrypted_key() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
+    let cli = cli(broker);
     let certs = broker.way("CERTS");
     let tls = |key: &str| {
         format!(
@@ -60,18 +60,18 @@ fn a_certificate_works_with_or_without_an_encrypted_key() {
         format!("key_file: {certs}/client.key"),
         format!("key_file: {certs}/client.locked.key, key_password: {SECRET}"),
     ] {
-        let output = check(&desk, broker, "SSL", &tls(&key));
+        let output = check(&cli, broker, "SSL", &tls(&key));
         assert_eq!(output.code, Some(0), "{key}: {}{}", output.out, output.err);
     }
     let anonymous = format!("kafka: {{security: {{protocol: ssl, tls: {{ca_file: {certs}/ca.pem}}}}}}\n");
-    assert_eq!(check(&desk, broker, "SSL", &anonymous).code, Some(69), "a client without a certificate");
+    assert_eq!(check(&cli, broker, "SSL", &anonymous).code, Some(69), "a client without a certificate");
 }
 
 #[test]
 fn a_wrong_password_and_an_unknown_authority_are_distinguished() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
-    let wrong = check(&desk, broker, "SASL_SSL", &sasl(broker, "SASL_SSL", "scram-sha-512", "alice", "wrong-horse"));
+    let cli = cli(broker);
+    let wrong = check(&cli, broker, "SASL_SSL", &sasl(broker, "SASL_SSL", "scram-sha-512", "alice", "wrong-horse"));
     assert_eq!(wrong.code, Some(77), "{}{}", wrong.out, wrong.err);
     assert!(
         wrong.out.contains("refuse the identity") && wrong.out.contains("check kafka.security.sasl"),
@@ -80,13 +80,13 @@ fn a_wrong_password_and_an_unknown_authority_are_distinguished() {
     );
     assert!(!wrong.out.contains("wrong-horse") && !wrong.err.contains("wrong-horse"), "{}{}", wrong.out, wrong.err);
     let more = sasl(broker, "SASL_SSL", "scram-sha-512", "alice", "wrong-horse");
-    let ran = desk.ask_with(broker.way("SASL_SSL"), &more, &["run"]);
+    let ran = cli.ask_with(broker.way("SASL_SSL"), &more, &["run"]);
     assert_eq!(ran.code, Some(77), "{}", ran.err);
     assert!(ran.err.contains("refuse the identity") && ran.err.contains("check kafka.security.sasl"), "{}", ran.err);
     assert!(!ran.err.contains("retrying"), "waiting does not help: {}", ran.err);
     // Without ca_file the system's authorities are used, and none has signed this broker's certificate.
     let stranger = sasl(broker, "SASL_PLAINTEXT", "plain", "alice", SECRET).replace("sasl_plaintext", "sasl_ssl");
-    let stranger = check(&desk, broker, "SASL_SSL", &stranger);
+    let stranger = check(&cli, broker, "SASL_SSL", &stranger);
     assert_eq!(stranger.code, Some(69), "{}{}", stranger.out, stranger.err);
     assert!(stranger.out.contains("certificate"), "{}", stranger.out);
 }
@@ -94,35 +94,35 @@ fn a_wrong_password_and_an_unknown_authority_are_distinguished() {
 #[test]
 fn a_denied_client_error_names_the_missing_acl() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
+    let cli = cli(broker);
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
-    let output = check(&desk, broker, "SASL_SSL", &bob);
+    let output = check(&cli, broker, "SASL_SSL", &bob);
     assert_eq!(output.code, Some(77), "{}{}", output.out, output.err);
     for expected in [
-        format!("--operation Describe --topic '{}'", desk.input),
-        format!("--operation Describe --topic '{}'", desk.outputs[0]),
-        format!("--operation Write --transactional-id '{}.worker.' --resource-pattern-type prefixed", desk.group),
+        format!("--operation Describe --topic '{}'", cli.input),
+        format!("--operation Describe --topic '{}'", cli.outputs[0]),
+        format!("--operation Write --transactional-id '{}.worker.' --resource-pattern-type prefixed", cli.group),
     ] {
         assert!(output.out.contains(&expected), "{expected}: {}", output.out);
     }
-    let ran = desk.ask_with(broker.way("SASL_SSL"), &bob, &["run"]);
+    let ran = cli.ask_with(broker.way("SASL_SSL"), &bob, &["run"]);
     assert_eq!(ran.code, Some(77), "{}", ran.err);
     assert!(ran.err.contains("add the ACL: kafka-acls.sh"), "{}", ran.err);
-    let created = desk.ask_with(broker.way("SASL_SSL"), &bob, &["topics", "create", "--execute"]);
+    let created = cli.ask_with(broker.way("SASL_SSL"), &bob, &["topics", "create", "--execute"]);
     assert_eq!(created.code, Some(77), "{}", created.err);
 }
 
 #[test]
 fn the_service_works_over_tls_and_scram() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
+    let cli = cli(broker);
     let port = dupgate_testkit::ports::two();
     let more = sasl(broker, "SASL_SSL", "scram-sha-512", "alice", SECRET)
         + &format!("http: {{listen: \"127.0.0.1:{port}\"}}\nlogging: {{level: trace}}\n");
     let mut service = Process::start(
         std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
             .args(["run", "-c"])
-            .arg(desk.files(broker.way("SASL_SSL"), &more))
+            .arg(cli.files(broker.way("SASL_SSL"), &more))
             .stdout(std::process::Stdio::piped())
             .stderr(std::process::Stdio::piped()),
     );
@@ -136,8 +136,8 @@ fn the_service_works_over_tls_and_scram() {
             String::from_utf8_lossy(&message).into_owned()
         })
     });
-    produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
-    let (unique, duplicate) = (committed(broker, &desk.outputs[0], 1), committed(broker, &desk.outputs[1], 1));
+    produce(broker, &cli.input, 0, &[page(&text(1)), page(&text(1))]);
+    let (unique, duplicate) = (committed(broker, &cli.outputs[0], 1), committed(broker, &cli.outputs[1], 1));
     let shown = get(port, "/config");
     drop(service);
     assert_eq!((unique.len(), duplicate.len()), (1, 1));
@@ -169,21 +169,21 @@ fn a_denied_append_to_the_fingerprint_log_names_the_missing_acl() {
         RD_KAFKA_RESOURCE_GROUP as GROUP, RD_KAFKA_RESOURCE_TOPIC as TOPIC, RD_KAFKA_RESOURCE_TRANSACTIONAL_ID as ID,
     };
     let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
+    let cli = cli(broker);
     // Bob has all permissions except Write on this log.
-    let topics = desk.outputs.iter().chain([&desk.input]).map(String::as_str);
+    let topics = cli.outputs.iter().chain([&cli.input]).map(String::as_str);
     topics.for_each(|topic| allow(broker, "bob", TOPIC, topic, &[ALL]));
-    allow(broker, "bob", TOPIC, &format!("{}.verdicts.", desk.group), &[ALL]);
-    allow(broker, "bob", TOPIC, &format!("{}.fingerprints.", desk.group), &[READ, DESCRIBE, DESCRIBE_CONFIGS]);
-    allow(broker, "bob", GROUP, &desk.group, &[ALL]);
-    allow(broker, "bob", ID, &desk.group, &[ALL]);
+    allow(broker, "bob", TOPIC, &format!("{}.verdicts.", cli.group), &[ALL]);
+    allow(broker, "bob", TOPIC, &format!("{}.fingerprints.", cli.group), &[READ, DESCRIBE, DESCRIBE_CONFIGS]);
+    allow(broker, "bob", GROUP, &cli.group, &[ALL]);
+    allow(broker, "bob", ID, &cli.group, &[ALL]);
     let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
-    produce(broker, &desk.input, 0, &[page(&text(1))]);
+    produce(broker, &cli.input, 0, &[page(&text(1))]);
     let requested = ["index", "forget", "--id", "http://a/1", "--execute"];
     for arguments in [&["run"][..], &requested] {
-        let output = desk.ask_with(broker.way("SASL_SSL"), &bob, arguments);
+        let output = cli.ask_with(broker.way("SASL_SSL"), &bob, arguments);
         assert_eq!(output.code, Some(77), "{arguments:?}: {}", output.err);
-        let expected = format!("--operation Write --topic '{}.fingerprints.", desk.group);
+        let expected = format!("--operation Write --topic '{}.fingerprints.", cli.group);
         assert!(output.err.contains("add the ACL: ") && output.err.contains(&expected), "{}", output.err);
     }
 }

@@ -65,23 +65,23 @@ fn time(span: &Value, key: &str) -> u64 {
 #[test]
 fn every_sampled_record_has_a_trace_with_its_steps() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = CliRunner::new(broker);
-    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+    let cli = CliRunner::new(broker);
+    let made = cli.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let collector = Collector::start();
     let more = format!("tracing: {{otlp_endpoint: \"http://127.0.0.1:{}\", sample_ratio: 1}}\n", collector.port);
     let _service = Process::start(
         Command::new(env!("CARGO_BIN_EXE_dupgate"))
-            .args(["run", "-q", "-c", &desk.files(broker.address(), &more)])
+            .args(["run", "-q", "-c", &cli.files(broker.address(), &more)])
             .stdin(Stdio::null())
             .stdout(Stdio::null()),
     );
     let traced = Given { headers: &[("traceparent", Some(CONTEXT))], ..page(&text(1)) };
-    produce(broker, &desk.input, 0, &[traced, page(&text(1)), Given::value("{\"url\": \"cut off")]);
-    let unique = committed(broker, &desk.outputs[0], 1);
+    produce(broker, &cli.input, 0, &[traced, page(&text(1)), Given::value("{\"url\": \"cut off")]);
+    let unique = committed(broker, &cli.outputs[0], 1);
     assert_eq!(unique[0].header("traceparent"), [CONTEXT], "the message's own context is unchanged");
 
-    let process = format!("process {}", desk.input);
+    let process = format!("process {}", cli.input);
     let spans = wait::until("three spans", || Some(collector.named(&process)).filter(|spans| spans.len() >= 3));
     let of = |offset: &str| {
         let mut found = spans.iter().filter(|span| attribute(span, "messaging.kafka.offset")["intValue"] == offset);
@@ -94,14 +94,14 @@ fn every_sampled_record_has_a_trace_with_its_steps() {
         first["links"].as_array().expect("links").iter().map(|l| (&l["traceId"], &l["spanId"])).collect();
     assert_eq!((&first["kind"], links), (&5.into(), vec![(&TRACE.into(), &SPAN.into())]), "{first}");
     assert_eq!(attribute(first, "dupgate.verdict")["stringValue"], "unique");
-    assert_eq!(attribute(first, "messaging.consumer.group.name")["stringValue"], desk.group.as_str());
+    assert_eq!(attribute(first, "messaging.consumer.group.name")["stringValue"], cli.group.as_str());
     assert_eq!(attribute(copy, "dupgate.verdict")["stringValue"], "exact");
-    assert_eq!(attribute(copy, "dupgate.match")["stringValue"], format!("{}:0:0", desk.input));
+    assert_eq!(attribute(copy, "dupgate.match")["stringValue"], format!("{}:0:0", cli.input));
     assert_eq!((&copy["links"], &copy["status"]["code"]), (&json!([]), &0.into()), "{copy}");
     assert_eq!(failed["status"], json!({"code": 2, "message": "undecodable"}));
 
     // Its child spans lie within it and in the same trace.
-    for (span, topic) in [(first, &desk.outputs[0]), (copy, &desk.outputs[1]), (failed, &desk.outputs[2])] {
+    for (span, topic) in [(first, &cli.outputs[0]), (copy, &cli.outputs[1]), (failed, &cli.outputs[2])] {
         let parts = |name: &str| -> Vec<Value> {
             let all = collector.named(name).into_iter();
             all.filter(|part| part["parentSpanId"] == span["spanId"] && part["traceId"] == span["traceId"]).collect()

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::broker::Broker;
 use super::browser::Browser;
-use super::cluster::records::{Page, Pen};
+use super::cluster::records::{Page, PageProducer};
 use super::cluster::{Cluster, Shape};
 use super::holds;
 use super::overview::{soon, state_is, text};
@@ -23,7 +23,7 @@ struct Feed {
 
 impl Feed {
     fn start(cluster: &Cluster<'_>) -> Self {
-        let (pen, topic) = (Pen::new(cluster.broker()), cluster.inputs()[0].clone());
+        let (producer, topic) = (PageProducer::new(cluster.broker()), cluster.inputs()[0].clone());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -33,7 +33,7 @@ impl Feed {
                 }
                 let words: Vec<String> = (0..40).map(|word| format!("w{number}x{word}")).collect();
                 let value = json!({"url": format!("https://a.example/{number}"), "text": words.join(" ")});
-                pen.write(
+                producer.write(
                     &topic,
                     0,
                     &Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() },

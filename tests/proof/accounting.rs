@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dupgate::record::{PartitionId, Source};
 
 use crate::cluster::Cluster;
-use crate::cluster::records::{HeaderLine, Record, Shelf, by_source};
+use crate::cluster::records::{HeaderLine, Record, TopicReader, by_source};
 
 /// The output of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Ledger {
     /// Reads the topics to their ends.
     pub(crate) fn read(cluster: &Cluster<'_>) -> Self {
         let inputs: Vec<&str> = cluster.inputs().iter().map(String::as_str).collect();
-        let inputs = by_source(Shelf::open(cluster.broker(), &inputs).read_to_end());
+        let inputs = by_source(TopicReader::open(cluster.broker(), &inputs).read_to_end());
         let output_kinds = [
             (cluster.unique(), OutputKind::Unique),
             (cluster.duplicate(), OutputKind::Duplicate),
@@ -50,7 +50,7 @@ impl Ledger {
         ];
         let mut outputs = Vec::new();
         for (topic, output_kind) in output_kinds {
-            let records = Shelf::open(cluster.broker(), &[topic]).read_to_end();
+            let records = TopicReader::open(cluster.broker(), &[topic]).read_to_end();
             outputs.extend(records.into_iter().map(|record| (output_kind, record)));
         }
         Self { inputs, outputs }

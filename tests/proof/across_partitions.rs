@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
-use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::several_instances::Team;
 
@@ -44,16 +44,16 @@ fn near_duplicates_on_other_partitions_and_workers_are_found() {
     });
 
     // Every family has one page on each partition, each with a different edit.
-    let pen = Pen::new(broker);
+    let producer = PageProducer::new(broker);
     let topic = cluster.inputs()[0].clone();
     for family in 0..FAMILIES {
         for partition in 0..PARTITIONS {
-            pen.write(&topic, partition, &page(family, partition));
+            producer.write(&topic, partition, &page(family, partition));
         }
     }
-    pen.flush();
+    producer.flush();
     let total = FAMILIES * usize::try_from(PARTITIONS).unwrap();
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, total);
     for member in team.members() {
         let read = member.metric("dupgate_records_consumed_total", &[]);

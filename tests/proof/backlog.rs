@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
-use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::several_instances::Team;
 
@@ -104,16 +104,16 @@ fn a_backlog_of_seven_windows_is_judged_in_order_by_workers_of_unequal_speed() {
     wait::until("a third of the partitions for each worker", || have_a_third(&team).then_some(()));
     team.disband();
 
-    let (pen, texts) = (Pen::new(broker), texts());
+    let (producer, texts) = (PageProducer::new(broker), texts());
     for (number, text) in texts.iter().enumerate() {
         let partition = i32::try_from(partition_of(number)).unwrap();
-        pen.write(&cluster.inputs()[0], partition, &page(number, *text));
+        producer.write(&cluster.inputs()[0], partition, &page(number, *text));
     }
-    pen.flush();
+    producer.flush();
 
     let mut team = Team::new(&cluster);
     join(&mut team);
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     let mut checks = 0;
     out.wait_while(PAGES, || {
         let slow = team.member("slow");

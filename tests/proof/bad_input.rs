@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::broker::{Broker, wait};
 use crate::cluster::http::sum;
 use crate::cluster::instance::Instance;
-use crate::cluster::records::{Page, Pen, Record, Shelf};
+use crate::cluster::records::{Page, PageProducer, Record, TopicReader};
 use crate::cluster::{Cluster, Shape};
 
 /// 2100-01-01T00:00Z.
@@ -117,7 +117,7 @@ fn ended(cluster: &Cluster<'_>) -> BTreeMap<String, Vec<(&'static str, Record)>>
     for (output_kind, topic) in
         [("unique", cluster.unique()), ("duplicate", cluster.duplicate()), ("dead", cluster.dead())]
     {
-        for record in Shelf::open(cluster.broker(), &[topic]).read_to_end() {
+        for record in TopicReader::open(cluster.broker(), &[topic]).read_to_end() {
             let key = String::from_utf8(record.key.clone().unwrap()).unwrap();
             ended.entry(key).or_default().push((output_kind, record));
         }
@@ -143,16 +143,16 @@ fn run<'b>(
     look: impl FnOnce(&Instance),
 ) -> (Cluster<'b>, usize) {
     let cluster = Cluster::new(broker, shape);
-    let pen = Pen::new(broker);
+    let producer = PageProducer::new(broker);
     let topic = &cluster.inputs()[0];
     for (number, (_, page, _)) in records.iter().enumerate() {
-        pen.write(topic, 0, &good(number, "first"));
-        pen.write(topic, 0, page);
-        pen.write(topic, 0, &good(number, "copy"));
-        pen.flush();
+        producer.write(topic, 0, &good(number, "first"));
+        producer.write(topic, 0, page);
+        producer.write(topic, 0, &good(number, "copy"));
+        producer.flush();
     }
     let twice = records.iter().filter(|(_, _, fate)| *fate == Tombstone).count();
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     let instance = cluster.start("one");
     out.wait_for(records.len() * 3 + twice);
     numbers_add_up(&cluster, &instance, records.len() * 3);

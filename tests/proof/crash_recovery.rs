@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::accounting::{Ledger, Outcome, OutputKind, originals_are_delivered};
 use crate::broker::Broker;
-use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::{self, Logs};
 use crate::several_instances::Team;
@@ -23,7 +23,7 @@ const ALL: f64 = 6.0;
 struct Feed<'c> {
     cluster: &'c Cluster<'c>,
     crawl: Crawl,
-    pen: Pen,
+    producer: PageProducer,
     written: usize,
 }
 
@@ -32,7 +32,7 @@ impl<'c> Feed<'c> {
         let settings =
             CrawlSettings { seed: 20_000, topics: TOPICS, bytes: 200..=900, broken: 0.02, ..CrawlSettings::default() };
         let crawl = Crawl::new(settings).expect("a crawl");
-        Self { cluster, crawl, pen: Pen::new(cluster.broker()), written: 0 }
+        Self { cluster, crawl, producer: PageProducer::new(cluster.broker()), written: 0 }
     }
 
     /// Writes pages until `total` are written.
@@ -53,9 +53,9 @@ impl<'c> Feed<'c> {
                 ],
             };
             let topic = &self.cluster.inputs()[planted.topic];
-            self.pen.write(topic, partition, &page);
+            self.producer.write(topic, partition, &page);
         }
-        self.pen.flush();
+        self.producer.flush();
         self.written = total;
     }
 }
@@ -79,7 +79,7 @@ fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_crash()
     };
     let cluster = Cluster::new(&broker, shape);
     let mut feed = Feed::new(&cluster);
-    let mut out = Shelf::open(&broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(&broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     let mut team = Team::new(&cluster);
     drive(&broker, &mut feed, &mut out, &mut team);
     team.deliver(&mut out, PAGES);
@@ -104,7 +104,7 @@ fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_crash()
 }
 
 /// Causes all failures, each in the middle of some pages.
-fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut Team<'c>) {
+fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut TopicReader, team: &mut Team<'c>) {
     // One does all the work; two more join meanwhile.
     team.join("one");
     feed.up_to(2_500);

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
 use crate::cluster::Cluster;
-use crate::cluster::records::{Page, Pen};
+use crate::cluster::records::{Page, PageProducer};
 
 /// Time between two pages, over all partitions.
 const BEAT: Duration = Duration::from_millis(10);
@@ -56,18 +56,18 @@ impl Feed {
     /// Starts to write to all partitions in turn.
     pub(crate) fn start(broker: &Broker, topic: &str, partitions: i32) -> Self {
         assert!(i32::try_from(COPIED).is_ok_and(|distance| distance % partitions == 0), "copies in another partition");
-        let (pen, topic, stop) = (Pen::new(broker), topic.to_owned(), Arc::new(AtomicBool::new(false)));
+        let (producer, topic, stop) = (PageProducer::new(broker), topic.to_owned(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             let start = Instant::now();
             for number in 0_u32.. {
                 if stopped.load(Ordering::Relaxed) {
-                    return pen.flush();
+                    return producer.flush();
                 }
                 let words: Vec<String> = (0..40).map(|place| word(text_of(number), place)).collect();
                 let value = json!({ "url": format!("https://a.example/{number}"), "text": words.join(" ") });
                 let page = Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() };
-                pen.write(&topic, i32::try_from(number).expect("few pages") % partitions, &page);
+                producer.write(&topic, i32::try_from(number).expect("few pages") % partitions, &page);
                 std::thread::park_timeout((start + BEAT * number).saturating_duration_since(Instant::now()));
             }
         });

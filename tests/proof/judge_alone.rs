@@ -10,7 +10,7 @@ use dupgate::record::{Source, Timestamp};
 
 use crate::accounting::Outcome;
 use crate::cluster::Cluster;
-use crate::cluster::records::{Record, Shelf};
+use crate::cluster::records::{Record, TopicReader};
 
 /// The records of both logs.
 pub(crate) struct Logs {
@@ -23,7 +23,7 @@ pub(crate) struct Logs {
 impl Logs {
     /// Reads both logs.
     pub(crate) fn read(cluster: &Cluster<'_>) -> Self {
-        let read = |log: &str| Shelf::open(cluster.broker(), &[&cluster.log_topic(log)]).read_to_end();
+        let read = |log: &str| TopicReader::open(cluster.broker(), &[&cluster.log_topic(log)]).read_to_end();
         let records = read("fingerprints");
         assert_eq!(records.first().map(|record| record.source.offset), Some(0), "the fingerprint log was trimmed");
         let requests = records.iter().map(|record| {

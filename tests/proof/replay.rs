@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::accounting::{Ledger, Outcome};
 use crate::broker::{Broker, wait};
-use crate::cluster::records::{Page, Pen, Record, Shelf};
+use crate::cluster::records::{Page, PageProducer, Record, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::several_instances::Team;
 
@@ -27,7 +27,7 @@ pub(crate) fn crawl(broker: &Broker, cluster: &Cluster<'_>, pages: usize, partit
 /// Writes a part of that crawl.
 fn crawl_part(broker: &Broker, cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64) {
     let settings = CrawlSettings { seed: 17, topics: 1, bytes: 200..=900, ..CrawlSettings::default() };
-    let pen = Pen::new(broker);
+    let producer = PageProducer::new(broker);
     for planted in Crawl::new(settings).unwrap().take(pages.end).skip(pages.start) {
         let page = Page {
             key: planted.key,
@@ -35,9 +35,9 @@ fn crawl_part(broker: &Broker, cluster: &Cluster<'_>, pages: Range<usize>, parti
             timestamp: Some(planted.timestamp.millis()),
             ..Page::default()
         };
-        pen.write(&cluster.inputs()[0], i32::try_from(planted.number % partitions).unwrap(), &page);
+        producer.write(&cluster.inputs()[0], i32::try_from(planted.number % partitions).unwrap(), &page);
     }
-    pen.flush();
+    producer.flush();
 }
 
 pub(crate) fn cluster(broker: &Broker, partitions: i32) -> Cluster<'_> {
@@ -73,7 +73,7 @@ pub(crate) fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32),
     let mut found: BTreeMap<(String, i32), Vec<Record>> = BTreeMap::new();
     for name in names {
         let topic = format!("{name}.replay.{id}");
-        for mut record in Shelf::open(cluster.broker(), &[&topic]).read_to_end() {
+        for mut record in TopicReader::open(cluster.broker(), &[&topic]).read_to_end() {
             let partition = record.source.partition.number;
             // Offsets include transaction markers, whose places are not part of the outcome.
             record.source = record.source.partition.at(0);
@@ -155,7 +155,7 @@ impl Drop for Running {
 /// Runs a replay of this many pages that is repeatedly killed after a commit and resumed, and then runs to its end.
 /// Returns its status. Each attempt is slow enough (a minute for the rest) to be killed in time even on a busy
 /// machine.
-pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize, kills: usize) -> Value {
+pub(crate) fn run_with_kills(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize, kills: usize) -> Value {
     let attempt = |arguments: &[&str], done: u64| {
         let rate = (pages as u64).saturating_sub(done).div_ceil(60).max(1);
         Running::start(cluster.command(&[arguments, &["--rate", &format!("{rate}/s")]].concat()))
@@ -194,7 +194,7 @@ fn live(cluster: &Cluster<'_>, pages: usize) -> BTreeMap<Source, Outcome> {
     let broker = cluster.broker();
     let mut team = Team::new(cluster);
     ["one", "two"].into_iter().for_each(|name| team.join(name));
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     for (number, part) in parts(pages).enumerate() {
         crawl_part(broker, cluster, part.clone(), 4);
         match number {
@@ -242,9 +242,9 @@ fn a_replay_in_log_order_gives_the_live_verdicts_and_changes_nothing_live() {
     assert_eq!(first["digests"], second["digests"]);
     assert_eq!(shadow(&cluster, "one"), shadow(&cluster, "two"));
 
-    let by_log = ["replay", "run", "--from", "start", "--order", "log", "--id", "torn", "--execute"];
-    assert_eq!(torn(&cluster, &by_log, "torn", PAGES, 2)["digests"], first["digests"]);
-    ask(&cluster, &["replay", "clean", "torn", "--execute"]);
+    let by_log = ["replay", "run", "--from", "start", "--order", "log", "--id", "killed", "--execute"];
+    assert_eq!(run_with_kills(&cluster, &by_log, "killed", PAGES, 2)["digests"], first["digests"]);
+    ask(&cluster, &["replay", "clean", "killed", "--execute"]);
 
     // Other settings find other duplicates, and the report counts the changed verdicts.
     let strict = ["replay", "run", "--from", "start", "--id", "strict", "--into", "verdicts", "--execute"];
@@ -347,7 +347,7 @@ fn shows_examples(cluster: &Cluster<'_>, differ: &Value, live: &BTreeMap<Source,
 
 /// Values of the records of a topic with their positions, in the order of each partition.
 pub(crate) fn values(cluster: &Cluster<'_>, topic: &str) -> Vec<(String, Option<Vec<u8>>)> {
-    let records = Shelf::open(cluster.broker(), &[topic]).read_to_end();
+    let records = TopicReader::open(cluster.broker(), &[topic]).read_to_end();
     records.into_iter().map(|Record { source, value, .. }| (source.to_string(), value)).collect()
 }
 
@@ -366,11 +366,11 @@ fn a_killed_and_resumed_replay_ends_like_an_uninterrupted_one() {
     let whole = ask(&cluster, &by_time("whole"));
     assert_eq!(whole["variants"][0]["counts"]["pages"], PAGES);
 
-    let torn = torn(&cluster, &by_time("torn"), "torn", PAGES, 10);
-    assert_eq!(torn["digests"], whole["digests"]);
-    assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
+    let killed = run_with_kills(&cluster, &by_time("killed"), "killed", PAGES, 10);
+    assert_eq!(killed["digests"], whole["digests"]);
+    assert_eq!(shadow(&cluster, "killed"), shadow(&cluster, "whole"));
 
-    let twice = refused(&cluster, &by_time("torn"), 78);
+    let twice = refused(&cluster, &by_time("killed"), 78);
     assert!(twice.contains("exists already"), "{twice}");
 }
 
@@ -430,7 +430,7 @@ fn ranges_warm_ups_sweeps_and_targets_follow_the_plan() {
     crawl(broker, &cluster, usize::try_from(PAGES).unwrap(), 2);
     let mut team = Team::new(&cluster);
     team.join_as("one", json!({}));
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, usize::try_from(PAGES).unwrap());
     team.disband();
 
@@ -473,7 +473,7 @@ fn ranges_warm_ups_sweeps_and_targets_follow_the_plan() {
     let changed: u64 = changed.values().map(|count| count.as_u64().unwrap()).sum();
     assert!(changed > 10);
     out.wait_for(before + usize::try_from(changed).unwrap());
-    let unique = Shelf::open(broker, &[cluster.unique(), cluster.duplicate()]).read_to_end();
+    let unique = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate()]).read_to_end();
     let again: Vec<&Record> = unique.iter().filter(|record| record.header("dupgate.replay").is_some()).collect();
     assert_eq!(again.len(), usize::try_from(changed).unwrap());
     assert!(again.iter().all(|record| record.header("dupgate.replay") == Some("again")));
@@ -539,14 +539,14 @@ fn pages_larger_than_a_partitions_share_of_the_memory_do_not_block() {
     let config = json!({ "processing": { "max_in_flight_bytes": "1MiB" }, "input": { "max_document": "1MiB" } });
     let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config };
     let cluster = Cluster::new(broker, shape);
-    let pen = Pen::new(broker);
+    let producer = PageProducer::new(broker);
     for number in 0..2 * PAGES {
         let words: Vec<String> = (0..40_000).map(|word| format!("w{number}x{word}")).collect();
         let value = json!({ "url": format!("https://a.example/{number}"), "text": words.join(" ") }).to_string();
         let page = Page { key: number.to_string(), value: Some(value.into()), ..Page::default() };
-        pen.write(&cluster.inputs()[0], number % 2, &page);
+        producer.write(&cluster.inputs()[0], number % 2, &page);
     }
-    pen.flush();
+    producer.flush();
     let replay = ["replay", "run", "--from", "start", "--order", "time", "--into", "none", "--execute"];
     let report = ask(&cluster, &replay);
     assert_eq!(report["variants"][0]["counts"]["pages"], 2 * PAGES);
@@ -559,30 +559,30 @@ fn the_remaining_records_of_a_compacted_range_are_judged() {
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 1);
-    let pen = Pen::new(broker);
+    let producer = PageProducer::new(broker);
     let write = |number: usize, key: usize| {
         // Every second page is a copy of the one before it.
         let words: Vec<String> = (0..40).map(|word| format!("w{}x{word}", number / 2)).collect();
         let value = json!({ "url": format!("https://a.example/{number}"), "text": words.join(" ") }).to_string();
         let page = Page { key: key.to_string(), value: Some(value.into()), ..Page::default() };
-        pen.write(&cluster.inputs()[0], 0, &page);
+        producer.write(&cluster.inputs()[0], 0, &page);
     };
     (0..PAGES).for_each(|number| write(number, number % KEYS));
-    pen.flush();
+    producer.flush();
     let mut team = Team::new(&cluster);
     team.join("one");
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES);
     // Not before the pages are delivered. The newest segment is not compacted, so start another one.
     let compacted = [("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.01"), ("segment.ms", "200")];
     broker.alter(&cluster.inputs()[0], &compacted);
     write(PAGES, KEYS);
-    pen.flush();
+    producer.flush();
     team.deliver(&mut out, PAGES + 1);
     team.disband();
     let live = verdicts_by_page(&[((String::new(), 0), out.read_to_end())].into());
     let left = wait::until("compaction", || {
-        let left = Shelf::open(broker, &[&cluster.inputs()[0]]).read_to_end().len();
+        let left = TopicReader::open(broker, &[&cluster.inputs()[0]]).read_to_end().len();
         (left <= KEYS + 1).then_some(left)
     });
 

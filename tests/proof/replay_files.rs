@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::Record;
 use crate::cluster::{Cluster, Shape};
-use crate::replay::{Running, ask, cluster, refused, run, torn, verdicts_by_page};
+use crate::replay::{Running, ask, cluster, refused, run, run_with_kills, verdicts_by_page};
 
 /// A plain file, one compressed with gzip and one with zstd.
 const FILES: [&str; 3] = ["pages-1.jsonl", "pages-2.jsonl.gz", "pages-3.jsonl.zst"];
@@ -115,9 +115,9 @@ fn a_replay_of_files_gives_the_verdicts_of_sieve_despite_kills() {
     let second = ask(&cluster, &of_files("two"));
     assert_eq!(second["digests"], first["digests"]);
     assert!(shadow(&cluster, "two") == shadows, "other records");
-    let torn = torn(&cluster, &of_files("torn"), "torn", pages, 3);
-    assert_eq!((&torn["digests"], &torn["percent"]), (&first["digests"], &json!(100)));
-    assert!(shadow(&cluster, "torn") == shadows, "other records");
+    let killed = run_with_kills(&cluster, &of_files("killed"), "killed", pages, 3);
+    assert_eq!((&killed["digests"], &killed["percent"]), (&first["digests"], &json!(100)));
+    assert!(shadow(&cluster, "killed") == shadows, "other records");
 
     // Compared with each other, not with the service, which has judged no line.
     let same = ask(&cluster, &["replay", "diff", "two", "--against", "one", "--no-page", "--exit-code"]);
@@ -135,8 +135,8 @@ fn a_replay_of_files_gives_the_verdicts_of_sieve_despite_kills() {
     let swept = ask(&cluster, &[&of_files("sweep")[..], &sweep].concat());
     let near = |variant: usize| swept["variants"][variant]["counts"]["verdicts"]["near"].as_u64().unwrap_or(0);
     assert!(near(0) > near(1), "{swept}");
-    ask(&cluster, &["replay", "clean", "torn", "--execute"]);
-    assert!(refused(&cluster, &["replay", "status", "torn"], 66).contains("there are one, strict, two"));
+    ask(&cluster, &["replay", "clean", "killed", "--execute"]);
+    assert!(refused(&cluster, &["replay", "status", "killed"], 66).contains("there are one, strict, two"));
 }
 
 #[test]

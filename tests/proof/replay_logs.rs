@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 
 use crate::accounting::Ledger;
 use crate::broker::{Broker, wait};
-use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::decode_verdicts;
-use crate::replay::{Running, ask, expected_verdicts, parts, refused, run, shadow, torn, verdicts_by_page};
+use crate::replay::{Running, ask, expected_verdicts, parts, refused, run, run_with_kills, shadow, verdicts_by_page};
 use crate::restore;
 use crate::several_instances::Team;
 
 /// Writes pages of a generated crawl that belong to five tenants in turn, evenly over the partitions.
 fn crawl_of_tenants(cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64) {
     let settings = CrawlSettings { seed: 29, topics: 1, html: 0.0, bytes: 200..=900, ..CrawlSettings::default() };
-    let pen = Pen::new(cluster.broker());
+    let producer = PageProducer::new(cluster.broker());
     for planted in Crawl::new(settings).unwrap().take(pages.end).skip(pages.start) {
         let mut value = planted.value;
         if let Ok(Value::Object(mut page)) = serde_json::from_slice(&value) {
@@ -28,9 +28,13 @@ fn crawl_of_tenants(cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64)
         }
         let (value, timestamp) = (Some(value), Some(planted.timestamp.millis()));
         let partition = i32::try_from(planted.number % partitions).unwrap();
-        pen.write(&cluster.inputs()[0], partition, &Page { key: planted.key, value, timestamp, ..Page::default() });
+        producer.write(
+            &cluster.inputs()[0],
+            partition,
+            &Page { key: planted.key, value, timestamp, ..Page::default() },
+        );
     }
-    pen.flush();
+    producer.flush();
 }
 
 #[test]
@@ -43,7 +47,7 @@ fn a_killed_replay_of_three_judges_ends_like_an_uninterrupted_one() {
         Cluster::new(broker, Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config });
     let mut team = Team::new(&cluster);
     ["one", "two"].into_iter().for_each(|name| team.join(name));
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     for part in parts(PAGES) {
         crawl_of_tenants(&cluster, part.clone(), 2);
         team.deliver(&mut out, part.start);
@@ -60,10 +64,10 @@ fn a_killed_replay_of_three_judges_ends_like_an_uninterrupted_one() {
         expected_verdicts(&live),
         "the live verdicts, page for page"
     );
-    let torn = torn(&cluster, &by_log("torn"), "torn", PAGES, 6);
-    assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
-    assert_eq!(torn["digests"], whole["digests"]);
-    assert_eq!(torn["counts"], whole["variants"][0]["counts"]);
+    let killed = run_with_kills(&cluster, &by_log("killed"), "killed", PAGES, 6);
+    assert_eq!(shadow(&cluster, "killed"), shadow(&cluster, "whole"));
+    assert_eq!(killed["digests"], whole["digests"]);
+    assert_eq!(killed["counts"], whole["variants"][0]["counts"]);
 
     // Pages of the warm-up are judged even if another judge is ahead: with the live settings given explicitly, the
     // second half has the live verdicts.
@@ -79,7 +83,7 @@ fn a_killed_replay_of_three_judges_ends_like_an_uninterrupted_one() {
 
 /// Pages on which the verdict log has verdicts after its first checkpoint, by offset.
 fn first_kept(cluster: &Cluster<'_>) -> i64 {
-    let records = Shelf::open(cluster.broker(), &[&cluster.log_topic("verdicts")]).read_to_end();
+    let records = TopicReader::open(cluster.broker(), &[&cluster.log_topic("verdicts")]).read_to_end();
     let mut has_begun = false;
     for (_, record) in decode_verdicts(&records) {
         match record {
@@ -142,14 +146,14 @@ fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
     // An interrupted replay whose first verdicts are then trimmed reports it. It takes two minutes if it is not killed.
     let pages = counts["pages"].as_u64().expect("a number of pages");
     let rate = format!("{}/s", pages.div_ceil(120));
-    let mut killed = Running::start(cluster.command(&[&by_log[..], &["torn", "--rate", &rate]].concat()));
+    let mut killed = Running::start(cluster.command(&[&by_log[..], &["killed", "--rate", &rate]].concat()));
     wait::until("its first commit", || {
         assert!(!killed.has_ended(), "it was over before it was killed");
-        progress(&cluster, "torn").filter(|pages| *pages > 0)
+        progress(&cluster, "killed").filter(|pages| *pages > 0)
     });
     killed.kill();
     restore::write_until_trimmed(&mut writer, &log, 1);
-    let message = refused(&cluster, &["replay", "resume", "torn"], 74);
+    let message = refused(&cluster, &["replay", "resume", "killed"], 74);
     assert!(message.contains("trimmed since"), "{message}");
     instance.stop();
 }
@@ -167,7 +171,7 @@ fn a_replay_across_a_change_of_rules_judges_each_page_by_the_rules_of_its_time()
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = crate::replay::cluster(broker, 2);
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     let strict = json!({ "match": { "minhash": { "min_similarity": 0.95 } } });
     for (half, rules) in [json!({}), strict].into_iter().enumerate() {
         crawl_of_tenants(&cluster, half * PAGES / 2..(half + 1) * PAGES / 2, 2);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::broker::{Broker, wait};
 use crate::cluster::Cluster;
-use crate::cluster::records::Shelf;
+use crate::cluster::records::TopicReader;
 use crate::replay::{Running, cluster, crawl, run};
 use crate::several_instances::Team;
 
@@ -92,7 +92,7 @@ fn a_new_user_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
     crawl(broker, &cluster, PAGES, 6);
     let mut team = Team::new(&cluster);
     team.join_as("one", json!({}));
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES);
     team.disband();
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::accounting::Ledger;
 use crate::broker::{Broker, wait};
 use crate::cluster::http;
-use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::replay::{Running, ask, by_time, cluster, crawl, refused, run, shadow, values, verdicts_by_page};
 use crate::several_instances::Team;
@@ -58,17 +58,17 @@ fn a_replay_whose_offsets_have_expired_is_not_started_again() {
     assert!(String::from_utf8_lossy(&resumed.stderr).contains("is done already") && resumed.status.success());
     assert_eq!(shadow(&cluster, "whole"), written, "nothing was written again");
 
-    begin(&cluster, "torn");
-    delete_group(broker, &group("torn"));
-    assert_eq!(status(&cluster, "torn")["state"], "expired");
-    let before = shadow(&cluster, "torn");
-    let message = refused(&cluster, &["replay", "resume", "torn"], 74);
+    begin(&cluster, "killed");
+    delete_group(broker, &group("killed"));
+    assert_eq!(status(&cluster, "killed")["state"], "expired");
+    let before = shadow(&cluster, "killed");
+    let message = refused(&cluster, &["replay", "resume", "killed"], 74);
     assert!(
-        message.contains("offsets.retention.minutes") && message.contains("replay clean torn --execute"),
+        message.contains("offsets.retention.minutes") && message.contains("replay clean killed --execute"),
         "{message}"
     );
-    assert_eq!(shadow(&cluster, "torn"), before, "nothing was written again");
-    ask(&cluster, &["replay", "clean", "torn", "--execute"]);
+    assert_eq!(shadow(&cluster, "killed"), before, "nothing was written again");
+    ask(&cluster, &["replay", "clean", "killed", "--execute"]);
     assert_eq!(ask(&cluster, &by_time("again"))["digests"], whole["digests"]);
 }
 
@@ -103,19 +103,19 @@ fn the_limits_of_a_replay_hold() {
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 1);
-    let pen = Pen::new(broker);
+    let producer = PageProducer::new(broker);
     for number in 0..PAGES {
         // Every tenth page is broken.
         let words: Vec<String> = (0..40).map(|word| format!("w{number}x{word}")).collect();
         let value = json!({ "url": format!("https://a.example/{number}"), "text": words.join(" ") }).to_string();
         let value = if number % 10 == 3 { value.replace('}', "") } else { value };
-        pen.write(
+        producer.write(
             &cluster.inputs()[0],
             0,
             &Page { key: number.to_string(), value: Some(value.into()), ..Page::default() },
         );
     }
-    pen.flush();
+    producer.flush();
 
     // A tenth is more than the limit: it stops when that is detected, and continues on request.
     let few = ["replay", "run", "--from", "start", "--id", "few", "--execute", "--max-dead-letters", "5%"];
@@ -142,7 +142,7 @@ fn the_limits_of_a_replay_hold() {
     // It waits while the service lags; each line shows why, and its progress.
     let mut team = Team::new(&cluster);
     team.join_as("one", json!({}));
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES);
     team.disband();
     crawl(broker, &cluster, 100, 1);
@@ -187,19 +187,19 @@ fn two_replays_beside_a_running_service_do_not_affect_it() {
     let cluster = cluster(broker, 3);
     let settings = CrawlSettings { seed: 31, topics: 1, html: 0.0, bytes: 200..=900, ..CrawlSettings::default() };
     let pages: Vec<_> = Crawl::new(settings).unwrap().take(PAGES).collect();
-    let (input, pen) = (cluster.inputs()[0].clone(), Pen::new(broker));
+    let (input, producer) = (cluster.inputs()[0].clone(), PageProducer::new(broker));
     let write = |from: usize, to: usize| {
         for planted in &pages[from..to] {
             let (value, timestamp) = (Some(planted.value.clone()), Some(planted.timestamp.millis()));
             let page = Page { key: planted.key.clone(), value, timestamp, ..Page::default() };
-            pen.write(&input, i32::try_from(planted.number % 3).unwrap(), &page);
+            producer.write(&input, i32::try_from(planted.number % 3).unwrap(), &page);
         }
-        pen.flush();
+        producer.flush();
     };
     write(0, PAGES / 2);
     let mut team = Team::new(&cluster);
     ["one", "two"].into_iter().for_each(|name| team.join(name));
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES / 2);
     let logs = [cluster.log_topic("fingerprints"), cluster.log_topic("verdicts")];
     let before: Vec<_> = logs.iter().map(|log| values(&cluster, log)).collect();
@@ -276,7 +276,7 @@ fn a_plan_warns_before_harm() {
     crawl(broker, &cluster, 50, 1);
     let mut team = Team::new(&cluster);
     team.join_as("one", json!({}));
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, 50);
     team.disband();
     broker.alter(cluster.unique(), &[("retention.ms", "86400000")]);
@@ -307,7 +307,7 @@ fn ranges_rates_and_reports_follow_their_arguments() {
     crawl(broker, &cluster, PAGES, 2);
     let mut team = Team::new(&cluster);
     team.join("one");
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     team.deliver(&mut out, PAGES);
     team.disband();
     let input = cluster.inputs()[0].clone();

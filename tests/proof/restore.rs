@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
-use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::decode_verdicts;
 
@@ -34,15 +34,15 @@ fn page(number: usize) -> Page {
 /// Writes pages, and waits for their outputs.
 pub(crate) struct Writer<'c> {
     cluster: &'c Cluster<'c>,
-    pen: Pen,
-    out: Shelf,
+    producer: PageProducer,
+    out: TopicReader,
     written: usize,
 }
 
 impl<'c> Writer<'c> {
     pub(crate) fn new(cluster: &'c Cluster<'c>) -> Self {
-        let out = Shelf::open(cluster.broker(), &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-        Self { cluster, pen: Pen::new(cluster.broker()), out, written: 0 }
+        let out = TopicReader::open(cluster.broker(), &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+        Self { cluster, producer: PageProducer::new(cluster.broker()), out, written: 0 }
     }
 
     pub(crate) fn write(&mut self, count: usize) {
@@ -52,9 +52,9 @@ impl<'c> Writer<'c> {
     /// Writes pages on the first partition of a topic.
     fn write_to(&mut self, topic: usize, count: usize) {
         for number in self.written..self.written + count {
-            self.pen.write(&self.cluster.inputs()[topic], 0, &page(number));
+            self.producer.write(&self.cluster.inputs()[topic], 0, &page(number));
         }
-        self.pen.flush();
+        self.producer.flush();
         self.written += count;
         self.out.wait_for(self.written);
     }
@@ -113,7 +113,7 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
     novice.wait_ready();
     writer.write(STRIDE);
     let scheme = SchemeId(log.rsplit('.').next().unwrap().to_owned());
-    let records = Shelf::open(broker, &[&log]).read_to_end();
+    let records = TopicReader::open(broker, &[&log]).read_to_end();
     assert!(records[0].source.offset > 0, "the log was trimmed");
     let end = records.last().unwrap().source.offset + 1;
     let digest_of = |name: &str| {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::accounting::{Ledger, originals_are_delivered};
 use crate::broker::Broker;
-use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::Logs;
 use crate::several_instances::Team;
@@ -21,7 +21,7 @@ fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
     let shape = Shape { topics: 1, partitions: 4, input_settings: &[], output_settings: &[], config };
     let cluster = Cluster::new(broker, shape);
     let settings = CrawlSettings { seed: 3, topics: 1, bytes: 200..=900, ..CrawlSettings::default() };
-    let pen = Pen::new(broker);
+    let producer = PageProducer::new(broker);
     for planted in Crawl::new(settings).unwrap().take(PAGES) {
         let page = Page {
             key: planted.key,
@@ -29,11 +29,11 @@ fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
             timestamp: Some(planted.timestamp.millis()),
             ..Page::default()
         };
-        pen.write(&cluster.inputs()[0], i32::try_from(planted.number % 4).unwrap(), &page);
+        producer.write(&cluster.inputs()[0], i32::try_from(planted.number % 4).unwrap(), &page);
     }
-    pen.flush();
+    producer.flush();
 
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     for pass in 1..=2 {
         // Without instance ids, so that the group is empty as soon as they have left.
         let mut team = Team::new(&cluster);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::broker::wait;
 use crate::cluster::Cluster;
 use crate::cluster::instance::Instance;
-use crate::cluster::records::Shelf;
+use crate::cluster::records::TopicReader;
 
 /// The running instances, and a supervisor that restarts those that have ended by themselves.
 pub(crate) struct Team<'c> {
@@ -56,7 +56,7 @@ impl<'c> Team<'c> {
     }
 
     /// Waits until there are `count` records in the outputs.
-    pub(crate) fn deliver(&mut self, out: &mut Shelf, count: usize) {
+    pub(crate) fn deliver(&mut self, out: &mut TopicReader, count: usize) {
         out.wait_while(count, || self.revive());
     }
 

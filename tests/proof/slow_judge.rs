@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::accounting::Ledger;
 use crate::broker::{Broker, wait};
-use crate::cluster::records::{Page, Pen};
+use crate::cluster::records::{Page, PageProducer};
 use crate::cluster::{Cluster, Shape};
 
 /// Pages that wait when the instance starts.
@@ -76,14 +76,14 @@ fn a_slow_judge_survives_a_burst_without_being_fenced() {
     });
     let cluster =
         Cluster::new(&broker, Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config });
-    let pen = Pen::new(&broker);
+    let producer = PageProducer::new(&broker);
     for number in 0..PAGES {
-        pen.write(&cluster.inputs()[0], i32::from(number % 2 == 1), &page(number));
+        producer.write(&cluster.inputs()[0], i32::from(number % 2 == 1), &page(number));
         if number % 10_000 == 0 {
-            pen.flush();
+            producer.flush();
         }
     }
-    pen.flush();
+    producer.flush();
 
     let mut instance = cluster.start("one");
     let began = Instant::now();

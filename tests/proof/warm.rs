@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
-use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::several_instances::Team;
 
@@ -64,7 +64,8 @@ struct Load {
 impl Load {
     fn start(broker: &Broker, topic: &str) -> Self {
         let (written, stop): (Arc<AtomicU64>, Arc<AtomicBool>) = Default::default();
-        let (pen, topic, counted, stopped) = (Pen::new(broker), topic.to_owned(), written.clone(), stop.clone());
+        let (producer, topic, counted, stopped) =
+            (PageProducer::new(broker), topic.to_owned(), written.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             let mut begun = None;
             for planted in pages() {
@@ -73,14 +74,14 @@ impl Load {
                 }
                 let partition = i32::try_from(planted.number % PARTITIONS as u64).unwrap();
                 let (value, timestamp) = (Some(planted.value), Some(planted.timestamp.millis()));
-                pen.write(&topic, partition, &Page { key: planted.key, value, timestamp, ..Page::default() });
+                producer.write(&topic, partition, &Page { key: planted.key, value, timestamp, ..Page::default() });
                 counted.store(planted.number + 1, Ordering::Relaxed);
                 if let Some(since) = planted.number.checked_sub(BACKLOG) {
                     let due = *begun.get_or_insert_with(Instant::now) + BEAT * u32::try_from(since).unwrap();
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 }
             }
-            pen.flush();
+            producer.flush();
         });
         Self { written, stop, thread }
     }
@@ -190,7 +191,7 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
     old.join_as("old", json!({}));
     old.wait_ready();
     let load = Load::start(broker, &cluster.inputs()[0]);
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     old.deliver(&mut out, usize::try_from(BACKLOG + REACH / 2).unwrap());
     // It may be ended and started again: the second run does not repeat the requests of the first.
     let once = is_warmed.then(|| Warm::once(&cluster));
@@ -253,7 +254,7 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
 /// The pages judged under each scheme, from the first to the last.
 fn schemes(cluster: &Cluster<'_>) -> BTreeMap<String, Range<u64>> {
     let mut schemes: BTreeMap<String, Range<u64>> = BTreeMap::new();
-    for record in Shelf::open(cluster.broker(), &[cluster.unique(), cluster.duplicate()]).read_to_end() {
+    for record in TopicReader::open(cluster.broker(), &[cluster.unique(), cluster.duplicate()]).read_to_end() {
         let number = number(record.key.as_deref());
         let scheme = record.header("dupgate.scheme").unwrap().to_owned();
         let range = schemes.entry(scheme).or_insert(number..number + 1);

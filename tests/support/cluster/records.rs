@@ -61,9 +61,9 @@ pub(crate) struct Page {
 }
 
 /// Writes pages, in order within a partition.
-pub(crate) struct Pen(ThreadedProducer<DefaultProducerContext>);
+pub(crate) struct PageProducer(ThreadedProducer<DefaultProducerContext>);
 
-impl Pen {
+impl PageProducer {
     pub(crate) fn new(broker: &Broker) -> Self {
         let mut config = broker.client();
         config.set("enable.idempotence", "true").set("linger.ms", "5").set("message.max.bytes", "20000000");
@@ -90,7 +90,7 @@ impl Pen {
 }
 
 /// Reads whole topics from their beginning, up to the end of the committed records, and keeps them.
-pub(crate) struct Shelf {
+pub(crate) struct TopicReader {
     config: ClientConfig,
     consumer: BaseConsumer,
     /// Sees open transactions, too.
@@ -103,12 +103,12 @@ pub(crate) struct Shelf {
     records: Vec<Record>,
 }
 
-impl Shelf {
+impl TopicReader {
     /// Starts reading these topics.
     pub(crate) fn open(broker: &Broker, topics: &[&str]) -> Self {
         let mut config = broker.client();
         config
-            .set("group.id", broker.unique("shelf"))
+            .set("group.id", broker.unique("reader"))
             .set("enable.auto.commit", "false")
             .set("isolation.level", "read_committed")
             .set("enable.partition.eof", "true")
