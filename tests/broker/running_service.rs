@@ -23,6 +23,11 @@ struct Running<'b> {
 impl<'b> Running<'b> {
     /// Creates the topics as an operator does, and starts the service.
     fn start(broker: &'b Broker) -> Self {
+        Self::start_with(broker, &[])
+    }
+
+    /// The same, with further arguments.
+    fn start_with(broker: &'b Broker, more: &[&str]) -> Self {
         let cli = CliRunner::new(broker);
         let made =
             cli.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--partitions", "2", "--execute"]);
@@ -31,6 +36,7 @@ impl<'b> Running<'b> {
         let process = Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
                 .args(["run", "-c", &cli.files(broker.address(), &Self::listen(port))])
+                .args(more)
                 .env("ADMIN_TOKEN", TOKEN)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -183,6 +189,24 @@ fn operators_see_a_running_service() {
     for line in ["an operator request forgot originals", "an operator request reopened a range"] {
         assert_eq!(count(line), 1, "{line}");
     }
+}
+
+/// Neither of delivered pages nor of dead letters.
+#[test]
+fn the_service_logs_no_text_of_a_page_at_any_level() {
+    let Some(broker) = Broker::shared() else { return };
+    let running = Running::start_with(broker, &["-vvv"]);
+    wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
+    let html = "<p>The zzmarkerzz of this page is among other words, and no log may show it.</p>".repeat(20);
+    let page = |url: &str| Given::value(&serde_json::json!({"url": url, "html": html}).to_string());
+    let broken = Given::value("{\"url\": \"https://a.example/3\", \"text\": \"a zzmarkerzz that never ends");
+    produce(broker, &running.cli.input, 0, &[page("https://a.example/1"), page("https://b.example/2"), broken]);
+    for output in &running.cli.outputs {
+        committed(broker, output, 1);
+    }
+    let log = running.cli.log("service");
+    assert!(log.contains("\"level\":\"debug\"") || log.contains("DEBUG"), "{log}");
+    assert!(!log.contains("zzmarkerzz"), "{log}");
 }
 
 #[test]
