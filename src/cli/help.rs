@@ -27,7 +27,7 @@ pub(super) fn grammar() -> Command {
 }
 
 /// Minimum similarity of two names of commands, from 0 (nothing in common) to 1 (equal).
-const LIKENESS: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 
 /// Adds the command that was probably meant to an error about an unknown one. clap does not recognise swapped letters.
 pub(super) fn with_meant_command(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
@@ -39,7 +39,7 @@ pub(super) fn with_meant_command(mut error: clap::Error, arguments: &[OsString])
     let words = arguments.iter().skip(1).filter_map(|word| word.to_str());
     let known = words.fold(&grammar, |command, word| command.find_subcommand(word).unwrap_or(command));
     let likeness = |name: &str| strsim::normalized_damerau_levenshtein(given, name);
-    let names = known.get_subcommands().map(Command::get_name).filter(|name| likeness(name) >= LIKENESS);
+    let names = known.get_subcommands().map(Command::get_name).filter(|name| likeness(name) >= MIN_SIMILARITY);
     if let Some(meant) = names.max_by(|one, other| likeness(one).total_cmp(&likeness(other))) {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant.to_owned()]));
     }

@@ -80,14 +80,14 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
         );
         return Err(Reason::Config.because(why));
     }
-    let default_copies =
+    let default_replication_factor =
         brokers.keys().next().and_then(|id| inspector.broker_setting(*id, "default.replication.factor"));
     let plans = wanted(&Wanted {
         settings: &settings,
         input: &input,
         partitions: args.partitions.map(|number| number as usize),
-        copies: args.replication_factor.map(|number| number as usize),
-        default_copies: default_copies.and_then(|text| text.parse().ok()).unwrap_or(1),
+        replication_factor: args.replication_factor.map(|number| number as usize),
+        default_replication_factor: default_replication_factor.and_then(|text| text.parse().ok()).unwrap_or(1),
     });
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
     let mut outcome = Ok(());

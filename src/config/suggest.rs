@@ -3,7 +3,7 @@
 use super::schema::key_paths;
 
 /// Minimum similarity of two names, from 0 (nothing in common) to 1 (equal).
-const LIKENESS: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 
 /// Adds to a refusal the name that was probably meant, if a similar one exists.
 ///
@@ -38,7 +38,7 @@ pub(super) fn elsewhere(path: &[String]) -> Option<String> {
 
 fn nearest(given: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let scored = names.map(|name| (strsim::normalized_damerau_levenshtein(&given.to_lowercase(), &name), name));
-    scored.filter(|(score, _)| *score >= LIKENESS).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+    scored.filter(|(score, _)| *score >= MIN_SIMILARITY).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub enum LogKind {
 
 /// Returns the settings of a log that the protocol relies on.
 #[must_use]
-pub fn log_settings(kind: LogKind, copies: i32) -> Vec<(&'static str, &'static str)> {
+pub fn log_settings(kind: LogKind, replication_factor: i32) -> Vec<(&'static str, &'static str)> {
     let mut settings = vec![
         ("cleanup.policy", "delete"),
         ("retention.ms", "-1"),
@@ -81,7 +81,7 @@ pub fn log_settings(kind: LogKind, copies: i32) -> Vec<(&'static str, &'static s
     if kind == LogKind::Fingerprints {
         settings.push(("message.timestamp.type", "LogAppendTime"));
     }
-    if copies >= 3 {
+    if replication_factor >= 3 {
         settings.push(("min.insync.replicas", "2"));
     }
     settings
@@ -210,13 +210,13 @@ impl Admin {
         partitions: usize,
         replication: Option<i32>,
     ) -> Result<(), TopicError> {
-        let copies = match replication {
-            Some(copies) => copies,
+        let replication_factor = match replication {
+            Some(replication_factor) => replication_factor,
             None => self.default_replication()?,
         };
         let count = i32::try_from(partitions).unwrap_or(i32::MAX);
-        let mut log = NewTopic::new(topic, count, TopicReplication::Fixed(copies));
-        for (name, value) in log_settings(kind, copies) {
+        let mut log = NewTopic::new(topic, count, TopicReplication::Fixed(replication_factor));
+        for (name, value) in log_settings(kind, replication_factor) {
             log = log.set(name, value);
         }
         self.create(&log)
@@ -239,8 +239,8 @@ impl Admin {
     fn default_replication(&self) -> Result<i32, TopicError> {
         let metadata = self.client.inner().fetch_metadata(None, self.timeout)?;
         let Some(broker) = metadata.brokers().first() else { return Ok(1) };
-        let copies = self.setting(ResourceSpecifier::Broker(broker.id()), "default.replication.factor")?;
-        Ok(copies.and_then(|text| text.parse().ok()).unwrap_or(1))
+        let replication_factor = self.setting(ResourceSpecifier::Broker(broker.id()), "default.replication.factor")?;
+        Ok(replication_factor.and_then(|text| text.parse().ok()).unwrap_or(1))
     }
 
     /// Returns the largest batch that a topic accepts, in bytes.

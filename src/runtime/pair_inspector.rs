@@ -63,7 +63,7 @@ pub(super) struct PairInspector {
 }
 
 /// Why a pair cannot be compared, and the page that is left, if any.
-struct OnlyOne {
+struct Incomparable {
     why: String,
     page: Option<Box<Page>>,
     original: Option<Box<Page>>,
@@ -104,7 +104,7 @@ impl PairInspector {
     pub(super) fn look(&self, seen: &DeliveredDuplicate) -> PairDetails {
         match self.both(seen) {
             Ok(both) => self.details(&both, IN_LISTS),
-            Err(OnlyOne { why, .. }) => PairDetails { missing: Some(why), ..PairDetails::default() },
+            Err(Incomparable { why, .. }) => PairDetails { missing: Some(why), ..PairDetails::default() },
         }
     }
 
@@ -112,7 +112,7 @@ impl PairInspector {
     pub(super) fn show(&self, pair: &Pair) -> Result<Value, ApiError> {
         let both = match self.both(&pair.seen) {
             Ok(both) => both,
-            Err(OnlyOne { why, page: None, original: None }) => return Err(ApiError::Missing(why)),
+            Err(Incomparable { why, page: None, original: None }) => return Err(ApiError::Missing(why)),
             Err(one) => return Ok(self.show_one(pair, one)),
         };
         let details = self.details(&both, IN_LISTS);
@@ -140,7 +140,7 @@ impl PairInspector {
     }
 
     /// Returns what is known of a pair that has lost one of its pages, and shows the other page.
-    fn show_one(&self, pair: &Pair, one: OnlyOne) -> Value {
+    fn show_one(&self, pair: &Pair, one: Incomparable) -> Value {
         let run = |page: &Page, side| match self.text {
             ShownText::None => None,
             ShownText::Snippet => Some(Run { side, text: beginning(&page.text, IN_SNIPPETS.1) }),
@@ -205,8 +205,8 @@ impl PairInspector {
         }
     }
 
-    fn both(&self, seen: &DeliveredDuplicate) -> Result<Both, OnlyOne> {
-        let nothing = |why| OnlyOne { why, page: None, original: None };
+    fn both(&self, seen: &DeliveredDuplicate) -> Result<Both, Incomparable> {
+        let nothing = |why| Incomparable { why, page: None, original: None };
         let wanted = [&seen.original, &seen.source];
         let [first, second] = wanted.map(|source| self.kept.get(source));
         let fetched = if first.is_some() && second.is_some() {
@@ -225,9 +225,9 @@ impl PairInspector {
         let ((original, first), (page, second)) = match (original, page) {
             (Ok(original), Ok(page)) => (original, page),
             (Ok((original, _)), Err(why)) => {
-                return Err(OnlyOne { original: Some(Box::new(original)), ..nothing(why) });
+                return Err(Incomparable { original: Some(Box::new(original)), ..nothing(why) });
             }
-            (Err(why), Ok((page, _))) => return Err(OnlyOne { page: Some(Box::new(page)), ..nothing(why) }),
+            (Err(why), Ok((page, _))) => return Err(Incomparable { page: Some(Box::new(page)), ..nothing(why) }),
             (Err(why), Err(_)) => return Err(nothing(why)),
         };
         self.kept.keep(&seen.original, &first);

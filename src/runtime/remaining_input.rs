@@ -15,7 +15,7 @@ use crate::record::{EventTime, PartitionId};
 use crate::worker::{Backlog, Subscription, new_to_group};
 
 /// Time-out for reading the next records of the partitions; records that arrive later are left out.
-const HEADS: Duration = Duration::from_secs(2);
+const NEXT_RECORDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Queries the backlog of all partitions of the input.
 pub(super) struct RemainingInput {
@@ -55,7 +55,7 @@ impl RemainingInput {
         begins.extend(self.offsets.starts(&without(false), Start::Earliest)?);
         next.extend(begins.into_iter().map(|(partition, offset)| (partition, Some(offset))));
         let ends = self.offsets.ends(&partitions)?;
-        let records = first_records(&self.client, heads, Backlog::PAGES, HEADS)?;
+        let records = first_records(&self.client, heads, Backlog::PAGES, NEXT_RECORDS_TIMEOUT)?;
         let now = wall_time();
         let backlog = |(partition, next): (PartitionId, Option<i64>)| {
             let (next, end) = (next?, *ends.get(&partition)?);

@@ -26,7 +26,7 @@ use crate::worker::{HeaderSettings, OutputKind};
 const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long topics may be missing at the start: brokers learn of a new topic some time after its creation.
-const UNTIL_KNOWN: Duration = Duration::from_secs(10);
+const TOPIC_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time-out of one request.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,13 +35,13 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time-out of a connection attempt that finds out why no broker answers.
-const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of log lines about the wait.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Pause before the next attempt.
-const PAUSE: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The topics of the service.
 pub(super) struct Topics {
@@ -89,7 +89,7 @@ pub(super) fn wait_for(
         let now = clock.now();
         let until = match awaited {
             StartupWait::Brokers(_) => begun + STARTUP_TIMEOUT,
-            StartupWait::Topics(_) => *answered_at.get_or_insert(now) + UNTIL_KNOWN,
+            StartupWait::Topics(_) => *answered_at.get_or_insert(now) + TOPIC_TIMEOUT,
         };
         let left = until.saturating_sub(now);
         if left.is_zero() {
@@ -100,7 +100,7 @@ pub(super) fn wait_for(
             tracing::warn!(target: "dupgate::service", "{awaited}; retrying for another {} s", left.as_secs());
         }
         starting.fail(awaited.to_string());
-        if signals.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
+        if signals.recv_timeout(RETRY_DELAY) != Err(RecvTimeoutError::Timeout) {
             tracing::info!(target: "dupgate::service", "stopped at the start: {awaited}");
             return Ok(None);
         }
@@ -165,7 +165,7 @@ pub fn connect_error(brokers: &[String]) -> Option<String> {
         let connect = || {
             let mut last = std::io::Error::other("has no address");
             for address in broker.as_str().to_socket_addrs()? {
-                match TcpStream::connect_timeout(&address, CONNECT) {
+                match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                     Ok(_) => return Ok(()),
                     Err(error) => last = error,
                 }

@@ -51,7 +51,7 @@ const LINGER: Duration = Duration::from_millis(3);
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
 
 /// Interval between lag queries.
-const LAGS: Duration = Duration::from_secs(1);
+const LAG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often the group is checked for unassigned partitions, and the input for missing topics.
 const GROUP_INTERVAL: Duration = Duration::from_secs(10);
@@ -154,7 +154,7 @@ pub struct WorkerDriver {
     last_check: Duration,
     lags_requested_at: Duration,
     /// Whether a lag query is pending.
-    asks_lags: Arc<AtomicBool>,
+    is_lag_query_pending: Arc<AtomicBool>,
     group_requested_at: Duration,
     /// The pending call of the producer.
     calling: Option<Call>,
@@ -164,7 +164,7 @@ pub struct WorkerDriver {
     unchecked: Option<ProducerCommand>,
     commit_checks: BackgroundTasks,
     /// Whether a query of the group is pending.
-    asks_group: bool,
+    is_group_query_pending: bool,
     unassigned: UnassignedPartitions,
     missing_topics: MissingTopics,
     /// Whether an operator has paused the input.
@@ -260,13 +260,13 @@ impl WorkerDriver {
             report: WorkerReport::new(&context, clock, outputs)?,
             last_check: clock.now(),
             lags_requested_at: clock.now(),
-            asks_lags: Arc::default(),
+            is_lag_query_pending: Arc::default(),
             group_requested_at: clock.now(),
             calling: None,
             sent_offsets: BTreeMap::new(),
             unchecked: None,
             commit_checks: BackgroundTasks::start("commit-checks".to_owned()).map_err(failure)?,
-            asks_group: false,
+            is_group_query_pending: false,
             unassigned: UnassignedPartitions::default(),
             missing_topics: MissingTopics::default(),
             held: false,
@@ -330,7 +330,7 @@ impl WorkerDriver {
             *by_topic.entry(partition.topic.to_string()).or_default() += 1;
         }
         self.report.metrics().assigned_partitions(&by_topic);
-        if now.saturating_sub(self.lags_requested_at) >= LAGS {
+        if now.saturating_sub(self.lags_requested_at) >= LAG_INTERVAL {
             self.lags_requested_at = now;
             self.ask_lags();
         }
@@ -344,14 +344,14 @@ impl WorkerDriver {
 
     fn ask_lags(&self) {
         // Skip if a query is pending: unanswered queries must not pile up.
-        if self.asks_lags.swap(true, Ordering::AcqRel) {
+        if self.is_lag_query_pending.swap(true, Ordering::AcqRel) {
             return;
         }
         // A blocked partition may not be among the inputs. Its lag counts from the committed offset, whatever was read.
         let blocked: BTreeSet<PartitionId> = self.worker.blocked().into_keys().collect();
         let mut positions = self.settled.of(self.inputs.keys().filter(|input| !blocked.contains(input)));
         positions.extend(blocked.iter().map(|input| (input.clone(), self.settled.committed_offset(input))));
-        let asks = Arc::clone(&self.asks_lags);
+        let asks = Arc::clone(&self.is_lag_query_pending);
         let verdicts = LogPartition::first(self.readers.len()).zip(&self.readers);
         let verdicts: Vec<(PartitionId, VerdictOffset)> =
             verdicts.filter_map(|(log, reader)| Some((self.context.verdicts(log), reader.next?))).collect();
@@ -377,7 +377,7 @@ impl WorkerDriver {
     }
 
     fn ask_group(&mut self) {
-        if self.member.consumer().is_none() || std::mem::replace(&mut self.asks_group, true) {
+        if self.member.consumer().is_none() || std::mem::replace(&mut self.is_group_query_pending, true) {
             return;
         }
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());

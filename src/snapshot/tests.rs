@@ -512,7 +512,7 @@ fn a_snapshot_with_codes_of_another_width_takes_version_4() {
     const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v4.hex");
     let mut originals = eight_originals();
     for (original, width) in originals.iter_mut().zip([Width::B32, Width::B128].into_iter().cycle()) {
-        let widened = |code: SimHash| SimHash::cut(width, code.bits() | 0xFEDC_BA98 << 96 | 0x89AB_0000);
+        let widened = |code: SimHash| SimHash::from_low_bits(width, code.bits() | 0xFEDC_BA98 << 96 | 0x89AB_0000);
         original.fingerprints.simhash = original.fingerprints.simhash.map(widened);
     }
     check_golden(GOLDEN, snapshot(originals));

@@ -199,8 +199,8 @@ fn the_service_logs_no_text_of_a_page_at_any_level() {
     wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
     let html = "<p>The zzmarkerzz of this page is among other words, and no log may show it.</p>".repeat(20);
     let page = |url: &str| Given::value(&serde_json::json!({"url": url, "html": html}).to_string());
-    let broken = Given::value("{\"url\": \"https://a.example/3\", \"text\": \"a zzmarkerzz that never ends");
-    produce(broker, &running.cli.input, 0, &[page("https://a.example/1"), page("https://b.example/2"), broken]);
+    let malformed = Given::value("{\"url\": \"https://a.example/3\", \"text\": \"a zzmarkerzz that never ends");
+    produce(broker, &running.cli.input, 0, &[page("https://a.example/1"), page("https://b.example/2"), malformed]);
     for output in &running.cli.outputs {
         committed(broker, output, 1);
     }

@@ -22,7 +22,7 @@ use crate::tasks::{Task, run_sequential};
 
 /// If the runs that a probe reads hold more codes than this, and more than the ring, all codes of the ring are compared
 /// instead.
-const FEW: u64 = 4_096;
+const MIN_CODES_FOR_FULL_SCAN: u64 = 4_096;
 
 /// A window of codes in the order they came, which finds those near another code.
 ///
@@ -309,7 +309,7 @@ impl<W: Codeword> HammingIndex<W> {
     /// Returns whether the runs for a code hold more entries than there are in the window: then all are compared, each
     /// once.
     fn is_crowded(&self, code: W) -> bool {
-        let most = self.ring.held.max(FEW);
+        let most = self.ring.held.max(MIN_CODES_FOR_FULL_SCAN);
         self.tables.most_met() > most
             && self.with_words(code).map(|(table, word)| table.in_runs(word)).sum::<u64>() > most
     }

@@ -19,11 +19,11 @@ use crate::table::Table;
 use crate::tasks::{Deferred, Task};
 
 /// The fewest entries that are moved at each insert.
-const AT_ONCE: u64 = 16;
+const MIN_MOVES_PER_INSERT: u64 = 16;
 
 /// Entries that are moved at each insert, for each of the tables. Tables grow one after the other; at this rate, all of
 /// them have grown before a third more entries have come.
-const AT_ONCE_A_TABLE: u64 = 3;
+const MOVES_PER_INSERT_AND_TABLE: u64 = 3;
 
 /// A table that is being filled.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl<L: Layout> TableResize<L> {
         } else {
             (Allocation::Touched(0), lines)
         };
-        let at_once = AT_ONCE.max(AT_ONCE_A_TABLE * tables as u64);
+        let at_once = MIN_MOVES_PER_INSERT.max(MOVES_PER_INSERT_AND_TABLE * tables as u64);
         Self { table: table_of(Buckets::with_room(here)), number, lines, allocation, next: tail, at_once }
     }
 

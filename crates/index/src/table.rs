@@ -18,10 +18,10 @@ pub(crate) const SWEEP_MANY_EVERY: u64 = 8;
 const MANY_LINES: u64 = 1 << 26;
 
 /// Runs are prefetched if more than one insert in this many meets a run.
-const WORTH_ASKING: u64 = 80;
+const RUN_PREFETCH_RATIO: u64 = 80;
 
 /// The most blocks of a run that are dropped at a time.
-const DROPS: usize = 64;
+const MAX_DROPPED_BLOCKS: usize = 64;
 
 /// Entries by the key that a [`Shape`] takes from their codes, in lines of a [`Layout`].
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl<L: Layout> Table<L> {
 
     /// Decides whether runs are met often enough to prefetch them. Call it every `positions` positions.
     pub(crate) fn update_prefetch_hint(&mut self, positions: u64) {
-        self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > positions;
+        self.leads_to_runs = std::mem::take(&mut self.met_run) * RUN_PREFETCH_RATIO > positions;
     }
 
     /// Returns whether runs are worth prefetching.
@@ -226,7 +226,7 @@ impl<L: Layout> Table<L> {
                 set_word(line, slot, dead);
             }
             if let Some(run) = layout.run(line) {
-                let left = self.runs.drop_expired(run, window, DROPS).map(|run| self.runs.shrunk(run));
+                let left = self.runs.drop_expired(run, window, MAX_DROPPED_BLOCKS).map(|run| self.runs.shrunk(run));
                 layout.set_run(line, left, dead);
                 self.with_run -= u64::from(left.is_none());
                 let entries = left.map_or(0, |run| self.runs.len(run) + L::BESIDE_RUN);
@@ -344,7 +344,7 @@ fn fold<L: Layout>(
     shape: &Shape,
 ) -> bool {
     let Some(run) = layout.run(line) else { return false };
-    let left = runs.drop_expired(run, window, DROPS);
+    let left = runs.drop_expired(run, window, MAX_DROPPED_BLOCKS);
     let mut free = layout.slots(line) & !taken;
     let room = free.count_ones();
     let is_empty = left.is_none_or(|run| {

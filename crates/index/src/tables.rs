@@ -18,7 +18,7 @@ use crate::table::{Found, SWEEP_MANY_EVERY, Table};
 use crate::tasks::{Task, run_sequential};
 
 /// Inserts between two checks of the tables' sizes.
-const LOOK_EVERY: u64 = 64;
+const SIZE_CHECK_INTERVAL: u64 = 64;
 
 /// Fewest lines of a table.
 const FEWEST_LINES: u64 = 16;
@@ -155,7 +155,7 @@ impl<L: Layout> Tables<L> {
         newest_key: impl Fn(usize) -> Option<u64>,
     ) {
         self.backend.run(Insert(&mut self.all, keys, positions, newest_key));
-        self.tend(keys, positions, held);
+        self.maintain(keys, positions, held);
     }
 
     /// Removes the entry at a position from every table; `positions` is the whole ring. From now on, it must have no
@@ -324,7 +324,7 @@ impl<L: Layout> Tables<L> {
 
     /// Does a little of the pending maintenance.
     #[inline]
-    fn tend(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
+    fn maintain(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
         self.passed += 1;
         if self.passed.is_multiple_of(SWEEP_MANY_EVERY) {
             self.tidy(positions);
@@ -335,10 +335,10 @@ impl<L: Layout> Tables<L> {
                 && let Some(resized) = self.resize.take()
             {
                 resized.replace(&mut self.all, &mut self.deferred_free);
-                self.look_at_sizes(positions, held);
+                self.check_sizes(positions, held);
             }
-        } else if self.passed.is_multiple_of(LOOK_EVERY) {
-            self.look_at_sizes(positions, held);
+        } else if self.passed.is_multiple_of(SIZE_CHECK_INTERVAL) {
+            self.check_sizes(positions, held);
         }
     }
 
@@ -352,7 +352,7 @@ impl<L: Layout> Tables<L> {
         self.most_met = self.all.iter().map(Table::most_met).sum();
     }
 
-    fn look_at_sizes(&mut self, positions: &Range<u64>, held: u64) {
+    fn check_sizes(&mut self, positions: &Range<u64>, held: u64) {
         let misfits = self.all.iter().zip(&self.keyed).enumerate().filter_map(|(number, (table, keyed))| {
             let (lines, wanted) = (table.lines(), self.lines_of(number, held));
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -367,7 +367,7 @@ impl<L: Layout> Tables<L> {
     /// Shrinks the tables at once when almost nothing is held.
     pub fn shrink_if_idle(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
         let lines: u64 = self.all.iter().map(Table::lines).max().unwrap_or(0);
-        if held < LOOK_EVERY && lines > 1024 {
+        if held < SIZE_CHECK_INTERVAL && lines > 1024 {
             self.build(keys, positions, held);
         }
     }

@@ -175,7 +175,7 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
     let name = plan.name.as_str();
     let Some(view) = view else {
         let text = "does not exist yet: the first start creates it".to_owned();
-        let few = few_copies(name, plan.replicas, brokers);
+        let few = low_replication(name, plan.replicas, brokers);
         return std::iter::once(Row::ok(name, text)).chain(few).collect();
     };
     let mut rows = Vec::new();
@@ -213,7 +213,7 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
             rows.push(if is_deadly { Row::fail(name, text, fix) } else { Row::warn(name, text, fix) });
         }
     }
-    rows.extend(few_copies(name, view.replicas, brokers));
+    rows.extend(low_replication(name, view.replicas, brokers));
     if rows.is_empty() {
         let keep = human::span(settings.logs.retention);
         rows.push(Row::ok(name, format!("read, write; {} partitions; trimmed after {keep}", view.partitions)));
@@ -221,12 +221,14 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
     rows
 }
 
-fn few_copies(name: &str, copies: usize, brokers: usize) -> Option<Row> {
+fn low_replication(name: &str, replication_factor: usize, brokers: usize) -> Option<Row> {
     let possible = brokers.min(3);
-    let text = || format!("replication factor {copies} on {brokers} brokers: a lost broker takes verdicts with it");
+    let text = || {
+        format!("replication factor {replication_factor} on {brokers} brokers: a lost broker takes verdicts with it")
+    };
     let fix =
         format!("set logs.replication_factor: {possible} before the first start, or kafka-reassign-partitions.sh");
-    (copies < possible).then(|| Row::warn(name, text(), Some(fix)))
+    (replication_factor < possible).then(|| Row::warn(name, text(), Some(fix)))
 }
 
 fn alter(topic: &str, setting: &str) -> String {

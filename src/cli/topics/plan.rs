@@ -23,9 +23,9 @@ pub(super) struct Wanted<'a> {
     /// Requested partitions.
     pub(super) partitions: Option<usize>,
     /// Requested replication factor.
-    pub(super) copies: Option<usize>,
+    pub(super) replication_factor: Option<usize>,
     /// Default replication factor of the cluster.
-    pub(super) default_copies: usize,
+    pub(super) default_replication_factor: usize,
 }
 
 /// Settings that the outputs inherit from the input topics: the largest of each.
@@ -34,7 +34,7 @@ pub(in crate::cli) struct Inherited {
     /// Largest number of partitions.
     pub(in crate::cli) partitions: usize,
     /// Largest replication factor.
-    pub(in crate::cli) copies: usize,
+    pub(in crate::cli) replication_factor: usize,
     /// Largest batch, in bytes.
     pub(in crate::cli) max_bytes: i64,
     /// Longest retention, in milliseconds; -1 is unlimited.
@@ -49,7 +49,7 @@ pub(in crate::cli) fn inherit(input: &[&TopicView]) -> Option<Inherited> {
     let retention = |view: &TopicView| view.number("retention.ms").unwrap_or(DEFAULT_RETENTION);
     Some(Inherited {
         partitions: input.clone().map(|view| view.partitions).max()?,
-        copies: input.clone().map(|view| view.replicas).max()?,
+        replication_factor: input.clone().map(|view| view.replicas).max()?,
         max_bytes: input.clone().map(|view| view.number("max.message.bytes").unwrap_or(DEFAULT_BYTES)).max()?,
         retention: if input.clone().any(|view| retention(view) < 0) {
             -1
@@ -80,17 +80,17 @@ pub(super) fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
     let settings = wanted.settings;
     let of_input = inherit(&wanted.input.values().flatten().collect::<Vec<_>>()).unwrap_or(Inherited {
         partitions: 1,
-        copies: wanted.default_copies,
+        replication_factor: wanted.default_replication_factor,
         max_bytes: DEFAULT_BYTES,
         retention: DEFAULT_RETENTION,
         is_compacted: false,
     });
     let partitions = wanted.partitions.unwrap_or(of_input.partitions);
-    let copies = wanted.copies.unwrap_or(of_input.copies);
+    let replication_factor = wanted.replication_factor.unwrap_or(of_input.replication_factor);
     let plan = |name: &str, settings: BTreeMap<String, String>| TopicPlan {
         name: name.to_owned(),
         partitions,
-        replicas: copies,
+        replicas: replication_factor,
         settings,
     };
     let missing = wanted.input.iter().filter(|(_, view)| view.is_none());
@@ -106,23 +106,24 @@ pub(super) fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
         let is_dead = Some(name) == output.dead_letter.as_ref();
         let policy = if of_input.is_compacted && !is_dead { "compact" } else { "delete" };
         of_output.insert("cleanup.policy", policy.to_owned());
-        if copies >= 3 {
+        if replication_factor >= 3 {
             of_output.insert("min.insync.replicas", "2".to_owned());
         }
         plans.push(plan(name, of_output.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()));
     }
-    plans.extend(logs(settings, wanted.default_copies));
+    plans.extend(logs(settings, wanted.default_replication_factor));
     plans
 }
 
 /// Lists both logs of the configured scheme.
-pub(in crate::cli) fn logs(settings: &Settings, default_copies: usize) -> [TopicPlan; 2] {
+pub(in crate::cli) fn logs(settings: &Settings, default_replication_factor: usize) -> [TopicPlan; 2] {
     let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
-    let configured = settings.logs.replication_factor.and_then(|copies| usize::try_from(copies).ok());
-    let replicas = configured.unwrap_or(default_copies);
+    let configured =
+        settings.logs.replication_factor.and_then(|replication_factor| usize::try_from(replication_factor).ok());
+    let replicas = configured.unwrap_or(default_replication_factor);
     [(names.fingerprints, LogKind::Fingerprints), (names.verdicts, LogKind::Verdicts)].map(|(name, kind)| {
-        let copies = i32::try_from(replicas).unwrap_or(i32::MAX);
-        let of_log = log_settings(kind, copies).into_iter();
+        let replication_factor = i32::try_from(replicas).unwrap_or(i32::MAX);
+        let of_log = log_settings(kind, replication_factor).into_iter();
         TopicPlan {
             name: name.to_string(),
             partitions: settings.log_partitions().get(),
@@ -157,7 +158,13 @@ mod tests {
 
     fn plans(settings: &Settings, input: &[TopicView]) -> BTreeMap<String, TopicPlan> {
         let input = input.iter().map(|view| (view.name.clone(), Some(view.clone()))).collect();
-        let plans = wanted(&Wanted { settings, input: &input, partitions: None, copies: None, default_copies: 2 });
+        let plans = wanted(&Wanted {
+            settings,
+            input: &input,
+            partitions: None,
+            replication_factor: None,
+            default_replication_factor: 2,
+        });
         plans.into_iter().map(|plan| (plan.name.clone(), plan)).collect()
     }
 

@@ -39,7 +39,7 @@ const AHEAD: usize = 8 << 20;
 const STEP: Duration = Duration::from_millis(50);
 
 /// Interval between two progress reports.
-const SHOW: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Interval of requests for the end of the running scheme's log.
 const END_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ const END_INTERVAL: Duration = Duration::from_secs(1);
 const LAG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long no verdict of the running service must arrive before it counts as quiet.
-const QUIET: Duration = Duration::from_secs(3);
+const QUIET_TIME: Duration = Duration::from_secs(3);
 
 /// How long requests may wait before that is logged.
 const SILENCE: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ pub(super) struct Fill<'a, S> {
     came: u64,
     taken: u64,
     dealt: u64,
-    last_came: Duration,
+    last_arrived: Duration,
     /// Number of verdicts that had arrived when all logs first reached their ends.
     first_end: Option<u64>,
     /// Number of requests sent when those verdicts were processed.
@@ -164,7 +164,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             came: 0,
             taken: 0,
             dealt: 0,
-            last_came: Duration::ZERO,
+            last_arrived: Duration::ZERO,
             first_end: None,
             last_request: None,
             caught_up: false,
@@ -338,7 +338,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         self.ask_ends();
         self.settle();
         let now = self.clock.now();
-        if now.saturating_sub(self.shown) >= SHOW {
+        if now.saturating_sub(self.shown) >= REPORT_INTERVAL {
             self.shown = now;
             self.context.metrics.upkeep();
             self.show();
@@ -384,7 +384,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                     && !batch.verdicts.is_empty()
                 {
                     self.came += batch.verdicts.len() as u64;
-                    self.last_came = self.clock.now();
+                    self.last_arrived = self.clock.now();
                     log.permits.push_back(permit);
                     self.merge.push(number, batch);
                 }
@@ -438,7 +438,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         let answered = self.asks.total() - pending as u64;
         self.caught_up = self.caught_up || self.last_request.is_some_and(|last| answered >= last);
         if self.caught_up {
-            let since = self.last_came + QUIET;
+            let since = self.last_arrived + QUIET_TIME;
             let is_quiet =
                 self.dealt == self.came && pending == 0 && self.logs.iter().all(|log| log.ended >= Some(since));
             self.phase = if is_quiet { Phase::Quiet } else { Phase::Following };

@@ -41,7 +41,7 @@ use crate::telemetry::{Health, Metrics};
 pub use draft::{Draft, draft, fits};
 
 /// Time-out for the judges to commit and leave their groups.
-const CLOSE: Duration = Duration::from_secs(15);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The judges of the new scheme during the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +242,7 @@ impl Judges {
     /// Asks the judges to commit what is judged and to leave their groups, and waits until they have ended.
     fn stop(&self, clock: Clock) {
         self.handles.iter().for_each(JudgeHandle::stop);
-        let until = clock.now() + CLOSE;
+        let until = clock.now() + CLOSE_TIMEOUT;
         for _ in &self.handles {
             match self.ends.recv_timeout(until.saturating_sub(clock.now())) {
                 Ok((_, Ok(()))) => {}

@@ -108,7 +108,7 @@ mod tests {
 
     /// What the package gives for 128 bits; for 64 and 32 it gives the lower part of that.
     fn every_width(expected: u128) -> [SimHash; 3] {
-        Width::ALL.map(|width| SimHash::cut(width, expected))
+        Width::ALL.map(|width| SimHash::from_low_bits(width, expected))
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
             (&[("中国", 5), ("经济", 2), ("x", 7)], 0xaaf0_6064_00b2_cd01, 0x5c74_00c0_e422_2ea6_2250_4c44_80a0_cc11),
         ] {
             let [half, one, two] = Width::ALL.map(|width| of(FeatureHash::Xxh3, width, weighted));
-            assert_eq!([half, one], [Width::B32, Width::B64].map(|width| SimHash::cut(width, narrow)));
+            assert_eq!([half, one], [Width::B32, Width::B64].map(|width| SimHash::from_low_bits(width, narrow)));
             assert_eq!(two, SimHash::B128(wide));
         }
     }

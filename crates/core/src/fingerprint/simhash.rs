@@ -21,7 +21,7 @@ impl SimHash {
     /// Creates a code of this width from the lowest bits.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are wanted")]
-    pub const fn cut(width: Width, bits: u128) -> Self {
+    pub const fn from_low_bits(width: Width, bits: u128) -> Self {
         match width {
             Width::B32 => Self::B32(bits as u32),
             Width::B64 => Self::B64(bits as u64),
@@ -98,7 +98,7 @@ impl FromStr for SimHash {
         let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
         let width = u32::try_from(text.len() * 4).ok().filter(|_| is_hex).and_then(Width::of_bits).ok_or_else(bad)?;
         let bits = u128::from_str_radix(text, 16).map_err(|_| bad())?;
-        Ok(Self::cut(width, bits))
+        Ok(Self::from_low_bits(width, bits))
     }
 }
 
@@ -112,14 +112,14 @@ mod tests {
         #[test]
         fn a_code_is_shown_by_its_width_and_read_back(bits in any::<u128>(), flips in any::<u128>()) {
             for width in Width::ALL {
-                let code = SimHash::cut(width, bits);
+                let code = SimHash::from_low_bits(width, bits);
                 let text = code.to_string();
                 prop_assert_eq!(text.len() * 4, width.bits() as usize);
                 prop_assert_eq!((text.parse(), code.width()), (Ok(code), width));
-                let other = SimHash::cut(width, bits ^ flips);
+                let other = SimHash::from_low_bits(width, bits ^ flips);
                 prop_assert_eq!(code.distance(other), Some((code.bits() ^ other.bits()).count_ones()));
                 for another in Width::ALL.into_iter().filter(|another| *another != width) {
-                    prop_assert_eq!(code.distance(SimHash::cut(another, bits)), None);
+                    prop_assert_eq!(code.distance(SimHash::from_low_bits(another, bits)), None);
                 }
             }
         }

@@ -36,7 +36,7 @@ pub fn simhash(features: &[Feature], width: Width) -> SimHash {
             u128::from(upper) << 64 | u128::from(majority_bits::<64>(features, |hash| hash as u64))
         }
     };
-    SimHash::cut(width, bits)
+    SimHash::from_low_bits(width, bits)
 }
 
 /// Returns which of the lowest bits of a part of the hashes have more than half of the votes.

@@ -128,7 +128,7 @@ proptest! {
     fn simhash_is_what_its_definition_says(features in any_features()) {
         let expected = sums(&features).iter().enumerate().filter(|(_, sum)| **sum > 0).map(|(bit, _)| 1 << bit).sum();
         for width in Width::ALL {
-            prop_assert_eq!(simhash(&features, width), SimHash::cut(width, expected));
+            prop_assert_eq!(simhash(&features, width), SimHash::from_low_bits(width, expected));
         }
     }
 
@@ -482,7 +482,7 @@ fn known_texts_keep_their_fingerprints_of_other_widths() {
     });
     for (text, _, code) in GOLDEN.iter().filter(|(.., code)| *code > 0) {
         let found = read_with(&narrow, text).unwrap().fingerprints;
-        assert_eq!(found.simhash, Some(SimHash::cut(Width::B32, u128::from(*code))));
+        assert_eq!(found.simhash, Some(SimHash::from_low_bits(Width::B32, u128::from(*code))));
     }
     let found = WIDE.map(|(text, _)| (text, read_with(&wide, GOLDEN[text].0).unwrap().fingerprints.simhash.unwrap()));
     assert_eq!(found, WIDE.map(|(text, code)| (text, SimHash::B128(code))), "{found:x?}");

@@ -57,10 +57,10 @@ use variants::OldestOfIds;
 const SCANNED_IN_A_LOOKUP: usize = 16;
 
 /// How many pages ahead of its turn the cache lines of a page are prefetched.
-const LINES_AHEAD: usize = 8;
+const BUCKET_PREFETCH_DISTANCE: usize = 8;
 
 /// How many pages ahead of its turn the memory that these lines point to is prefetched.
-const RUNS_AHEAD: usize = 3;
+const OVERFLOW_PREFETCH_DISTANCE: usize = 3;
 
 /// The most originals that a plan is made for: up to this number, the tables distinguish ids.
 const MAX_ENTRIES: u64 = 1 << 31;
@@ -218,14 +218,14 @@ impl Index {
     /// judged after `n` others.
     #[inline]
     pub fn prefetch_upcoming<'p>(&self, upcoming: impl Fn(usize) -> Option<&'p PageRequest>) {
-        if let Some(page) = upcoming(LINES_AHEAD) {
+        if let Some(page) = upcoming(BUCKET_PREFETCH_DISTANCE) {
             self.prefetch(&page.fingerprints, page.scope);
             if let Some((site, title)) = page.site.zip(page.title).filter(|_| self.ring.has_titled()) {
                 let key = ring::key_of_exact(page.fingerprints.exact.0, page.scope);
                 self.by_exact.prefetch([ring::with_title(key, site, title)]);
             }
         }
-        if let Some(page) = upcoming(RUNS_AHEAD) {
+        if let Some(page) = upcoming(OVERFLOW_PREFETCH_DISTANCE) {
             self.prefetch_runs(&page.fingerprints, page.scope);
         }
     }

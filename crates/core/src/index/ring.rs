@@ -148,7 +148,7 @@ pub(super) fn in_scope(key: u64, scope: Option<ScopeHash>) -> u64 {
 pub(super) fn masked(code: SimHash, scope: Option<ScopeHash>) -> SimHash {
     let Some(scope) = scope else { return code };
     let mask = mask_of(scope);
-    SimHash::cut(code.width(), code.bits() ^ (u128::from(mask) << 64 | u128::from(mask.rotate_left(32))))
+    SimHash::from_low_bits(code.width(), code.bits() ^ (u128::from(mask) << 64 | u128::from(mask.rotate_left(32))))
 }
 
 /// Returns a random number for each scope.

@@ -50,7 +50,7 @@ impl SharedSimHashes {
             SharedWindow::Single(ring) => ring.code(position).map(u128::from),
             SharedWindow::Double(ring) => ring.code(position),
         };
-        bits.map(|bits| SimHash::cut(self.width, bits))
+        bits.map(|bits| SimHash::from_low_bits(self.width, bits))
     }
 
     /// Drops what is before a position.
@@ -177,7 +177,7 @@ impl SimHashIndex {
             Window::Single(near) => near.code_kept(position).map(u128::from),
             Window::Double(near) => near.code_kept(position),
         };
-        bits.map(|bits| SimHash::cut(self.width(), bits))
+        bits.map(|bits| SimHash::from_low_bits(self.width(), bits))
     }
 
     /// Returns the differing bits of a code and that of an original.

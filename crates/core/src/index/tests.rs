@@ -262,7 +262,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 const STAGES: [&[Stage]; 4] = [&Stage::ALL, &[Stage::Exact], &[Stage::SimHash], &[]];
 
 fn agrees_with_the_list(width: Width, max_distance: u8, windows: PerStage<u64>, steps: Vec<Step>) {
-    let prints = |page: &Page| prints_of(page.exact, page.simhash.map(|bits| SimHash::cut(width, bits)));
+    let prints = |page: &Page| prints_of(page.exact, page.simhash.map(|bits| SimHash::from_low_bits(width, bits)));
     let mut index = Index::new(max_distance);
     let mut list = List::default();
     let windows = windows.map(Duration::from_millis);
@@ -381,9 +381,9 @@ proptest! {
                 let mut index = Index::new(max_distance);
                 for (sequence, distance) in (0..=usize::from(max_distance) + 1).enumerate() {
                     let planted = order[..distance].iter().fold(code, |code, bit| code ^ (1 << bit));
-                    index.insert(&coded(sequence as u64, SimHash::cut(width, planted)));
+                    index.insert(&coded(sequence as u64, SimHash::from_low_bits(width, planted)));
                 }
-                let fingerprints = prints_of(u128::MAX, Some(SimHash::cut(width, code)));
+                let fingerprints = prints_of(u128::MAX, Some(SimHash::from_low_bits(width, code)));
                 let found: Vec<(u64, u8)> = found(&index, &probe(&fingerprints, 0, max_distance))
                     .into_iter()
                     .map(|candidate| (candidate.0, candidate.2))
@@ -422,7 +422,7 @@ fn all_flips_of_at_most_three_bits_are_found() {
 fn equal_zero_and_one_codes_are_all_found_once() {
     for width in Width::ALL {
         for code in [0, u128::MAX, 1 << 127, 1 << 63, 1 << 31, 0xFFFF, 0xFFFF << 64] {
-            let code = SimHash::cut(width, code);
+            let code = SimHash::from_low_bits(width, code);
             for max_distance in 0..=8 {
                 let mut index = Index::new(max_distance);
                 (0..500).for_each(|sequence| index.insert(&coded(sequence, code)));
@@ -459,7 +459,7 @@ fn tables_that_are_rebuilt_are_those_that_suit_the_codes_held() {
 #[test]
 fn the_first_code_tells_the_width_and_originals_come_back_with_it() {
     for width in Width::ALL {
-        let code = |bits: u128| SimHash::cut(width, bits << (width.bits() - 8));
+        let code = |bits: u128| SimHash::from_low_bits(width, bits << (width.bits() - 8));
         // The first ones have no code.
         let mut originals: Vec<Original> = (0..70).map(|sequence| original(sequence, 0, None, 0)).collect();
         originals.extend((70..90).map(|sequence| coded(sequence, code(u128::from(sequence)))));
@@ -478,7 +478,7 @@ fn the_first_code_tells_the_width_and_originals_come_back_with_it() {
                 .collect();
             assert_eq!(near, [(0, 70)]);
             for another in Width::ALL.into_iter().filter(|another| *another != width) {
-                let same_bits = SimHash::cut(another, code(70).bits());
+                let same_bits = SimHash::from_low_bits(another, code(70).bits());
                 assert!(index.near_code(same_bits, 8, &ExpiryWatermarks::START).is_empty());
                 let fingerprints = prints_of(999, Some(same_bits));
                 assert_eq!(index.candidates(&probe(&fingerprints, 0, 8), |_| {}), ProbeStats::default());

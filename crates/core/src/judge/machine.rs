@@ -444,10 +444,10 @@ impl Judge {
             Role::Active => self.go_on_judging(now),
             Role::Draining => self.go_on_draining(now),
             Role::Standby if self.stopping => {
-                self.snapshot_at_the_end();
-                self.leave_for_good();
+                self.take_last_snapshot();
+                self.leave_and_stop();
             }
-            Role::Restoring | Role::TakingOver if self.stopping && !self.pending.is_busy() => self.leave_for_good(),
+            Role::Restoring | Role::TakingOver if self.stopping && !self.pending.is_busy() => self.leave_and_stop(),
             Role::Standby => {
                 self.snapshot_if_due();
                 if self.pending.barrier_pause_is_over(now) {
@@ -491,7 +491,7 @@ impl Judge {
         }
     }
 
-    fn leave_for_good(&mut self) {
+    fn leave_and_stop(&mut self) {
         if self.joined {
             self.effects.push_back(Effect::Leave);
         }
@@ -518,7 +518,7 @@ impl Judge {
 
     /// Takes a last snapshot, so that the next start has little to follow, unless there already is one of this very
     /// state.
-    fn snapshot_at_the_end(&mut self) {
+    fn take_last_snapshot(&mut self) {
         if self.settled_at().is_some_and(|at| self.snapshots.takes_last(at)) {
             self.snapshot = self.log.snapshot();
             self.effects.push_back(Effect::Snapshot);

@@ -71,7 +71,8 @@ fn page(width: Width) -> impl Strategy<Value = RequestBody> {
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(value)),
                 // Across the words of a wide one.
-                simhash: (value > 0).then_some(SimHash::cut(width, u128::from(value) << (width.bits() / 2 - 2))),
+                simhash: (value > 0)
+                    .then_some(SimHash::from_low_bits(width, u128::from(value) << (width.bits() / 2 - 2))),
                 sketch: None,
                 numbers: Numbers::from_hashes(numbers(value)).unwrap(),
             },

@@ -12,10 +12,10 @@ use vocabulary::{ADDRESSES, TOPICS, UNSPACED_ADDRESSES};
 mod vocabulary;
 
 /// The most characters of a notice, without whitespace. A longer text is not a notice, or it is what the page is about.
-const MOST_SOLID: usize = 3000;
+const MAX_NOTICE_CHARS: usize = 3000;
 
 /// The fewest topics that a notice names.
-const LEAST_TOPICS: usize = 3;
+const MIN_TOPICS: usize = 3;
 
 /// What a text speaks about.
 #[derive(Default)]
@@ -29,11 +29,11 @@ struct Language {
 
 /// Returns whether a whole text is a notice.
 pub(super) fn is_notice(text: &str) -> bool {
-    if !names_cookies(text) || text.chars().filter(|c| !c.is_whitespace()).nth(MOST_SOLID).is_some() {
+    if !names_cookies(text) || text.chars().filter(|c| !c.is_whitespace()).nth(MAX_NOTICE_CHARS).is_some() {
         return false;
     }
     let language = Language::of(text);
-    language.is_mostly_asking() && language.topics & 1 == 1 && language.count() >= LEAST_TOPICS
+    language.is_mostly_asking() && language.topics & 1 == 1 && language.count() >= MIN_TOPICS
 }
 
 fn names_cookies(text: &str) -> bool {

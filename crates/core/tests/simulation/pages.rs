@@ -154,7 +154,7 @@ impl WorldPage {
 
     fn request(&self, source: &Source) -> PageRequest {
         // Neighbouring texts differ in one bit, about the middle; the variant changes the text, but no bit.
-        let simhash = || SimHash::cut(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
+        let simhash = || SimHash::from_low_bits(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
         let fingerprints = Fingerprints {
             exact: ExactHash(u128::from(self.text * 2 + self.variant)),
             simhash: (!self.too_short).then(simhash),

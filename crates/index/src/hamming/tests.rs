@@ -292,7 +292,11 @@ fn no_skew_loses_a_pair_or_costs_more_than_comparing_all() {
                     let asked = code ^ random.flips(bits);
                     assert_eq!(found(&near, 0, asked, reach), list.found(asked, reach), "{name}, {}", near.plan());
                     let compared = u64::from(near.probe(asked, reach, |_, _| {}));
-                    assert!(compared <= near.held().max(FEW) * 2, "{name}, {}: {compared} compared", near.plan());
+                    assert!(
+                        compared <= near.held().max(MIN_CODES_FOR_FULL_SCAN) * 2,
+                        "{name}, {}: {compared} compared",
+                        near.plan()
+                    );
                 }
                 near.push(Some(code));
                 list.codes.push(Some(code.into()));

@@ -455,7 +455,7 @@ fn prints(number: u8) -> Fingerprints {
 fn other_prints(number: u8) -> Fingerprints {
     let width = if number.is_multiple_of(2) { Width::B32 } else { Width::B128 };
     let bits = u128::from_be_bytes(std::array::from_fn(|at| number * 16 + u8::try_from(at).unwrap()));
-    Fingerprints { simhash: Some(SimHash::cut(width, bits)), ..prints(number) }
+    Fingerprints { simhash: Some(SimHash::from_low_bits(width, bits)), ..prints(number) }
 }
 
 /// Pages of both other widths.

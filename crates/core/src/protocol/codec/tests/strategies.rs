@@ -27,7 +27,8 @@ fn fingerprints() -> BoxedStrategy<Fingerprints> {
     let numbers = prop::collection::btree_set(0..u16::MAX, 0..9);
     // Mostly all of one record have 64 bits, as they had when there was no other width.
     let width = prop_oneof![8 => Just(Width::B64), 1 => Just(Width::B32), 1 => Just(Width::B128)];
-    let simhash = prop::option::of((width, any::<u128>()).prop_map(|(width, bits)| SimHash::cut(width, bits)));
+    let simhash =
+        prop::option::of((width, any::<u128>()).prop_map(|(width, bits)| SimHash::from_low_bits(width, bits)));
     (any::<u128>(), simhash, sketch, numbers)
         .prop_map(|(exact, simhash, sketch, numbers)| Fingerprints {
             exact: ExactHash(exact),
