@@ -324,8 +324,8 @@ fn compressed_files_are_read_by_their_content() {
     write("torn.jsonl.gz", &whole[..whole.len() / 2]);
     for (name, bytes, why) in [
         ("torn.jsonl.gz", None, "torn.jsonl.gz"),
-        ("pages.jsonl.bz2", Some(b"BZh9rest\n".as_slice()), "`bunzip2 -c FILE |`"),
-        ("pages.jsonl.xz", Some(b"\xfd7zXZ\0rest\n".as_slice()), "`xz -dc FILE |`"),
+        ("pages.jsonl.bz2", Some(b"BZh9rest\n".as_slice()), "`bunzip2 -c FILE | "),
+        ("pages.jsonl.xz", Some(b"\xfd7zXZ\0rest\n".as_slice()), "`xz -dc FILE | "),
     ] {
         bytes.into_iter().for_each(|bytes| write(name, bytes));
         let output = dupgate(folder.path()).args(["sieve", name]).output().unwrap();
