@@ -14,7 +14,9 @@
 {{- $kept = prepend $kept . }}
 {{- end }}
 {{- end }}
+{{- if $kept }}
 {{- toYaml $kept }}
+{{- end }}
 {{- end }}
 
 {{/* Mounts and volumes of the configuration and its Secrets. Volumes take root and configMap. */}}
@@ -162,7 +164,9 @@ spec:
         - name: DUPGATE_HTTP__ADMIN__TEXT
           value: {{ $values.admin.text }}
         {{- end }}
-        {{- include "dupgate.commonEnv" (pick . "root" "role") | nindent 8 }}
+        {{- with include "dupgate.commonEnv" (pick . "root" "role") | trim }}
+        {{- . | nindent 8 }}
+        {{- end }}
       ports:
         - name: http
           containerPort: {{ int $values.http.port }}
