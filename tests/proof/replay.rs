@@ -25,7 +25,7 @@ pub(crate) fn crawl(broker: &Broker, cluster: &Cluster<'_>, pages: usize, partit
 }
 
 /// Writes a part of that crawl.
-fn crawl_part(broker: &Broker, cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64) {
+pub(crate) fn crawl_part(broker: &Broker, cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64) {
     let settings = CrawlSettings { seed: 17, topics: 1, bytes: 200..=900, ..CrawlSettings::default() };
     let producer = PageProducer::new(broker);
     for planted in Crawl::new(settings).unwrap().take(pages.end).skip(pages.start) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::broker::{Broker, wait};
 use crate::cluster::Cluster;
 use crate::cluster::records::TopicReader;
-use crate::replay::{Running, cluster, crawl, run};
+use crate::replay::{Running, cluster, crawl_part, parts, run};
 use crate::several_instances::Team;
 
 const PAGES: usize = 2_000;
@@ -89,10 +89,13 @@ fn a_new_user_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
     let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 6);
-    crawl(broker, &cluster, PAGES, 6);
     let mut team = Team::new(&cluster);
     team.join_as("one", json!({}));
     let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    for part in parts(PAGES) {
+        crawl_part(broker, &cluster, part.clone(), 6);
+        team.deliver(&mut out, part.start);
+    }
     team.deliver(&mut out, PAGES);
     team.disband();
 
