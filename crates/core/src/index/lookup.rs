@@ -30,8 +30,9 @@ impl Index {
         self.ring.positions()
     }
 
-    /// Like [`Index::near_code`], but only for the originals at these positions. Compares all of them, whatever
-    /// `max_distance` is: a caller that must not block for long passes a few at a time.
+    /// Returns the originals at these positions that are within `max_distance` bits of a code, in any scope, with their
+    /// distances. Returns none if the originals' codes have another width. Compares all of them, so a caller that must
+    /// not block for long passes a few positions at a time.
     #[must_use]
     pub fn near_code_at(
         &self,
