@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, Shape};
 const PAGES: usize = 60_000;
 
 /// Originals that the index holds. Every lookup compares with all of them, which makes it slow.
-const ORIGINALS: usize = 2_000;
+const ORIGINALS: usize = 2_500;
 
 /// Minimum duration of a lookup for the test to prove anything.
 const SLOW: Duration = Duration::from_millis(1);
