@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate_core::fingerprint::PerMille;
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate_core::protocol::{Answer, Decision, LogIdentity, LogPartition, PerStage, Rules, SameId, Stage};
-use dupgate_core::transaction::Delivery;
 use dupgate_core::worker::{Pacing, PageOutcome, WorkerSettings};
 
 use crate::judge_driver::JudgeDriver;
 use crate::pages::WorldPage;
+use crate::settings::worker_settings;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Moment, Step, Value, World, routed};
 use dupgate_testkit::rng::Rng;
@@ -103,15 +102,9 @@ fn judge() -> JudgeDriver {
 fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
     let ms = Duration::from_millis;
     let settings = WorkerSettings {
-        logs: 1,
-        first_request: 0,
         remembered_verdicts: 10_000,
         scanned_positions: 10_000,
         in_flight_bytes: 300,
-        transaction_pages: 100,
-        commit_interval: ms(1),
-        revoke_grace: ms(10),
-        shutdown_grace: ms(20),
         pacing: Pacing {
             lead,
             reach: ms(2 * WINDOW.unsigned_abs() + LATENESS),
@@ -120,8 +113,7 @@ fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
             interval: ms(1),
             look_interval: ms(80),
         },
-        pause_above_dead_letters: PerMille::ONE,
-        delivery: Delivery::ExactlyOnce,
+        ..worker_settings()
     };
     WorkerDriver::new(world, &format!("w{number}"), None, 2, &settings)
 }

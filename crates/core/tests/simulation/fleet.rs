@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate_core::fingerprint::PerMille;
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate_core::protocol::{LogIdentity, LogPartition, PerStage, Rules, SameId, Stage};
 use dupgate_core::record::PartitionId;
-use dupgate_core::transaction::Delivery;
-use dupgate_core::worker::{Blocked, Pacing, WorkerSettings};
+use dupgate_core::worker::{Blocked, WorkerSettings};
 
 use crate::bus::Committed;
 use crate::judge_driver::JudgeDriver;
 use crate::laws::Laws;
 use crate::pages::WorldPage;
+use crate::settings::worker_settings;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Moment, Step, Value, World};
 
@@ -82,28 +81,8 @@ impl Fleet {
     }
 
     fn join(&mut self) {
-        let ms = Duration::from_millis;
-        let settings = WorkerSettings {
-            logs: 1,
-            first_request: 0,
-            remembered_verdicts: if self.judge.is_some() { 10_000 } else { 10 },
-            scanned_positions: 10,
-            in_flight_bytes: 100,
-            transaction_pages: 100,
-            commit_interval: ms(1),
-            revoke_grace: ms(10),
-            shutdown_grace: ms(20),
-            pacing: Pacing {
-                lead: ms(6),
-                reach: ms(40),
-                idle_after: ms(20),
-                away_after: ms(40),
-                interval: ms(1),
-                look_interval: ms(8),
-            },
-            pause_above_dead_letters: PerMille::ONE,
-            delivery: Delivery::ExactlyOnce,
-        };
+        let settings =
+            WorkerSettings { remembered_verdicts: if self.judge.is_some() { 10_000 } else { 10 }, ..worker_settings() };
         let name = format!("w{}", self.workers.len());
         self.workers.push(WorkerDriver::new(&mut self.world, &name, None, 2, &settings));
     }

@@ -24,5 +24,6 @@ mod producer;
 mod scenarios;
 mod schedule;
 mod seeds;
+mod settings;
 mod worker_driver;
 mod world;

@@ -11,7 +11,7 @@ use dupgate_core::protocol::{
     Stage as MatchStage,
 };
 use dupgate_core::record::{PartitionId, Source};
-use dupgate_core::transaction::{Call, Delivery};
+use dupgate_core::transaction::Call;
 use dupgate_core::worker::{Pacing, PageOutcome, WorkerSettings};
 
 use super::language::{Command, Length, Roles, State, Written};
@@ -19,6 +19,7 @@ use crate::bus::{Fetched, MemberId};
 use crate::judge_driver::JudgeDriver;
 use crate::laws::Laws;
 use crate::pages::WorldPage;
+use crate::settings::worker_settings;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Moment, Step, Value, World, judges_of};
 
@@ -196,26 +197,15 @@ impl Stage {
             JudgeDriver::new(name, LOG, settings)
         });
         let worker = (roles != Roles::Judge).then(|| {
+            let base = worker_settings();
             let settings = WorkerSettings {
-                logs: 1,
-                first_request: 0,
                 remembered_verdicts: 3,
                 scanned_positions: 4,
                 in_flight_bytes: 20,
                 transaction_pages: 5,
                 commit_interval: ms(2),
-                revoke_grace: ms(10),
-                shutdown_grace: ms(20),
-                pacing: Pacing {
-                    lead: Duration::from_mins(1),
-                    reach: Duration::from_mins(2),
-                    idle_after: ms(20),
-                    away_after: ms(40),
-                    interval: ms(1),
-                    look_interval: ms(8),
-                },
-                pause_above_dead_letters: PerMille::ONE,
-                delivery: Delivery::ExactlyOnce,
+                pacing: Pacing { lead: Duration::from_mins(1), reach: Duration::from_mins(2), ..base.pacing },
+                ..base
             };
             WorkerDriver::new(&mut self.world, name, is_static.then(|| name.to_owned()), 2, &settings)
         });

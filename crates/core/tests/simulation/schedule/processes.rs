@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use dupgate_core::fingerprint::PerMille;
 use dupgate_core::judge::{ColdStart, JudgeSettings};
 use dupgate_core::protocol::LogIdentity;
-use dupgate_core::transaction::Delivery;
-use dupgate_core::worker::{Blocked, Pacing, WorkerSettings};
+use dupgate_core::worker::{Blocked, WorkerSettings};
 
 use super::rules::kept;
 use super::{Process, Schedule};
 use crate::judge_driver::JudgeDriver;
+use crate::settings::worker_settings;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Step, judges_of};
 
@@ -41,24 +40,12 @@ impl Schedule {
         let judges: Vec<JudgeDriver> = judges.collect();
         let settings = WorkerSettings {
             logs: world.logs,
-            first_request: 0,
             remembered_verdicts: sizes.remembered_verdicts,
             scanned_positions: sizes.scanned_positions,
             in_flight_bytes: 6,
             transaction_pages: sizes.transaction_pages,
             commit_interval: ms(2),
-            revoke_grace: ms(10),
-            shutdown_grace: ms(20),
-            pacing: Pacing {
-                lead: ms(6),
-                reach: ms(40),
-                idle_after: ms(20),
-                away_after: ms(40),
-                interval: ms(1),
-                look_interval: ms(8),
-            },
-            pause_above_dead_letters: PerMille::ONE,
-            delivery: Delivery::ExactlyOnce,
+            ..worker_settings()
         };
         let id = instance.static_id.clone();
         let worker = instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, &settings));
