@@ -61,9 +61,9 @@ pub struct Judge {
     end_question: Option<u64>,
     pub(super) repeats: u64,
     pub(super) clamped: u64,
-    /// Statistics of the lookups of the newest requests.
+    /// Statistics of the lookups on the newest event.
     pub(super) probe_stats: Vec<ProbeStats>,
-    /// What operators requested among the newest requests.
+    /// What operators' requests have done on the newest event.
     pub(super) operator_outcomes: Vec<OperatorOutcome>,
     /// Time of the newest event.
     pub(super) now: Duration,
@@ -108,6 +108,8 @@ impl Judge {
     /// Takes one event. `now` counts from any fixed point and never goes back.
     pub fn handle(&mut self, now: Duration, event: Event) {
         self.now = now;
+        self.probe_stats.clear();
+        self.operator_outcomes.clear();
         match event {
             Event::Restored(restored) => self.restored(restored),
             Event::Followed { offset, next, record } => self.followed(offset, next, &record),
@@ -126,14 +128,13 @@ impl Judge {
         self.go_on(now);
     }
 
-    /// Returns the statistics of the lookups of the newest requests: those of the last [`Event::Requests`] or
-    /// [`Event::Continue`].
+    /// Returns the statistics of the lookups of requests that were judged on the last event.
     #[must_use]
     pub fn probe_stats(&self) -> &[ProbeStats] {
         &self.probe_stats
     }
 
-    /// Returns what operators' requests have done: those of the last [`Event::Requests`] or [`Event::Continue`].
+    /// Returns what operators' requests have done that were judged on the last event.
     #[must_use]
     pub fn operator_outcomes(&self) -> &[OperatorOutcome] {
         &self.operator_outcomes

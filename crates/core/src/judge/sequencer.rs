@@ -39,8 +39,6 @@ impl Judge {
 
     /// Judges the next requests of the current record. The batch may end after the last one.
     pub(super) fn judge_on(&mut self) {
-        self.probe_stats.clear();
-        self.operator_outcomes.clear();
         let Some(mut record) = self.record.take_if(|record| !record.waits()) else { return };
         let append_time = record.append_time();
         for _ in 0..self.settings.step_requests.max(1) {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::rules;
 use super::test_judge::TestJudge;
 use crate::fingerprint::PageDigest;
-use crate::judge::{Effect, Event, Role, State};
+use crate::judge::{Effect, Event, OperatorOutcome, Role, State};
 use crate::protocol::{
-    Answer, Checkpoint, Decision, LogIdentity, PageVerdict, RequestId, RequestOffset, Rules, RulesNumber, Verdict,
-    VerdictBatch, VerdictOffset, VerdictRecord,
+    Answer, Checkpoint, Decision, ForgetTarget, LogIdentity, PageVerdict, Request, RequestBody, RequestId,
+    RequestOffset, Rules, RulesNumber, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::Timestamp;
 use crate::transaction::Call;
@@ -61,6 +61,26 @@ fn a_range_is_reopened_by_a_judge_that_stood_by_while_the_offsets_of_the_input_c
     assert!(!judge.is_judged(0) && !judge.is_judged(1), "reopened");
     judge.page(2);
     assert!(judge.is_judged(2), "judging goes on");
+}
+
+/// A record that waits, or that was judged before, is judged on no event.
+#[test]
+fn what_requests_did_is_shown_on_the_event_that_judges_them_only() {
+    let mut judge = TestJudge::active();
+    judge.page(0);
+    let mut ask = |offset: i64, body| {
+        let requests = vec![Request { id: RequestId(offset.unsigned_abs()), body }];
+        let event = Event::Requests { offset: RequestOffset(offset), append_time: Timestamp::MIN, requests };
+        judge.judge.handle(Duration::ZERO, event);
+        judge.judge.operator_outcomes().to_vec()
+    };
+    let target = ForgetTarget::Source(TestJudge::input().at(0));
+    let reopen = RequestBody::Reopen { partition: TestJudge::input(), from: 0, to: 1_000 };
+    let outcome = |forgotten| vec![OperatorOutcome { answer: Answer::Forgotten(target.clone()), forgotten }];
+    assert_eq!(ask(10, RequestBody::Forget(target.clone())), outcome(1));
+    assert_eq!(ask(11, RequestBody::Forget(target.clone())), outcome(0));
+    assert_eq!(ask(11, RequestBody::Forget(target.clone())), [], "judged before");
+    assert_eq!(ask(12, reopen), [], "waits for the offsets of the input");
 }
 
 /// A judge that has judged three pages of a topic, all delivered; then the topic was recreated and all of it reopened.
