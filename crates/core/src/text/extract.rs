@@ -99,10 +99,9 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
     let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
     let page = tree::build(html, max_depth)?;
     let mut visible = visible_text(&page, max_depth)?;
-    let title = title_of(html).unwrap_or_default();
     let length = visible.text.trim().len();
     if (1..MIN_MAIN_TEXT).contains(&length) {
-        visible.add_title(&title);
+        visible.add_title(html);
     }
     if wanted == HtmlText::AllText {
         return Some((visible.text, Extraction::All));
@@ -112,7 +111,7 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
         Some(notice) if consent::is_notice(&notice.text) || visible.is_frame(&notice) => {
             main_text_without(&notice.text, html, max_depth, &visible)
         }
-        main => main.filter(|main| main.is_trusted(&visible, &title)),
+        main => main.filter(|main| main.is_trusted(&visible, html)),
     };
     Some(match main {
         Some(main) => (main.text, Extraction::Main),
@@ -144,9 +143,8 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
     })?;
     gone.iter().for_each(NodeRef::remove_from_parent);
     let rest = visible_text(&page, max_depth)?;
-    let title = title_of(html).unwrap_or_default();
     main_text(page)
-        .filter(|main| main.is_trusted(&rest, &title) && !consent::is_notice(&main.text) && !rest.is_frame(main))
+        .filter(|main| main.is_trusted(&rest, html) && !consent::is_notice(&main.text) && !rest.is_frame(main))
 }
 
 /// The text that the library took for the article.
@@ -179,7 +177,7 @@ fn linked(html: &str) -> usize {
 impl MainText {
     /// Returns whether this is the article, and not the cookie notice, the comment form or the navigation beside it: a
     /// list of links is not an article, however long it is.
-    fn is_trusted(&self, visible: &Visible, title: &str) -> bool {
+    fn is_trusted(&self, visible: &Visible, html: &str) -> bool {
         let characters = non_whitespace_chars(&self.text);
         let share = match characters {
             _ if visible.in_lists > characters => MIN_SHARE_OF_LISTS,
@@ -191,7 +189,7 @@ impl MainText {
             && (characters >= SURE_MAIN_TEXT
                 || characters.saturating_mul(share) >= visible.running
                 || (visible.in_lists <= characters || characters >= SHORT_MAIN_TEXT)
-                    && headline::announces(title, &self.text))
+                    && title_of(html).is_some_and(|title| headline::announces(&title, &self.text)))
     }
 }
 
@@ -242,10 +240,10 @@ impl Visible {
 
     /// Adds the title of the page. Without it, all pages that a script fills in the browser ("Loading...") would be
     /// exact duplicates of each other.
-    fn add_title(&mut self, title: &str) {
-        if !title.trim().is_empty() {
+    fn add_title(&mut self, html: &str) {
+        if let Some(title) = title_of(html) {
             self.text.push('\n');
-            self.text.push_str(title);
+            self.text.push_str(&title);
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::characters::stretches;
+
 /// What separates the headline in a title from the names of its section and site.
 const SEPARATORS: [&str; 8] = ["|", "｜", "_", " - ", " – ", " — ", " · ", " » "];
 
@@ -36,8 +38,8 @@ pub(super) fn announces(title: &str, text: &str) -> bool {
 fn terms(text: &str) -> HashSet<&str> {
     let mut found = HashSet::new();
     for run in text.split(|c: char| !c.is_alphanumeric()) {
-        for part in parts_of_one_script(run) {
-            if part.starts_with(is_paired) {
+        for (paired, part) in stretches(run, is_paired) {
+            if paired {
                 let starts = part.char_indices().zip(part.char_indices().skip(1));
                 found.extend(starts.filter_map(|((from, first), (next, second))| {
                     // Pairs of hiragana are endings and particles.
@@ -50,18 +52,6 @@ fn terms(text: &str) -> HashSet<&str> {
         }
     }
     found
-}
-
-/// Splits a run of letters where a script of pairs begins or ends.
-fn parts_of_one_script(run: &str) -> impl Iterator<Item = &str> {
-    let mut rest = run;
-    std::iter::from_fn(move || {
-        let paired = is_paired(rest.chars().next()?);
-        let end = rest.find(|c| is_paired(c) != paired).unwrap_or(rest.len());
-        let (part, after) = rest.split_at(end);
-        rest = after;
-        Some(part)
-    })
 }
 
 fn is_paired(c: char) -> bool {

@@ -1,5 +1,6 @@
 //! Normalised text -> words.
 
+use super::characters::stretches;
 use super::han::is_han;
 use super::settings::Segmenter;
 use jieba_rs::Jieba;
@@ -37,14 +38,7 @@ pub struct Run<'t> {
 
 /// Cuts a text where Han characters begin or end. Together the runs are the text.
 pub fn runs(text: &str) -> impl Iterator<Item = Run<'_>> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let han = is_han(rest.chars().next()?);
-        let length = rest.find(|c| is_han(c) != han).unwrap_or(rest.len());
-        let (text, after) = rest.split_at(length);
-        rest = after;
-        Some(Run { han, text })
-    })
+    stretches(text, is_han).map(|(han, text)| Run { han, text })
 }
 
 /// Cuts text into words.
