@@ -147,8 +147,8 @@ fn delay_of_groups(inspector: &ClusterInspector, brokers: &BTreeMap<i32, String>
     const SETTING: &str = "group.initial.rebalance.delay.ms";
     let first = brokers.keys().next()?;
     let millis: u64 = inspector.broker_setting(*first, SETTING)?.parse().ok()?;
-    let text = || format!("the first instance to start waits {millis} ms before it judges ({SETTING})");
-    (millis > 0).then(|| Row::ok("brokers", text()))
+    let text = format!("the first instance to start waits {millis} ms before it judges ({SETTING})");
+    (millis > 0).then(|| Row::ok("brokers", text))
 }
 
 fn group(settings: &Settings, inspector: &ClusterInspector, input: &[TopicView]) -> Row {

@@ -149,6 +149,9 @@ fn decode_in<'r>(bytes: &'r [u8], coding: &'static coding::Encoding) -> Option<(
 /// each character, nearly all on the same side.
 fn unmarked_utf16(bytes: &[u8]) -> Option<&'static coding::Encoding> {
     let head = bytes.get(..DECLARED_WITHIN).unwrap_or(bytes);
+    if !head.contains(&0) {
+        return None;
+    }
     let zeros = |side: usize| head.iter().skip(side).step_by(2).filter(|byte| **byte == 0).count();
     let [first, second] = [zeros(0), zeros(1)];
     let is_side = |zeros: usize, others: usize| zeros >= (head.len() / 16).max(4) && others <= zeros / 8;
