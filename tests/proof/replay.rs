@@ -136,6 +136,14 @@ impl Running {
         Duration::from_millis(ticks.sum::<u64>() * 1000 / rustix::param::clock_ticks_per_second())
     }
 
+    /// Waits until the replay has committed more than `before` pages, and returns how many. It has to run until then.
+    pub(crate) fn wait_for_commit(&mut self, cluster: &Cluster<'_>, id: &str, before: u64) -> u64 {
+        wait::until("a commit", || {
+            assert!(!self.has_ended(), "replay {id} was over before it was seen to commit more than {before} pages");
+            status(cluster, id)["counts"]["pages"].as_u64().filter(|pages| *pages > before)
+        })
+    }
+
     pub(crate) fn has_ended(&mut self) -> bool {
         self.ended().is_some()
     }
@@ -152,6 +160,12 @@ impl Drop for Running {
     }
 }
 
+/// The status of a replay; null if there is none yet.
+pub(crate) fn status(cluster: &Cluster<'_>, id: &str) -> Value {
+    let output = run(cluster.command(&["replay", "status", id, "-o", "json"]));
+    serde_json::from_slice::<Value>(&output.stdout).map_or(Value::Null, |status| status[0].clone())
+}
+
 /// Runs a replay of this many pages that is repeatedly killed after a commit and resumed, and then runs to its end.
 /// Returns its status. Each attempt is slow enough (a minute for the rest) to be killed in time even on a busy
 /// machine.
@@ -161,15 +175,9 @@ pub(crate) fn run_with_kills(cluster: &Cluster<'_>, first: &[&str], id: &str, pa
         Running::start(cluster.command(&[arguments, &["--rate", &format!("{rate}/s")]].concat()))
     };
     let mut running = attempt(first, 0);
-    let mut before = None;
-    for kill in 0..kills {
-        let done = wait::until("progress", || {
-            assert!(!running.has_ended(), "it was over before it was killed for the {kill}th time");
-            let output = run(cluster.command(&["replay", "status", id, "-o", "json"]));
-            let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-            status[0]["counts"]["pages"].as_u64().filter(|done| before.is_none_or(|before| *done > before))
-        });
-        before = Some(done);
+    let mut done = 0;
+    for _ in 0..kills {
+        done = running.wait_for_commit(cluster, id, done);
         running.kill();
         running = attempt(&["replay", "resume", id], done);
     }
@@ -398,12 +406,7 @@ fn an_open_transaction_of_a_killed_replay_blocks_nothing() {
     let by_time = |id: &'static str| ["replay", "run", "--from", "start", "--id", id, "--execute"];
     let whole = ask(&cluster, &by_time("whole"));
     let mut killed = Running::start(cluster.command(&[&by_time("open")[..], &["--rate", "5/s"]].concat()));
-    wait::until("its first commit", || {
-        assert!(!killed.has_ended(), "it was over before it was killed");
-        let output = run(cluster.command(&["replay", "status", "open", "-o", "json"]));
-        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-        status[0]["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
-    });
+    killed.wait_for_commit(&cluster, "open", 0);
     killed.kill();
     leave_a_transaction_open(&cluster, "open");
 
@@ -517,10 +520,8 @@ fn a_mismatching_plan_is_refused_and_a_deleted_input_ends_the_run() {
     // A second run is refused while it runs; deleting the input ends it with a message, and its work is kept.
     let mut running = Running::start(cluster.command(&["replay", "run", file, "--execute", "--rate", "20/s"]));
     wait::until("its first commit", || {
-        let output = self::run(cluster.command(&["replay", "status", "x", "-o", "json"]));
-        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-        let has_written = status[0]["counts"]["pages"].as_u64() > Some(0);
-        (status[0]["state"] == "begun" && has_written).then_some(())
+        let status = status(&cluster, "x");
+        (status["state"] == "begun" && status["counts"]["pages"].as_u64() > Some(0)).then_some(())
     });
     assert!(run(file, &[], 78).contains("exists already"));
     let second = refused(&cluster, &["replay", "resume", "x"], 78);

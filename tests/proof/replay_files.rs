@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::Record;
 use crate::cluster::{Cluster, Shape};
-use crate::replay::{Running, ask, cluster, refused, run, run_with_kills, verdicts_by_page};
+use crate::replay::{Running, ask, cluster, refused, run, run_with_kills, status, verdicts_by_page};
 
 /// A plain file, one compressed with gzip and one with zstd.
 const FILES: [&str; 3] = ["pages-1.jsonl", "pages-2.jsonl.gz", "pages-3.jsonl.zst"];
@@ -163,9 +163,7 @@ fn a_file_that_has_changed_since_the_plan_is_refused_and_nothing_is_lost() {
     let mut running = Running::start(cluster.command(&["replay", "run", "plan.json", "--execute", "--rate", "10/s"]));
     wait::until("progress", || {
         assert!(!running.has_ended(), "it was over before it was killed");
-        let status: Value =
-            serde_json::from_slice(&run(cluster.command(&["replay", "status", "x", "-o", "json"])).stdout).ok()?;
-        (status[0]["percent"].as_u64()? > 0).then_some(())
+        (status(&cluster, "x")["percent"].as_u64()? > 0).then_some(())
     });
     running.kill();
     change();

@@ -8,11 +8,11 @@ use dupgate::record::Source;
 use serde_json::{Value, json};
 
 use crate::accounting::Ledger;
-use crate::broker::{Broker, wait};
+use crate::broker::Broker;
 use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::decode_verdicts;
-use crate::replay::{Running, ask, expected_verdicts, parts, refused, run, run_with_kills, shadow, verdicts_by_page};
+use crate::replay::{Running, ask, expected_verdicts, parts, refused, run_with_kills, shadow, verdicts_by_page};
 use crate::restore;
 use crate::several_instances::Team;
 
@@ -147,22 +147,12 @@ fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
     let pages = counts["pages"].as_u64().expect("a number of pages");
     let rate = format!("{}/s", pages.div_ceil(120));
     let mut killed = Running::start(cluster.command(&[&by_log[..], &["killed", "--rate", &rate]].concat()));
-    wait::until("its first commit", || {
-        assert!(!killed.has_ended(), "it was over before it was killed");
-        progress(&cluster, "killed").filter(|pages| *pages > 0)
-    });
+    killed.wait_for_commit(&cluster, "killed", 0);
     killed.kill();
     restore::write_until_trimmed(&mut writer, &log, 1);
     let message = refused(&cluster, &["replay", "resume", "killed"], 74);
     assert!(message.contains("trimmed since"), "{message}");
     instance.stop();
-}
-
-/// Pages that a replay has committed.
-fn progress(cluster: &Cluster<'_>, id: &str) -> Option<u64> {
-    let output = run(cluster.command(&["replay", "status", id, "-o", "json"]));
-    let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-    status[0]["counts"]["pages"].as_u64()
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::broker::{Broker, wait};
+use crate::broker::Broker;
 use crate::cluster::Cluster;
 use crate::cluster::records::TopicReader;
 use crate::replay::{Running, cluster, crawl_part, parts, run};
@@ -108,12 +108,7 @@ fn a_new_user_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
     let words = next.split(' ').filter(|word| !["-c", "dupgate.yaml"].contains(word));
     let words: Vec<&str> = words.chain(["--rate", "10/s"]).collect();
     let mut killed = Running::start(cluster.command(&words));
-    wait::until("its first commit", || {
-        assert!(!killed.has_ended(), "it was over before it was killed");
-        let output = run(cluster.command(&["replay", "status", "strict", "-o", "json"]));
-        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-        status[0]["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
-    });
+    killed.wait_for_commit(&cluster, "strict", 0);
     killed.kill();
     let printed = is_documented(&cluster, "replay resume strict", &[MANUAL, "README.md"]);
     assert!(printed.contains("pages     2,000 in"), "{printed}");

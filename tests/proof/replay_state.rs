@@ -11,7 +11,7 @@ use crate::broker::{Broker, wait};
 use crate::cluster::http;
 use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
-use crate::replay::{Running, ask, by_time, cluster, crawl, refused, run, shadow, values, verdicts_by_page};
+use crate::replay::{Running, ask, by_time, cluster, crawl, refused, run, shadow, status, values, verdicts_by_page};
 use crate::several_instances::Team;
 
 fn delete_group(broker: &Broker, name: &str) {
@@ -21,21 +21,13 @@ fn delete_group(broker: &Broker, name: &str) {
     assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
 }
 
-fn status(cluster: &Cluster<'_>, id: &str) -> Value {
-    let output = run(cluster.command(&["replay", "status", id, "-o", "json"]));
-    serde_json::from_slice::<Value>(&output.stdout).map_or(Value::Null, |status| status[0].clone())
-}
-
 /// A rate at which a replay of some hundred pages takes minutes.
 const SLOW: [&str; 2] = ["--rate", "4/s"];
 
 /// Runs a replay by time that is killed once it has committed something.
 fn begin(cluster: &Cluster<'_>, id: &str) {
     let mut killed = Running::start(cluster.command(&[&by_time(id)[..], &SLOW].concat()));
-    wait::until("its first commit", || {
-        assert!(!killed.has_ended(), "it was over before it was killed");
-        status(cluster, id)["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
-    });
+    killed.wait_for_commit(cluster, id, 0);
     killed.kill();
 }
 
