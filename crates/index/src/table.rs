@@ -245,6 +245,14 @@ impl<L: Layout> Table<L> {
         }
     }
 
+    /// Returns the most entries that a probe without flips can find, live or not.
+    #[inline]
+    pub(crate) fn most_found(&self, code: u64) -> u32 {
+        let line = self.lines.line(self.number_of(code));
+        let in_run = self.layout.run(line).map_or(0, |run| self.runs.len(run));
+        self.layout.slots(line).count_ones() + in_run
+    }
+
     /// Returns how many entries are in the runs that a probe reads.
     pub(crate) fn in_runs(&self, code: u64) -> u64 {
         let runs = self.shape.flips().iter().filter_map(|flip| {

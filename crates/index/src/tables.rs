@@ -187,6 +187,13 @@ impl<L: Layout> Tables<L> {
         }
     }
 
+    /// Returns the most entries that [`Tables::equal`] can visit for this key, without looking at them. It depends on
+    /// the size of the table, so it can only show that there are not too many.
+    #[inline]
+    pub fn most_found(&self, table: usize, key: u64) -> u32 {
+        self.all.get(table).map_or(0, |table| table.most_found(key))
+    }
+
     /// Visits every entry that shares at least `times` of these keys (one for each table), each once and oldest first.
     /// May also visit some that share fewer, so the caller has to count.
     pub fn found_in(&self, keys: &[u64], times: u32, positions: Range<u64>, mut visit: impl FnMut(u64)) {

@@ -66,8 +66,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             if let Some(end) = end {
                 kept.drop_before(end);
             }
-            // Nothing is written: judged pages are only counted.
-            walk.order.judges().iter_mut().for_each(|judge| drop(judge.records()));
+            self.maintain(walk.order.judges());
             if self.is_full() {
                 self.flush(Vec::new())?;
             }

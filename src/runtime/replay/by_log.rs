@@ -13,7 +13,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
 use crate::record::{PartitionId, Source, Timestamp};
-use crate::replay::{Leaving, LogOrder, LogPages, Next, Part, Target, name_of, name_of_verdict};
+use crate::replay::{Leaving, LogOrder, LogPages, Next, Part, Rejudge, Target, name_of, name_of_verdict};
 use crate::worker::{Page, PageAction, PageOutcome};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
@@ -39,6 +39,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 }
                 self.housekeeping()?;
             }
+            self.maintain(walks.get_mut(at).into_iter().flat_map(|walk| walk.order.judges()));
             // Those before the interruption are counted.
             let second_verdicts = walks.get_mut(at).map_or(0, |walk| walk.order.take_second_verdicts());
             if let Some(counts) = self.counts.first_mut().filter(|_| log.is_caught_up) {
@@ -64,12 +65,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let mut walks = Vec::new();
         for range in self.plan.verdict_log.clone() {
             let partition = range.id();
-            let order = if self.plan.is_what_if() {
+            let mut order = if self.plan.is_what_if() {
                 let rules = self.settings.iter().map(|settings| settings.rules.clone());
                 LogOrder::what_if(self.identity(), rules, self.ranges.clone())
             } else {
                 LogOrder::as_live(self.identity(), self.ranges.clone())
             };
+            order.judges().iter_mut().skip(self.written_variants()).for_each(Rejudge::write_nothing);
             let live = LogStream::open(&config, partition.clone(), range.end)?;
             let committed = VerdictOffset(self.marks.get(&partition).map_or(0, |mark| mark.offset));
             let own = match LogPartition::numbered(range.partition).filter(|_| !self.marks.is_empty()) {
@@ -210,14 +212,14 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     /// Waits for the next page of a partition; `None` at its end.
     pub(super) fn next_page(&mut self, partition: &PartitionId) -> Result<Option<Page<PagePayload>>, Fatal> {
         loop {
-            if let Some(page) = self.feed.take(partition) {
+            if let Some(page) = self.feed()?.take(partition) {
                 return Ok(Some(page));
             }
-            if self.feed.is_over(partition) {
+            if self.feed()?.is_over(partition) {
                 return Ok(None);
             }
-            self.feed.force_resume(partition);
-            self.feed.wait()?;
+            self.feed()?.force_resume(partition);
+            self.feed()?.wait()?;
             self.housekeeping()?;
         }
     }
@@ -279,12 +281,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let mut records = Vec::new();
         for walk in walks.iter_mut() {
             let number = LogPartition::numbered(walk.partition.number).unwrap_or_default();
-            for (variant, judge) in walk.order.judges().iter_mut().enumerate() {
-                let made = judge.records();
-                if variant == 0 {
-                    records.push((number, made));
-                }
-            }
+            records.extend(walk.order.judges().first_mut().map(|judge| (number, judge.records())));
         }
         self.flush(records)?;
         // Pages that the brokers refused are no longer originals.

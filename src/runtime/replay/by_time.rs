@@ -21,13 +21,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let mut order = TimeOrder::new(self.plan.input.iter().map(InputRange::id));
         let bound = Timestamp::from_millis(self.plan.created_ms);
         while !order.is_over() {
-            match self.feed.wait()? {
+            match self.feed()?.wait()? {
                 FeedEvent::Page(partition, time) => order.page(&partition, time),
                 FeedEvent::Ended(partition) => order.ended(&partition),
                 FeedEvent::Nothing => {}
             }
             while let Some(partition) = order.take() {
-                let Some(page) = self.feed.take(&partition) else {
+                let Some(page) = self.feed()?.take(&partition) else {
                     return Err(Reason::Bug.because(anyhow::anyhow!("{partition}: a page that was read is missing")));
                 };
                 self.hold(page.payload.record.bytes())?;
@@ -38,6 +38,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     self.flush_judges(&mut judges)?;
                 }
             }
+            self.maintain(judges.iter_mut().flatten());
             self.housekeeping()?;
         }
         self.flush_judges(&mut judges)
@@ -47,7 +48,6 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn flush_judges(&mut self, judges: &mut [Vec<Rejudge>]) -> Result<(), Fatal> {
         let firsts = judges.iter_mut().filter_map(|variants| variants.first_mut());
         let records = firsts.enumerate().map(|(log, judge)| (LogPartition::at(log), judge.records())).collect();
-        judges.iter_mut().flatten().for_each(|judge| drop(judge.records()));
         self.flush(records)?;
         self.withdraw_refused(judges)
     }
@@ -58,6 +58,10 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let identity = self.identity();
         let fresh = |settings: &Settings| Rejudge::begin(identity, settings.rules.clone());
         let mut judges: Vec<Vec<Rejudge>> = (0..logs).map(|_| self.settings.iter().map(fresh).collect()).collect();
+        let unwritten = self.written_variants();
+        let write_nothing =
+            |variants: &mut Vec<Rejudge>| variants.iter_mut().skip(unwritten).for_each(Rejudge::write_nothing);
+        judges.iter_mut().for_each(write_nothing);
         if self.marks.is_empty() {
             return Ok(judges);
         }

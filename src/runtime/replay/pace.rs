@@ -60,6 +60,11 @@ impl Pace {
         Self { rate, due: now }
     }
 
+    /// Returns whether there is a limit.
+    pub(in crate::runtime) const fn is_limited(&self) -> bool {
+        self.rate.is_some()
+    }
+
     /// Counts a page of this size.
     pub(in crate::runtime) fn note(&mut self, bytes: usize, now: Duration) {
         let (amount, rate) = match self.rate {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use serde::Serialize;
 
+use super::super::background_tasks::BackgroundTasks;
 use super::super::clock::Clock;
 use super::super::fatal::{self, failure};
 use super::super::record_processor::RecordProcessor;
@@ -32,7 +33,7 @@ use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{
-    Counts, Digest, FilePlace, InputRange, Mark, Marks, Order, Part, Plan, Ranges, Reads, Total, name_of,
+    Counts, Digest, FilePlace, InputRange, Mark, Marks, Order, Part, Plan, Ranges, Reads, Rejudge, Total, name_of,
 };
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
@@ -145,7 +146,8 @@ pub(super) struct Run<'a, S> {
     pub(super) lag_seen: Option<Duration>,
     pub(super) offsets: Offsets,
     pub(super) metrics: Metrics,
-    pub(super) feed: Feed,
+    /// The pages; none if fingerprints are read.
+    feed: Option<Feed>,
     pub(super) writer: Option<Writer>,
     /// The open transaction.
     pub(super) batch: Batch,
@@ -167,6 +169,8 @@ pub(super) struct Run<'a, S> {
     pub(super) withdrawn: Vec<(Source, Reject)>,
     /// For the metrics.
     pub(super) meter: Meter,
+    /// Runs the maintenance tasks of the indexes.
+    maintenance: BackgroundTasks,
     /// Room for the texts of two positions.
     pub(super) positions: [Vec<u8>; 2],
 }
@@ -193,25 +197,31 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let extents = extents(&plan, &marks);
         still_there(&offsets, &extents)?;
         let outputs = Arc::new(outputs(&plan, first)?);
-        let fingerprinter = Fingerprinter::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
-            .map_err(|error| Reason::Config.because(error))?;
-        let memory = first.processing.max_in_flight_bytes;
-        let processor = RecordProcessor {
-            fingerprinter,
-            outputs: Arc::clone(&outputs),
-            clock,
-            metrics: metrics.clone(),
-            trees: TreeBudget::new(memory, first.record.format),
-            untimed: if plan.is_of_files() { super::UNTIMED } else { Timestamp::default() },
-        };
-        let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        let threads = first.processing.threads.unwrap_or_else(cpus);
         let group = plan.own_group();
         let total = total.map_or_else(Total::default, |total| (*total).clone());
         let place = plan.is_of_files().then(|| total.place.unwrap_or_default());
-        let feed = match place {
-            Some(place) => Feed::of_files(&plan.files, place, processor, threads, memory, clock)?,
-            None => Feed::of_topics(&connection.follower(&group), &extents, processor, threads, memory, clock)?,
+        let feed = match plan.reads {
+            Reads::Fingerprints => None,
+            Reads::Pages => {
+                let fingerprinter =
+                    Fingerprinter::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
+                        .map_err(|error| Reason::Config.because(error))?;
+                let memory = first.processing.max_in_flight_bytes;
+                let processor = RecordProcessor {
+                    fingerprinter,
+                    outputs: Arc::clone(&outputs),
+                    clock,
+                    metrics: metrics.clone(),
+                    trees: TreeBudget::new(memory, first.record.format),
+                    untimed: if plan.is_of_files() { super::UNTIMED } else { Timestamp::default() },
+                };
+                let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+                let threads = first.processing.threads.unwrap_or_else(cpus);
+                Some(match place {
+                    Some(place) => Feed::of_files(&plan.files, place, processor, threads, memory, clock)?,
+                    None => Feed::of_topics(&connection.follower(&group), &extents, processor, threads, memory, clock)?,
+                })
+            }
         };
         let writer = plan.into.writes().then(|| {
             let producer = ProducerSettings {
@@ -266,9 +276,20 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             marks,
             withdrawn: Vec::new(),
             meter,
+            maintenance: BackgroundTasks::start("maintenance".to_owned()).map_err(failure)?,
             positions: [Vec::new(), Vec::new()],
             plan,
         })
+    }
+
+    /// Returns the pages.
+    pub(super) fn feed(&mut self) -> Result<&mut Feed, Fatal> {
+        self.feed.as_mut().ok_or_else(|| Reason::Bug.because(anyhow::anyhow!("pages of a replay of fingerprints")))
+    }
+
+    /// Hands the deferred maintenance of the judges' indexes to its thread.
+    pub(super) fn maintain<'j>(&self, judges: impl IntoIterator<Item = &'j mut Rejudge>) {
+        judges.into_iter().for_each(|judge| judge.maintenance(&mut |task| self.maintenance.run_once(task)));
     }
 
     /// Counts a decided page for each variant.
@@ -455,10 +476,12 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     /// Waits before the next page as long as the rate and the live service require.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Fatal> {
-        self.pace.note(bytes, self.clock.now());
-        while self.pace.wait(self.clock.now()) > Duration::ZERO {
-            let wait = self.pace.wait(self.clock.now()).min(SHOW);
-            self.rest(wait)?;
+        if self.pace.is_limited() {
+            self.pace.note(bytes, self.clock.now());
+            while self.pace.wait(self.clock.now()) > Duration::ZERO {
+                let wait = self.pace.wait(self.clock.now()).min(SHOW);
+                self.rest(wait)?;
+            }
         }
         let Some(limit) = self.options.yield_to_lag else { return Ok(()) };
         let phase = self.phase;
@@ -498,6 +521,11 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 .map_err(|error| fatal::cluster_error(ClusterError::of_topics(&error, &topics)))?;
         }
         self.offsets.lag(&partitions).map_err(|error| Reason::Unavailable.because(error))
+    }
+
+    /// Returns how many variants, from the first on, write their verdicts: one or none.
+    pub(super) fn written_variants(&self) -> usize {
+        usize::from(self.plan.into.writes())
     }
 
     pub(super) fn logs(&self) -> usize {

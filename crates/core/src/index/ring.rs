@@ -419,6 +419,12 @@ impl Ring {
         self.placements.of(position).map_or(Placement::EVERYWHERE, Placed::placement)
     }
 
+    /// Returns whether an original was not forgotten, has no scope, and is held by all tables under its own keys.
+    #[inline]
+    pub(super) fn is_plain(&self, position: u64) -> bool {
+        self.marks.get(position).is_some_and(|marks| marks & (IS_PLACED | FORGOTTEN | HAS_SCOPE) == 0)
+    }
+
     /// Returns the address of an original if it does not follow from the id.
     pub(super) fn address(&self, position: u64) -> Option<AddressHash> {
         let marks = self.marks.get(position)?;

@@ -71,11 +71,15 @@ impl Keys for BandKeys<'_> {
     #[inline]
     fn key(&self, table: usize, position: u64) -> Option<u64> {
         let Self(column, ring, MinHashRules { form, banding, .. }) = self;
+        let key = banding.key(*form, column.row(position)?, table);
+        if ring.is_plain(position) {
+            return Some(key);
+        }
         let placement = ring.placement(position);
         if placement.family.is_some() || !placement.holds(table) || ring.waits_to_leave(position) {
             return None;
         }
-        Some(in_scope(banding.key(*form, column.row(position)?, table), ring.scope(position)))
+        Some(in_scope(key, ring.scope(position)))
     }
 }
 
@@ -231,9 +235,15 @@ impl Sketches {
     pub(super) fn push(&mut self, ring: &Ring, sketch: Option<&Sketch>) {
         self.column.push(sketch);
         let positions = self.positions();
-        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
-            tables.insert(&BandKeys(&self.column, ring, *rules), positions);
-        }
+        let Some(BandTables { rules, tables, .. }) = &mut self.finder else { return };
+        let (keys, held) = (BandKeys(&self.column, ring, *rules), positions.end - positions.start);
+        let newest = positions.end.saturating_sub(1);
+        let (placement, scope) = (ring.placement(newest), ring.scope(newest));
+        let row = self.column.row(newest).filter(|_| placement.family.is_none());
+        let key_of = |row, band| in_scope(rules.banding.key(rules.form, row, band), scope);
+        tables.insert_of(&keys, &positions, held, |band| {
+            row.filter(|_| placement.holds(band)).map(|row| key_of(row, band))
+        });
     }
 
     /// Removes an original that is about to be forgotten from the tables.
@@ -414,8 +424,12 @@ impl Sketches {
         let positions = self.positions();
         let mut found = Vec::new();
         for (band, key) in banding.keys(form, sketch).enumerate() {
+            let scoped = in_scope(key, scope);
+            if usize::try_from(tables.most_found(band, scoped)).is_ok_and(|found| found < most) {
+                continue;
+            }
             found.clear();
-            tables.equal(band, in_scope(key, scope), &positions, |position| found.push(position));
+            tables.equal(band, scoped, &positions, |position| found.push(position));
             // Tags are sometimes equal by chance. That is worth checking only if a table shows many originals. Members
             // of families need no check: no table of bands holds them.
             let has_key = |position| self.column.row(position).is_some_and(|row| banding.key(form, row, band) == key);

@@ -449,7 +449,7 @@ impl State {
 
     /// Passes deferred maintenance tasks of the index to `hand_over`: see [`Index::maintenance`]. They do not change
     /// the state.
-    pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+    pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.index.maintenance(hand_over);
     }
 

@@ -171,7 +171,7 @@ impl LogOrder {
                 Some(again) if !is_older_than_the_log(judge, page, &again) => (again, false),
                 Some(_) | None => (live.clone(), true),
             };
-            judge.take(verdict.clone())?;
+            judge.take(&verdict)?;
             Ok(Some((verdict, is_taken_over)))
         };
         self.judges.iter_mut().map(judge).collect()

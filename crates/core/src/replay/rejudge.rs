@@ -1,5 +1,6 @@
 //! The judge of a replay: one partition of the logs, its state, and what it writes into its own verdict log.
 
+use crate::index::Task;
 use crate::judge::{Diverged, State, decide};
 use crate::protocol::{
     Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId,
@@ -23,6 +24,8 @@ pub struct Rejudge {
     /// Records that are to be written before `verdicts`.
     records: Vec<VerdictRecord>,
     verdicts: Vec<Verdict>,
+    /// Whether what is judged is only counted.
+    is_unwritten: bool,
 }
 
 impl Rejudge {
@@ -39,7 +42,20 @@ impl Rejudge {
     }
 
     const fn over(state: State, log: LogIdentity) -> Self {
-        Self { state, log, has_begun: false, requests: 0, records: Vec::new(), verdicts: Vec::new() }
+        Self {
+            state,
+            log,
+            has_begun: false,
+            requests: 0,
+            records: Vec::new(),
+            verdicts: Vec::new(),
+            is_unwritten: false,
+        }
+    }
+
+    /// Writes nothing down from now on: [`Rejudge::records`] returns nothing.
+    pub const fn write_nothing(&mut self) {
+        self.is_unwritten = true;
     }
 
     /// Continues writing after `requests` requests, which the own log holds already.
@@ -54,6 +70,11 @@ impl Rejudge {
         &self.state
     }
 
+    /// Passes deferred maintenance tasks of the index to `hand_over`.
+    pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.state.maintenance(hand_over);
+    }
+
     /// Judges a page. Its event time counts as at most `bound`. `None` when its position was judged before.
     ///
     /// # Errors
@@ -61,7 +82,7 @@ impl Rejudge {
     /// [`Diverged`] when the state does not take its own verdict, which is a bug.
     pub fn judge(&mut self, page: PageRequest, bound: Timestamp) -> Result<Option<Verdict>, Diverged> {
         let Some(verdict) = self.decide(page, bound) else { return Ok(None) };
-        self.take(verdict.clone())?;
+        self.take(&verdict)?;
         Ok(Some(verdict))
     }
 
@@ -77,11 +98,16 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take it.
-    pub fn take(&mut self, verdict: Verdict) -> Result<(), Diverged> {
-        self.begin_log();
+    pub fn take(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
+        if !self.is_unwritten {
+            self.begin_log();
+        }
         self.requests += 1;
-        self.state.follow(&verdict)?;
-        self.verdicts.push(verdict);
+        self.state.follow(verdict)?;
+        if self.is_unwritten {
+            return Ok(());
+        }
+        self.verdicts.push(verdict.clone());
         if self.verdicts.len() >= self.max_batch() {
             self.close_batch();
         }
@@ -95,7 +121,7 @@ impl Rejudge {
     /// [`Diverged`] when the state does not take it.
     pub fn withdraw(&mut self, source: Source, reason: Reject) -> Result<(), Diverged> {
         let request = RequestId(self.requests + 1);
-        self.take(Verdict { request, answer: Answer::Withdrawn { source, reason } })
+        self.take(&Verdict { request, answer: Answer::Withdrawn { source, reason } })
     }
 
     /// Follows a verdict of another log, without writing it down.
@@ -113,7 +139,7 @@ impl Rejudge {
     ///
     /// [`Diverged`] when the state does not take it.
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
-        if let (VerdictRecord::Rules(rules), true) = (record, self.has_begun) {
+        if let (VerdictRecord::Rules(rules), true, false) = (record, self.has_begun, self.is_unwritten) {
             // What was judged so far was judged under the rules before.
             self.close_batch();
             self.records.push(VerdictRecord::Rules(RulesRecord { log: self.log, ..rules.clone() }));
@@ -195,7 +221,7 @@ pub(super) const fn page_of(verdict: &Verdict) -> Option<&PageVerdict> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::encode_verdict;
+    use crate::protocol::{RulesNumber, encode_verdict};
     use crate::record::PartitionId;
 
     #[test]
@@ -218,6 +244,20 @@ mod tests {
             VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
         });
         assert_eq!(next, Some(RequestOffset(200_500)));
+        assert!(judge.records().is_empty());
+    }
+
+    #[test]
+    fn a_judge_that_writes_nothing_follows_its_verdicts_and_hands_nothing_over() {
+        let mut judge = Rejudge::begin(LogIdentity(1), Rules::default());
+        judge.write_nothing();
+        let partition = PartitionId::new("pages", 0);
+        judge.withdraw(partition.at(0), Reject::Gone).unwrap();
+        let rules = RulesRecord { log: LogIdentity(1), number: RulesNumber(2), rules: Rules::default() };
+        judge.follow_record(&VerdictRecord::Rules(rules)).unwrap();
+        judge.withdraw(partition.at(1), Reject::Gone).unwrap();
+        assert_eq!((judge.requests(), judge.state().rules_number()), (2, RulesNumber(2)));
+        assert!(judge.state().is_judged(&partition.at(1)));
         assert!(judge.records().is_empty());
     }
 }

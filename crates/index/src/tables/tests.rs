@@ -40,6 +40,11 @@ fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), Te
             // So few entries have marks of their own.
             prop_assert_eq!(found, expected);
         }
+        for (number, key) in asked.iter().enumerate() {
+            let mut visited = 0;
+            tables.equal(number, *key, &positions, |_| visited += 1);
+            prop_assert!(visited <= tables.most_found(number, *key));
+        }
         list.keys.push(keys.map(|key| key.map(spread)));
         let head = first + list.keys.len() as u64;
         tables.insert(&list, tail..head);

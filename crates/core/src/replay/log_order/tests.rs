@@ -223,7 +223,7 @@ fn eventful(events: &[Event], each: usize) -> (Vec<VerdictRecord>, Vec<u128>) {
             Event::Forget(back) => {
                 if let Some(at) = texts.len().checked_sub(*back) {
                     let answer = Answer::Forgotten(ForgetTarget::Source(place(at)));
-                    judge.take(Verdict { request, answer }).unwrap();
+                    judge.take(&Verdict { request, answer }).unwrap();
                 }
             }
             Event::Rules(window, max_entries) => {
