@@ -9,8 +9,8 @@ PARTS ?=
 PROFILE ?= release
 TEXTS ?=
 
-# Tests against a broker mostly wait, so use at least three threads.
-THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 3 ? 3 : cores)))
+# Tests against a broker mostly wait, so use at least six threads.
+THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? 6 : cores)))
 
 # The binary that cargo builds for a profile.
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate

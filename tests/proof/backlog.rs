@@ -81,7 +81,7 @@ fn page(number: usize, text: usize) -> Page {
 
 #[test]
 fn a_backlog_of_seven_windows_is_judged_in_order_by_workers_of_unequal_speed() {
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let config = json!({
         // Members keep their partitions while they are stopped, and while one is stopped.

@@ -257,7 +257,7 @@ fn pages_around_are_judged(cluster: &Cluster<'_>, ended: &BTreeMap<String, Vec<(
 
 #[test]
 fn bad_records_end_as_designed_and_do_not_affect_their_neighbours() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let records = records();
     let (cluster, count) = run(broker, shape(&[ANY_SIZE, ANY_TIME], &[]), &records, every_metric_is_fed);
@@ -303,7 +303,7 @@ fn bad_records_end_as_designed_and_do_not_affect_their_neighbours() {
 
 #[test]
 fn absurd_timestamps_pass_if_the_outputs_accept_them_and_expire_nothing() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let mut records = records();
     records.retain(|(name, ..)| ["1970", "2100", "nanoseconds"].contains(name));

@@ -44,8 +44,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// Shares of the machine that tests have taken, of [`SHARES`].
 static TAKEN: (Mutex<u8>, Condvar) = (Mutex::new(0), Condvar::new());
 
-/// Number of tests with one share each that may run at the same time.
-const SHARES: u8 = 2;
+/// Number of tests with one share each that may run at the same time: one that waits takes a tenth of a core.
+const SHARES: u8 = 4;
 
 /// The shares of the machine that a test holds, until it ends.
 struct Turn(u8);
@@ -55,8 +55,13 @@ fn turn() -> Turn {
     Turn::take(SHARES)
 }
 
-/// Waits until half of the machine is free: for tests that mostly wait for brokers and for processes to end.
+/// Waits until half of the machine is free: for tests of several instances that are not about time.
 fn half_turn() -> Turn {
+    Turn::take(SHARES / 2)
+}
+
+/// Waits for one share of the machine: for tests that mostly wait for brokers and for processes to end.
+fn quarter_turn() -> Turn {
     Turn::take(1)
 }
 

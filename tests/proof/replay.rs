@@ -229,7 +229,7 @@ fn live(cluster: &Cluster<'_>, pages: usize) -> BTreeMap<Source, Outcome> {
 #[test]
 fn a_replay_in_log_order_gives_the_live_verdicts_and_changes_nothing_live() {
     const PAGES: usize = 4_000;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 4);
     let live = live(&cluster, PAGES);
@@ -367,7 +367,7 @@ fn live_logs(cluster: &Cluster<'_>) -> [Vec<(String, Option<Vec<u8>>)>; 2] {
 #[test]
 fn a_killed_and_resumed_replay_ends_like_an_uninterrupted_one() {
     const PAGES: usize = 3_000;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 6);
     crawl(broker, &cluster, PAGES, 6);
@@ -399,7 +399,7 @@ fn leave_a_transaction_open(cluster: &Cluster<'_>, id: &str) {
 #[test]
 fn an_open_transaction_of_a_killed_replay_blocks_nothing() {
     const PAGES: usize = 600;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
@@ -427,7 +427,7 @@ fn count(report: &Value, variant: usize, verdict: &str) -> u64 {
 #[test]
 fn ranges_warm_ups_sweeps_and_targets_follow_the_plan() {
     const PAGES: u64 = 3_000;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, usize::try_from(PAGES).unwrap(), 2);
@@ -485,7 +485,7 @@ fn ranges_warm_ups_sweeps_and_targets_follow_the_plan() {
 #[test]
 fn a_mismatching_plan_is_refused_and_a_deleted_input_ends_the_run() {
     const PAGES: usize = 3_000;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
@@ -535,7 +535,7 @@ fn a_mismatching_plan_is_refused_and_a_deleted_input_ends_the_run() {
 #[test]
 fn pages_larger_than_a_partitions_share_of_the_memory_do_not_block() {
     const PAGES: i32 = 12;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let config = json!({ "processing": { "max_in_flight_bytes": "1MiB" }, "input": { "max_document": "1MiB" } });
     let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config };
@@ -557,7 +557,7 @@ fn pages_larger_than_a_partitions_share_of_the_memory_do_not_block() {
 fn the_remaining_records_of_a_compacted_range_are_judged() {
     const PAGES: usize = 200;
     const KEYS: usize = 50;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 1);
     let producer = PageProducer::new(broker);

@@ -75,7 +75,7 @@ fn place(source: &Source) -> String {
 #[test]
 fn a_replay_of_files_gives_the_verdicts_of_sieve_despite_kills() {
     const PAGES: usize = 1_800;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let config =
         json!({ "window": { "timestamp_source": "field" }, "input": { "fields": { "fetched_at": "/fetched_at" } } });
@@ -141,7 +141,7 @@ fn a_replay_of_files_gives_the_verdicts_of_sieve_despite_kills() {
 
 #[test]
 fn a_file_that_has_changed_since_the_plan_is_refused_and_nothing_is_lost() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 1);
     archive(&cluster, 1_200);

@@ -28,7 +28,7 @@ fn next<'a>(cluster: &Cluster<'_>, first: &'a [&'a str], id: &'a str) -> Vec<&'a
 #[test]
 fn a_replay_killed_at_drawn_moments_ends_with_the_outputs_of_one_that_was_not() {
     const PAGES: usize = 8_000;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 6);
     crawl(broker, &cluster, PAGES, 6);

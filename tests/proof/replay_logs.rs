@@ -40,7 +40,7 @@ fn crawl_of_tenants(cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64)
 #[test]
 fn a_killed_replay_of_three_judges_ends_like_an_uninterrupted_one() {
     const PAGES: usize = 3_000;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let config = json!({ "judge": { "partitions": 3 }, "input": { "fields": { "scope": "/tenant" } } });
     let cluster =
@@ -101,7 +101,7 @@ fn first_kept(cluster: &Cluster<'_>) -> i64 {
 
 #[test]
 fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let shape =
         Shape { topics: 1, partitions: 1, input_settings: &[], output_settings: &[], config: restore::config() };
@@ -158,7 +158,7 @@ fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
 #[test]
 fn a_replay_across_a_change_of_rules_judges_each_page_by_the_rules_of_its_time() {
     const PAGES: usize = 2_000;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = crate::replay::cluster(broker, 2);
     let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);

@@ -86,7 +86,7 @@ fn is_documented(cluster: &Cluster<'_>, command: &str, files: &[&str]) -> String
 #[test]
 fn a_new_user_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
     const MANUAL: &str = "docs/REPLAY.md";
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 6);
     let mut team = Team::new(&cluster);

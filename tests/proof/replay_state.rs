@@ -34,7 +34,7 @@ fn begin(cluster: &Cluster<'_>, id: &str) {
 #[test]
 fn a_replay_whose_offsets_have_expired_is_not_started_again() {
     const PAGES: usize = 400;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
@@ -66,7 +66,7 @@ fn a_replay_whose_offsets_have_expired_is_not_started_again() {
 
 #[test]
 fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, 400, 2);
@@ -92,7 +92,7 @@ fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
 #[test]
 fn the_limits_of_a_replay_hold() {
     const PAGES: usize = 1_200;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 1);
     let producer = PageProducer::new(broker);
@@ -174,7 +174,7 @@ fn the_limits_of_a_replay_hold() {
 #[test]
 fn two_replays_beside_a_running_service_do_not_affect_it() {
     const PAGES: usize = 3_000;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 3);
     let settings = CrawlSettings { seed: 31, topics: 1, html: 0.0, bytes: 200..=900, ..CrawlSettings::default() };
@@ -260,7 +260,7 @@ fn two_replays_beside_a_running_service_do_not_affect_it() {
 
 #[test]
 fn a_plan_warns_before_harm() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let settings = [("max.message.bytes", "20000")];
     let shape = Shape { topics: 1, partitions: 1, input_settings: &[], output_settings: &settings, config: json!({}) };
@@ -293,7 +293,7 @@ fn a_plan_warns_before_harm() {
 #[test]
 fn ranges_rates_and_reports_follow_their_arguments() {
     const PAGES: usize = 200;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);
@@ -346,7 +346,7 @@ fn ranges_rates_and_reports_follow_their_arguments() {
 #[test]
 fn a_replay_that_another_machine_continues_ends_on_the_first() {
     const PAGES: usize = 400;
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, PAGES, 2);

@@ -98,7 +98,7 @@ pub(crate) fn write_until_trimmed(writer: &mut Writer<'_>, log: &str, times: usi
 
 #[test]
 fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config: config() };
     let cluster = Cluster::new(broker, shape);
@@ -147,7 +147,7 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
 
 #[test]
 fn the_logs_are_trimmed_although_a_topic_of_the_input_was_deleted() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     let shape = Shape { topics: 2, partitions: 1, input_settings: &[], output_settings: &[], config: config() };
     let cluster = Cluster::new(broker, shape);

@@ -14,7 +14,7 @@ const PAGES: usize = 1_500;
 
 #[test]
 fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
-    let _turn = crate::half_turn();
+    let _turn = crate::quarter_turn();
     let Some(broker) = Broker::shared() else { return };
     // Most verdicts precede the latest checkpoint: a worker that starts must read them back.
     let config = json!({ "judge": { "checkpoint_interval_records": 200 } });

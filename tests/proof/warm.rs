@@ -270,7 +270,7 @@ fn number(key: Option<&[u8]>) -> u64 {
 
 #[test]
 fn a_change_of_the_scheme_misses_no_duplicates_after_index_warm() {
-    let _turn = crate::turn();
+    let _turn = crate::half_turn();
     let Some(broker) = Broker::shared() else { return };
     let warm = change(broker, true);
     let [before, during, after] = warm.shares();
