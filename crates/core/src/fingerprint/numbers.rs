@@ -26,7 +26,8 @@ const NONE: u16 = u16::MAX;
 ///   numbers, it is about the dates (the holidays of a year, a timetable). Then each date is a number, unless a time of
 ///   day follows it.
 /// - Hexadecimal ids (UUIDs, hash sums, the request ids of block pages) and IPv4 addresses: each visit has another one.
-/// - Counters (`阅读 1234`, `56 comments`) and licence numbers of sites: each site puts its own beside a copy.
+/// - Counters (`阅读 1234`, `56 comments`), licence numbers of sites and marks of notes (`[12]`): each site puts its own
+///   beside a copy.
 ///
 /// The smallest hashes sample both sets by the same rule. So the hashes that both kept, below the smaller of both
 /// bounds, show how much of the smaller set is in the other one. Up to eight numbers, nothing is lost, except that one
@@ -44,6 +45,10 @@ pub struct Numbers([u16; Self::KEPT]);
 impl Numbers {
     /// The most hashes that are kept of a page.
     pub const KEPT: usize = 8;
+
+    /// If the last hash that is kept of one set is more than this many times that of the other, the other set is surely
+    /// larger: of two sets of one size, one pair in two thousand is so far apart by chance.
+    const MOST_OF_ONE_SIZE: u16 = 6;
 
     /// A page with fewer different dates than this is not about dates.
     const MANY_DATES: usize = 4;
@@ -153,7 +158,9 @@ impl Numbers {
         let one_of_one = least == 1 && self.hashes().len().min(other.hashes().len()) == 1;
         let shared = self.0.iter().filter(|hash| **hash <= bound && other.0.binary_search(hash).is_ok()).count();
         let are_full = [self, other].into_iter().all(|set| set.hashes().len() == Self::KEPT);
-        if are_full && least < Self::KEPT / 2 && shared < least.max(1) && most >= Self::KEPT / 2 {
+        let widest = self.bound().max(other.bound());
+        let are_of_one_size = widest / Self::MOST_OF_ONE_SIZE <= bound;
+        if are_full && are_of_one_size && least < Self::KEPT / 2 && shared < least.max(1) && most >= Self::KEPT / 2 {
             // Most of the hashes kept of one set lie below nearly all of the other and are not in it. The few that can
             // be compared say little: among many pages of one template, some agree by chance.
             return Some(PerMille::ZERO);
@@ -240,6 +247,15 @@ fn is_bracketed(text: &str, range: &Range<usize>) -> bool {
     let before = text.get(..range.start).and_then(|before| before.chars().next_back());
     let after = text.get(range.end..).and_then(|after| after.chars().next());
     matches!((before, after), (Some('(' | '（'), Some(')' | '）')) | (Some('[' | '【'), Some(']' | '】')))
+}
+
+/// Returns whether a number is the mark of a note or a reference: `[12]`. Copies are often without them.
+fn is_note_mark(text: &str, range: &Range<usize>) -> bool {
+    let is_short =
+        range.len() <= 3 && text.get(range.clone()).is_some_and(|mark| mark.bytes().all(|b| b.is_ascii_digit()));
+    is_short
+        && text.get(..range.start).is_some_and(|before| before.ends_with('['))
+        && text.get(range.end..).is_some_and(|after| after.starts_with(']'))
 }
 
 /// Words right before a counter or the licence of a site, in the form of normalised text.
@@ -358,7 +374,7 @@ pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
             (Kind::Stamp, range)
         } else if let Some(date) = written_date(text, at, range.start) {
             (if time_after(text, date.end) { Kind::Stamp } else { Kind::Date }, date)
-        } else if is_counter(text, &range) {
+        } else if is_counter(text, &range) || is_note_mark(text, &range) {
             (Kind::Counter, range)
         } else {
             (Kind::Number, range)
@@ -470,10 +486,13 @@ mod tests {
             "3 comments",
             "京icp备12345678号",
             "京公网安备 11010802012345号",
+            "the harbour[1] was closed[12]",
         ] {
             assert_eq!(numbers_in(text), [""; 0], "{text}");
         }
-        for text in ["阅读理解 12 题", "56 commentators", "reviews 12", "12 overviews", "12 条", "icp 12"] {
+        for text in
+            ["[1000]", "[12 cm]", "阅读理解 12 题", "56 commentators", "reviews 12", "12 overviews", "12 条", "icp 12"]
+        {
             assert_eq!(numbers_in(text).len(), 1, "{text}");
         }
     }
@@ -628,6 +647,17 @@ mod tests {
                 whole.overlap(&Numbers::of(copy))
             );
         }
+    }
+
+    /// The page has many more numbers than its copy: a table beside the article.
+    #[test]
+    fn a_much_larger_set_of_which_little_can_be_compared_says_nothing() {
+        let few = Numbers::from_hashes(&[9_000, 15_000, 21_000, 30_000, 38_000, 46_000, 55_000, 60_000]).unwrap();
+        let many = Numbers::from_hashes(&[100, 900, 1_700, 2_500, 4_000, 5_500, 6_000, 8_000]).unwrap();
+        assert_eq!(few.overlap(&many), None);
+        // Of one size, the same shows that hardly anything is equal.
+        let others = Numbers::from_hashes(&[100, 900, 1_700, 2_500, 9_500, 15_500, 16_000, 18_000]).unwrap();
+        assert_eq!(few.overlap(&others), Some(PerMille::ZERO));
     }
 
     #[test]

@@ -10,6 +10,9 @@ pub(super) const HIDDEN: [&str; 14] = [
     "datalist", "rt", "rp",
 ];
 
+/// Those of them that say how to read the characters beside them.
+pub(super) const READINGS: [&str; 2] = ["rt", "rp"];
+
 /// Elements that do not end a word.
 pub(super) const INLINE: [&str; 30] = [
     "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "em", "font", "i", "ins", "kbd", "mark", "q",

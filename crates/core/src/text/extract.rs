@@ -2,7 +2,7 @@
 
 use super::characters::non_whitespace_chars;
 use super::consent;
-use super::elements::{HIDDEN, INLINE};
+use super::elements::{HIDDEN, INLINE, READINGS};
 use super::frame;
 use super::head::title_of;
 use super::headline;
@@ -155,6 +155,12 @@ struct MainText {
 }
 
 fn main_text(page: Document) -> Option<MainText> {
+    // The library may take a form for the article, or for a part of it, and readings for text.
+    let is_no_text = |node: &NodeRef<'_>| {
+        node.node_name().is_some_and(|name| READINGS.contains(&&*name) || frame::is_form(&name, node))
+    };
+    let no_texts: Vec<NodeRef<'_>> = page.root().descendants_it().filter(is_no_text).collect();
+    no_texts.iter().for_each(NodeRef::remove_from_parent);
     let config = Config { text_mode: TextMode::Formatted, disable_json_ld: true, ..Config::default() };
     let article = Readability::with_document(page, None, Some(config)).ok()?.parse().ok()?;
     Some(MainText { text: String::from(article.text_content), linked: linked(&article.content) })

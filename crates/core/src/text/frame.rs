@@ -1,4 +1,4 @@
-//! Recognises the frame of a page: footers, asides, navigation, and cookie notices.
+//! Recognises the frame of a page (footers, asides, navigation and cookie notices), and forms for comments and logins.
 //!
 //! Many sites use a `<div>` for these, and say so in its role, id or class.
 
@@ -63,17 +63,55 @@ const PRODUCTS: [&str; 20] = [
     "gdpr",
 ];
 
+/// Words that name a form together with one of [`ASKED_FOR`].
+const FORM: [&str; 3] = ["form", "respond", "reply"];
+
+/// What such a form asks a reader for.
+const ASKED_FOR: [&str; 6] = ["comment", "comments", "review", "reviews", "login", "signup"];
+
+/// Whole names of forms that ask a reader for something.
+const FORMS: [&str; 5] = ["respond", "commentform", "loginform", "registerform", "reviewform"];
+
+/// A form with more bytes of text, or more nodes, is a page: some frameworks put all of it into one form.
+const MAX_FORM_TEXT: usize = 1500;
+const MAX_FORM_NODES: usize = 500;
+
 /// Returns whether an element belongs to the frame.
 pub(super) fn is_frame(element: &str, node: &NodeRef<'_>) -> bool {
-    FRAME.contains(&element) || (NAMED.contains(&element) && is_named_so(node))
+    let is_footer_by_role = || node.attr("role").is_some_and(|role| role.eq_ignore_ascii_case("contentinfo"));
+    FRAME.contains(&element)
+        || (NAMED.contains(&element)
+            && (is_footer_by_role() || has_name(node, |name| is_footer(name) || is_notice(name))))
 }
 
-fn is_named_so(node: &NodeRef<'_>) -> bool {
-    node.attr("role").is_some_and(|role| role.eq_ignore_ascii_case("contentinfo"))
-        || ["id", "class"]
-            .into_iter()
-            .filter_map(|name| node.attr(name))
-            .any(|names| names.split_ascii_whitespace().any(|name| is_footer(name) || is_notice(name)))
+/// Returns whether an element is a form that asks for a text, like a comment, or for a password, or the block around
+/// such a form.
+pub(super) fn is_form(element: &str, node: &NodeRef<'_>) -> bool {
+    (element == "form" && asks(node) == Some(true))
+        || (NAMED.contains(&element) && has_name(node, is_form_name) && asks(node).is_some())
+}
+
+/// Returns whether an element asks for a text or a password; `None` if it holds more than a form does.
+fn asks(element: &NodeRef<'_>) -> Option<bool> {
+    let (mut asks, mut length) = (false, 0);
+    for (number, node) in element.descendants_it().enumerate() {
+        if number >= MAX_FORM_NODES || length > MAX_FORM_TEXT {
+            return None;
+        }
+        if node.is_text() {
+            length += node.text().trim().len();
+        } else if let Some(name) = node.node_name() {
+            let is_password = || node.attr("type").is_some_and(|kind| kind.eq_ignore_ascii_case("password"));
+            asks |= &*name == "textarea" || (&*name == "input" && is_password());
+        }
+    }
+    Some(asks)
+}
+
+/// Returns whether a name in the id or class of an element is one of those wanted.
+fn has_name(node: &NodeRef<'_>, is_wanted: impl Fn(&str) -> bool) -> bool {
+    let names = ["id", "class"].into_iter().filter_map(|name| node.attr(name));
+    names.into_iter().any(|names| names.split_ascii_whitespace().any(&is_wanted))
 }
 
 /// Returns whether a name is that of a footer: `footer`, `site-footer`, `footerBottom`, but not `has-footer`.
@@ -86,6 +124,12 @@ fn is_notice(name: &str) -> bool {
     let begins = |product: &&str| name.get(..product.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(product));
     let names = |known: &[&str]| words(name).any(|word| is_one_of(word, known));
     is_one_of(name, &NOTICES) || PRODUCTS.iter().any(begins) || (names(&["cookie", "cookies"]) && names(&NOTICE))
+}
+
+/// Returns whether a name is that of a form for comments or logins: `comment-respond`, `review_form`, `login-form`.
+fn is_form_name(name: &str) -> bool {
+    let names = |known: &[&str]| words(name).any(|word| is_one_of(word, known));
+    is_one_of(name, &FORMS) || (names(&ASKED_FOR) && names(&FORM))
 }
 
 fn is_one_of(word: &str, words: &[&str]) -> bool {
@@ -144,6 +188,16 @@ mod tests {
         }
         for name in ["cookie", "cookie-recipe", "tag-cookies", "banner", "consent-form", "article"] {
             assert!(!is_notice(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_forms_are_known() {
+        for name in ["respond", "comment-respond", "commentform", "comment-form", "review_form", "loginForm"] {
+            assert!(is_form_name(name), "{name}");
+        }
+        for name in ["comments", "comment-list", "review", "form", "responders", "platform", "login"] {
+            assert!(!is_form_name(name), "{name}");
         }
     }
 }

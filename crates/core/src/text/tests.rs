@@ -420,6 +420,46 @@ fn navigation_is_not_taken_for_the_article() {
     assert!(text.contains("committee") && !text.contains("imprint"), "{text}");
 }
 
+/// The form is the longest text of a short post, and is equal on all sites of a platform.
+#[test]
+fn forms_for_comments_and_logins_are_no_part_of_the_article() {
+    let own = analyzer(|_| {});
+    let ask = "<p>Your email address will not be published. Required fields are marked *. Save my name, email, and \
+               website in this browser for the next time I comment.</p>";
+    let comment = format!(
+        "<div id=respond class=comment-respond><h3>Leave a Reply</h3><form>{ask}<textarea></textarea></form></div>"
+    );
+    let login = format!("<form>{ask}<input type=PASSWORD></form>");
+    let article =
+        "<p>The first tulips opened this morning beside the old shed, two weeks early, and the bees were there \
+                   before noon. We count them every spring, and there were never so many of them.</p>"
+            .repeat(3);
+    for form in [&comment, &login] {
+        let (text, _) = extracted(&own, &format!("<body><h1>Tulips</h1><p>Two weeks early.</p>{form}</body>"));
+        assert!(text.contains("two weeks early"), "{text}");
+        let (text, extraction) = extracted(&own, &format!("<body><article>{article}{form}</article></body>"));
+        assert_eq!(extraction, Extraction::Main);
+        assert!(text.contains("tulips") && !text.contains("email") && !text.contains("reply"), "{text}");
+    }
+    // Some frameworks put the whole page into one form.
+    let (text, extraction) =
+        extracted(&own, &format!("<body><form>{}<textarea></textarea></form></body>", article.repeat(4)));
+    assert_eq!((extraction, text.matches("tulips").count()), (Extraction::Main, 12));
+}
+
+#[test]
+fn readings_are_no_part_of_the_article() {
+    let own = analyzer(|_| {});
+    let article = |open: &str, reading: &str| {
+        let sentence =
+            format!("市{open}議会{reading}は今朝、港の改修についての報告書を公表し、工事は春に始まると述べた。");
+        format!("<body><article><p>{}</p></article></body>", sentence.repeat(20))
+    };
+    let with = extracted(&own, &article("<ruby>", "<rp>(</rp><rt>ぎかい</rt><rp>)</rp></ruby>"));
+    assert_eq!(with, extracted(&own, &article("", "")));
+    assert_eq!(with.1, Extraction::Main);
+}
+
 /// Pages that a script fills in the browser show the same few words before it has run.
 #[test]
 fn the_title_counts_where_hardly_any_text_is_visible() {
