@@ -66,6 +66,7 @@ fn a_client_secret_is_in_no_log_line_no_error_and_no_metric() {
     logs_no_password("oauthbearer");
 }
 
+#[expect(clippy::disallowed_methods, reason = "a pause between two looks at a condition")]
 fn logs_no_password(mechanism: &str) {
     let folder = TempDir::new().unwrap();
     let (listen, operators) = (free_address(), free_address());
@@ -90,7 +91,6 @@ fn logs_no_password(mechanism: &str) {
         if child.try_wait().unwrap().is_some() || (output.contains("librdkafka") && scraped.contains("dupgate_")) {
             break;
         }
-        // Other tests need the core.
         thread::sleep(Duration::from_millis(20));
     }
     drop(child);
