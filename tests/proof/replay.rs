@@ -115,7 +115,7 @@ pub(crate) const fn by_time(id: &str) -> [&str; 9] {
 }
 
 /// A replay that runs beside the test.
-pub(crate) struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {

@@ -1,5 +1,8 @@
 //! The state that a replay needs to continue, and its messages without it; its limits; and replays beside a service.
 
+use std::io::Read;
+use std::process::Stdio;
+
 use dupgate::crawl::{Crawl, CrawlSettings};
 use dupgate_testkit::ports::free_address;
 use rdkafka::admin::{AdminClient, AdminOptions};
@@ -72,11 +75,7 @@ fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
     crawl(broker, &cluster, 400, 2);
     for (id, kind) in [("output", format!("{}.replay.", cluster.unique())), ("log", ".verdicts.".to_owned())] {
         begin(&cluster, id);
-        let named = run(cluster.command(&["replay", "clean", id, "-o", "jsonl"]));
-        let named = String::from_utf8(named.stdout).expect("text");
-        let mut topics = named.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["name"].clone());
-        let topic = topics.find_map(|name| name.as_str().filter(|name| name.contains(&kind)).map(str::to_owned));
-        let topic = topic.expect("a topic of the replay");
+        let topic = topic_of(&cluster, id, &kind);
         broker.delete_topic(&topic);
         wait::until("the topic to be gone", || {
             let message = run(cluster.command(&["replay", "resume", id]));
@@ -87,6 +86,37 @@ fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
         });
         ask(&cluster, &["replay", "clean", id, "--execute"]);
     }
+}
+
+/// The topic of a replay whose name contains `kind`.
+fn topic_of(cluster: &Cluster<'_>, id: &str, kind: &str) -> String {
+    let named = run(cluster.command(&["replay", "clean", id, "-o", "jsonl"]));
+    let named = String::from_utf8(named.stdout).expect("text");
+    let mut topics = named.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["name"].clone());
+    let topic = topics.find_map(|name| name.as_str().filter(|name| name.contains(kind)).map(str::to_owned));
+    topic.expect("a topic of the replay")
+}
+
+#[test]
+fn a_replay_whose_outputs_are_deleted_while_it_runs_names_them_and_ends() {
+    let _turn = crate::quarter_turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 2);
+    crawl(broker, &cluster, 3_000, 2);
+    let start = ["replay", "run", "--from", "start", "--order", "time", "--id", "gone", "--execute", "--rate", "20/s"];
+    let mut command = cluster.command(&start);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut running = Running(command.spawn().expect("it starts"));
+    running.wait_for_commit(&cluster, "gone", 0);
+    let topic = topic_of(&cluster, "gone", &format!("{}.replay.", cluster.unique()));
+    broker.delete_topic(&topic);
+    let ended = wait::until("the replay to end", || running.ended());
+    let mut message = String::new();
+    running.0.stderr.take().expect("a pipe").read_to_string(&mut message).expect("text");
+    assert_eq!(ended.code(), Some(74), "{message}");
+    assert!(message.contains(&format!("topic `{topic}` of replay `gone` no longer exists")), "{message}");
+    assert!(message.contains("`dupgate replay clean gone --execute`"), "{message}");
+    ask(&cluster, &["replay", "clean", "gone", "--execute"]);
 }
 
 #[test]

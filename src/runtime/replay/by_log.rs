@@ -270,6 +270,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     counts.note_change(UNJUDGED, name_of(&end));
                 }
                 log.pages.end(&source, end);
+                self.maintain(walk.order.judges());
             }
             self.drain(log, &partition);
         }

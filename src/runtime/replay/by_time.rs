@@ -58,10 +58,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let identity = self.identity();
         let fresh = |settings: &Settings| Rejudge::begin(identity, settings.rules.clone());
         let mut judges: Vec<Vec<Rejudge>> = (0..logs).map(|_| self.settings.iter().map(fresh).collect()).collect();
-        let unwritten = self.written_variants();
-        let write_nothing =
-            |variants: &mut Vec<Rejudge>| variants.iter_mut().skip(unwritten).for_each(Rejudge::write_nothing);
-        judges.iter_mut().for_each(write_nothing);
+        let written = self.written_variants();
+        judges.iter_mut().flat_map(|variants| variants.iter_mut().skip(written)).for_each(Rejudge::write_nothing);
         if self.marks.is_empty() {
             return Ok(judges);
         }

@@ -425,6 +425,7 @@ impl Sketches {
         let mut found = Vec::new();
         for (band, key) in banding.keys(form, sketch).enumerate() {
             let scoped = in_scope(key, scope);
+            // Most keys lead to a few entries, and these need not be compared.
             if usize::try_from(tables.most_found(band, scoped)).is_ok_and(|found| found < most) {
                 continue;
             }
