@@ -662,6 +662,54 @@ mod tests {
     }
 
     #[test]
+    fn a_band_whose_key_finds_the_maximum_number_of_originals_is_left_out() {
+        let most = 40;
+        let rules = MinHashRules { max_bucket: most, ..rules(1, PerMille(0)) };
+        let (mut ring, mut sketches) = (Ring::new(), Sketches::new(0));
+        sketches.set_rules(&ring, Some(rules));
+        let page = Sketch::from_bytes(&[7; 16]);
+        let skipped = |ring: &Ring, sketches: &Sketches| sketches.full_bands(ring, (&page, None), |_| true).skipped;
+        for number in 0..u8::try_from(most).unwrap() {
+            assert_eq!(skipped(&ring, &sketches), 0, "{number}");
+            // The first band has the page's key, the others have none of it.
+            let sketch = Sketch::from_bytes(&[[7; 3].as_slice(), &[number + 100; 13]].concat());
+            ring.push(&original(u64::from(number), Placement::EVERYWHERE));
+            sketches.push(&ring, Some(&sketch));
+        }
+        assert_eq!(skipped(&ring, &sketches), 1);
+        assert_eq!(sketches.full_bands(&ring, (&page, None), |position| position > 0).skipped, 0, "one has expired");
+    }
+
+    #[test]
+    fn an_original_has_keys_only_in_the_tables_that_hold_it() {
+        let rules = rules(1, PerMille(0));
+        let mut skips_one = Placement::EVERYWHERE;
+        skips_one.skip(1);
+        let member = Placement { family: Some(0), ..Placement::EVERYWHERE };
+        let (mut ring, mut column) = (Ring::new(), Column::starting_at(16, 0));
+        let sketch = Sketch::from_bytes(&[7; 16]);
+        let scope = Some(ScopeHash(9));
+        for (number, (placement, scope)) in
+            [(Placement::EVERYWHERE, None), (skips_one, None), (member, None), (Placement::EVERYWHERE, scope)]
+                .into_iter()
+                .enumerate()
+        {
+            ring.push(&Original { scope, ..original(number as u64, placement) });
+            column.push(Some(&sketch));
+        }
+        let plain = |band| Some(rules.banding.key(rules.form, &sketch, band));
+        let keys = |ring: &Ring, position| [0, 1].map(|band| BandKeys(&column, ring, rules).key(band, position));
+        assert_eq!(keys(&ring, 0), [plain(0), plain(1)]);
+        assert_eq!(keys(&ring, 1), [plain(0), None]);
+        assert_eq!(keys(&ring, 2), [None, None]);
+        assert_eq!(keys(&ring, 3), [plain(0), plain(1)].map(|key| Some(in_scope(key?, scope))));
+        assert_ne!(keys(&ring, 3), keys(&ring, 0));
+        ring.forget(0);
+        assert_eq!(keys(&ring, 0), [None, None]);
+        assert_eq!(keys(&ring, 4), [None, None], "past the end");
+    }
+
+    #[test]
     fn sketches_of_another_form_are_held_but_not_compared() {
         let mut sketches = Sketches::new(0);
         sketches.set_rules(&Ring::new(), Some(rules(1, PerMille(500))));
