@@ -34,7 +34,6 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 }
                 self.hold(page.payload.record.bytes())?;
                 self.judge_page(&mut judges, page, bound)?;
-                self.maintain(judges.iter_mut().flatten());
                 self.place = Some(FilePlace { latest_ms: times.latest().millis(), ..self.feed()?.place(&partition) });
                 let pages = i64::try_from(times.pages()).unwrap_or(i64::MAX);
                 self.mark(&committed_at, pages);

@@ -38,7 +38,6 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     self.flush_judges(&mut judges)?;
                 }
             }
-            self.maintain(judges.iter_mut().flatten());
             self.housekeeping()?;
         }
         self.flush_judges(&mut judges)
@@ -112,6 +111,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 }
             }
         }
+        self.maintain(judges.iter_mut().flatten());
         let place = page.source.clone();
         self.note(part, &place, page.payload.record.bytes(), &ends);
         if let Some(outcome) = ends.into_iter().next().filter(|_| part == Part::Range) {

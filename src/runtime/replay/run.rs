@@ -12,26 +12,23 @@ use serde::Serialize;
 use super::super::background_tasks::BackgroundTasks;
 use super::super::clock::Clock;
 use super::super::fatal::{self, failure};
-use super::super::record_processor::RecordProcessor;
 use super::super::service_context;
-use super::super::tree_budget::TreeBudget;
 use super::TRANSACTION;
 use super::feed::Feed;
 use super::log_stream::{self, LogStream};
 use super::meter::Meter;
 use super::pace::{Pace, Rate};
-use super::setup::{extents, outputs, start_of, still_there};
+use super::setup::{self, extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
 use super::writer::{Batch, Committed, Writer, WriterSettings};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Fingerprinter;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::inspector::ClusterError;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictOffset, VerdictRecord};
-use crate::record::{PartitionId, Reject, Source, Timestamp};
+use crate::record::{PartitionId, Reject, Source};
 use crate::replay::{
     Counts, Digest, FilePlace, InputRange, Mark, Marks, Order, Part, Plan, Ranges, Reads, Rejudge, Total, name_of,
 };
@@ -203,24 +200,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let feed = match plan.reads {
             Reads::Fingerprints => None,
             Reads::Pages => {
-                let fingerprinter =
-                    Fingerprinter::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
-                        .map_err(|error| Reason::Config.because(error))?;
-                let memory = first.processing.max_in_flight_bytes;
-                let processor = RecordProcessor {
-                    fingerprinter,
-                    outputs: Arc::clone(&outputs),
-                    clock,
-                    metrics: metrics.clone(),
-                    trees: TreeBudget::new(memory, first.record.format),
-                    untimed: if plan.is_of_files() { super::UNTIMED } else { Timestamp::default() },
-                };
-                let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-                let threads = first.processing.threads.unwrap_or_else(cpus);
-                Some(match place {
-                    Some(place) => Feed::of_files(&plan.files, place, processor, threads, memory, clock)?,
-                    None => Feed::of_topics(&connection.follower(&group), &extents, processor, threads, memory, clock)?,
-                })
+                let (read, edge) = ((&extents, place), (&connection.follower(&group), metrics, clock));
+                Some(setup::feed(&plan, first, read, Arc::clone(&outputs), edge)?)
             }
         };
         let writer = plan.into.writes().then(|| {
@@ -476,6 +457,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     /// Waits before the next page as long as the rate and the live service require.
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Fatal> {
+        // Without a limit, reading the clock would be a tenth of what a kept fingerprint costs.
         if self.pace.is_limited() {
             self.pace.note(bytes, self.clock.now());
             while self.pace.wait(self.clock.now()) > Duration::ZERO {

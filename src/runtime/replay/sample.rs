@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::clock::{Clock, wall_time};
-use super::super::record_processor::RecordProcessor;
-use super::super::tree_budget::TreeBudget;
 use super::super::{output_settings, service_context};
-use super::feed::{Extents, Feed, FeedEvent};
+use super::feed::{Extents, FeedEvent};
+use super::setup;
 use crate::config::settings::Settings;
-use crate::error::{Fatal, Reason};
-use crate::fingerprint::Fingerprinter;
+use crate::error::Fatal;
 use crate::kafka::output::{InputPartitions, Outputs};
-use crate::record::Timestamp;
 use crate::replay::{FilePlace, Plan};
 use crate::telemetry::Metrics;
 use crate::worker::HeaderSettings;
@@ -42,10 +39,6 @@ pub struct Sample {
 /// The input cannot be read.
 pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<Sample, Fatal> {
     let clock = Clock::start();
-    let fingerprinter =
-        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
-            .map_err(|error| Reason::Config.because(error))?;
-    let memory = settings.processing.max_in_flight_bytes;
     let outputs = Outputs {
         routing: output_settings::routing(settings),
         headers: HeaderSettings {
@@ -62,24 +55,10 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
         time: output_settings::output_time(settings),
         now: wall_time,
     };
-    let trees = TreeBudget::new(memory, settings.record.format);
-    let processor = RecordProcessor {
-        fingerprinter,
-        outputs: Arc::new(outputs),
-        clock,
-        metrics: metrics.clone(),
-        trees,
-        untimed: Timestamp::default(),
-    };
     let extents: Extents = plan.input.iter().map(|range| (range.id(), range.range())).collect();
-    let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let threads = settings.processing.threads.unwrap_or_else(cpus);
     let config = service_context::connection(&settings.kafka).follower(&settings.input.group);
-    let mut feed = if plan.is_of_files() {
-        Feed::of_files(&plan.files, FilePlace::default(), processor, threads, memory, clock)?
-    } else {
-        Feed::of_topics(&config, &extents, processor, threads, memory, clock)?
-    };
+    let from = plan.is_of_files().then(FilePlace::default);
+    let mut feed = setup::feed(plan, settings, (&extents, from), Arc::new(outputs), (&config, metrics, clock))?;
     let (mut pages, mut bytes, mut since) = (0_u64, 0_u64, None);
     let mut open = extents.len() + plan.files.len();
     let mut place = FilePlace::default();

@@ -1,19 +1,25 @@
-//! The inputs of a run, and the conversion of pages to output records.
+//! The inputs of a run, its pages, and their conversion to output records.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::super::clock::Clock;
+use super::super::record_processor::RecordProcessor;
 use super::super::service_context;
 use super::super::topics;
-use super::feed::Extents;
+use super::super::tree_budget::TreeBudget;
+use super::feed::{Extents, Feed};
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
+use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::{Admin, Brokers};
+use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::Outputs;
-use crate::record::PartitionId;
-use crate::replay::{InputRange, Mark, Marks, Plan, Reads, Shadow, Target};
+use crate::record::{PartitionId, Timestamp};
+use crate::replay::{FilePlace, InputRange, Mark, Marks, Plan, Reads, Shadow, Target};
+use crate::telemetry::Metrics;
 
 /// The start of a replay in a partition.
 pub(super) fn start_of(plan: &Plan, partition: &PartitionId) -> Mark {
@@ -83,4 +89,32 @@ pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal
         outputs.headers.replay = Some(plan.id.clone());
     }
     Ok(outputs)
+}
+
+/// Starts reading the pages of a plan: these offsets of its topics, or its files after a place.
+pub(super) fn feed(
+    plan: &Plan,
+    settings: &Settings,
+    (extents, place): (&Extents, Option<FilePlace>),
+    outputs: Arc<Outputs>,
+    (config, metrics, clock): (&ClientSettings, &Metrics, Clock),
+) -> Result<Feed, Fatal> {
+    let fingerprinter =
+        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+            .map_err(|error| Reason::Config.because(error))?;
+    let memory = settings.processing.max_in_flight_bytes;
+    let processor = RecordProcessor {
+        fingerprinter,
+        outputs,
+        clock,
+        metrics: metrics.clone(),
+        trees: TreeBudget::new(memory, settings.record.format),
+        untimed: if plan.is_of_files() { super::UNTIMED } else { Timestamp::default() },
+    };
+    let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let threads = settings.processing.threads.unwrap_or_else(cpus);
+    match place {
+        Some(place) => Feed::of_files(&plan.files, place, processor, threads, memory, clock),
+        None => Feed::of_topics(config, extents, processor, threads, memory, clock),
+    }
 }

@@ -244,18 +244,19 @@ fn is_outline(title: &str, range: &Range<usize>) -> bool {
 }
 
 fn is_bracketed(text: &str, range: &Range<usize>) -> bool {
+    matches!(around(text, range), (Some('(' | '（'), Some(')' | '）')) | (Some('[' | '【'), Some(']' | '】')))
+}
+
+/// Returns the characters before and after a number.
+fn around(text: &str, range: &Range<usize>) -> (Option<char>, Option<char>) {
     let before = text.get(..range.start).and_then(|before| before.chars().next_back());
-    let after = text.get(range.end..).and_then(|after| after.chars().next());
-    matches!((before, after), (Some('(' | '（'), Some(')' | '）')) | (Some('[' | '【'), Some(']' | '】')))
+    (before, text.get(range.end..).and_then(|after| after.chars().next()))
 }
 
 /// Returns whether a number is the mark of a note or a reference: `[12]`. Copies are often without them.
 fn is_note_mark(text: &str, range: &Range<usize>) -> bool {
-    let is_short =
-        range.len() <= 3 && text.get(range.clone()).is_some_and(|mark| mark.bytes().all(|b| b.is_ascii_digit()));
-    is_short
-        && text.get(..range.start).is_some_and(|before| before.ends_with('['))
-        && text.get(range.end..).is_some_and(|after| after.starts_with(']'))
+    let is_digits = |mark: &str| mark.bytes().all(|byte| byte.is_ascii_digit());
+    range.len() <= 3 && text.get(range.clone()).is_some_and(is_digits) && around(text, range) == (Some('['), Some(']'))
 }
 
 /// Words right before a counter or the licence of a site, in the form of normalised text.

@@ -235,15 +235,9 @@ impl Sketches {
     pub(super) fn push(&mut self, ring: &Ring, sketch: Option<&Sketch>) {
         self.column.push(sketch);
         let positions = self.positions();
-        let Some(BandTables { rules, tables, .. }) = &mut self.finder else { return };
-        let (keys, held) = (BandKeys(&self.column, ring, *rules), positions.end - positions.start);
-        let newest = positions.end.saturating_sub(1);
-        let (placement, scope) = (ring.placement(newest), ring.scope(newest));
-        let row = self.column.row(newest).filter(|_| placement.family.is_none());
-        let key_of = |row, band| in_scope(rules.banding.key(rules.form, row, band), scope);
-        tables.insert_of(&keys, &positions, held, |band| {
-            row.filter(|_| placement.holds(band)).map(|row| key_of(row, band))
-        });
+        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
+            tables.insert(&BandKeys(&self.column, ring, *rules), positions);
+        }
     }
 
     /// Removes an original that is about to be forgotten from the tables.

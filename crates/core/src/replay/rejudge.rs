@@ -99,14 +99,13 @@ impl Rejudge {
     ///
     /// [`Diverged`] when the state does not take it.
     pub fn take(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
-        if !self.is_unwritten {
-            self.begin_log();
+        if self.is_unwritten {
+            self.requests += 1;
+            return self.state.follow(verdict);
         }
+        self.begin_log();
         self.requests += 1;
         self.state.follow(verdict)?;
-        if self.is_unwritten {
-            return Ok(());
-        }
         self.verdicts.push(verdict.clone());
         if self.verdicts.len() >= self.max_batch() {
             self.close_batch();
@@ -139,7 +138,7 @@ impl Rejudge {
     ///
     /// [`Diverged`] when the state does not take it.
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
-        if let (VerdictRecord::Rules(rules), true, false) = (record, self.has_begun, self.is_unwritten) {
+        if let (VerdictRecord::Rules(rules), true) = (record, self.has_begun) {
             // What was judged so far was judged under the rules before.
             self.close_batch();
             self.records.push(VerdictRecord::Rules(RulesRecord { log: self.log, ..rules.clone() }));

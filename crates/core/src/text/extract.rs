@@ -159,8 +159,8 @@ fn main_text(page: Document) -> Option<MainText> {
     let is_no_text = |node: &NodeRef<'_>| {
         node.node_name().is_some_and(|name| READINGS.contains(&&*name) || frame::is_form(&name, node))
     };
-    let no_texts: Vec<NodeRef<'_>> = page.root().descendants_it().filter(is_no_text).collect();
-    no_texts.iter().for_each(NodeRef::remove_from_parent);
+    let left_out: Vec<NodeRef<'_>> = page.root().descendants_it().filter(is_no_text).collect();
+    left_out.iter().for_each(NodeRef::remove_from_parent);
     let config = Config { text_mode: TextMode::Formatted, disable_json_ld: true, ..Config::default() };
     let article = Readability::with_document(page, None, Some(config)).ok()?.parse().ok()?;
     Some(MainText { text: String::from(article.text_content), linked: linked(&article.content) })

@@ -110,8 +110,8 @@ fn asks(element: &NodeRef<'_>) -> Option<bool> {
 
 /// Returns whether a name in the id or class of an element is one of those wanted.
 fn has_name(node: &NodeRef<'_>, is_wanted: impl Fn(&str) -> bool) -> bool {
-    let names = ["id", "class"].into_iter().filter_map(|name| node.attr(name));
-    names.into_iter().any(|names| names.split_ascii_whitespace().any(&is_wanted))
+    let mut names = ["id", "class"].into_iter().filter_map(|name| node.attr(name));
+    names.any(|names| names.split_ascii_whitespace().any(&is_wanted))
 }
 
 /// Returns whether a name is that of a footer: `footer`, `site-footer`, `footerBottom`, but not `has-footer`.

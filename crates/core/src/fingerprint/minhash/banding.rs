@@ -1,6 +1,6 @@
 //! Banding: selects the candidate pairs to estimate.
 
-use super::{SketchForm, SlotBits};
+use super::SketchForm;
 use crate::fingerprint::split_mix::mix;
 
 /// A cut of a sketch's first slots into `bands` of `rows` each.
@@ -73,19 +73,11 @@ impl Banding {
     }
 
     /// Returns the key of one band, from 0.
-    #[inline]
     #[must_use]
     pub fn key(self, form: SketchForm, sketch: &[u8], band: usize) -> u64 {
         let rows = usize::from(self.rows);
-        let slots = band * rows..(band + 1) * rows;
-        let start = band as u64 + 1;
-        let add = |key: u64, slot: u64| key.wrapping_mul(0x0100_0000_01b3) ^ slot;
-        let key = match (form.bits(), sketch.get(slots.clone())) {
-            // Each slot is a byte.
-            (SlotBits::B8, Some(bytes)) => bytes.iter().fold(start, |key, byte| add(key, u64::from(*byte))),
-            _ => slots.fold(start, |key, slot| add(key, u64::from(form.slot(sketch, slot)))),
-        };
-        mix(key)
+        let slots = (band * rows..(band + 1) * rows).map(|slot| u64::from(form.slot(sketch, slot)));
+        mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
     }
 
     /// Returns how many of its keys a sketch shares with another one, whose keys are given by band.
