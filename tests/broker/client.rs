@@ -12,7 +12,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer;
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
-use super::broker::{Broker, wait};
+use super::broker::{Broker, admin, wait};
 use super::messages::{
     commit, committed_payloads, marks, place, produce, read_to_end, reader, send, transactional_producer,
 };
@@ -132,7 +132,7 @@ fn deleted_records_are_an_error_for_a_reader_below_the_start() {
     produce(broker, &topic, &["a", "b", "c", "d"]);
     let admin: AdminClient<DefaultClientContext> = broker.client().create().unwrap();
     let deleted =
-        wait::block_on(admin.delete_records(&place(&topic, Offset::Offset(3)), &AdminOptions::new())).unwrap();
+        admin::block_on(admin.delete_records(&place(&topic, Offset::Offset(3)), &AdminOptions::new())).unwrap();
     let deleted = deleted.find_partition(&topic, 0).unwrap();
     assert_eq!((deleted.offset(), deleted.error().is_ok()), (Offset::Offset(3), true));
 

@@ -3,6 +3,8 @@
 
 #[path = "../support/process.rs"]
 mod process;
+#[path = "../support/wait.rs"]
+mod wait;
 
 mod test_command;
 mod compare;

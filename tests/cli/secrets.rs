@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use dupgate_testkit::ports::free_address;
 use tempfile::TempDir;
 
 use super::process::Process;
+use super::wait;
 
 const PASSWORD: &str = "hunter2hunter2hunter2";
 
@@ -66,7 +66,6 @@ fn a_client_secret_is_in_no_log_line_no_error_and_no_metric() {
     logs_no_password("oauthbearer");
 }
 
-#[expect(clippy::disallowed_methods, reason = "a pause between two looks at a condition")]
 fn logs_no_password(mechanism: &str) {
     let folder = TempDir::new().unwrap();
     let (listen, operators) = (free_address(), free_address());
@@ -82,17 +81,16 @@ fn logs_no_password(mechanism: &str) {
     run.args(["run", "-c"]).arg(&file).stdout(out.try_clone().unwrap()).stderr(out);
     let mut child = Process::start(&mut run);
     let mut scraped = String::new();
-    // Until the client library has tried to reach the brokers, or the program has given up on them.
-    loop {
+    wait::until("the client library to try the brokers, or the program to give up on them", || {
         let pages: Option<Vec<String>> =
             ["/metrics", "/config", "/status", "/readyz?verbose"].iter().map(|path| get(listen, path)).collect();
-        scraped = pages.map_or(scraped, |pages| pages.concat());
-        let output = fs::read_to_string(&log).unwrap();
-        if child.try_wait().unwrap().is_some() || (output.contains("librdkafka") && scraped.contains("dupgate_")) {
-            break;
+        if let Some(pages) = pages {
+            scraped = pages.concat();
         }
-        thread::sleep(Duration::from_millis(20));
-    }
+        let output = fs::read_to_string(&log).unwrap();
+        let is_tried = output.contains("librdkafka") && scraped.contains("dupgate_");
+        (is_tried || child.try_wait().unwrap().is_some()).then_some(())
+    });
     drop(child);
     report += &scraped;
     report += &fs::read_to_string(&log).unwrap();

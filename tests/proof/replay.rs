@@ -115,11 +115,25 @@ pub(crate) const fn by_time(id: &str) -> [&str; 9] {
 }
 
 /// A replay that runs beside the test.
-pub(crate) struct Running(pub(crate) Child);
+pub(crate) struct Running(Child);
 
 impl Running {
-    pub(crate) fn start(mut command: Command) -> Self {
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit()).spawn().expect("it starts"))
+    pub(crate) fn start(command: Command) -> Self {
+        Self::start_to(command, Stdio::inherit())
+    }
+
+    /// Starts it with the text that [`Running::errors`] returns.
+    pub(crate) fn start_silent(command: Command) -> Self {
+        Self::start_to(command, Stdio::piped())
+    }
+
+    fn start_to(mut command: Command, errors: Stdio) -> Self {
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn().expect("it starts"))
+    }
+
+    /// Returns what an ended process has written to its standard error.
+    pub(crate) fn errors(&mut self) -> String {
+        std::io::read_to_string(self.0.stderr.take().expect("a pipe")).expect("text")
     }
 
     pub(crate) fn kill(mut self) {

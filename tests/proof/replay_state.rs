@@ -1,12 +1,7 @@
 //! The state that a replay needs to continue, and its messages without it; its limits; and replays beside a service.
 
-use std::io::Read;
-use std::process::Stdio;
-
 use dupgate::crawl::{Crawl, CrawlSettings};
 use dupgate_testkit::ports::free_address;
-use rdkafka::admin::{AdminClient, AdminOptions};
-use rdkafka::client::DefaultClientContext;
 use serde_json::{Value, json};
 
 use crate::accounting::Ledger;
@@ -16,13 +11,6 @@ use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::replay::{Running, ask, by_time, cluster, crawl, refused, run, shadow, status, values, verdicts_by_page};
 use crate::several_instances::Team;
-
-fn delete_group(broker: &Broker, name: &str) {
-    let admin: AdminClient<DefaultClientContext> = broker.client().create().expect("a client");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let deleted = runtime.block_on(admin.delete_groups(&[name], &AdminOptions::new())).expect("an answer");
-    assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
-}
 
 /// A rate at which a replay of some hundred pages takes minutes.
 const SLOW: [&str; 2] = ["--rate", "4/s"];
@@ -45,7 +33,7 @@ fn a_replay_whose_offsets_have_expired_is_not_started_again() {
 
     let whole = ask(&cluster, &by_time("whole"));
     let written = shadow(&cluster, "whole");
-    delete_group(broker, &group("whole"));
+    broker.delete_group(&group("whole"));
     let known = status(&cluster, "whole");
     assert_eq!((&known["state"], &known["counts"]["pages"]), (&json!("done"), &json!(PAGES)), "{known}");
     assert_eq!(known["digests"], whole["digests"]);
@@ -54,7 +42,7 @@ fn a_replay_whose_offsets_have_expired_is_not_started_again() {
     assert_eq!(shadow(&cluster, "whole"), written, "nothing was written again");
 
     begin(&cluster, "killed");
-    delete_group(broker, &group("killed"));
+    broker.delete_group(&group("killed"));
     assert_eq!(status(&cluster, "killed")["state"], "expired");
     let before = shadow(&cluster, "killed");
     let message = refused(&cluster, &["replay", "resume", "killed"], 74);
@@ -104,15 +92,12 @@ fn a_replay_whose_outputs_are_deleted_while_it_runs_names_them_and_ends() {
     let cluster = cluster(broker, 2);
     crawl(broker, &cluster, 3_000, 2);
     let start = ["replay", "run", "--from", "start", "--order", "time", "--id", "gone", "--execute", "--rate", "20/s"];
-    let mut command = cluster.command(&start);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut running = Running(command.spawn().expect("it starts"));
+    let mut running = Running::start_silent(cluster.command(&start));
     running.wait_for_commit(&cluster, "gone", 0);
     let topic = topic_of(&cluster, "gone", &format!("{}.replay.", cluster.unique()));
     broker.delete_topic(&topic);
     let ended = wait::until("the replay to end", || running.ended());
-    let mut message = String::new();
-    running.0.stderr.take().expect("a pipe").read_to_string(&mut message).expect("text");
+    let message = running.errors();
     assert_eq!(ended.code(), Some(74), "{message}");
     assert!(message.contains(&format!("topic `{topic}` of replay `gone` no longer exists")), "{message}");
     assert!(message.contains("`dupgate replay clean gone --execute`"), "{message}");

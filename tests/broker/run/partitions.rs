@@ -1,7 +1,5 @@
 //! Single partitions: a blocked one, one that begins at its end.
 
-use rdkafka::admin::{AdminClient, AdminOptions};
-use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{Offset, TopicPartitionList};
@@ -36,15 +34,6 @@ fn set_offset(broker: &Broker, group: &str, topic: &str, partition: i32, offset:
     producer.begin_transaction().expect("a transaction");
     producer.send_offsets_to_transaction(&list, &members, wait::LIMIT).expect("the offset is sent");
     producer.commit_transaction(wait::LIMIT).expect("the offset is committed");
-}
-
-/// Deletes a group, once its members have left, and so its offsets.
-fn delete_group(broker: &Broker, group: &str) {
-    let admin: AdminClient<DefaultClientContext> = broker.client().create().expect("an admin client");
-    wait::until("the group to be deleted", || {
-        let answers = wait::block_on(admin.delete_groups(&[group], &AdminOptions::new())).expect("an answer");
-        answers.into_iter().all(|answer| answer.is_ok()).then_some(())
-    });
 }
 
 fn pages(partition: i32, numbers: std::ops::Range<u32>) -> Vec<Given> {
@@ -95,7 +84,7 @@ fn a_partition_without_an_offset_does_not_stop_others_and_continues_where_an_ope
     let first = start();
     committed(broker, &site.unique, 6);
     first.stop();
-    delete_group(broker, &site.group);
+    broker.delete_group(&site.group);
     set_offset(broker, &site.group, &site.input, 0, 3);
     (0..2).for_each(|partition| produce(broker, &site.input, partition, &pages(partition, 3..5)));
 

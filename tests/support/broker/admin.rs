@@ -1,5 +1,6 @@
 //! Administrative requests of the harness.
 
+use std::future::Future;
 use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
@@ -7,7 +8,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::wait::{self, block_on};
+use super::wait;
 
 /// An administrator's client.
 pub(super) fn client(config: &ClientConfig) -> AdminClient<DefaultClientContext> {
@@ -78,4 +79,18 @@ pub(super) fn delete_topic(config: &ClientConfig, name: &str) {
     for result in answer {
         result.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not deleted: {code}"));
     }
+}
+
+/// Deletes a group, once its members have left, and so its offsets.
+pub(super) fn delete_group(config: &ClientConfig, name: &str) {
+    let client = client(config);
+    wait::until("the group to be deleted", || {
+        let answers = block_on(client.delete_groups(&[name], &AdminOptions::new())).expect("an answer to DeleteGroups");
+        answers.iter().all(Result::is_ok).then_some(())
+    });
+}
+
+/// Runs a future of the admin client to its end.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }

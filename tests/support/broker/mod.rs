@@ -7,9 +7,10 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a harness stops the test that it cannot serve")]
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 
-mod admin;
+pub(crate) mod admin;
 mod script;
 
+#[path = "../wait.rs"]
 pub(crate) mod wait;
 
 use std::collections::BTreeMap;
@@ -148,6 +149,11 @@ impl Broker {
     /// Deletes the records of a partition before an offset, as retention does.
     pub(crate) fn delete_before(&self, topic: &str, partition: i32, offset: i64) {
         admin::delete_before(&self.client(), topic, partition, offset);
+    }
+
+    /// Deletes a group, once its members have left, and so its offsets.
+    pub(crate) fn delete_group(&self, name: &str) {
+        admin::delete_group(&self.client(), name);
     }
 
     /// Stops the broker cleanly (SIGTERM) and waits for its end.

@@ -1,6 +1,5 @@
 //! Waiting on a condition, never for a time.
 
-use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// How long a test waits for a condition before it fails. Generous: only failures reach it.
@@ -22,9 +21,4 @@ pub(crate) fn within<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Op
         assert!(start.elapsed() < limit, "timed out after {limit:?} waiting for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Runs a future of the admin client to its end.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
