@@ -424,27 +424,30 @@ fn navigation_is_not_taken_for_the_article() {
 #[test]
 fn forms_for_comments_and_logins_are_no_part_of_the_article() {
     let own = analyzer(|_| {});
-    let ask = "<p>Your email address will not be published. Required fields are marked *. Save my name, email, and \
-               website in this browser for the next time I comment.</p>";
-    let comment = format!(
-        "<div id=respond class=comment-respond><h3>Leave a Reply</h3><form>{ask}<textarea></textarea></form></div>"
-    );
-    let login = format!("<form>{ask}<input type=PASSWORD></form>");
-    let article =
-        "<p>The first tulips opened this morning beside the old shed, two weeks early, and the bees were there \
-                   before noon. We count them every spring, and there were never so many of them.</p>"
-            .repeat(3);
-    for form in [&comment, &login] {
-        let (text, _) = extracted(&own, &format!("<body><h1>Tulips</h1><p>Two weeks early.</p>{form}</body>"));
-        assert!(text.contains("two weeks early"), "{text}");
-        let (text, extraction) = extracted(&own, &format!("<body><article>{article}{form}</article></body>"));
-        assert_eq!(extraction, Extraction::Main);
-        assert!(text.contains("tulips") && !text.contains("email") && !text.contains("reply"), "{text}");
+    let fields = "<p><span>Your email address will not be published.</span> <span>Required fields are marked *</span></p>\
+                  <p><label>Name *</label><input></p><p><label>Save my name, email, and website in this browser for \
+                  the next time I comment.</label></p>";
+    let named = format!("<div id=respond class=comment-respond><h3>Leave a Reply</h3><form>{fields}</form></div>");
+    let comment = format!("<div><form>{fields}<p><label>Comment *</label><textarea></textarea></p></form></div>");
+    let login = format!("<div><form>{fields}<p><label>Secret *</label><input type=PASSWORD></p></form></div>");
+    let sentence = "<p>The first tulips opened this morning beside the old shed, two weeks early.</p>";
+    let page = |post: &str, form: &str| {
+        let article = format!("<article><h1>First tulips</h1><div class=entry-content>{post}</div></article>");
+        format!(
+            "<body><header><a href=/>A garden</a></header><main>{article}<div id=comments>{form}</div></main></body>"
+        )
+    };
+    for form in [&named, &comment, &login] {
+        let (text, _) = extracted(&own, &page(sentence, form));
+        assert!(text.contains("the first tulips opened"), "{form}: {text}");
+        let (text, extraction) = extracted(&own, &page(&sentence.repeat(4), form));
+        assert_eq!(extraction, Extraction::Main, "{form}");
+        assert!(text.contains("opened") && !text.contains("email") && !text.contains("reply"), "{form}: {text}");
     }
     // Some frameworks put the whole page into one form.
-    let (text, extraction) =
-        extracted(&own, &format!("<body><form>{}<textarea></textarea></form></body>", article.repeat(4)));
-    assert_eq!((extraction, text.matches("tulips").count()), (Extraction::Main, 12));
+    let whole = format!("<body><form><textarea></textarea>{}</form></body>", sentence.repeat(24));
+    let (text, extraction) = extracted(&own, &whole);
+    assert_eq!((extraction, text.matches("tulips").count()), (Extraction::Main, 24));
 }
 
 #[test]
