@@ -30,7 +30,7 @@ const HINT_INTERVAL: u64 = 512;
 const SLACK: f64 = 1.1;
 
 /// Bits that mark entries found before, so that each is visited once.
-const MARKS: usize = 1 << 16;
+const MARKS: usize = 1 << 13;
 
 /// Tables over one ring, in each of which an entry may have a key: one table for exact lookups, or one for each band
 /// for locality-sensitive hashing.

@@ -46,7 +46,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         while let Some(at) = next_walk(&walks) {
             let (Some(walk), Some(kept)) = (walks.get_mut(at), kept.get_mut(at)) else { continue };
             if let Some(end) = walk.requests_end() {
-                kept.read_up_to(end)?;
+                kept.read_beyond(end)?;
             }
             let end = walk.requests_end();
             walk.take()?;
@@ -92,13 +92,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             counts.gone += 1;
         }
         kept.prefetch_upcoming(&mut walk.order);
-        let judged = walk.order.judge(&live, request.as_ref()).map_err(diverged)?;
-        let is_taken_over = judged.first().is_some_and(|first| matches!(first, Some((_, true))));
+        let judged = walk.order.judge(&live, request).map_err(diverged)?;
+        let is_taken_over = judged.first().and_then(Option::as_ref).is_some_and(|first| first.is_taken_over);
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
             counts.taken_over += 1;
         }
         let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|(verdict, _)| PageOutcome::Judged(Arc::new(verdict))).collect();
+            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
         self.note_kept(&live, part, &ends);
         Ok(())
     }
@@ -114,11 +114,33 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 }
 
+/// Where a page is in the fingerprint log, the request that asked for it, and its fingerprints.
+type KeptPage = (RequestOffset, RequestId, PageRequest);
+
+/// The pages of some records of the fingerprint log, in order.
+struct Portion {
+    pages: Vec<KeptPage>,
+    /// Offset after the last record.
+    end: RequestOffset,
+}
+
+impl Portion {
+    fn of(records: Vec<Asked>, end: RequestOffset) -> Self {
+        let pages = records.into_iter().flat_map(|Asked { offset, requests, .. }| {
+            requests.into_iter().filter_map(move |Request { id, body }| match body {
+                RequestBody::Page(page) => Some((offset, id, page)),
+                RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
+            })
+        });
+        Self { pages: pages.collect(), end }
+    }
+}
+
 /// The requests that one partition of the fingerprint log still holds, read ahead on a separate thread.
 struct Kept {
-    portions: Receiver<Result<Vec<Asked>, RequestsError>>,
+    portions: Receiver<Result<Portion, RequestsError>>,
     /// Requested pages, in the order of the log.
-    pages: VecDeque<(RequestOffset, RequestId, PageRequest)>,
+    pages: VecDeque<KeptPage>,
     /// Records below this offset were handed over.
     next: RequestOffset,
     /// Records from this offset on are not read.
@@ -137,7 +159,7 @@ impl Kept {
             let mut next = first;
             while next < end {
                 let to = end.min(RequestOffset(next.0 + PORTION));
-                let read = requests.between(next, to);
+                let read = requests.between(next, to).map(|records| Portion::of(records, to));
                 let is_over = read.is_err();
                 // The receiver is dropped when the replay is over.
                 if sender.send(read).is_err() || is_over {
@@ -150,19 +172,13 @@ impl Kept {
         Ok(Self { portions, pages: VecDeque::new(), next: first, end })
     }
 
-    /// Reads all requests below this offset, and perhaps some after it.
-    fn read_up_to(&mut self, offset: RequestOffset) -> Result<(), Fatal> {
-        while self.next < offset.min(self.end) {
+    /// Reads all requests below this offset, and some after it if there are any, to prefetch for them.
+    fn read_beyond(&mut self, offset: RequestOffset) -> Result<(), Fatal> {
+        while self.next < offset.next().min(self.end) {
             let Ok(read) = self.portions.recv() else { return Ok(()) };
             let read = read.map_err(|error| Reason::Unavailable.because(error))?;
-            for Asked { offset, requests, .. } in read {
-                self.next = offset.next();
-                let pages = requests.into_iter().filter_map(|Request { id: request, body }| match body {
-                    RequestBody::Page(page) => Some((offset, request, page)),
-                    RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
-                });
-                self.pages.extend(pages);
-            }
+            self.next = read.end;
+            self.pages.extend(read.pages);
         }
         Ok(())
     }

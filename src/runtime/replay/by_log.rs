@@ -2,7 +2,6 @@
 //! order of the input.
 
 use std::mem;
-use std::sync::Arc;
 
 use super::super::service_context;
 use super::kept_log;
@@ -153,13 +152,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 None
             }
         };
-        let judged = walk.order.judge(&live, request).map_err(diverged)?;
-        let is_taken_over = judged.first().is_some_and(|first| matches!(first, Some((_, true))));
+        let judged = walk.order.judge(&live, request.cloned()).map_err(diverged)?;
+        let is_taken_over = judged.first().and_then(Option::as_ref).is_some_and(|first| first.is_taken_over);
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
             counts.taken_over += 1;
         }
         let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|(verdict, _)| PageOutcome::Judged(Arc::new(verdict))).collect();
+            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
         if !ends.is_empty() {
             self.end(log, part, &live, &source, bytes, ends);
         }
@@ -255,7 +254,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     ends.push(match &requested {
                         Ok(request) => {
                             let verdict = judge.judge(request.clone(), bound).map_err(diverged)?;
-                            PageOutcome::Judged(Arc::new(verdict.ok_or_else(|| lost(&source))?))
+                            PageOutcome::Judged(verdict.ok_or_else(|| lost(&source))?)
                         }
                         Err(reason) => {
                             judge.withdraw(source.clone(), *reason).map_err(diverged)?;

@@ -2,7 +2,6 @@
 //! way.
 
 use std::mem;
-use std::sync::Arc;
 
 use super::feed::FeedEvent;
 use super::run::{Phase, Report, Run};
@@ -107,7 +106,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     let Some(verdict) = verdict else {
                         return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));
                     };
-                    ends.push(PageOutcome::Judged(Arc::new(verdict)));
+                    ends.push(PageOutcome::Judged(verdict));
                 }
             }
         }

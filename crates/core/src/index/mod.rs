@@ -220,6 +220,12 @@ impl Index {
     pub fn prefetch_upcoming<'p>(&self, upcoming: impl Fn(usize) -> Option<&'p PageRequest>) {
         if let Some(page) = upcoming(BUCKET_PREFETCH_DISTANCE) {
             self.prefetch(&page.fingerprints, page.scope);
+            if let Some(id) = page.id {
+                self.by_id.prefetch([id.0]);
+            }
+            if let Some(key) = self.ring.key_of(&page.source) {
+                self.by_source.prefetch([key]);
+            }
             if let Some((site, title)) = page.site.zip(page.title).filter(|_| self.ring.has_titled()) {
                 let key = ring::key_of_exact(page.fingerprints.exact.0, page.scope);
                 self.by_exact.prefetch([ring::with_title(key, site, title)]);

@@ -11,6 +11,7 @@
 //! verdict without a reopening counts for nothing, as for every reader of the log.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::plan::{Part, Ranges};
 use super::rejudge::{Rejudge, page_of};
@@ -38,6 +39,15 @@ pub enum Next {
     Page(Box<Verdict>, Part),
     /// A page of the replay was withdrawn.
     Withdrawn(Source, Reject),
+}
+
+/// The verdict of a replay on a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replayed {
+    /// The verdict.
+    pub verdict: Arc<Verdict>,
+    /// Whether it is that of the live log, because the page cannot be judged again.
+    pub is_taken_over: bool,
 }
 
 impl LogOrder {
@@ -143,38 +153,36 @@ impl LogOrder {
     }
 
     /// Judges a page of the replay: `request` is what was read of it, `None` when the input does not hold it any more.
-    /// Returns its verdict by each variant, and whether it was taken over from the live log; `None` where it cannot be
-    /// judged.
+    /// Returns its verdict by each variant; `None` where it cannot be judged.
     ///
     /// # Errors
     ///
     /// [`Diverged`] when a state does not take the verdict.
-    pub fn judge(
-        &mut self,
-        live: &Verdict,
-        request: Option<&PageRequest>,
-    ) -> Result<Vec<Option<(Verdict, bool)>>, Diverged> {
-        let Some(page) = page_of(live) else { return Ok(vec![None; self.judges.len()]) };
+    pub fn judge(&mut self, live: &Verdict, request: Option<PageRequest>) -> Result<Vec<Option<Replayed>>, Diverged> {
+        let variants = self.judges.len();
+        let Some(page) = page_of(live) else { return Ok(vec![None; variants]) };
+        // Bounded by the brokers' clock when it was judged.
+        let request = request.map(|request| PageRequest { event_time: page.event_time, ..request });
         let is_what_if = self.is_what_if;
-        let judge = |judge: &mut Rejudge| {
-            // Bounded by the brokers' clock when it was judged.
-            let request = request.map(|request| PageRequest { event_time: page.event_time, ..request.clone() });
+        let judge = |(judge, request): (&mut Rejudge, Option<PageRequest>)| {
             if is_what_if {
                 let Some(request) = request else { return Ok(None) };
-                return Ok(judge.judge(request, page.event_time)?.map(|verdict| (verdict, false)));
+                return Ok(judge
+                    .judge(request, page.event_time)?
+                    .map(|verdict| Replayed { verdict, is_taken_over: false }));
             }
             if judge.state().is_judged(&page.source) {
                 return Ok(None);
             }
             let again = request.and_then(|request| judge.decide(request, page.event_time));
             let (verdict, is_taken_over) = match again {
-                Some(again) if !is_older_than_the_log(judge, page, &again) => (again, false),
-                Some(_) | None => (live.clone(), true),
+                Some(again) if !is_older_than_the_log(judge, page, &again) => (Arc::new(again), false),
+                Some(_) | None => (Arc::new(live.clone()), true),
             };
             judge.take(&verdict)?;
-            Ok(Some((verdict, is_taken_over)))
+            Ok(Some(Replayed { verdict, is_taken_over }))
         };
-        self.judges.iter_mut().map(judge).collect()
+        self.judges.iter_mut().zip(std::iter::repeat_n(request, variants)).map(judge).collect()
     }
 
     /// Notes that a page cannot be delivered as judged.

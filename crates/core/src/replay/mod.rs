@@ -34,7 +34,7 @@ pub use changes::{Changes, Compared, Example, MAX_HELD, RecordedVerdict, Side, S
 pub use counts::{Counts, VerdictName, name_of, name_of_verdict};
 pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};
-pub use log_order::{LogOrder, Next};
+pub use log_order::{LogOrder, Next, Replayed};
 pub use log_pages::{Leaving, LogPages};
 pub use plan::{
     CommitMetadata, Order, Part, Plan, PlanError, Ranges, Reads, Shadow, Target, Total, own_name, plan_topic,

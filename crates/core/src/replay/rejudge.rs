@@ -1,5 +1,7 @@
 //! The judge of a replay: one partition of the logs, its state, and what it writes into its own verdict log.
 
+use std::sync::Arc;
+
 use crate::index::Task;
 use crate::judge::{Diverged, State, decide};
 use crate::protocol::{
@@ -80,8 +82,8 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take its own verdict, which is a bug.
-    pub fn judge(&mut self, page: PageRequest, bound: Timestamp) -> Result<Option<Verdict>, Diverged> {
-        let Some(verdict) = self.decide(page, bound) else { return Ok(None) };
+    pub fn judge(&mut self, page: PageRequest, bound: Timestamp) -> Result<Option<Arc<Verdict>>, Diverged> {
+        let Some(verdict) = self.decide(page, bound).map(Arc::new) else { return Ok(None) };
         self.take(&verdict)?;
         Ok(Some(verdict))
     }

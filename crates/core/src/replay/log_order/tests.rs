@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use std::borrow::BorrowMut;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
@@ -65,7 +66,8 @@ fn live(texts: &[u128], each: usize) -> (Vec<VerdictRecord>, Vec<Verdict>) {
     for (at, text) in texts.iter().enumerate() {
         let offset = i64::try_from(at / 2).unwrap();
         let request = page(i32::try_from(at % 2).unwrap(), offset, *text);
-        verdicts.extend(judge.judge(request, Timestamp::from_millis(i64::MAX)).unwrap());
+        let verdict = judge.judge(request, Timestamp::from_millis(i64::MAX)).unwrap();
+        verdicts.extend(verdict.map(Arc::unwrap_or_clone));
         if (at + 1) % each == 0 {
             log.extend(judge.records());
         }
@@ -95,8 +97,11 @@ fn replay(
             let source = verdict.answer.judged_source().unwrap().clone();
             let at = usize::try_from(source.offset * 2 + i64::from(source.partition.number)).unwrap();
             let request = page(source.partition.number, source.offset, texts[at]);
-            let judged = order.judge(&verdict, Some(&request).filter(|_| !gone)).unwrap();
-            made.push((*verdict, judged.into_iter().next().flatten().map(|(verdict, _)| verdict)));
+            let judged = order.judge(&verdict, Some(request).filter(|_| !gone)).unwrap();
+            made.push((
+                *verdict,
+                judged.into_iter().next().flatten().map(|replayed| Arc::unwrap_or_clone(replayed.verdict)),
+            ));
         }
     }
     made
