@@ -1,46 +1,20 @@
 //! The demo over a real broker, fed and scored by its own commands.
 
-use std::fs::{File, OpenOptions};
-use std::io::Read;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use dupgate::crawl::{Crawl, CrawlSettings};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
 use crate::broker::Broker;
 use crate::messages::committed_payloads;
 
-fn command(arguments: &[&str]) -> Command {
+pub(super) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DUPGATE_")) {
         command.env_remove(name);
     }
     command.args(arguments).stdin(Stdio::null());
     command
-}
-
-/// Runs a command with standard error on a terminal of this many columns; returns what it shows there.
-fn on_a_terminal(columns: u16, arguments: &[&str]) -> String {
-    let owner = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&owner).and_then(|()| unlockpt(&owner)).expect("it can be opened");
-    tcsetwinsize(&owner, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("it has a size");
-    let path = ptsname(&owner, Vec::new()).expect("it has a name").into_string().expect("a path");
-    let screen = OpenOptions::new().read(true).write(true).open(Path::new(&path)).expect("it is opened");
-    let mut command = command(arguments);
-    command.env("TERM", "xterm").stdout(Stdio::null()).stderr(screen);
-    let mut child = command.spawn().expect("the binary runs");
-    // Now only the program holds the terminal open.
-    drop(command);
-    let mut shown = Vec::new();
-    // Reading fails once nothing holds it open.
-    let _ = File::from(owner).read_to_end(&mut shown);
-    let status = child.wait().expect("it ends");
-    let shown = String::from_utf8_lossy(&shown).into_owned();
-    assert!(status.success(), "{arguments:?}: {status:?}\n{shown}");
-    shown
 }
 
 fn dupgate(arguments: &[&str]) -> Output {
@@ -98,30 +72,4 @@ fn produce_writes_the_crawl_of_its_arguments() {
     expected.sort();
     written.sort();
     assert!(written == expected, "{} pages written, {} expected", written.len(), expected.len());
-}
-
-#[test]
-fn produce_shows_its_progress_on_a_terminal() {
-    let Some(broker) = Broker::shared() else { return };
-    let topic = broker.topic("demo.shown", 1);
-    let arguments = ["demo", "produce", "--topic", &topic, "--rate", "200/s", "--count", "300", "-v"];
-    let shown = on_a_terminal(80, &[arguments.as_slice(), &["--brokers", broker.address()]].concat());
-    let rows: Vec<&str> = shown.split(['\r', '\n']).filter(|row| row.contains("produce ")).collect();
-    let pages: std::collections::BTreeSet<&str> =
-        rows.iter().filter_map(|row| row.split(" pages").next()?.split_whitespace().next_back()).collect();
-    assert!(pages.len() > 3, "it moves: {pages:?}\n{shown:?}");
-    assert!(rows.iter().all(|row| row.contains('%') && row.contains("/s") && row.contains("left ")), "{shown:?}");
-    let wide = rows.iter().find(|row| printed(row) > 80);
-    assert_eq!(wide, None, "it is wider than the terminal");
-    assert!(rows.iter().all(|row| !row.contains("dupgate::") && !row.contains("librdkafka")), "{shown:?}");
-    assert!(shown.contains("crawl written"), "{shown:?}");
-}
-
-/// Returns how many columns a row takes, without escape sequences.
-fn printed(row: &str) -> usize {
-    let mut parts = row.split('\x1b');
-    let first = parts.next().unwrap_or_default().chars().count();
-    let after =
-        |part: &str| part.split_once(|c: char| c.is_ascii_alphabetic()).map_or(0, |(_, text)| text.chars().count());
-    first + parts.map(after).sum::<usize>()
 }

@@ -26,6 +26,7 @@ mod index_verify;
 mod run;
 mod secured;
 mod messages;
+mod terminal;
 mod tracing;
 mod walkthrough;
 mod running_service;
