@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use super::relation::Relation;
 use super::ring::{self, masked};
 use super::sketches::Wanted;
-use crate::fingerprint::{Fingerprints, Numbers, SimHash, TitleHash};
+use crate::fingerprint::{Fingerprints, Numbers, PerMille, SimHash, Sketch, TitleHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 
 /// The most originals of its id that a page is compared with, oldest first. If this many unlike pages share one
@@ -99,7 +99,17 @@ impl Index {
                     show(position, slots, contained);
                 }
             });
-            self.sketches.compare(&wanted, &of_id, show);
+            let mut near = Vec::new();
+            self.sketches.compare(&wanted, &of_id, |position, slots, contained| {
+                near.push(position);
+                show(position, slots, contained);
+            });
+            let is_left = |position: &u64| !near.contains(position) && (wanted.may_match)(*position);
+            for position in of_id.iter().copied().filter(is_left) {
+                if let Some((slots, share)) = self.contained_rendering(probe, sketch, position) {
+                    show(position, slots, Some(share));
+                }
+            }
             seen.compared += compared + u32::try_from(of_id.len()).unwrap_or(u32::MAX);
         }
         seen
@@ -173,10 +183,24 @@ impl Index {
         let (form, held) = (self.sketches.form()?, self.sketches.row(position)?);
         let two = match relation {
             Relation::Unrelated => rule.evidence_against_same_page(form, sketch, held, slots),
-            Relation::Renderings => rule.evidence_against_rendering(form, sketch, held, slots),
+            Relation::Renderings => {
+                rule.evidence_against_rendering(form, sketch, held, slots, probe.has_title_of(match_fields))
+            }
             Relation::SamePage | Relation::SameAddress => None,
         };
         two.map(Refusal::SameSite)
+    }
+
+    /// Returns the differing slots of an original with the page's id, and the share of the smaller of the two that is in
+    /// the other one, if that is enough for two renderings of one page, however unlike they are as a whole: one is an
+    /// article, the other one has menus and teasers around it.
+    fn contained_rendering(&self, probe: &Probe<'_>, sketch: &Sketch, position: u64) -> Option<(u8, PerMille)> {
+        let rule = probe.same_site?;
+        let (form, slots) = (self.sketches.form()?, self.sketches.distance_to(sketch, position)?);
+        let (held, match_fields) = (self.sketches.row(position)?, self.ring.match_fields(position)?);
+        let share = form.contained(sketch, held, slots, 0)?;
+        let evidence = rule.evidence_against_rendering(form, sketch, held, slots, probe.has_title_of(&match_fields));
+        evidence.is_none().then_some((slots, share))
     }
 
     pub(super) fn bits_to(&self, masked: SimHash, position: u64) -> Option<u8> {

@@ -104,6 +104,11 @@ impl Probe<'_> {
         (is_of_site && differs && relation == Relation::Unrelated).then_some(Refusal::Titles)
     }
 
+    /// Returns whether page and original have the same title.
+    pub(super) fn has_title_of(&self, original: &MatchFields) -> bool {
+        self.title.is_some() && self.title == original.title
+    }
+
     /// Returns whether scope, event time and watermarks permit a match by the sketch.
     pub(super) fn may_match_by_sketch(&self, original: &MatchFields) -> bool {
         original.scope == self.scope

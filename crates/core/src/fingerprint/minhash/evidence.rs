@@ -178,7 +178,9 @@ impl SameSite {
     }
 
     /// Returns the evidence that a page and an original are not renderings of one page, although one of them says so:
-    /// careless sites name one canonical address in all pages of a section. Either may be the shorter one.
+    /// careless sites name one canonical address in all pages of a section. Either may be the shorter one. If both have
+    /// the same title, the estimated Jaccard index may be one standard error too low: the text of an article within
+    /// that of a page many times as long is a small part of both.
     #[must_use]
     pub fn evidence_against_rendering(
         self,
@@ -186,29 +188,46 @@ impl SameSite {
         page: &[u8],
         original: &[u8],
         distance: u8,
+        have_one_title: bool,
     ) -> Option<TwoPages> {
         let Compared { is_as_similar, similarity, contained } = self.compared(form, page, original, distance);
-        let is_one = contained.map_or(is_as_similar, |share| share.of_smaller >= MIN_RENDERED);
+        let is_probably_rendered = || {
+            let least = expected(sizes_of(form, page, original), MIN_RENDERED);
+            similarity.0 + form.standard_error(least).0 >= least.0
+        };
+        let is_one = contained.map_or(is_as_similar, |share| {
+            share.of_smaller >= MIN_RENDERED
+                || (have_one_title && share.of_smaller > PerMille::ZERO && is_probably_rendered())
+        });
         (!is_one).then_some(TwoPages { similarity, contained: contained.map(|share| share.of_smaller) })
     }
 
     fn compared(self, form: SketchForm, page: &[u8], original: &[u8], distance: u8) -> Compared {
-        let sizes = form.count(page).zip(form.count(original)).map(|(page, original)| [page, original].map(u64::from));
-        // Without sizes, both pages count as equally large.
-        let [page_size, original_size] = sizes.unwrap_or([1000, 1000]);
-        let smaller = page_size.min(original_size);
-        let both = u64::from(self.containment.0) * smaller;
-        let all = 1000 * (page_size + original_size);
-        let expected = PerMille::of(both, all.saturating_sub(both));
+        let sizes = sizes_of(form, page, original);
+        let expected = expected(sizes, self.containment);
         let least = PerMille(expected.0.saturating_sub(2 * form.standard_error(expected).0));
         let similarity = form.similarity(distance);
-        let contained = sizes.map(|_| {
+        let contained = sizes.map(|[page_size, original_size]| {
             let of_smaller = form.contained(page, original, distance, 0).unwrap_or_default();
-            let of_page = PerMille::of(u64::from(of_smaller.0) * smaller, 1000 * page_size);
+            let of_page = PerMille::of(u64::from(of_smaller.0) * page_size.min(original_size), 1000 * page_size);
             Contained { of_smaller, of_page }
         });
         Compared { is_as_similar: similarity >= least, similarity, contained }
     }
+}
+
+/// Returns the sizes of two pages, if the sketches hold them.
+fn sizes_of(form: SketchForm, page: &[u8], original: &[u8]) -> Option<[u64; 2]> {
+    form.count(page).zip(form.count(original)).map(|(page, original)| [page, original].map(u64::from))
+}
+
+/// Returns the Jaccard index of two pages of these sizes with this share of the smaller one in the other. Without sizes,
+/// both pages count as equally large.
+fn expected(sizes: Option<[u64; 2]>, containment: PerMille) -> PerMille {
+    let [page_size, original_size] = sizes.unwrap_or([1000, 1000]);
+    let both = u64::from(containment.0) * page_size.min(original_size);
+    let all = 1000 * (page_size + original_size);
+    PerMille::of(both, all.saturating_sub(both))
 }
 
 /// How two pages of one site compare.

@@ -1,6 +1,6 @@
 //! Renderings of one page (print views, AMP, tracking parameters), distinguished from new texts of it by addresses.
 
-use super::similar_pages::{Made, StateJudge, is_duplicate, rules};
+use super::similar_pages::{Made, Size, StateJudge, is_duplicate, rules};
 use crate::protocol::{Decision, Rules, SameId};
 
 /// What the page at an address has as its id: its upper half says the address.
@@ -128,6 +128,34 @@ fn pages_of_a_section_under_one_careless_canonical_address_are_unique() {
             let decision = judge.judge(other);
             assert_eq!(is_duplicate(&decision), is_rendering, "{own}, {number}: {decision:?}");
         }
+    }
+}
+
+/// Returns how many of a hundred articles of 400 shingles are found as renderings of a page of 3,200: `own` thousandths
+/// of the page are not in the article.
+fn found_in_a_longer_page(own: u64, title: Option<u32>) -> usize {
+    let found = (100..200).filter(|&text| {
+        let mut judge = StateJudge::of(rules(64));
+        judge.judge(Made { own: 0, size: Size(3_200), title: Some(1), ..PAGE });
+        is_duplicate(&judge.judge(Made { own, text, size: Size(400), title, ..variant(PRINT) }))
+    });
+    found.count()
+}
+
+#[test]
+fn an_article_is_a_rendering_of_the_longer_page_that_contains_it() {
+    // One standard error is as much as a quarter of the share that is estimated.
+    let (all, half, none) = (875, 938, 1_000);
+    let found = [all, half, none].map(|own| found_in_a_longer_page(own, Some(1)));
+    assert!(found[0] >= 93 && found[1] <= 60 && found[2] == 0, "with the title of the page: {found:?}");
+    let found = [all, half, none].map(|own| found_in_a_longer_page(own, Some(2)));
+    assert!(found[0] >= 70 && found[1] <= 15 && found[2] == 0, "with another title: {found:?}");
+    // What is asked for less where one title is on all pages of a section is only a matter of sizes.
+    let mut judge = StateJudge::of(rules(64));
+    judge.judge(Made { own: 500, title: Some(1), ..PAGE });
+    for number in 0..50 {
+        let other = Made { own: 500, text: 100 + number, title: Some(1), ..variant(PRINT) };
+        assert!(!is_duplicate(&judge.judge(other)), "{number}");
     }
 }
 

@@ -61,6 +61,18 @@ pub(super) struct Made {
     pub(super) is_variant: bool,
     /// Too short for other fingerprints than the exact hash.
     pub(super) is_short: bool,
+    /// Shingles of its text.
+    pub(super) size: Size,
+}
+
+/// A number of shingles, up to 4,095; a thousand by default.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size(pub(super) u16);
+
+impl Default for Size {
+    fn default() -> Self {
+        Self(1_000)
+    }
 }
 
 impl Made {
@@ -77,6 +89,7 @@ impl Made {
         title: None,
         is_variant: false,
         is_short: false,
+        size: Size(1_000),
     };
 
     fn fingerprints(self) -> Fingerprints {
@@ -92,7 +105,7 @@ impl Made {
             };
             u8::try_from(random(value) % 256).unwrap()
         };
-        let bytes: Vec<u8> = (0..SLOTS as u64).map(slot).chain([3, 232]).collect();
+        let bytes: Vec<u8> = (0..SLOTS as u64).map(slot).chain(self.size.0.to_be_bytes()).collect();
         // Pages of one block lie a few bits apart where little is their own.
         let flips = (0..own / 25).fold(0, |code, flip| code | 1 << (random(text ^ flip) % 64));
         let kept: std::collections::BTreeSet<u16> = (0..if numbers == 0 { 0 } else { 8 })
@@ -395,6 +408,7 @@ fn made() -> impl Strategy<Value = Made> {
                 title,
                 is_variant: variant && id.is_some(),
                 is_short: false,
+                size: Size::default(),
             }
         },
     )
