@@ -3,6 +3,7 @@
 use super::dictionary::segmenter;
 use super::extract::{self, Extraction, Limits};
 use super::head;
+use super::headline;
 use super::normalize::Normalizer;
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
 use super::urls::TextUrls;
@@ -156,12 +157,17 @@ impl Analyzer {
         Ok(NormalText { text: buffer, cut: rest.is_some(), rest: hash, extraction, urls })
     }
 
-    /// Returns the title of an HTML page in the form that is compared. `None` if it has no letter, or if the page came
-    /// as text.
+    /// Returns the title of an HTML page in the form that is compared, without what only says how the page is rendered.
+    /// If the title says nothing of the page's heading, it is that of the site, and the heading is added. `None` if
+    /// there is no letter, or if the page came as text.
     #[must_use]
     pub fn title(&self, body: &Body<'_>) -> Option<String> {
         let Body::Html(html) = body else { return None };
         let title = head::title_of(html)?;
+        let mut title = headline::without_rendering(&title);
+        if let Some(heading) = head::heading_of(html).filter(|heading| headline::is_of_site(&title, heading)) {
+            title.to_mut().extend(["\n", &heading]);
+        }
         let mut normal = String::new();
         let read = title.get(..title.floor_char_boundary(self.settings.max_bytes)).unwrap_or(&title);
         self.normalizer.run(read, &mut normal);

@@ -1,4 +1,4 @@
-//! The addresses and the title in the head of an HTML page.
+//! The addresses, the title and the heading of an HTML page.
 
 use super::characters::is_blank;
 use super::entities::{Place, decode_into};
@@ -13,8 +13,11 @@ const HEAD_ELEMENTS: [&str; 10] =
 /// Elements whose titles are not those of the page.
 const TITLED: [&str; 3] = ["template", "noscript", "svg"];
 
-/// How far a page is searched for its title, in bytes.
+/// How far a page is searched for its title and heading, in bytes.
 const TITLE_WITHIN: usize = 1 << 18;
+
+/// A heading of more bytes than this is none: its end is missing.
+const MAX_HEADING: usize = 1 << 10;
 
 /// References in the head of a page, with their character references decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,9 +58,8 @@ impl HeadLinks {
 /// wherever it is, because careless pages begin the body early: with a counter's image, a warning of the server, or a
 /// byte order mark within the text.
 pub(super) fn title_of(html: &str) -> Option<String> {
-    let html = html.get(..html.floor_char_boundary(TITLE_WITHIN)).unwrap_or(html);
     let (mut inside, mut is_title) = (0_usize, false);
-    for piece in pieces(html) {
+    for piece in pieces(beginning_of(html)) {
         match piece {
             Piece::Raw(title) if is_title => {
                 let mut decoded = String::with_capacity(title.len());
@@ -73,6 +75,39 @@ pub(super) fn title_of(html: &str) -> Option<String> {
         }
     }
     None
+}
+
+/// Returns the text of the `h1` of a page, without a tree. Returns `None` if there is none, or more than one with a text,
+/// because then they are headings of sections. A heading with a link in it is none either: it is the name of the site.
+pub(super) fn heading_of(html: &str) -> Option<String> {
+    let (mut inside, mut open, mut found) = (0_usize, None::<String>, None);
+    for piece in pieces(beginning_of(html)) {
+        match piece {
+            Piece::Start(tag) if is_any(tag.name.as_bytes(), &TITLED) => inside += usize::from(!tag.is_closed()),
+            Piece::End(name) if is_any(name.as_bytes(), &TITLED) => inside = inside.saturating_sub(1),
+            Piece::Start(tag) if inside == 0 && tag.name.eq_ignore_ascii_case("h1") => open = Some(String::new()),
+            Piece::Start(tag) if tag.name.eq_ignore_ascii_case("a") => open = None,
+            Piece::Text(text) if inside == 0 => {
+                if let Some(heading) = &mut open {
+                    decode_into(text, Place::Text, heading);
+                    open = open.filter(|heading| heading.len() <= MAX_HEADING);
+                }
+            }
+            Piece::End(name) if name.eq_ignore_ascii_case("h1") => {
+                if let Some(heading) = open.take().filter(|heading| !is_blank(heading))
+                    && found.replace(heading).is_some()
+                {
+                    return None;
+                }
+            }
+            Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
+        }
+    }
+    found
+}
+
+fn beginning_of(html: &str) -> &str {
+    html.get(..html.floor_char_boundary(TITLE_WITHIN)).unwrap_or(html)
 }
 
 fn reference(tag: &Tag<'_>) -> Option<String> {
@@ -144,6 +179,24 @@ mod tests {
         {
             assert_eq!(title_of(html), None, "{html}");
         }
+    }
+
+    #[test]
+    fn a_heading_is_the_only_one_of_its_kind_and_no_link() {
+        for (html, found) in [
+            ("<p>a</p><H1 class=x>Red <em>&amp;</em> blue</H1><h2>b</h2>", Some("Red & blue")),
+            ("<h1> </h1><h1><img src=logo></h1><h1>Red</h1>", Some("Red")),
+            ("<h1><a href=/>Shop</a></h1><h1>Red</h1>", Some("Red")),
+            ("<noscript><h1>No</h1></noscript><svg><h1>No</h1></svg><h1>Red</h1>", Some("Red")),
+            ("<h1>Red<h1>Blue</h1>", Some("Blue")),
+            ("<h1>Red</h1><h1>Blue</h1>", None),
+            ("<h1><a href=/>Shop</a></h1>", None),
+            ("<h1>Red", None),
+            ("<title>Red</title>", None),
+        ] {
+            assert_eq!(heading_of(html).as_deref(), found, "{html}");
+        }
+        assert_eq!(heading_of(&format!("<h1>{}</h1>", "long ".repeat(300))), None);
     }
 
     #[test]
