@@ -1,6 +1,7 @@
 //! Reads one record and decides what to do with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
 use super::tree_budget::TreeBudget;
@@ -28,6 +29,8 @@ pub(super) struct RecordProcessor {
     pub(super) trees: Arc<TreeBudget>,
     /// Event time of a page without any timestamp.
     pub(super) untimed: Timestamp,
+    /// How far the time that a page gives may be ahead of the record's.
+    pub(super) max_future_skew: Duration,
 }
 
 pub(super) struct Named<'r>(pub(super) &'r [Header]);
@@ -96,7 +99,11 @@ impl RecordProcessor {
                 self.metrics.document_tokens(segmenter(reading.cut_by), reading.tokens as u64);
                 self.metrics.document_extracted(extraction(reading.extraction));
                 self.metrics.document_decoded(encoding(reading.encoding));
-                let event_time = reading.event_time.unwrap_or(stamped);
+                let event_time = reading.event_time.map_or(stamped, |given| {
+                    let bounded = bounded(given, record, self.max_future_skew);
+                    self.metrics.clamped_timestamps(u64::from(bounded < given));
+                    bounded
+                });
                 payload.extraction =
                     Some(reading.extraction).filter(|how| *how != Extraction::Text).map(Extraction::name);
                 payload.id = reading.id_text.take();
@@ -118,10 +125,21 @@ impl RecordProcessor {
 }
 
 /// Returns a record's event time without reading its text.
-pub(super) fn event_time(fingerprinter: &Fingerprinter, source: EventTime, record: &ConsumedRecord) -> Timestamp {
+pub(super) fn event_time(
+    fingerprinter: &Fingerprinter,
+    (source, max_future_skew): (EventTime, Duration),
+    record: &ConsumedRecord,
+) -> Timestamp {
     let of_field = || shielded(|| fingerprinter.event_time(&raw(record, &Named(&record.headers)))).flatten();
     let field = if source == EventTime::Field { of_field() } else { None };
-    field.or(record.timestamp).unwrap_or_default()
+    field.map(|given| bounded(given, record, max_future_skew)).or(record.timestamp).unwrap_or_default()
+}
+
+/// Returns the time that a page gives, as far as its record permits. A page is fetched before it is written, so a time
+/// after that comes from a wrong clock. The brokers' clock alone is no bound for old pages: a single one from the future
+/// would move the window past all pages that are still to be read.
+fn bounded(given: Timestamp, record: &ConsumedRecord, max_future_skew: Duration) -> Timestamp {
+    record.timestamp.map_or(given, |written| given.min(written.plus(max_future_skew)))
 }
 
 const fn label_of(step: Step) -> labels::Step {

@@ -26,7 +26,8 @@ pub(super) struct RemainingInput {
     pub(super) topics: Vec<String>,
     /// Finds the event time of a record.
     pub(super) fingerprinter: Fingerprinter,
-    pub(super) event_time: EventTime,
+    /// Where it comes from, and how far it may be ahead of the record's own.
+    pub(super) event_time: (EventTime, Duration),
 }
 
 impl RemainingInput {

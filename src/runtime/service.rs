@@ -252,6 +252,7 @@ impl Service {
             metrics: context.metrics.clone(),
             trees: Arc::clone(&context.trees),
             untimed: Timestamp::default(),
+            max_future_skew: context.settings.rules.max_future_skew,
         };
         let driver = WorkerDriver::new(Arc::clone(&context), processor, worker)?;
         self.parts.start("worker".to_owned(), Handle::Worker(driver.new_handle()), move || driver.run())

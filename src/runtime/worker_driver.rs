@@ -231,7 +231,7 @@ impl WorkerDriver {
             client: context.connection.query(group),
             topics: context.input_topics(),
             fingerprinter: processor.fingerprinter.clone(),
-            event_time: context.settings.record.event_time,
+            event_time: (context.settings.record.event_time, context.settings.rules.max_future_skew),
         });
         let pool =
             TextPool::start(context.text_threads(), processor, clock, sink(&sender, Message::Read)).map_err(failure)?;

@@ -110,6 +110,7 @@ pub(super) fn feed(
         metrics: metrics.clone(),
         trees: TreeBudget::new(memory, settings.record.format),
         untimed: if plan.is_of_files() { super::UNTIMED } else { Timestamp::default() },
+        max_future_skew: settings.rules.max_future_skew,
     };
     let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = settings.processing.threads.unwrap_or_else(cpus);

@@ -182,9 +182,15 @@ pub fn run(
         metrics: metrics.clone(),
         health,
     });
-    let untimed = Timestamp::default();
-    let processor =
-        RecordProcessor { fingerprinter, outputs: Arc::clone(&context.outputs), clock, metrics, trees, untimed };
+    let processor = RecordProcessor {
+        fingerprinter,
+        outputs: Arc::clone(&context.outputs),
+        clock,
+        metrics,
+        trees,
+        untimed: Timestamp::default(),
+        max_future_skew: context.settings.rules.max_future_skew,
+    };
     let offsets = Offsets::new(&context.connection.query(&context.settings.input.group), draft::QUERY_TIMEOUT)
         .map_err(failure)?;
     let mut pages = pages::Pages::start(
