@@ -14,7 +14,7 @@ use super::acl::allow;
 use super::broker::{Broker, wait};
 use super::first_start::{CliOutput, CliRunner};
 use super::run::text;
-use super::run::topics::{committed, page, produce};
+use super::run::topics::{Given, committed, page, produce};
 use super::secured::{SECRET, cli, sasl};
 
 /// Writes pages that a replay can judge.
@@ -135,4 +135,73 @@ fn a_full_disk_loses_the_report_and_nothing_of_the_replay() {
     let status: serde_json::Value = serde_json::from_str(&status.out).expect("JSON");
     assert_eq!((&status[0]["state"], &status[0]["counts"]["pages"]), (&"done".into(), &3.into()), "{status}");
     assert_eq!(committed(broker, &format!("{}.replay.x", cli.outputs[0]), 2).len(), 2);
+    let report = cli.folder("report.json");
+    let again = ask(&["replay", "resume", "x", "-o", "json", "--report", report.to_str().expect("a path")]);
+    assert_eq!(again.code, Some(0), "{}", again.err);
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    let (written, shown) = (read(&std::fs::read_to_string(&report).expect("the report")), read(&again.out));
+    assert_eq!(written["variants"][0]["counts"]["pages"], 3, "{written}");
+    assert_eq!(written, shown);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_stops_the_replay_before_it_begins() {
+    let Some(broker) = Broker::shared() else { return };
+    let cli = cli(broker);
+    pages(broker, &cli.input);
+    let ask = |arguments: &[&str]| cli.ask_with(broker.address(), "", arguments);
+    let refused = ask(&[&RUN[..], &["--report", "/nowhere/report.json"]].concat());
+    assert_eq!(refused.code, Some(74), "{}", refused.err);
+    assert!(refused.err.contains("/nowhere/report.json") && refused.err.contains("--report"), "{}", refused.err);
+    let status = ask(&["replay", "status", "x"]);
+    assert_eq!(status.code, Some(66), "{} {}", status.out, status.err);
+}
+
+#[test]
+fn a_replay_of_another_group_with_the_same_id_and_outputs_is_left_alone() {
+    let Some(broker) = Broker::shared() else { return };
+    let cli = cli(broker);
+    pages(broker, &cli.input);
+    let mut other = CliRunner::new(broker);
+    (other.input, other.outputs) = (cli.input.clone(), cli.outputs.clone());
+    let done = cli.ask_with(broker.address(), "", &RUN);
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let shadow = format!("{}.replay.x", cli.outputs[0]);
+    for arguments in [&RUN[..], &["replay", "clean", "x", "--execute"]] {
+        let refused = other.ask_with(broker.address(), "", arguments);
+        assert_ne!(refused.code, Some(0), "{arguments:?}: {}", refused.out);
+        assert_eq!(committed(broker, &shadow, 2).len(), 2, "{arguments:?}");
+    }
+    let refused = other.ask_with(broker.address(), "", &RUN);
+    assert_eq!(refused.code, Some(78), "{}", refused.err);
+    assert!(refused.err.contains(&shadow) && refused.err.contains("choose another --id"), "{}", refused.err);
+    // What belongs to a replay goes with it.
+    let clean = cli.ask_with(broker.address(), "", &["replay", "clean", "x", "--execute"]);
+    assert!(clean.code == Some(0) && clean.out.contains(&shadow), "{} {}", clean.out, clean.err);
+}
+
+#[test]
+fn one_page_with_a_wrong_clock_does_not_end_the_window_of_all_others() {
+    const HOUR: i64 = 3_600_000;
+    const BEGIN: i64 = 1_760_000_000_000;
+    let Some(broker) = Broker::shared() else { return };
+    let cli = cli(broker);
+    let fetched = |number: u32, written: i64, fetched_at: i64| {
+        let value = serde_json::json!({ "text": text(number), "fetched_at": fetched_at });
+        Given { timestamp: Some(written), ..Given::value(&value.to_string()) }
+    };
+    // Ten pages and their copies, half an hour apart. After the first one comes a page of next month.
+    let mut pages: Vec<Given> = (0..10)
+        .flat_map(|number| {
+            let time = BEGIN + i64::from(number) * HOUR;
+            [fetched(number, time, time), fetched(number, time + HOUR / 2, time + HOUR / 2)]
+        })
+        .collect();
+    pages.insert(1, fetched(99, BEGIN, BEGIN + 30 * 24 * HOUR));
+    produce(broker, &cli.input, 0, &pages);
+    let field = "window: {size: 3h, allowed_lateness: 1h, timestamp_source: field}\ninput: {fields: {fetched_at: /fetched_at}}\n";
+    let run = cli.ask_with(broker.address(), field, &[&RUN[..], &["--into", "none", "-o", "json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&run.out).expect(&run.err);
+    let verdicts = &report["variants"][0]["counts"]["verdicts"];
+    assert_eq!((&verdicts["exact"], &verdicts["unique"]), (&10.into(), &11.into()), "{report}");
 }

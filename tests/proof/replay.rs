@@ -527,7 +527,10 @@ fn a_mismatching_plan_is_refused_and_a_deleted_input_ends_the_run() {
     assert!(run(file, &["-s", "match.same_id=duplicate"], 2).contains("--set cannot change them"));
     assert!(run("no-such-file.json", &[], 66).contains("no-such-file.json"));
     let empty = refused(&cluster, &["replay", "plan", "--from", "end"], 66);
-    assert!(empty.contains("the range is empty"), "{empty}");
+    let holds = format!("{}:0 offsets 0 to ", cluster.inputs()[0]);
+    assert!(empty.contains("is empty: no record is between") && empty.contains(&holds), "{empty}");
+    let unknown = refused(&cluster, &["replay", "plan", "--from", "start", "--partitions", "77"], 66);
+    assert!(unknown.contains("has no partition 77 (--partitions)"), "{unknown}");
     let unknown = refused(&cluster, &["replay", "resume", "never"], 66);
     assert!(unknown.contains("no replay `never`"), "{unknown}");
 

@@ -19,14 +19,22 @@ const BAR: usize = 40;
 pub(super) fn print_outcome(plan: &Plan, outcome: &Outcome, file: Option<&Path>, global: &Global) -> Result<(), Fatal> {
     let document = document(plan, outcome);
     if let Some(file) = file {
-        std::fs::write(file, format!("{document:#}\n")).map_err(|error| {
-            Reason::State.because(anyhow::anyhow!("the report is not written to {}: {error}", file.display()))
-        })?;
+        std::fs::write(file, format!("{document:#}\n")).map_err(|error| unwritten(file, &error))?;
     }
     match Format::or_usual(global.output) {
         Format::Table => print(&text(plan, outcome)),
         format @ (Format::Json | Format::Jsonl) => print_json(&document, format),
     }
+}
+
+/// Checks that the file of a report can be written, before the replay begins. It is created if it does not exist.
+pub(super) fn expect_writable(file: &Path) -> Result<(), Fatal> {
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+    opened.map(drop).map_err(|error| unwritten(file, &error))
+}
+
+fn unwritten(file: &Path, error: &std::io::Error) -> Fatal {
+    Reason::State.because(anyhow::anyhow!("the report is not written to {}: {error} (--report)", file.display()))
 }
 
 fn document(plan: &Plan, outcome: &Outcome) -> Value {

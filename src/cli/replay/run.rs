@@ -9,8 +9,8 @@ use super::{PaceArgs, ResumeArgs, RunArgs, plan, report};
 use crate::cli::output::Format;
 use crate::cli::{Global, note};
 use crate::error::{Fatal, Reason};
-use crate::replay::{Plan, Reads, Target};
-use crate::runtime::replay::{self, Lock, Options, Rate, ReplayState, Store, Stored};
+use crate::replay::{Plan, Reads, Target, Total};
+use crate::runtime::replay::{self, Lock, Options, Outcome, Rate, ReplayState, Store, Stored};
 use crate::runtime::service;
 use crate::telemetry::Metrics;
 
@@ -33,6 +33,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         return Ok(());
     }
     expect_rate_of_pages(&plan, args.pace.rate)?;
+    args.pace.report.as_deref().map_or(Ok(()), report::expect_writable)?;
     announce(&plan, args.plan.as_deref(), global)?;
     confirm(&plan, args.confirm_live.as_deref())?;
     replay::expect_log(&plan, &both.live)?;
@@ -64,8 +65,12 @@ pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
     if seen.state == ReplayState::Done {
         store.ensure_finished(&seen)?;
         note(&format!("replay {} is done already", args.id));
-        return Ok(());
+        let Some(total) = &seen.total else { return Ok(()) };
+        let (total, variants) = (Total::clone(total), vec![total.counts.clone()]);
+        let outcome = Outcome { total, variants, elapsed_ms: 0 };
+        return report::print_outcome(&seen.plan, &outcome, args.pace.report.as_deref(), global);
     }
+    args.pace.report.as_deref().map_or(Ok(()), report::expect_writable)?;
     let lock = Lock::take(&both.live, &args.id)?;
     let stored = store.take_over(seen.plan)?;
     stored.expect_place()?;

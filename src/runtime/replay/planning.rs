@@ -173,6 +173,20 @@ fn names(partitions: &BTreeSet<PartitionId>) -> String {
     topics.into_iter().collect::<Vec<_>>().join(", ")
 }
 
+/// The most partitions that an error lists.
+const MAX_LISTED: usize = 5;
+
+/// Lists what partitions hold: `pages:0 offsets 0 to 99`.
+fn listed(held: &Ranges) -> String {
+    let ranges = held.iter().filter(|(_, range)| !range.is_empty());
+    let more = if held.len() > MAX_LISTED { ", ..." } else { "" };
+    let listed: Vec<String> = ranges
+        .take(MAX_LISTED)
+        .map(|(partition, range)| format!("{partition} offsets {} to {}", range.start, range.end - 1))
+        .collect();
+    listed.join(", ") + more
+}
+
 /// Shortens the ranges evenly, so that they hold this many records.
 fn cut(ranges: &mut Ranges, max_records: Option<u64>) {
     let Some(limit) = max_records else { return };
@@ -232,6 +246,7 @@ impl Planning<'_> {
             held.insert(partition.clone(), self.offsets.range(partition).map_err(unavailable)?);
         }
         let mut ranges = self.ranges(wanted, &held)?;
+        let are_all_empty = held.values().all(Range::is_empty);
         let is_what_if = !wanted.set.is_empty();
         if wanted.reads == Reads::Fingerprints && first.scheme() != self.live.scheme() {
             return Err(Reason::Input.because(anyhow::anyhow!(
@@ -245,10 +260,14 @@ impl Planning<'_> {
         cut(&mut ranges, wanted.max_records);
         ranges.retain(|_, range| !range.is_empty());
         if ranges.is_empty() {
-            return Err(Reason::Input.because(anyhow::anyhow!(
-                "the range is empty: no record of {} is between --from and --to",
-                names(&partitions)
-            )));
+            let why = if are_all_empty {
+                "it holds no records".to_owned()
+            } else if wanted.max_records == Some(0) {
+                "--max-records is 0".to_owned()
+            } else {
+                format!("no record is between --from and --to; it holds {}", listed(&held))
+            };
+            return Err(Reason::Input.because(anyhow::anyhow!("the range of {} is empty: {why}", names(&partitions))));
         }
         let begins = self.begins(wanted, &ranges)?;
         let is_warm = is_what_if || log.is_none();
@@ -281,9 +300,19 @@ impl Planning<'_> {
         }
         let chosen =
             |partition: &PartitionId| wanted.partitions.is_empty() || wanted.partitions.contains(&partition.number);
+        let (is_there, partitions) = (!all.is_empty(), all.len());
         let found: BTreeSet<PartitionId> = all.into_iter().filter(chosen).collect();
         if found.is_empty() {
-            let why = anyhow::anyhow!("no such partition of the input ({})", topics.join(", "));
+            let topics = topics.join(", ");
+            let why = if is_there {
+                let wanted: Vec<String> = wanted.partitions.iter().map(ToString::to_string).collect();
+                anyhow::anyhow!(
+                    "{topics} has no partition {} (--partitions): it has {partitions}, from 0 on",
+                    wanted.join(", ")
+                )
+            } else {
+                anyhow::anyhow!("the input topic {topics} does not exist (input.topics)")
+            };
             return Err(Reason::Input.because(why));
         }
         Ok(found)

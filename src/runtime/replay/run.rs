@@ -415,11 +415,10 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let reasons: Vec<String> =
             counts.dead_letters.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
         Err(Reason::Failure.because(anyhow::anyhow!(
-            "{dead} of {} pages are dead letters ({}), more than --max-dead-letters allows: what was judged is committed, \
-             `dupgate replay resume {}` continues",
+            "{dead} of {} pages are dead letters ({}), more than --max-dead-letters allows: {}",
             counts.pages,
             reasons.join(", "),
-            self.plan.id
+            self.way_on()
         )))
     }
 
@@ -439,12 +438,16 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             return Ok(());
         }
         self.settle()?;
-        let how = if self.plan.into.writes() {
-            format!("`dupgate replay resume {}` continues", self.plan.id)
+        Err(Reason::Unfinished.because(anyhow::anyhow!("stopped: {}", self.way_on())))
+    }
+
+    /// Says how to continue once this run has ended early.
+    fn way_on(&self) -> String {
+        if self.plan.into.writes() {
+            format!("what was judged is committed, `dupgate replay resume {}` continues", self.plan.id)
         } else {
             "a replay with --into none keeps no state: run it again".to_owned()
-        };
-        Err(Reason::Unfinished.because(anyhow::anyhow!("stopped: {how}")))
+        }
     }
 
     /// Sets the progress in the metrics.

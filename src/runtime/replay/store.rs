@@ -334,6 +334,7 @@ impl Store {
     pub fn begin_again(&self, stored: &Stored, settings: &Settings) -> Result<(), Fatal> {
         let topics = self.topics(&stored.plan, settings)?;
         if stored.marks.is_empty() {
+            self.expect_own(&stored.plan)?;
             return self.create(&topics);
         }
         for topic in &topics {
@@ -361,11 +362,31 @@ impl Store {
     ///
     /// The brokers refuse a topic, or the plan is not acknowledged.
     pub fn begin(&self, plan: &Plan, settings: &Settings) -> Result<(), Fatal> {
+        self.expect_own(plan)?;
         let topics = self.topics(plan, settings)?;
         let (of_plan, others): (Vec<_>, Vec<_>) = topics.into_iter().partition(|topic| topic.name == plan.plan_topic());
         self.create(&of_plan)?;
         self.write(plan, plan.text().as_bytes(), ("hash", &plan.hash))?;
         self.create(&others)
+    }
+
+    /// Checks that the shadow topics of a replay are its own, if they exist. Their names do not tell the group, and a
+    /// replay of another group may have the same id. The log of a replay's verdicts is created before its shadow topics.
+    fn expect_own(&self, plan: &Plan) -> Result<(), Fatal> {
+        let names = self.inspector.topic_names().map_err(fatal::cluster_error)?;
+        if plan.into != Target::Shadow || names.contains(&plan.own_verdicts()) {
+            return Ok(());
+        }
+        for name in plan.output.topics() {
+            if names.contains(name) {
+                return Err(Reason::Config.because(anyhow::anyhow!(
+                    "topic `{name}` exists and is not of this replay: another group has a replay `{}` with the same \
+                     outputs; choose another --id",
+                    plan.id
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Writes to the topic of a plan.
@@ -441,39 +462,40 @@ impl Store {
         Ok(topics)
     }
 
-    /// Lists the remaining topics of a replay, and its group.
+    /// Lists the remaining topics of a replay. Shadow topics are its own only if it has a log of verdicts: see
+    /// [`Store::begin`].
     ///
     /// # Errors
     ///
     /// No broker answers.
     pub fn left(&self, id: &str) -> Result<Vec<String>, Fatal> {
         let names = self.inspector.topic_names().map_err(fatal::cluster_error)?;
-        let (own, plan) = (own_name(&self.logs, id) + ".", self.plan(id).ok());
-        let shadow: BTreeSet<String> = plan
-            .into_iter()
-            .filter(|plan| plan.into == Target::Shadow)
-            .flat_map(|plan| plan.output.topics().cloned().collect::<Vec<_>>())
-            .collect();
+        let own = own_name(&self.logs, id) + ".";
+        let plan =
+            self.plan(id).ok().filter(|plan| plan.into == Target::Shadow && names.contains(&plan.own_verdicts()));
+        let shadow: BTreeSet<String> =
+            plan.into_iter().flat_map(|plan| plan.output.topics().cloned().collect::<Vec<_>>()).collect();
         Ok(names.into_iter().filter(|name| name.starts_with(&own) || shadow.contains(name)).collect())
     }
 
-    /// Removes topics, the one with the plan last, and the replay's group.
+    /// Removes topics and the replay's group. Shadow topics are the first and the topic with the plan is the last to go,
+    /// so that what is left after a failure can still be found.
     ///
     /// # Errors
     ///
     /// A request that the brokers refuse.
     pub fn remove(&self, id: &str, topics: &[String]) -> Result<(), Fatal> {
-        let plan = plan_topic(&self.logs, id);
-        let (last, first): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| **name == plan);
-        let delete = |names: Vec<&String>| {
-            let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+        let (plan, own) = (plan_topic(&self.logs, id), own_name(&self.logs, id) + ".");
+        let delete = |is_wanted: &dyn Fn(&str) -> bool| {
+            let names: Vec<&str> = topics.iter().map(String::as_str).filter(|name| is_wanted(name)).collect();
             self.inspector.delete_topics(&names).map_err(fatal::cluster_error)
         };
+        delete(&|name| !name.starts_with(&own))?;
+        delete(&|name| name.starts_with(&own) && name != plan)?;
         // Delete the group last: without its offsets, a replay with some topics gone would look like one that was never
         // started.
-        delete(first)?;
         self.inspector.delete_group(&own_name(&self.group, id)).map_err(fatal::cluster_error)?;
-        delete(last)
+        delete(&|name| name == plan)
     }
 }
 
