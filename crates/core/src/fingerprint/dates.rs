@@ -1,32 +1,13 @@
-//! Dates and times of day in a text: `3月5日`, `March 5, 2026`, `2026-03-05`, `8:05`.
+//! Dates in a text: `3月5日`, `March 5, 2026`, `5. März 2026`, `2026-03-05`.
 
 use std::ops::Range;
 
-/// The months in English. Their first three or four letters are enough.
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
+use super::months::{is_english, is_hungarian, month_of_others};
+use super::times::is_number;
+use super::words::{first_word, last_word, number, skip_back};
+use crate::text::is_han;
 
-/// `8:05`, `08:05:59`.
-pub(super) fn is_time(number: &str) -> bool {
-    let mut parts = number.split(':');
-    let mut part = |most: u32| parts.next().is_some_and(|part| is_number(part, 2, most));
-    let (hours, minutes) = (part(24), part(59));
-    hours && minutes && parts.next().is_none_or(|seconds| is_number(seconds, 2, 59)) && parts.next().is_none()
-}
-
-/// `2026-11-21`, `2026/11/21`, `2026.11.21`; `21.11.2026`, `11/21/2026`.
+/// `2026-11-21`, `2026/11/21`, `2026.11.21`; `21.11.2026`, `11/21/2026`; `21.11.26`, `11/21/26`.
 pub(super) fn is_numeric_date(number: &str) -> bool {
     ['-', '/', '.'].into_iter().any(|mark| {
         let mut parts = number.split(mark);
@@ -36,12 +17,14 @@ pub(super) fn is_numeric_date(number: &str) -> bool {
         };
         let (month, day) = (is_month_number, is_day);
         let ends_in_year = is_year(third) && (month(first) && day(second) || day(first) && month(second));
-        first.len() == 4 && is_number(first, 4, 9999) && month(second) && day(third) || ends_in_year
+        let is_short = mark != '-'
+            && [first, second, third].iter().all(|part| part.len() == 2)
+            && first != "00"
+            && second != "00"
+            && is_number(third, 2, 99)
+            && (month(first) && day(second) || day(first) && month(second));
+        first.len() == 4 && is_number(first, 4, 9999) && month(second) && day(third) || ends_in_year || is_short
     })
-}
-
-fn is_number(part: &str, digits: usize, most: u32) -> bool {
-    part.len() <= digits && part.parse::<u32>().is_ok_and(|number| number <= most)
 }
 
 fn is_month_number(part: &str) -> bool {
@@ -56,34 +39,90 @@ fn is_year(part: &str) -> bool {
     part.len() == 4 && part.parse::<u32>().is_ok_and(|year| (1900..2200).contains(&year))
 }
 
-/// Returns whether a time of day follows a place, with nothing but spaces in between.
-pub(super) fn time_after(text: &str, place: usize) -> bool {
-    let rest = text.get(place..).unwrap_or_default().trim_start();
-    let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b':').count();
-    rest.get(..length).is_some_and(is_time)
-}
-
 /// Finds the date whose first number begins at `at`. A month may precede the number, but not before `from`.
 pub(super) fn written_date(text: &str, from: usize, at: usize) -> Option<Range<usize>> {
     let rest = text.get(at..)?;
     let before = text.get(from..at)?;
-    if let Some(length) = chinese(rest) {
+    if let Some(length) = cjk(before, rest).or_else(|| hungarian(rest)).or_else(|| spaced(rest)) {
         return Some(at..at + length);
     }
     let day = day(rest)?;
     let after = rest.get(day..)?;
-    if let Some(month) = month_before(before) {
+    if let Some(month) = month_before(before, is_english) {
         return (!begins_word(after)).then(|| from + month..at + day + year_after(after));
     }
-    let spaces = after.len() - after.trim_start_matches([' ', '-']).len();
-    let after = after.get(spaces..).map(|after| after.strip_prefix("of ").unwrap_or(after))?;
-    let month = month_at(after).filter(|_| spaces > 0)?;
-    let skipped = rest.len() - after.len() + month;
-    Some(at..at + skipped + year_after(rest.get(skipped..)?))
+    if let Some(month) = month_before(before, is_hungarian).filter(|_| after.starts_with(['.', '-'])) {
+        return Some(from + month..at + day + ".".len());
+    }
+    month_after(after).map(|length| at..at + day + length)
 }
 
-/// Reads `[2026年]3月5日`, `2026年3月`, `3月5至8日`, `5日`. Returns its length.
-fn chinese(text: &str) -> Option<usize> {
+/// Reads the month, and perhaps the year, after a day. Returns the length.
+fn month_after(after: &str) -> Option<usize> {
+    let trimmed = after.trim_start_matches([' ', '-']);
+    let has_spaces = trimmed.len() < after.len();
+    let english = trimmed.strip_prefix("of ").unwrap_or(trimmed);
+    let end = |rest: &str, month: usize| {
+        let year = year_after(rest.get(month..)?);
+        Some((after.len() - rest.len() + month + year, year > 0))
+    };
+    if let Some(month) = month_at(english).filter(|_| has_spaces) {
+        return end(english, month).map(|(length, _)| length);
+    }
+    let rest = skip_ordinal(after);
+    let trimmed = rest.trim_start_matches([' ', '-']);
+    let has_spaces = trimmed.len() < rest.len() || after.starts_with('.');
+    let trimmed = trimmed.strip_prefix("de ").unwrap_or(trimmed);
+    if let Some(length) = trimmed.strip_prefix("tháng ").and_then(vietnamese) {
+        return Some(after.len() - trimmed.len() + "tháng ".len() + length);
+    }
+    let month = month_of_others(trimmed).filter(|_| has_spaces)?;
+    let (length, has_year) = end(trimmed, month.length)?;
+    (has_year || !month.needs_year).then_some(length)
+}
+
+/// Leaves out what makes a number an ordinal in other languages than English: `5.`, `1er`, `1º` (normalised `1o`),
+/// `5-го`, `5:e`, `5e`.
+fn skip_ordinal(text: &str) -> &str {
+    if let Some(rest) = text.strip_prefix(['.', '°', 'º']) {
+        return rest;
+    }
+    let endings = ["er", "o", "-го", "-е", ":e", "e"];
+    let rest = endings.iter().find_map(|end| text.strip_prefix(end));
+    rest.filter(|rest| !begins_word(rest)).unwrap_or(text)
+}
+
+/// Reads the month and the year of `ngày 5 tháng 3 năm 2024`. Returns the length.
+fn vietnamese(text: &str) -> Option<usize> {
+    let (month, rest) = number(text).filter(|(month, _)| is_month_number(month))?;
+    (!begins_word(rest)).then(|| month.len() + year_after(rest))
+}
+
+/// Reads `2024. március 5.`, `2024. március 5-én`. Returns the length.
+fn hungarian(text: &str) -> Option<usize> {
+    let (_, rest) = number(text).filter(|(year, _)| is_year(year))?;
+    let rest = rest.strip_prefix(". ")?;
+    let month = first_word(rest);
+    let rest = rest.get(month.len()..).filter(|_| is_hungarian(month))?;
+    let (_, rest) = number(rest.strip_prefix('.').unwrap_or(rest).strip_prefix(' ')?).filter(|(day, _)| is_day(day))?;
+    (!begins_word(rest)).then(|| text.len() - rest.strip_prefix('.').unwrap_or(rest).len())
+}
+
+/// Reads `2024. 3. 5.`, `5. 3. 2024`. Returns the length.
+fn spaced(text: &str) -> Option<usize> {
+    let (first, rest) = number(text)?;
+    let (second, rest) = number(rest.strip_prefix(". ")?)?;
+    let (third, rest) = number(rest.strip_prefix(". ")?)?;
+    let is_date = is_month_number(second) && (is_year(first) && is_day(third) || is_day(first) && is_year(third));
+    (is_date && !begins_word(rest)).then_some(text.len() - rest.len())
+}
+
+/// The eras of Japan and the Republic of China, before the number of a year.
+const ERAS: [&str; 7] = ["令和", "平成", "昭和", "大正", "明治", "民国", "民國"];
+
+/// Reads `[2026年]3月5日`, `2026年3月`, `3月5至8日`, `5日`, `2026년 3월 5일`, and `6年3月5日` after an era. Returns its
+/// length.
+fn cjk(before: &str, text: &str) -> Option<usize> {
     // Reads a number that fits, followed by one of the marks.
     let unit = |text: &str, fits: &dyn Fn(&str) -> bool, marks: &[char]| {
         let (digits, rest) = number(text)?;
@@ -94,16 +133,18 @@ fn chinese(text: &str) -> Option<usize> {
     let spaces =
         |text: &str, length: usize| text.get(length..).map_or(length, |rest| text.len() - rest.trim_start().len());
     let day = |text: &str| {
-        let alone = unit(text, &is_day, &['日', '号', '號']);
+        let alone = unit(text, &is_day, &['日', '号', '號', '일']);
         alone.or_else(|| {
             let (first, rest) = number(text).filter(|(first, _)| is_day(first))?;
             let mark = rest.chars().next().filter(|mark| matches!(mark, '-' | '~' | '至' | '到' | '、'))?;
             let after = first.len() + mark.len_utf8();
-            unit(text.get(after..)?, &is_day, &['日', '号', '號']).map(|length| after + length)
+            unit(text.get(after..)?, &is_day, &['日', '号', '號', '일']).map(|length| after + length)
         })
     };
-    let month = |text: &str| unit(text, &is_month_number, &['月']);
-    if let Some(year) = unit(text, &is_year, &['年']) {
+    let month = |text: &str| unit(text, &is_month_number, &['月', '월']);
+    let has_era = ERAS.iter().any(|era| skip_back(before, char::is_whitespace).ends_with(era));
+    let year = |part: &str| is_year(part) || has_era && is_number(part, 3, 200);
+    if let Some(year) = unit(text, &year, &['年', '년']) {
         let year = spaces(text, year);
         let month = year + month(text.get(year..)?)?;
         let before_day = spaces(text, month);
@@ -116,12 +157,6 @@ fn chinese(text: &str) -> Option<usize> {
     // `5日` alone, unless it is an amount of yen or a five-day average.
     let alone = unit(text, &is_day, &['日'])?;
     (!text.get(alone..)?.starts_with(['元', '圆', '均', '线'])).then_some(alone)
-}
-
-/// Cuts off the number that a text begins with.
-fn number(text: &str) -> Option<(&str, &str)> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    text.split_at_checked(digits).filter(|_| digits > 0)
 }
 
 /// Reads `5`, `05`, `5th`. Returns the length.
@@ -137,39 +172,35 @@ fn begins_word(text: &str) -> bool {
 }
 
 /// Finds a month, followed by spaces, at the end of a text. Returns its offset.
-fn month_before(text: &str) -> Option<usize> {
+fn month_before(text: &str, is_month: impl Fn(&str) -> bool) -> Option<usize> {
     let word_end = text.trim_end_matches(' ');
     if word_end.len() == text.len() {
         return None;
     }
     let word_end = word_end.strip_suffix('.').unwrap_or(word_end);
-    let (start, _) = word_end.char_indices().rev().take_while(|(_, c)| c.is_alphabetic()).last()?;
-    word_end.get(start..).is_some_and(is_month).then_some(start)
+    let month = last_word(word_end);
+    is_month(month).then_some(word_end.len() - month.len())
 }
 
-/// Returns the length of the month that a text begins with.
+/// Returns the length of the English month that a text begins with.
 fn month_at(text: &str) -> Option<usize> {
     let length = text.bytes().take_while(u8::is_ascii_alphabetic).count();
-    text.get(..length).filter(|word| is_month(word)).map(str::len)
+    let (word, rest) = text.split_at_checked(length)?;
+    // `5 mayıs` is Turkish. A Chinese character may touch the month.
+    let is_whole = !rest.starts_with(|c: char| c.is_alphabetic() && !is_han(c));
+    (is_whole && is_english(word)).then_some(length)
 }
 
-fn is_month(word: &str) -> bool {
-    let begins = |month: &str| month.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
-    let short = |month: &str| matches!(word.len(), 3 | 4) && begins(month);
-    MONTHS.iter().any(|month| month.eq_ignore_ascii_case(word) || short(month))
-}
-
-/// Returns the length of ` 2026`, `, 2026`, `. 2026` at the beginning of a text, 0 when there is no year.
+/// Returns the length of ` 2026`, `, 2026`, `. 2026`, ` de 2026`, ` năm 2026` at the beginning of a text, 0 when there
+/// is no year.
 fn year_after(text: &str) -> usize {
     let rest = text.strip_prefix([',', '.']).unwrap_or(text).trim_start();
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let is_whole = !rest.get(digits..).is_some_and(begins_word);
-    match rest.get(..digits) {
-        Some(year) if digits > 0 && rest.len() < text.len() && is_year(year) && is_whole => {
-            text.len() - rest.len() + digits
-        }
-        Some(_) | None => 0,
-    }
+    let has_gap = rest.len() < text.len();
+    let rest = ["de ", "del ", "năm "].iter().find_map(|word| rest.strip_prefix(word)).unwrap_or(rest);
+    let Some((_, after)) = number(rest).filter(|(year, _)| has_gap && is_year(year)) else { return 0 };
+    // The Russian and the Ukrainian word for year, abbreviated, may touch it.
+    let after_word = after.strip_prefix(['г', 'р']).unwrap_or(after);
+    if begins_word(after_word) { 0 } else { text.len() - after.len() }
 }
 
 #[cfg(test)]
@@ -236,10 +267,90 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_day_may_follow() {
-        assert!(time_after("3月5日 12:30 x", "3月5日".len()));
-        assert!(time_after("3月5日8:05:59", "3月5日".len()));
-        assert!(!time_after("3月5日 12", "3月5日".len()));
+    fn dates_of_many_languages_are_known() {
+        for (text, found) in [
+            ("am 5. märz 2024 in", "5. märz 2024"),
+            ("am 5.märz in", "5.märz"),
+            ("le 1er mars", "1er mars"),
+            ("le 5 février 2024,", "5 février 2024"),
+            ("el 5 de marzo de 2024", "5 de marzo de 2024"),
+            ("em 1o de março de 2024", "1o de março de 2024"),
+            ("il 5 marzo 2024", "5 marzo 2024"),
+            ("5 maart 2024", "5 maart 2024"),
+            ("5 marca 2024", "5 marca 2024"),
+            ("5 марта 2024", "5 марта 2024"),
+            ("5 марта 2024г.", "5 марта 2024"),
+            ("5-го марта", "5-го марта"),
+            ("5 дек. 2024", "5 дек. 2024"),
+            ("5 березня 2024", "5 березня 2024"),
+            ("5 mart 2024", "5 mart 2024"),
+            ("5 mayıs 2024", "5 mayıs 2024"),
+            ("5. března 2024", "5. března 2024"),
+            ("den 5 mars 2024", "5 mars 2024"),
+            ("den 5. marts 2024", "5. marts 2024"),
+            ("5. maaliskuuta 2024", "5. maaliskuuta 2024"),
+            ("2024. március 5.", "2024. március 5."),
+            ("2024. márc. 5-én", "2024. márc. 5"),
+            ("március 5-én", "március 5-"),
+            ("5 martie 2024", "5 martie 2024"),
+            ("5 maret 2024", "5 maret 2024"),
+            ("ngày 5 tháng 3 năm 2024", "5 tháng 3 năm 2024"),
+            ("ngày 5 tháng 3", "5 tháng 3"),
+            ("2024년 3월 5일", "2024년 3월 5일"),
+            ("3월 5일", "3월 5일"),
+            ("令和6年3月5日", "6年3月5日"),
+            ("民國113年3月5日", "113年3月5日"),
+            ("5 مارس 2024", "5 مارس 2024"),
+            ("5 يناير", "5 يناير"),
+            ("5 آذار/مارس 2024", "5 آذار/مارس 2024"),
+            ("5 تشرين الثاني 2024", "5 تشرين الثاني 2024"),
+            ("5 ago 2024", "5 ago 2024"),
+            ("2024. 3. 5. 12", "2024. 3. 5"),
+            ("5. 3. 2024", "5. 3. 2024"),
+        ] {
+            assert_eq!(date(text), Some(found), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_date_of_another_language_is_none() {
+        for text in [
+            "märz 5 tote",
+            "mars 5 x",
+            "március 500",
+            "5. may the",
+            "5 out of",
+            "5 ago",
+            "5 set",
+            "5marzo",
+            "5e arrondissement",
+            "5 de los",
+            "32 марта",
+            "3월",
+            "5일",
+            "1. 2. 3",
+            "tháng 5",
+            "5 maisons",
+        ] {
+            assert_eq!(date(text), None, "{text}");
+        }
+        assert_eq!(date("6年3月5日"), None, "the number of a year without its era is none");
+    }
+
+    #[test]
+    fn short_years_are_dates_in_two_forms() {
+        for (text, is_date) in [
+            ("05/03/24", true),
+            ("05.03.24", true),
+            ("03/25/24", true),
+            ("5.3.24", false),
+            ("05-03-24", false),
+            ("25.25.24", false),
+            ("00.03.24", false),
+            ("1.2.3", false),
+        ] {
+            assert_eq!(is_numeric_date(text), is_date, "{text}");
+        }
     }
 
     proptest! {

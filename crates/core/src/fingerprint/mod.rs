@@ -6,6 +6,7 @@
 //!
 //! Cost: one hash of the text, one of each word, and one addition for each bit of the strongest words.
 
+mod counters;
 mod dates;
 mod feature_hash;
 mod fingerprinter;
@@ -13,8 +14,10 @@ mod identity;
 mod inspect;
 mod kinds;
 mod minhash;
+mod months;
 mod numbers;
 mod per_mille;
+mod relative_times;
 mod scheme;
 mod seed;
 mod settings;
@@ -25,6 +28,8 @@ pub mod split_mix;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod times;
+mod words;
 
 pub use dupgate_index::{MAX_DISTANCE, Width};
 pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of};

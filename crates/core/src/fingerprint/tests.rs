@@ -598,6 +598,26 @@ fn numbers_in_other_digits_are_numbers() {
     assert_eq!(monday, numbers(["11234", "205", "6120", "98", "77"]), "the same numbers");
 }
 
+/// The lists of words are in the form of normalised text.
+#[test]
+fn dates_times_and_counters_are_known_in_pages_as_they_are_written() {
+    for text in [
+        "Am 5. März 2024 um 14.30 Uhr, vor 3 Stunden, 1.234 Aufrufe",
+        "Em 1º de Março de 2024, 318 Curtidas",
+        "5 Марта 2024, 12\u{a0}234 Просмотра",
+        "5 AĞUSTOS 2024, 1.234 Görüntülenme",
+        "閲覧数 1234、1.2万回視聴、令和６年３月５日１４時３０分、３時間前",
+        "瀏覽 1234，1.2萬次閱讀，贊 318，民國113年3月5日下午2點30分，3小時前",
+        "2024년 3월 5일 오후 2시 30분, 조회수 1,234, 3시간 전",
+        "٥ مارس ٢٠٢٤، ١٢٣٤ مشاهدة، منذ ٣ ساعات",
+        "Copyright © 2020–2024",
+    ] {
+        let page = RawRecord { key: None, value: Some(text.as_bytes()), headers: &() };
+        let numbers = plain().inspect(&page).unwrap().numbers;
+        assert_eq!(numbers, [""; 0], "{text}");
+    }
+}
+
 const EN: &str = "The harbour authority announced on Tuesday that dredging of the northern channel will begin next spring, \
     after engineers found that sediment had reduced its depth by nearly two metres.";
 
