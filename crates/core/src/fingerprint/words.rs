@@ -12,12 +12,15 @@ fn is_letter(c: char) -> bool {
 
 /// Returns whether a sorted list has a word.
 pub(super) fn has(list: &[&str], word: &str) -> bool {
-    list.binary_search(&word).is_ok()
+    !word.is_empty() && list.binary_search(&word).is_ok()
 }
 
 /// Returns whether a sorted list has the first word, or the first two words, of a text.
 pub(super) fn begins_with_one_of(list: &[&str], text: &str) -> bool {
     let one = first_word(text);
+    if one.is_empty() {
+        return false;
+    }
     has(list, one)
         || text.get(one.len()..).and_then(|rest| rest.strip_prefix(' ')).is_some_and(|rest| {
             let other = first_word(rest);
@@ -30,10 +33,13 @@ pub(super) fn begins_with_one_of(list: &[&str], text: &str) -> bool {
 /// Returns whether a sorted list has the last word, or the last two words, of a text.
 pub(super) fn ends_with_one_of(list: &[&str], text: &str) -> bool {
     let one = last_word(text);
+    if one.is_empty() {
+        return false;
+    }
     has(list, one)
         || text.strip_suffix(one).and_then(|rest| rest.strip_suffix(' ')).is_some_and(|rest| {
             let both = last_word(rest).len() + 1 + one.len();
-            !one.is_empty() && both > one.len() + 1 && has(list, text.get(text.len() - both..).unwrap_or_default())
+            both > one.len() + 1 && has(list, text.get(text.len() - both..).unwrap_or_default())
         })
 }
 
