@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Raised when a code change gives the same page other fingerprints under the same settings.
-pub const CODE_VERSION: u32 = 12;
+pub const CODE_VERSION: u32 = 13;
 
 /// The dictionaries that ship with the program. A new release of one makes a new scheme.
 pub const DICTIONARIES: &str = "jieba-rs 0.11.0, ferrous-opencc 0.4.0, stopwords 1, idf 1, dom_smoothie 0.19.0, \
