@@ -11,10 +11,14 @@ use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::LoggingContext;
+use super::first_records::first_records;
 use super::group_consumer::Start;
 use super::unassigned::share_of;
 use super::watchdog::close_in_background;
 use crate::record::{PartitionId, Timestamp};
+
+/// More uncommitted offsets than this are records and not only markers of transactions.
+const MANY_MARKERS: i64 = 16;
 
 /// A client that queries on behalf of one group without joining it.
 pub struct Offsets {
@@ -166,18 +170,41 @@ impl Offsets {
         self.starts(partitions, Start::Latest)
     }
 
-    /// Returns how many records of these partitions the group has not committed. A partition without a committed offset,
+    /// Returns how many offsets of these partitions the group has not committed. A partition without a committed offset,
     /// or whose leader does not answer, is left out.
     ///
     /// # Errors
     ///
     /// No broker answered in time.
     pub fn lag(&self, partitions: &BTreeSet<PartitionId>) -> Result<u64, KafkaError> {
+        Ok(self.uncommitted(partitions)?.into_values().map(|left| (left.end - left.start).unsigned_abs()).sum())
+    }
+
+    /// Like [`Offsets::lag`], but a partition in which only a few markers of transactions are left has no lag: readers
+    /// skip them, and a group that has read everything may never commit the offset after them.
+    ///
+    /// # Errors
+    ///
+    /// No broker answered in time.
+    pub fn lag_in_records(&self, partitions: &BTreeSet<PartitionId>) -> Result<u64, KafkaError> {
+        let left = self.uncommitted(partitions)?;
+        let (few, many): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            left.into_iter().partition(|(_, left)| left.end - left.start <= MANY_MARKERS);
+        let heads =
+            few.iter().filter(|(_, left)| !left.is_empty()).map(|(partition, left)| (partition.clone(), left.start));
+        let records = first_records(&self.stable.config, &heads.collect(), 1, self.timeout)?;
+        let has_record = |partition: &PartitionId| records.get(partition).is_none_or(|records| !records.is_empty());
+        let few = few.into_iter().filter(|(partition, _)| has_record(partition));
+        Ok(few.chain(many).map(|(_, left)| (left.end - left.start).unsigned_abs()).sum())
+    }
+
+    fn uncommitted(&self, partitions: &BTreeSet<PartitionId>) -> Result<BTreeMap<PartitionId, Range<i64>>, KafkaError> {
         let committed = self.last_committed(partitions)?;
-        let behind = |(partition, end): (PartitionId, i64)| {
-            u64::try_from(end - committed.get(&partition)?.as_ref()?.offset).ok()
+        let left = |(partition, end): (PartitionId, i64)| {
+            let next = committed.get(&partition)?.as_ref()?.offset;
+            (next <= end).then_some((partition, next..end))
         };
-        Ok(self.ends(partitions)?.into_iter().filter_map(behind).sum())
+        Ok(self.ends(partitions)?.into_iter().filter_map(left).collect())
     }
 
     /// Returns the first offset for a reader that begins at `start`, for many partitions by one request to each broker.

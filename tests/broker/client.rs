@@ -7,7 +7,7 @@ use dupgate::kafka::offsets::Offsets;
 use dupgate::record::PartitionId;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::Producer;
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
@@ -141,4 +141,26 @@ fn deleted_records_are_an_error_for_a_reader_below_the_start() {
     let why = why.map(|message| message.offset());
     assert_eq!(why, Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset)));
     assert_eq!(committed_payloads(broker, &topic), ["d"]);
+}
+
+#[test]
+fn markers_of_transactions_are_no_lag() {
+    let Some(broker) = Broker::shared() else { return };
+    let (topic, group) = (broker.topic("markers", 1), broker.unique("markers-group"));
+    let consumer: BaseConsumer = broker.client().set("group.id", &group).create().unwrap();
+    let producer = transactional_producer(broker, &broker.unique("markers"));
+    commit(&producer, &topic, &["one", "two"]);
+    let mut config = broker.client();
+    config.set("group.id", &group).set("isolation.level", "read_committed").set("enable.partition.eof", "true");
+    let offsets = Offsets::new(&config, wait::LIMIT).unwrap();
+    let partitions = BTreeSet::from([PartitionId::new(topic.as_str(), 0)]);
+    let lags = |committed: i64| {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&topic, 0, Offset::Offset(committed)).unwrap();
+        consumer.commit(&list, CommitMode::Sync).unwrap();
+        (offsets.lag(&partitions).unwrap(), offsets.lag_in_records(&partitions).unwrap())
+    };
+    assert_eq!(lags(1), (2, 2), "a record and the marker after it");
+    assert_eq!(lags(2), (1, 0), "the marker");
+    assert_eq!(lags(3), (0, 0));
 }

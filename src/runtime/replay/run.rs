@@ -505,7 +505,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 .partitions(&topics)
                 .map_err(|error| fatal::cluster_error(ClusterError::of_topics(&error, &topics)))?;
         }
-        self.offsets.lag(&partitions).map_err(|error| Reason::Unavailable.because(error))
+        self.offsets.lag_in_records(&partitions).map_err(|error| Reason::Unavailable.because(error))
     }
 
     /// Returns how many variants, from the first on, write their verdicts: one or none.
