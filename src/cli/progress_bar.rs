@@ -1,12 +1,15 @@
 //! Shows progress on standard error: a bar on a terminal, else log lines.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, tick};
-use indicatif::{ProgressBar, ProgressStyle, WeakProgressBar};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle, WeakProgressBar};
+
+use super::human;
 
 /// Time between two log lines, where there is no terminal for a bar.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -26,7 +29,13 @@ impl ProgressDisplay {
         let bar = io::stderr().is_terminal().then(|| {
             let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-            shown(bar.with_style(style))
+            // The bar's own rate has four decimals.
+            let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+                // Rates are not negative, and writing to a string does not fail.
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate to look at")]
+                let _ = write!(out, "{}/s", human::count(state.per_sec().round() as u64));
+            };
+            shown(bar.with_style(style.with_key("per_sec", rate)))
         });
         Self { bar, ..Self::logging_every(LOG_INTERVAL) }
     }

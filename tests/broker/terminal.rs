@@ -38,6 +38,9 @@ fn on_a_terminal(columns: u16, arguments: &[&str]) -> String {
 /// each is complete and fits.
 fn rows_of_bar<'s>(shown: &'s str, prefix: &str, columns: usize) -> Vec<&'s str> {
     let rows: Vec<&str> = shown.split(['\r', '\n']).filter(|row| row.contains(prefix)).collect();
+    let rate = |row: &str| row.split_whitespace().find_map(|word| word.strip_suffix("/s")).map(str::to_owned);
+    let is_whole = |rate: String| rate.chars().all(|c| c.is_ascii_digit() || c == ',');
+    assert!(rows.iter().all(|row| rate(row).is_some_and(is_whole)), "a rate is a whole number: {shown:?}");
     assert!(rows.iter().all(|row| row.contains('%') && row.contains("/s") && row.contains("left ")), "{shown:?}");
     let wide = rows.iter().find(|row| printed(row) > columns);
     assert_eq!(wide, None, "it is wider than the terminal");
@@ -77,8 +80,8 @@ fn a_replay_shows_its_progress_and_removes_the_bar() {
     let written = command(&produce).output().expect("the program");
     assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let run = ["replay", "run", "--from", "start", "--order", "time", "--into", "none", "--execute", "--id", "shown"];
-    let shown = on_a_terminal(100, &[run.as_slice(), &["--rate", "100/s", "-c", &files]].concat());
-    let rows = rows_of_bar(&shown, "replay ", 100);
+    let shown = on_a_terminal(80, &[run.as_slice(), &["--rate", "100/s", "-c", &files]].concat());
+    let rows = rows_of_bar(&shown, "replay ", 80);
     let done: BTreeSet<&str> =
         rows.iter().filter_map(|row| row.split(" / 300").next()?.split_whitespace().next_back()).collect();
     assert!(done.len() > 3, "it moves: {done:?}\n{shown:?}");

@@ -44,9 +44,9 @@ impl Progress {
     pub(super) fn new(plan: &Plan) -> Self {
         let (_, total) = plan.done(&Counts::default(), None);
         let template = if plan.is_of_files() {
-            "{prefix:8} {bar:28} {percent:>3} %  {bytes} / {total_bytes}  {bytes_per_sec}  {msg}  left {eta}"
+            "{prefix:8} {wide_bar} {percent:>3} %  {bytes} / {total_bytes}  {bytes_per_sec}  {msg}  left {eta}"
         } else {
-            "{prefix:8} {bar:28} {percent:>3} %  {human_pos} / {human_len}  {per_sec}  {msg}  left {eta}"
+            "{prefix:8} {wide_bar} {percent:>3} %  {human_pos} / {human_len}  {per_sec}  {msg}  left {eta}"
         };
         let display = ProgressDisplay::new(Some(total), template);
         Self { plan: plan.clone(), display, before: None, clock: Clock::start() }
