@@ -9,6 +9,7 @@ mod digests;
 mod feed;
 mod file_reader;
 mod files;
+mod input_ranges;
 mod kept_log;
 pub(super) mod log_stream;
 mod meter;

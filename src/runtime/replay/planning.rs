@@ -14,6 +14,7 @@ use super::super::service_context;
 use super::QUERY_TIMEOUT;
 use super::digests::{rules_digest, writes_digest};
 use super::files;
+use super::input_ranges::{Ranges, cut, listed, names};
 use super::kept_log::{expect_kept, first_checkpoint, is_judged_before};
 use super::store::Store;
 use crate::config::settings::Settings;
@@ -168,38 +169,6 @@ fn replication_factor(plan: &Plan, store: &Store, settings: &Settings) -> Result
     Ok(topics.map(|topic| u32::try_from(topic.replicas).unwrap_or(1)).max().unwrap_or(0))
 }
 
-fn names(partitions: &BTreeSet<PartitionId>) -> String {
-    let topics: BTreeSet<&str> = partitions.iter().map(|partition| &*partition.topic).collect();
-    topics.into_iter().collect::<Vec<_>>().join(", ")
-}
-
-/// The most partitions that an error lists.
-const MAX_LISTED: usize = 5;
-
-/// Lists what partitions hold: `pages:0 offsets 0 to 99`.
-fn listed(held: &Ranges) -> String {
-    let ranges = held.iter().filter(|(_, range)| !range.is_empty());
-    let more = if held.len() > MAX_LISTED { ", ..." } else { "" };
-    let listed: Vec<String> = ranges
-        .take(MAX_LISTED)
-        .map(|(partition, range)| format!("{partition} offsets {} to {}", range.start, range.end - 1))
-        .collect();
-    listed.join(", ") + more
-}
-
-/// Shortens the ranges evenly, so that they hold this many records.
-fn cut(ranges: &mut Ranges, max_records: Option<u64>) {
-    let Some(limit) = max_records else { return };
-    let total: u64 = ranges.values().map(|range| u64::try_from(range.end - range.start).unwrap_or(0)).sum();
-    if total <= limit || total == 0 {
-        return;
-    }
-    for range in ranges.values_mut() {
-        let length = u128::try_from(range.end - range.start).unwrap_or(0) * u128::from(limit) / u128::from(total);
-        range.end = range.start + i64::try_from(length).unwrap_or(0);
-    }
-}
-
 struct Planning<'a> {
     store: &'a Store,
     live: &'a Settings,
@@ -208,8 +177,6 @@ struct Planning<'a> {
     /// The first checkpoint of each partition of the live verdict log, if it gives the order.
     log_begins: Vec<Checkpoint>,
 }
-
-type Ranges = BTreeMap<PartitionId, Range<i64>>;
 
 /// The records to judge, and their order.
 struct Scope {
