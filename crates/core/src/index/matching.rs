@@ -191,14 +191,15 @@ impl Index {
         two.map(Refusal::SameSite)
     }
 
-    /// Returns the differing slots of an original with the page's id, and the share of the smaller of the two that is in
-    /// the other one, if that is enough for two renderings of one page, however unlike they are as a whole: one is an
+    /// Returns the differing slots of an original of which the page says that it is another rendering, and the share of
+    /// the smaller of the two that is in the other one, if that is enough, however unlike they are as a whole: one is an
     /// article, the other one has menus and teasers around it.
     fn contained_rendering(&self, probe: &Probe<'_>, sketch: &Sketch, position: u64) -> Option<(u8, PerMille)> {
         let rule = probe.same_site?;
         let (form, slots) = (self.sketches.form()?, self.sketches.distance_to(sketch, position)?);
         let (held, match_fields) = (self.sketches.row(position)?, self.ring.match_fields(position)?);
-        let share = form.contained(sketch, held, slots, 0)?;
+        let relation = probe.relation_to(self.names(position, &match_fields));
+        let share = form.contained(sketch, held, slots, 0).filter(|_| relation == Relation::Renderings)?;
         let evidence = rule.evidence_against_rendering(form, sketch, held, slots, probe.has_title_of(&match_fields));
         evidence.is_none().then_some((slots, share))
     }
