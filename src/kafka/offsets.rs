@@ -18,7 +18,7 @@ use super::watchdog::close_in_background;
 use crate::record::{PartitionId, Timestamp};
 
 /// More uncommitted offsets than this are records and not only markers of transactions.
-const MANY_MARKERS: i64 = 16;
+const MANY_MARKERS: u64 = 16;
 
 /// A client that queries on behalf of one group without joining it.
 pub struct Offsets {
@@ -177,7 +177,7 @@ impl Offsets {
     ///
     /// No broker answered in time.
     pub fn lag(&self, partitions: &BTreeSet<PartitionId>) -> Result<u64, KafkaError> {
-        Ok(self.uncommitted(partitions)?.into_values().map(|left| (left.end - left.start).unsigned_abs()).sum())
+        Ok(self.uncommitted(partitions)?.values().map(length).sum())
     }
 
     /// Like [`Offsets::lag`], but a partition in which only a few markers of transactions are left has no lag: readers
@@ -189,13 +189,13 @@ impl Offsets {
     pub fn lag_in_records(&self, partitions: &BTreeSet<PartitionId>) -> Result<u64, KafkaError> {
         let left = self.uncommitted(partitions)?;
         let (few, many): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            left.into_iter().partition(|(_, left)| left.end - left.start <= MANY_MARKERS);
+            left.into_iter().partition(|(_, left)| length(left) <= MANY_MARKERS);
         let heads =
             few.iter().filter(|(_, left)| !left.is_empty()).map(|(partition, left)| (partition.clone(), left.start));
         let records = first_records(&self.stable.config, &heads.collect(), 1, self.timeout)?;
         let has_record = |partition: &PartitionId| records.get(partition).is_none_or(|records| !records.is_empty());
         let few = few.into_iter().filter(|(partition, _)| has_record(partition));
-        Ok(few.chain(many).map(|(_, left)| (left.end - left.start).unsigned_abs()).sum())
+        Ok(few.chain(many).map(|(_, left)| length(&left)).sum())
     }
 
     fn uncommitted(&self, partitions: &BTreeSet<PartitionId>) -> Result<BTreeMap<PartitionId, Range<i64>>, KafkaError> {
@@ -321,6 +321,11 @@ impl Offsets {
         }
         Ok(found)
     }
+}
+
+/// Returns the number of offsets in a range.
+fn length(range: &Range<i64>) -> u64 {
+    u64::try_from(range.end - range.start).unwrap_or(0)
 }
 
 #[cfg(test)]

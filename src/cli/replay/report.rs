@@ -27,8 +27,10 @@ pub(super) fn print_outcome(plan: &Plan, outcome: &Outcome, file: Option<&Path>,
     }
 }
 
-/// Checks that the file of a report can be written, before the replay begins. It is created if it does not exist.
-pub(super) fn expect_writable(file: &Path) -> Result<(), Fatal> {
+/// Checks that the file of a report, if there is to be one, can be written, before the replay begins. It is created if it
+/// does not exist.
+pub(super) fn expect_writable(file: Option<&Path>) -> Result<(), Fatal> {
+    let Some(file) = file else { return Ok(()) };
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
     opened.map(drop).map_err(|error| unwritten(file, &error))
 }

@@ -33,7 +33,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         return Ok(());
     }
     expect_rate_of_pages(&plan, args.pace.rate)?;
-    args.pace.report.as_deref().map_or(Ok(()), report::expect_writable)?;
+    report::expect_writable(args.pace.report.as_deref())?;
     announce(&plan, args.plan.as_deref(), global)?;
     confirm(&plan, args.confirm_live.as_deref())?;
     replay::expect_log(&plan, &both.live)?;
@@ -70,7 +70,7 @@ pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
         let outcome = Outcome { total, variants, elapsed_ms: 0 };
         return report::print_outcome(&seen.plan, &outcome, args.pace.report.as_deref(), global);
     }
-    args.pace.report.as_deref().map_or(Ok(()), report::expect_writable)?;
+    report::expect_writable(args.pace.report.as_deref())?;
     let lock = Lock::take(&both.live, &args.id)?;
     let stored = store.take_over(seen.plan)?;
     stored.expect_place()?;

@@ -247,16 +247,10 @@ fn is_copyright_year(before: &str, number: &str, after: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::numbers::each_number;
+    use super::super::numbers::numbers_in;
     use super::super::words::assert_sorted;
     use super::*;
     use proptest::prelude::*;
-
-    fn numbers_in(text: &str) -> Vec<&str> {
-        let mut found = Vec::new();
-        each_number(text, |number| found.push(number));
-        found
-    }
 
     #[test]
     fn the_lists_are_sorted() {

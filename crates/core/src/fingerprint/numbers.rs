@@ -23,10 +23,10 @@ const NONE: u16 = u16::MAX;
 ///
 /// These are not numbers:
 ///
-/// - Times of day and dates (`3月5日`, `March 5`, `5. März`, `2026-03-05`, `05/03/26`, `14h30`, `UTC+8`): they say when a
-///   copy was made, and a report of another day has other numbers, too. But if a page has at least four different written dates, and more dates than other
-///   numbers, it is about the dates (the holidays of a year, a timetable). Then each date is a number, unless a time of
-///   day follows it.
+/// - Times of day and dates (`3月5日`, `March 5`, `5. März`, `2026-03-05`, `05/03/26`, `14h30`, `UTC+8`): they say when
+///   a copy was made, and a report of another day has other numbers, too. But if a page has at least four different
+///   written dates, and more dates than other numbers, it is about the dates (the holidays of a year, a timetable). Then
+///   each date is a number, unless a time of day follows it.
 /// - Hexadecimal ids (UUIDs, hash sums, the request ids of block pages) and IPv4 addresses: each visit has another one.
 /// - Counters of readers and their reactions (`阅读 1234`, `56 comments`, `12,4 тыс. просмотров`), the time since
 ///   something (`3 hours ago`, up to weeks), reading times (`4 min read`), copyright years (`© 2024`), licence numbers of
@@ -356,6 +356,14 @@ pub(super) fn each_number<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
     });
 }
 
+/// Returns every number of a text, as [`each_number`] visits them.
+#[cfg(test)]
+pub(super) fn numbers_in(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    each_number(text, |number| found.push(number));
+    found
+}
+
 /// Returns the ranges of the dates in a text, in order.
 #[must_use]
 pub fn dates(text: &str) -> Vec<Range<usize>> {
@@ -393,12 +401,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn numbers_in(text: &str) -> Vec<&str> {
-        let mut found = Vec::new();
-        each_number(text, |number| found.push(number));
-        found
-    }
 
     #[test]
     fn a_telephone_number_is_one_number() {

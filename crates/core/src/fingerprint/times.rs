@@ -121,15 +121,9 @@ fn is_time_and_offset(digits: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::numbers::each_number;
+    use super::super::numbers::numbers_in;
     use super::*;
     use proptest::prelude::*;
-
-    fn numbers_in(text: &str) -> Vec<&str> {
-        let mut found = Vec::new();
-        each_number(text, |number| found.push(number));
-        found
-    }
 
     #[test]
     fn a_time_of_day_may_follow() {

@@ -325,9 +325,6 @@ impl Families {
         most: usize,
         is_wanted: impl Fn(u64) -> bool,
     ) -> (Vec<(Reverse<usize>, u64)>, usize) {
-        if keys.is_empty() {
-            return (Vec::new(), 0);
-        }
         let mut shown = Shown::new(positions.start);
         self.show(keys, positions, |position| shown.note(position));
         let Shown { mut once, mut again, mut unclear, .. } = shown;

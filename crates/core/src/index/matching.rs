@@ -225,6 +225,9 @@ impl Index {
         let of_page = (numbers, sketch.as_deref(), probe.title);
         let heads = heads.iter().filter(|head| self.families.has_members(**head));
         let keys: Vec<FamilyKeys> = heads.filter_map(|&head| self.family_keys(head, of_page)).collect();
+        if keys.is_empty() {
+            return ProbeStats::default();
+        }
         let is_live = |position| self.is_live(position, &probe.watermarks);
         let (found, left_out) = self.families.sharing(&keys, &self.ring.positions(), most.into(), is_live);
         let mut positions: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
