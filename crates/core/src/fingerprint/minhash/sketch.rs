@@ -1,7 +1,9 @@
 //! Sketches: what is kept of a set.
 
+use std::cmp::Ordering;
 use std::fmt;
-use std::ops::Deref;
+use std::hash::{Hash, Hasher};
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::{bottom_k, count};
@@ -264,20 +266,67 @@ impl SketchForm {
 }
 
 /// A set's minima, cut to a few bits each.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sketch(Arc<[u8]>);
+#[derive(Clone)]
+pub struct Sketch {
+    /// Sketches that were read together share one allocation.
+    shared: Arc<[u8]>,
+    from: usize,
+    to: usize,
+}
 
 impl Sketch {
     /// Creates a sketch from its bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self(Arc::from(bytes))
+        Self { shared: Arc::from(bytes), from: 0, to: bytes.len() }
+    }
+
+    /// Creates a sketch whose bytes are a range of these; bytes outside of them are left out. The sketch keeps all of
+    /// them in memory.
+    #[must_use]
+    pub fn within(shared: Arc<[u8]>, range: Range<usize>) -> Self {
+        let to = range.end.min(shared.len());
+        Self { shared, from: range.start.min(to), to }
     }
 
     /// Returns the bytes.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        self.shared.get(self.from..self.to).unwrap_or_default()
+    }
+
+    /// Returns whether one of the two was cloned from the other, so that they are surely equal.
+    #[must_use]
+    #[inline]
+    pub fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared) && (self.from, self.to) == (other.from, other.to)
+    }
+}
+
+impl PartialEq for Sketch {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Sketch {}
+
+impl PartialOrd for Sketch {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Sketch {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.bytes().cmp(other.bytes())
+    }
+}
+
+impl Hash for Sketch {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes().hash(state);
     }
 }
 
@@ -291,7 +340,7 @@ impl Deref for Sketch {
 
 impl fmt::Display for Sketch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

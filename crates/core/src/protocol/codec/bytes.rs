@@ -4,6 +4,8 @@
 //! are fixed and little-endian. A [`Reader`] takes bytes from anywhere: every length is compared with what is left
 //! before anything is reserved.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::CodecError;
@@ -73,8 +75,22 @@ impl Write for Vec<u8> {
 /// Reads what [`Write`] wrote; every method names what it expects, for the error.
 #[derive(Debug)]
 pub struct Reader<'a> {
+    all: &'a [u8],
     rest: &'a [u8],
     version: u8,
+    /// The latest block that runs were copied with: see [`Reader::shared_run`].
+    block: Option<Block>,
+}
+
+/// Bytes that are copied together. Whoever keeps one run of them keeps all of them.
+const BLOCK: usize = 16 << 10;
+
+/// A copy of some of the bytes.
+#[derive(Debug)]
+struct Block {
+    bytes: Arc<[u8]>,
+    /// Where it begins.
+    from: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -88,7 +104,7 @@ impl<'a> Reader<'a> {
     /// Begins at the first of these bytes, which this format version wrote.
     #[must_use]
     pub const fn of_version(bytes: &'a [u8], version: u8) -> Self {
-        Self { rest: bytes, version }
+        Self { all: bytes, rest: bytes, version, block: None }
     }
 
     /// Returns the format version that the bytes are read by.
@@ -170,6 +186,24 @@ impl<'a> Reader<'a> {
         self.take(length, what)
     }
 
+    /// Reads what [`Write::run`] wrote, and returns a copy: bytes, and where the run is in them. Runs that are near each
+    /// other are copied together.
+    pub fn shared_run(&mut self, what: &'static str) -> Result<(Arc<[u8]>, Range<usize>), CodecError> {
+        let length = self.run(what)?.len();
+        let end = self.all.len() - self.rest.len();
+        let start = end - length;
+        let holds = |block: &&Block| block.from <= start && end <= block.from + block.bytes.len();
+        let Block { bytes, from } = match self.block.as_ref().filter(holds) {
+            Some(block) => block,
+            None => {
+                let to = start.saturating_add(length.max(BLOCK)).min(self.all.len());
+                let bytes = Arc::from(self.all.get(start..to).unwrap_or_default());
+                self.block.insert(Block { bytes, from: start })
+            }
+        };
+        Ok((Arc::clone(bytes), start - from..end - from))
+    }
+
     /// Reads how many elements follow, each at least `least` bytes long. Fails if the remaining bytes cannot hold that
     /// many.
     pub fn count(&mut self, least: usize, what: &'static str) -> Result<usize, CodecError> {
@@ -204,12 +238,12 @@ impl<'a> Reader<'a> {
 
     /// Takes all that is left.
     #[must_use]
-    pub const fn rest(self) -> &'a [u8] {
+    pub fn rest(self) -> &'a [u8] {
         self.rest
     }
 
     /// Checks that nothing is left.
-    pub const fn end(self) -> Result<(), CodecError> {
+    pub fn end(self) -> Result<(), CodecError> {
         if self.rest.is_empty() { Ok(()) } else { Err(CodecError::TrailingBytes { left: self.rest.len() }) }
     }
 }
@@ -233,6 +267,33 @@ mod tests {
             prop_assert_eq!(reader.maybe("")?, maybe);
             prop_assert_eq!(reader.end(), Ok(()));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn runs_come_back_from_shared_copies(lengths in prop::collection::vec(0..40_000_usize, 0..9)) {
+            let run = |(number, length): (usize, &usize)| -> Vec<u8> { (0..*length).map(|at| (at * 31 + number) as u8).collect() };
+            let mut bytes = vec![7];
+            lengths.iter().enumerate().map(run).for_each(|run| bytes.run(&run));
+            let mut reader = Reader::new(&bytes);
+            reader.byte("")?;
+            for expected in lengths.iter().enumerate().map(run) {
+                let (shared, range) = reader.shared_run("")?;
+                prop_assert_eq!(&shared[range], expected.as_slice());
+                prop_assert!(shared.len() <= BLOCK.max(expected.len()));
+            }
+            prop_assert_eq!(reader.end(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn runs_near_each_other_share_a_copy() {
+        let mut bytes = Vec::new();
+        (0..3).for_each(|_| bytes.run(&[1; BLOCK / 3]));
+        let mut reader = Reader::new(&bytes);
+        let [one, two, three] = [(); 3].map(|()| reader.shared_run("").unwrap().0);
+        assert!(Arc::ptr_eq(&one, &two));
+        assert!(!Arc::ptr_eq(&two, &three), "the third is beyond the block");
     }
 
     #[test]

@@ -221,7 +221,8 @@ pub fn read(
     let simhash = present.simhash.then(|| read_simhash(from)).transpose()?;
     let id = present.id.then(|| from.fixed64("id hash")).transpose()?.map(IdHash);
     let scope = present.scope.then(|| from.fixed64("scope hash")).transpose()?.map(ScopeHash);
-    let sketch = present.sketch.then(|| from.run("sketch")).transpose()?.map(Sketch::from_bytes);
+    let sketch = present.sketch.then(|| from.shared_run("sketch")).transpose()?;
+    let sketch = sketch.map(|(shared, range)| Sketch::within(shared, range));
     let numbers = read_numbers(from)?;
     Ok((Fingerprints { exact, simhash, sketch, numbers }, id, scope))
 }
