@@ -182,7 +182,7 @@ impl Run {
                 compared.push((number, compared_for(&state, request)));
             }
             for (at, request) in requests.iter().enumerate() {
-                state.index().prefetch_upcoming(|ahead| requests.get(at + 1 + ahead)?.body.page());
+                state.index().prefetch_upcoming(|ahead| requests.get(at + 1 + ahead));
                 let started = cpu_ns();
                 let verdict = decide(&state, request, APPENDED).unwrap();
                 state.follow(&verdict).unwrap();

@@ -60,7 +60,7 @@ pub use keys::Keys;
 pub use layout::{ExactTags, FuzzyTags};
 pub use plan::{Plan, PlanCandidate, PlanRequirements};
 pub use ranks::Ranks;
-pub use simd::{Backend, prefetch};
+pub use simd::{Backend, prefetch, prefetch_lines};
 pub use stats::{HammingStats, TableStats};
 pub use tables::Tables;
 pub use tasks::{Task, run_sequential};

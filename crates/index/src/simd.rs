@@ -222,6 +222,23 @@ pub fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
+/// Prefetches all lines of a value. Reads nothing.
+#[inline]
+pub fn prefetch_lines<T: ?Sized>(value: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let first = std::ptr::from_ref(value).cast::<i8>();
+        let last = size_of_val(value).saturating_sub(1);
+        for byte in (0..last).step_by(LINE).chain([last]) {
+            // SAFETY: a hint cannot fault, and the feature belongs to every x86-64.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(byte)) };
+        }
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    let _ = value;
+}
+
 /// Requests large pages for these values, so that a random read misses only the cache and not the page table as well.
 pub(crate) fn use_large_pages<T>(values: &mut [T]) {
     #[cfg(all(target_os = "linux", not(miri)))]

@@ -21,6 +21,7 @@ mod lookup;
 mod match_fields;
 mod matching;
 mod original;
+mod recent_keys;
 mod refusal;
 mod relation;
 mod ring;
@@ -45,7 +46,7 @@ use std::cell::RefCell;
 use dupgate_index::{FuzzyTags, Tables};
 
 use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
-use crate::protocol::{ExpiryWatermarks, MinHashRules, PageRequest};
+use crate::protocol::{ExpiryWatermarks, MinHashRules, Request};
 use crate::record::{PartitionId, Source};
 use families::Families;
 use ring::{ByAddress, ByExact, ById, BySource, Ring, masked};
@@ -55,6 +56,10 @@ use variants::OldestOfIds;
 
 /// How many originals, at least, are scanned in the time of one lookup by source.
 const SCANNED_IN_A_LOOKUP: usize = 16;
+
+/// How many pages ahead of its turn a request is prefetched, and how many ahead its sketch, which is read then.
+const REQUEST_PREFETCH_DISTANCE: usize = 16;
+const SKETCH_PREFETCH_DISTANCE: usize = 12;
 
 /// How many pages ahead of its turn the cache lines of a page are prefetched.
 const BUCKET_PREFETCH_DISTANCE: usize = 8;
@@ -214,11 +219,19 @@ impl Index {
         run(tasks);
     }
 
-    /// Prefetches what the probes of the next pages will read; changes nothing. `upcoming(n)` returns the page that is
-    /// judged after `n` others.
+    /// Prefetches what the next requests will read; changes nothing. `upcoming(n)` returns the request that is judged
+    /// after `n` others.
     #[inline]
-    pub fn prefetch_upcoming<'p>(&self, upcoming: impl Fn(usize) -> Option<&'p PageRequest>) {
-        if let Some(page) = upcoming(BUCKET_PREFETCH_DISTANCE) {
+    pub fn prefetch_upcoming<'r>(&self, upcoming: impl Fn(usize) -> Option<&'r Request>) {
+        // Another thread wrote them.
+        if let Some(request) = upcoming(REQUEST_PREFETCH_DISTANCE) {
+            dupgate_index::prefetch_lines(request);
+        }
+        let page = |distance| upcoming(distance).and_then(|request| request.body.page());
+        if let Some(sketch) = page(SKETCH_PREFETCH_DISTANCE).and_then(|page| page.fingerprints.sketch.as_ref()) {
+            dupgate_index::prefetch_lines(sketch.bytes());
+        }
+        if let Some(page) = page(BUCKET_PREFETCH_DISTANCE) {
             self.prefetch(&page.fingerprints, page.scope);
             if let Some(id) = page.id {
                 self.by_id.prefetch([id.0]);
@@ -231,7 +244,7 @@ impl Index {
                 self.by_exact.prefetch([ring::with_title(key, site, title)]);
             }
         }
-        if let Some(page) = upcoming(OVERFLOW_PREFETCH_DISTANCE) {
+        if let Some(page) = page(OVERFLOW_PREFETCH_DISTANCE) {
             self.prefetch_runs(&page.fingerprints, page.scope);
         }
     }

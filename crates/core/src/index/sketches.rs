@@ -8,9 +8,12 @@
 //! Cost of a probe: one cache line for each band, the entries in the overflow runs of popular keys, and one comparison
 //! of two sketches for each original that shares enough keys.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::recent_keys::RecentKeys;
 use super::ring::{Ring, in_scope};
 use crate::fingerprint::{Evidence, PerMille, ScopeHash, SiteHash, Sketch, SketchForm};
 use crate::protocol::{MinHashRules, Placement};
@@ -24,6 +27,8 @@ pub(super) struct Sketches {
     tail: u64,
     expected: u64,
     finder: Option<BandTables>,
+    /// By the rules of the tables.
+    recent: RefCell<RecentKeys>,
 }
 
 /// All sketches held, from the ring's first position on.
@@ -122,15 +127,15 @@ fn is_rival<M, D>(wanted: &Wanted<'_, M, D>, one: &Compared) -> bool {
     one.is_rival && (wanted.site.is_none() || wanted.ring.site(one.position) != wanted.site)
 }
 
-/// Counts the keys that an original shares with a page in the tables that hold it, up to `enough`. The tables alone may
+/// Counts the keys that an original shares with a page in the tables that hold it, up to `enough`; `shared` are the bands
+/// of the keys that they share. The tables alone may
 /// show originals that do not share enough: which ones depends on table sizes and positions in memory, and these differ
 /// between followers of the same log (law L5).
-fn keys_in_tables(held: impl Iterator<Item = u64>, own: &[u64], placement: Placement, enough: usize) -> usize {
+fn keys_in_tables(shared: impl Iterator<Item = usize>, placement: Placement, enough: usize) -> usize {
     if placement.family.is_some() {
         return 0;
     }
-    let shared = held.zip(own).enumerate().filter(|(band, (held, own))| held == *own && placement.holds(*band));
-    shared.take(enough).count()
+    shared.filter(|band| placement.holds(*band)).take(enough).count()
 }
 
 /// Returns whether page and original are known to be of different sites.
@@ -160,7 +165,8 @@ impl Column {
         self.rows.push(row.map_or(&[], |sketch| sketch));
         self.present.push(row.is_some());
         if let Some(other) = sketch.filter(|_| row.is_none()) {
-            self.others.insert(self.head, other.clone());
+            // Without the bytes that it was read with.
+            self.others.insert(self.head, Sketch::from_bytes(other));
         }
         self.head += 1;
     }
@@ -204,7 +210,7 @@ impl Column {
 impl Sketches {
     /// Creates it without sketches and tables; `expected` is the number of originals to come.
     pub(super) fn new(expected: u64) -> Self {
-        Self { column: Column::starting_at(0, 0), tail: 0, expected, finder: None }
+        Self { column: Column::starting_at(0, 0), tail: 0, expected, finder: None, recent: RefCell::default() }
     }
 
     /// Looks up sketches by these rules from now on, or not at all if there are none. Rebuilds the tables if the rules
@@ -216,6 +222,7 @@ impl Sketches {
             {
                 self.column.lay_out(width);
             }
+            self.recent.get_mut().clear();
             let tables = |rules: &MinHashRules| Tables::new(usize::from(rules.banding.bands()), self.expected);
             self.finder = rules.map(|rules| BandTables {
                 rules,
@@ -235,8 +242,16 @@ impl Sketches {
     pub(super) fn push(&mut self, ring: &Ring, sketch: Option<&Sketch>) {
         self.column.push(sketch);
         let positions = self.positions();
-        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
-            tables.insert(&BandKeys(&self.column, ring, *rules), positions);
+        let Some(BandTables { rules, tables, .. }) = &mut self.finder else { return };
+        let keys = BandKeys(&self.column, ring, *rules);
+        let newest = positions.end.saturating_sub(1);
+        let is_whole = self.column.row(newest).is_some() && ring.is_plain(newest);
+        match sketch.filter(|_| is_whole).and_then(|sketch| self.recent.get_mut().known(sketch)) {
+            Some(known) => {
+                let held = positions.end.saturating_sub(positions.start);
+                tables.insert_of(&keys, &positions, held, |band| known.get(band).copied());
+            }
+            None => tables.insert(&keys, positions),
         }
     }
 
@@ -289,8 +304,12 @@ impl Sketches {
         if wanted.sketch.len() != form.bytes() {
             return compared;
         }
-        let own: Vec<u64> = banding.keys(form, wanted.sketch).collect();
-        let keys: Vec<u64> = own.iter().map(|key| in_scope(*key, wanted.scope)).collect();
+        let mut recent = self.recent.borrow_mut();
+        let own = recent.of(rules, wanted.sketch);
+        let keys = match wanted.scope {
+            None => Cow::Borrowed(own),
+            scope => Cow::Owned(own.iter().map(|key| in_scope(*key, scope)).collect()),
+        };
         let mut found = Vec::new();
         let shingles = form.count(wanted.sketch);
         let (least, needed) = (rules.least_keys(shingles), rules.keys_needed(shingles));
@@ -300,7 +319,7 @@ impl Sketches {
         for position in found {
             let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { continue };
             let placement = wanted.ring.placement(position);
-            let shared = keys_in_tables(banding.keys(form, held), &own, placement, least.max(needed));
+            let shared = keys_in_tables(banding.agreeing(form, wanted.sketch, held), placement, least.max(needed));
             if shared >= least {
                 let distance = form.distance(wanted.sketch, held);
                 let shares_enough = shared >= needed;
@@ -330,8 +349,7 @@ impl Sketches {
         let rules = self.finder.as_ref()?.rules;
         let distance = self.distance_to(wanted.sketch, position)?;
         let held = self.column.row(position)?;
-        let own: Vec<u64> = rules.banding.keys(rules.form, wanted.sketch).collect();
-        let shared = u8::try_from(rules.banding.shared(rules.form, held, &own)).unwrap_or(u8::MAX);
+        let shared = u8::try_from(rules.banding.shared(rules.form, held, wanted.sketch)).unwrap_or(u8::MAX);
         let compared = self.compared(wanted);
         let others = compared.iter().filter(|one| one.position != position && is_rival(wanted, one));
         let rivals = u32::try_from(others.count()).unwrap_or(u32::MAX);
@@ -417,7 +435,8 @@ impl Sketches {
         let MinHashRules { form, banding, .. } = *rules;
         let positions = self.positions();
         let mut found = Vec::new();
-        for (band, key) in banding.keys(form, sketch).enumerate() {
+        let mut recent = self.recent.borrow_mut();
+        for (band, &key) in recent.of(rules, sketch).iter().enumerate() {
             let scoped = in_scope(key, scope);
             // Most keys lead to a few entries, and these need not be compared.
             if usize::try_from(tables.most_found(band, scoped)).is_ok_and(|found| found < most) {
@@ -427,7 +446,8 @@ impl Sketches {
             tables.equal(band, scoped, &positions, |position| found.push(position));
             // Tags are sometimes equal by chance. That is worth checking only if a table shows many originals. Members
             // of families need no check: no table of bands holds them.
-            let has_key = |position| self.column.row(position).is_some_and(|row| banding.key(form, row, band) == key);
+            let has_key =
+                |position| self.column.row(position).is_some_and(|row| banding.agree(form, row, sketch, band));
             let counts = |&&position: &&u64| is_live(position) && has_key(position) && ring.scope(position) == scope;
             if found.len() >= most {
                 self.prefetch_positions(ring, &found);
@@ -442,7 +462,7 @@ impl Sketches {
     /// Prefetches what a probe will read.
     pub(super) fn prefetch(&self, sketch: &Sketch, scope: Option<ScopeHash>) {
         if let Some(BandTables { rules, tables, .. }) = &self.finder {
-            tables.prefetch(rules.banding.keys(rules.form, sketch).map(|key| in_scope(key, scope)));
+            tables.prefetch(self.recent.borrow_mut().of(rules, sketch).iter().map(|key| in_scope(*key, scope)));
         }
     }
 

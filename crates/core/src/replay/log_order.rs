@@ -152,7 +152,7 @@ impl LogOrder {
         Ok(None)
     }
 
-    /// Judges a page of the replay: `request` is what was read of it, `None` when the input does not hold it any more.
+    /// Judges the page that [`LogOrder::advance`] returned: `request` is what was read of it, `None` when the input does not hold it any more.
     /// Returns its verdict by each variant; `None` where it cannot be judged.
     ///
     /// # Errors
@@ -162,7 +162,8 @@ impl LogOrder {
         let variants = self.judges.len();
         let Some(page) = page_of(live) else { return Ok(vec![None; variants]) };
         // Bounded by the brokers' clock when it was judged.
-        let request = request.map(|request| PageRequest { event_time: page.event_time, ..request });
+        let mut request = request;
+        request.iter_mut().for_each(|request| request.event_time = page.event_time);
         let is_what_if = self.is_what_if;
         let judge = |(judge, request): (&mut Rejudge, Option<PageRequest>)| {
             if is_what_if {
@@ -170,9 +171,6 @@ impl LogOrder {
                 return Ok(judge
                     .judge(request, page.event_time)?
                     .map(|verdict| Replayed { verdict, is_taken_over: false }));
-            }
-            if judge.state().is_judged(&page.source) {
-                return Ok(None);
             }
             let again = request.and_then(|request| judge.decide(request, page.event_time));
             let (verdict, is_taken_over) = match again {

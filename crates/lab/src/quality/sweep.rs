@@ -72,10 +72,6 @@ impl Sweep {
     pub fn of(pages: &[Sample], sketching: Option<MinHashRules>) -> Self {
         let mut holders: HashMap<u32, Vec<usize>> = HashMap::new();
         let mut shared = vec![0_usize; pages.len()];
-        let keys_of = |page: &Sample| {
-            let (sketch, MinHashRules { form, banding, .. }) = (page.sketch.as_ref()?, sketching?);
-            Some(banding.keys(form, sketch).collect::<Vec<u64>>())
-        };
         let mut alike = Vec::new();
         for (other, page) in pages.iter().enumerate() {
             shared.fill(0);
@@ -84,7 +80,6 @@ impl Sweep {
                     *shared += 1;
                 }
             }
-            let keys = keys_of(page);
             for (one, (earlier, shared)) in pages.iter().zip(&shared).enumerate().take(other) {
                 let jaccard = jaccard_of(*shared, page.shingles.len(), earlier.shingles.len());
                 let bits = page.simhash.zip(earlier.simhash).and_then(|(page, earlier)| page.distance(earlier));
@@ -93,7 +88,7 @@ impl Sweep {
                     let (ours, theirs) = (page.sketch.as_ref()?, earlier.sketch.as_ref()?);
                     let distance = form.distance(ours, theirs);
                     let estimate = form.similarity(distance);
-                    let shared = banding.shared(form, theirs, keys.as_ref()?);
+                    let shared = banding.shared(form, ours, theirs);
                     let of_page = u32::try_from(page.shingles.len()).ok();
                     let contained = form.contained(ours, theirs, distance, banding.rows());
                     let bits = bits.and_then(|bits| u8::try_from(bits).ok());

@@ -1,6 +1,8 @@
 //! Banding: selects the candidate pairs to estimate.
 
-use super::SketchForm;
+use std::ops::Range;
+
+use super::{SketchForm, SlotBits};
 use crate::fingerprint::split_mix::mix;
 
 /// A cut of a sketch's first slots into `bands` of `rows` each.
@@ -8,6 +10,14 @@ use crate::fingerprint::split_mix::mix;
 pub struct Banding {
     bands: u8,
     rows: u8,
+}
+
+/// The default number of rows. Keys of so many slots of 8 bits are computed without a loop.
+const USUAL_ROWS: usize = 3;
+
+#[inline]
+fn key_of(band: usize, slots: impl Iterator<Item = u64>) -> u64 {
+    mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
 }
 
 /// Why a sketch cannot be cut like this.
@@ -72,18 +82,60 @@ impl Banding {
         (0..usize::from(self.bands)).map(move |band| self.key(form, sketch, band))
     }
 
-    /// Returns the key of one band, from 0.
-    #[must_use]
-    pub fn key(self, form: SketchForm, sketch: &[u8], band: usize) -> u64 {
-        let rows = usize::from(self.rows);
-        let slots = (band * rows..(band + 1) * rows).map(|slot| u64::from(form.slot(sketch, slot)));
-        mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
+    /// Appends the key of each band.
+    pub fn write_keys(self, form: SketchForm, sketch: &[u8], keys: &mut Vec<u64>) {
+        match sketch.get(..usize::from(self.bands) * USUAL_ROWS).filter(|_| self.is_usual(form)) {
+            Some(slots) => {
+                let bands = slots.as_chunks::<USUAL_ROWS>().0;
+                keys.extend(
+                    bands.iter().enumerate().map(|(band, slots)| key_of(band, slots.iter().copied().map(u64::from))),
+                );
+            }
+            None => keys.extend(self.keys(form, sketch)),
+        }
     }
 
-    /// Returns how many of its keys a sketch shares with another one, whose keys are given by band.
+    /// Returns the key of one band, from 0.
     #[must_use]
-    pub fn shared(self, form: SketchForm, sketch: &[u8], keys: &[u64]) -> usize {
-        self.keys(form, sketch).zip(keys).filter(|(own, key)| own == *key).count()
+    #[inline]
+    pub fn key(self, form: SketchForm, sketch: &[u8], band: usize) -> u64 {
+        let slots = self.slots(band);
+        match sketch.get(slots.start..).and_then(<[u8]>::first_chunk::<USUAL_ROWS>) {
+            Some(bytes) if self.is_usual(form) => key_of(band, bytes.iter().copied().map(u64::from)),
+            _ => key_of(band, slots.map(|slot| u64::from(form.slot(sketch, slot)))),
+        }
+    }
+
+    /// Returns whether two sketches agree in all slots of a band, and so share its key.
+    #[must_use]
+    pub fn agree(self, form: SketchForm, one: &[u8], other: &[u8], band: usize) -> bool {
+        let slots = self.slots(band);
+        if form.bits() == SlotBits::B8
+            && let (Some(one), Some(other)) = (one.get(slots.clone()), other.get(slots.clone()))
+        {
+            return one.iter().zip(other).all(|(one, other)| one == other);
+        }
+        slots.into_iter().all(|slot| form.slot(one, slot) == form.slot(other, slot))
+    }
+
+    /// Returns the bands, from 0, whose keys two sketches share.
+    pub fn agreeing<'s>(self, form: SketchForm, one: &'s [u8], other: &'s [u8]) -> impl Iterator<Item = usize> + 's {
+        (0..usize::from(self.bands)).filter(move |band| self.agree(form, one, other, *band))
+    }
+
+    /// Returns how many keys two sketches share.
+    #[must_use]
+    pub fn shared(self, form: SketchForm, one: &[u8], other: &[u8]) -> usize {
+        self.agreeing(form, one, other).count()
+    }
+
+    fn is_usual(self, form: SketchForm) -> bool {
+        form.bits() == SlotBits::B8 && usize::from(self.rows) == USUAL_ROWS
+    }
+
+    fn slots(self, band: usize) -> Range<usize> {
+        let rows = usize::from(self.rows);
+        band * rows..(band + 1) * rows
     }
 
     /// Returns the chance that a pair of this Jaccard index shares at least `least` of the keys; for 1 it is `1 - (1 -

@@ -116,6 +116,31 @@ fn the_estimate_from_few_bits_is_corrected_for_what_strangers_agree_in() {
     }
 }
 
+proptest! {
+    #[test]
+    fn keys_are_shared_where_all_slots_agree(
+        bits in prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]),
+        (bands, rows) in prop::sample::select(vec![(42, 3), (32, 4), (8, 16), (128, 1)]),
+        one in prop::collection::vec(0..2_u8, 256),
+        other in prop::collection::vec(0..2_u8, 256),
+        is_cut in any::<bool>(),
+    ) {
+        let form = form(128, bits);
+        let banding = Banding::new(bands, rows, form).unwrap();
+        let length = if is_cut { form.bytes() / 2 } else { form.bytes() };
+        let (one, other) = (&one[..length], &other[..length]);
+        let keys = |sketch| banding.keys(form, sketch).collect::<Vec<u64>>();
+        let expected: Vec<usize> = (0..bands).filter(|band| keys(one)[*band] == keys(other)[*band]).collect();
+        let slots = |sketch, band| (band * rows..(band + 1) * rows).map(|slot| form.slot(sketch, slot)).collect::<Vec<u16>>();
+        prop_assert_eq!(&expected, &(0..bands).filter(|band| slots(one, *band) == slots(other, *band)).collect::<Vec<_>>());
+        prop_assert_eq!(banding.agreeing(form, one, other).collect::<Vec<_>>(), expected.clone());
+        prop_assert_eq!(banding.shared(form, one, other), expected.len());
+        let mut written = vec![7];
+        banding.write_keys(form, one, &mut written);
+        prop_assert_eq!(&written[1..], keys(one));
+    }
+}
+
 /// Within 1 %: over this many pairs chance exceeds that in one case of 2,000 at most.
 #[test]
 fn bands_find_as_many_pairs_as_the_curve_says() {
