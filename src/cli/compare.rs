@@ -85,10 +85,8 @@ impl Nearness {
         let [ours, theirs] = &sets;
         let estimate = settings.rules.minhash.map(|minhash| minhash.share_contained(a, b));
         let sketches = a.sketch.as_ref().zip(b.sketch.as_ref());
-        let keys = sketches.zip(settings.rules.minhash).map(|((a, b), minhash)| {
-            let keys: Vec<u64> = minhash.banding.keys(minhash.form, a).collect();
-            minhash.banding.shared(minhash.form, b, &keys)
-        });
+        let keys =
+            sketches.zip(settings.rules.minhash).map(|((a, b), minhash)| minhash.banding.shared(minhash.form, a, b));
         Self {
             exact: a.exact == b.exact,
             bits: a.distance(b),

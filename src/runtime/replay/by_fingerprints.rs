@@ -114,33 +114,24 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 }
 
-/// Where a page is in the fingerprint log, the request that asked for it, and its fingerprints.
-type KeptPage = (RequestOffset, RequestId, PageRequest);
-
-/// The pages of some records of the fingerprint log, in order.
+/// Some records of the fingerprint log, in order.
 struct Portion {
-    pages: Vec<KeptPage>,
+    records: Vec<Asked>,
     /// Offset after the last record.
     end: RequestOffset,
 }
 
-impl Portion {
-    fn of(records: Vec<Asked>, end: RequestOffset) -> Self {
-        let pages = records.into_iter().flat_map(|Asked { offset, requests, .. }| {
-            requests.into_iter().filter_map(move |Request { id, body }| match body {
-                RequestBody::Page(page) => Some((offset, id, page)),
-                RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
-            })
-        });
-        Self { pages: pages.collect(), end }
-    }
+/// One record of the fingerprint log without the requests that were taken.
+struct Record {
+    offset: RequestOffset,
+    requests: VecDeque<Request>,
 }
 
 /// The requests that one partition of the fingerprint log still holds, read ahead on a separate thread.
 struct Kept {
     portions: Receiver<Result<Portion, RequestsError>>,
-    /// Requested pages, in the order of the log.
-    pages: VecDeque<KeptPage>,
+    /// In the order of the log.
+    records: VecDeque<Record>,
     /// Records below this offset were handed over.
     next: RequestOffset,
     /// Records from this offset on are not read.
@@ -159,7 +150,7 @@ impl Kept {
             let mut next = first;
             while next < end {
                 let to = end.min(RequestOffset(next.0 + PORTION));
-                let read = requests.between(next, to).map(|records| Portion::of(records, to));
+                let read = requests.between(next, to).map(|records| Portion { records, end: to });
                 let is_over = read.is_err();
                 // The receiver is dropped when the replay is over.
                 if sender.send(read).is_err() || is_over {
@@ -169,35 +160,54 @@ impl Kept {
             }
         };
         std::thread::Builder::new().name(name).spawn(read).map_err(failure)?;
-        Ok(Self { portions, pages: VecDeque::new(), next: first, end })
+        Ok(Self { portions, records: VecDeque::new(), next: first, end })
     }
 
     /// Reads all requests below this offset, and some after it if there are any, to prefetch for them.
     fn read_beyond(&mut self, offset: RequestOffset) -> Result<(), Fatal> {
         while self.next < offset.next().min(self.end) {
             let Ok(read) = self.portions.recv() else { return Ok(()) };
-            let read = read.map_err(|error| Reason::Unavailable.because(error))?;
-            self.next = read.end;
-            self.pages.extend(read.pages);
+            let Portion { records, end } = read.map_err(|error| Reason::Unavailable.because(error))?;
+            self.next = end;
+            let records = records.into_iter();
+            self.records
+                .extend(records.map(|Asked { offset, requests, .. }| Record { offset, requests: requests.into() }));
         }
         Ok(())
     }
 
     /// Returns the page of a request, if the log still has it. Verdicts are in the order of their requests, so earlier
     /// requests are no longer needed.
-    fn take(&mut self, request: RequestId) -> Option<PageRequest> {
-        let at = self.pages.iter().position(|(_, found, _)| *found == request)?;
-        self.pages.drain(..=at).next_back().map(|(_, _, page)| page)
+    fn take(&mut self, wanted: RequestId) -> Option<PageRequest> {
+        let place = |record: &Record| record.requests.iter().position(|request| request.id == wanted);
+        let (record, request) = self.records.iter().enumerate().find_map(|(at, record)| Some((at, place(record)?)))?;
+        self.records.drain(..record);
+        match self.records.front_mut()?.requests.drain(..=request).next_back()?.body {
+            RequestBody::Page(page) => Some(page),
+            RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
+        }
     }
 
-    /// Prefetches what the pages after the next one will read of the indexes.
+    /// Returns what is asked after `ahead` other requests.
+    fn upcoming(&self, mut ahead: usize) -> Option<&Request> {
+        for Record { requests, .. } in &self.records {
+            if let Some(request) = requests.get(ahead) {
+                return Some(request);
+            }
+            ahead -= requests.len();
+        }
+        None
+    }
+
+    /// Prefetches what the requests after the next one will read.
     fn prefetch_upcoming(&self, order: &mut LogOrder) {
-        let upcoming = |ahead| self.pages.get(ahead).map(|(_, _, page)| page);
-        order.judges().iter().for_each(|judge| judge.state().index().prefetch_upcoming(upcoming));
+        order.judges().iter().for_each(|judge| {
+            judge.state().index().prefetch_upcoming(|ahead| self.upcoming(ahead));
+        });
     }
 
-    /// Forgets the pages of requests below this offset: all verdicts on them were handed over.
+    /// Forgets the requests below this offset: all verdicts on them were handed over.
     fn drop_before(&mut self, offset: RequestOffset) {
-        while self.pages.pop_front_if(|(at, _, _)| *at < offset).is_some() {}
+        while self.records.pop_front_if(|record| record.offset < offset).is_some() {}
     }
 }
