@@ -96,7 +96,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
         let started = cpu_ns();
         let mut verdicts = Vec::with_capacity(requests.len());
         for (number, request) in requests.iter().enumerate() {
-            state.index().prefetch_upcoming(|ahead| requests.get(number + 1 + ahead)?.body.page());
+            state.index().prefetch_upcoming(|ahead| requests.get(number + 1 + ahead));
             let verdict = decide(&state, request, Timestamp::from_millis(i64::MAX / 2)).unwrap();
             state.follow(&verdict).unwrap();
             verdicts.push(verdict);

@@ -64,7 +64,7 @@ mod tests {
     fn keys_are_those_of_the_sketch_however_many_are_looked_up_between() {
         let rules = MinHashRules::usual(SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
         let sketches: Vec<Sketch> =
-            (0..5 * REMEMBERED).map(|number| Sketch::from_bytes(&vec![number as u8; rules.form.bytes()])).collect();
+            (0..80).map(|number| Sketch::from_bytes(&vec![number; rules.form.bytes()])).collect();
         let mut recent = RecentKeys::default();
         for distance in [1, REMEMBERED / 2, REMEMBERED, 2 * REMEMBERED] {
             for (ahead, sketch) in sketches.iter().skip(distance).zip(&sketches) {

@@ -47,6 +47,7 @@ pub(crate) struct WorkerDriver {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most of what is to do is appending")]
 enum Todo {
     FetchCheckpoint(LogPartition),
     FetchNewToGroup,

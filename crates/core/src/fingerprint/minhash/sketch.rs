@@ -270,30 +270,30 @@ impl SketchForm {
 pub struct Sketch {
     /// Sketches that were read together share one allocation.
     shared: Arc<[u8]>,
-    from: usize,
-    to: usize,
+    from: u32,
+    to: u32,
 }
 
 impl Sketch {
     /// Creates a sketch from its bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        Self { shared: Arc::from(bytes), from: 0, to: bytes.len() }
+        Self::within(Arc::from(bytes), 0..bytes.len())
     }
 
-    /// Creates a sketch whose bytes are a range of these; bytes outside of them are left out. The sketch keeps all of
-    /// them in memory.
+    /// Creates a sketch whose bytes are a range of these, of which the first 4 GiB count. The sketch keeps all of them in
+    /// memory.
     #[must_use]
     pub fn within(shared: Arc<[u8]>, range: Range<usize>) -> Self {
-        let to = range.end.min(shared.len());
-        Self { shared, from: range.start.min(to), to }
+        let [from, to] = [range.start, range.end].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
+        Self { shared, from, to }
     }
 
     /// Returns the bytes.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        self.shared.get(self.from..self.to).unwrap_or_default()
+        self.shared.get(self.from as usize..self.to as usize).unwrap_or_default()
     }
 
     /// Returns whether one of the two was cloned from the other, so that they are surely equal.
