@@ -21,6 +21,7 @@ mod unassigned_partitions;
 mod permits;
 mod rebalance;
 mod replay_failures;
+mod replay_states;
 mod restore_progress;
 mod index_verify;
 mod run;

@@ -1,8 +1,10 @@
 //! `replay plan`: what would be judged, how long it takes, and warnings.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -24,14 +26,35 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
     let both = settings::read(global)?;
     let store = Store::open(&both.live)?;
     let draft = draft(&store, &both, &args.range)?;
-    let file = args.plan_out.clone().unwrap_or_else(|| format!("replay-{}.json", draft.plan.id).into());
-    std::fs::write(&file, draft.plan.text()).map_err(|error| {
-        Reason::State.because(anyhow::anyhow!("the plan is not written to {}: {error}", file.display()))
-    })?;
+    let file = write(&draft.plan, args.plan_out.as_deref())?;
     let sample = if args.no_sample { None } else { sample(&draft.plan, &both)? };
     show(&draft.plan, sample, global)?;
     note(&format!("written to {}; run it by `{}`", file.display(), command_of(&file, global)));
     Ok(())
+}
+
+/// Writes a plan to the named file, or to a new one.
+fn write(plan: &Plan, named: Option<&Path>) -> Result<PathBuf, Fatal> {
+    let file = named.map_or_else(|| format!("replay-{}.json", plan.id).into(), Path::to_owned);
+    let opened = match named {
+        Some(_) => File::create(&file),
+        None => File::create_new(&file),
+    };
+    let written = opened.and_then(|mut opened| opened.write_all(plan.text().as_bytes()));
+    written.map_err(|error| {
+        let (reason, why) = if error.kind() == ErrorKind::AlreadyExists {
+            (Reason::Usage, "it exists; name a file by --plan-out, or choose another --id".to_owned())
+        } else {
+            (Reason::State, error.to_string())
+        };
+        reason.because(anyhow::anyhow!("the plan is not written to {}: {why}", file.display()))
+    })?;
+    Ok(file)
+}
+
+/// Checks that no replay with this id was started, if it is to write anything: a replay with `--into none` leaves nothing.
+pub(super) fn expect_new(store: &Store, id: &str, into: Target) -> Result<(), Fatal> {
+    if into.writes() { store.expect_new(id) } else { Ok(()) }
 }
 
 /// Returns the command that runs a plan, with the configuration files that were named here.
@@ -71,6 +94,7 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
         return Err(Reason::Usage.because(anyhow::anyhow!(why)));
     }
     let reads = if args.from_fingerprints { Reads::Fingerprints } else { Reads::Pages };
+    expect_new(store, &id, into)?;
     let needs_log = into == Target::Live || reads == Reads::Fingerprints;
     let partitions = args.partitions.as_deref().map(numbers).transpose()?.unwrap_or_default();
     let wanted = Wanted {
@@ -324,8 +348,6 @@ fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, Range<i64>>, Fatal> 
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]

@@ -23,7 +23,10 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     };
     let store = Store::open(&both.live)?;
     let plan = match given {
-        Some(plan) => plan,
+        Some(plan) => {
+            plan::expect_new(&store, &plan.id, plan.into)?;
+            plan
+        }
         None => plan::draft(&store, &both, &args.range)?.plan,
     };
     replay::check(&plan, &store, &both.live, &both.tried)?;
@@ -38,14 +41,9 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     confirm(&plan, args.confirm_live.as_deref())?;
     replay::expect_log(&plan, &both.live)?;
     let (stored, lock) = if plan.into.writes() {
-        if store.is_begun(&plan.id)? {
-            let id = &plan.id;
-            let why = anyhow::anyhow!(
-                "replay `{id}` exists already: `dupgate replay resume {id}` continues it, `dupgate replay clean {id} --execute` removes it"
-            );
-            return Err(Reason::Config.because(why));
-        }
         let lock = Lock::take(&both.live, &plan.id)?;
+        // Another run may have begun and ended while this one asked for confirmation.
+        store.expect_new(&plan.id)?;
         store.begin(&plan, both.tried.first().unwrap_or(&both.live))?;
         (store.progress(plan)?, Some(lock))
     } else {

@@ -219,15 +219,22 @@ impl Store {
         Ok(value.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
 
-    /// Returns whether a replay with this id was started: its plan is written.
+    /// Checks that no replay with this id was started: its plan would be in the cluster.
     ///
     /// # Errors
     ///
-    /// No broker answers, or the plan cannot be read.
-    pub fn is_begun(&self, id: &str) -> Result<bool, Fatal> {
+    /// There is one, or it cannot be read.
+    pub fn expect_new(&self, id: &str) -> Result<(), Fatal> {
         let topic = plan_topic(&self.logs, id);
-        let there = self.inspector.topic(&topic).map_err(fatal::cluster_error)?;
-        Ok(there.is_some() && self.plan_text(&topic)?.is_some())
+        // The list leaves out topics that must not be described, so that a plan needs no permission for its own.
+        let names = self.inspector.topic_names().map_err(fatal::cluster_error)?;
+        if !names.contains(&topic) || self.plan_text(&topic)?.is_none() {
+            return Ok(());
+        }
+        Err(Reason::Config.because(anyhow::anyhow!(
+            "replay `{id}` exists already: `dupgate replay resume {id}` continues it, `dupgate replay clean {id} --execute` \
+             removes it; a new one needs another --id"
+        )))
     }
 
     /// Queries the progress of a replay.

@@ -1,0 +1,111 @@
+//! What can be done with a replay in each of its states: planned, running, interrupted, done.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::broker::{Broker, wait};
+use super::first_start::{CliOutput, CliRunner};
+use super::process::Process;
+use super::run::text;
+use super::run::topics::{page, produce};
+
+const PAGES: u32 = 60;
+
+/// A replay of some seconds, at a rate at which it takes a minute.
+const RUN: [&str; 9] = ["replay", "run", "--from", "start", "--order", "time", "--id", "x", "--execute"];
+const SLOW: [&str; 2] = ["--rate", "1/s"];
+
+/// Topics with pages that a replay can judge.
+fn cli_with_pages(broker: &Broker) -> CliRunner {
+    let mut cli = CliRunner::new(broker);
+    cli.input = broker.topic("pages", 1);
+    produce(broker, &cli.input, 0, &(0..PAGES).map(|number| page(&text(number))).collect::<Vec<_>>());
+    cli
+}
+
+fn ask(broker: &Broker, cli: &CliRunner, arguments: &[&str]) -> CliOutput {
+    cli.ask_with(broker.address(), "", arguments)
+}
+
+/// Starts a command that goes on.
+fn start(broker: &Broker, cli: &CliRunner, arguments: &[&str]) -> Process {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+    command.args(arguments).args(["-q", "-c", &cli.files(broker.address(), "")]);
+    Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(cli.log_of("replay")))
+}
+
+/// The status of the replay `x`.
+fn status(broker: &Broker, cli: &CliRunner) -> Option<Value> {
+    let status = ask(broker, cli, &["replay", "status", "x", "-o", "jsonl"]);
+    (status.code == Some(0)).then(|| serde_json::from_str(&status.out).expect("JSON"))
+}
+
+/// How many pages a replay has judged.
+fn pages_of(status: &Value) -> Option<u64> {
+    status.pointer("/counts/pages")?.as_u64()
+}
+
+/// Starts the replay `x`, and waits until it has committed pages.
+fn start_slow(broker: &Broker, cli: &CliRunner) -> Process {
+    let mut running = start(broker, cli, &[&RUN[..], &SLOW].concat());
+    wait::until("the first commit", || {
+        assert!(running.try_wait().expect("a status").is_none(), "it has ended: {}", cli.log("replay"));
+        pages_of(&status(broker, cli)?).filter(|pages| *pages > 0)
+    });
+    running
+}
+
+#[test]
+fn a_replay_that_exists_is_not_planned_again() {
+    let Some(broker) = Broker::shared() else { return };
+    let cli = cli_with_pages(broker);
+    let folder = cli.folder("plans");
+    std::fs::create_dir(&folder).expect("a folder");
+    let plan = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+        command.args(["replay", "plan", "--from", "start", "--order", "time", "--id", "x", "--no-sample"]).args(more);
+        let output = command.args(["-q", "-c", &cli.files(broker.address(), "")]).current_dir(&folder).output();
+        let output = output.expect("the program");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let read = || std::fs::read_to_string(folder.join("replay-x.json")).expect("the plan");
+
+    // Planned: a file that was not named is not overwritten.
+    assert_eq!(plan(&[]).0, Some(0));
+    let planned = read();
+    let (code, message) = plan(&[]);
+    assert!(code == Some(2) && message.contains("replay-x.json: it exists; name a file by --plan-out"), "{message}");
+    assert_eq!(plan(&["--plan-out", "replay-x.json"]).0, Some(0));
+    assert_ne!(read(), planned);
+
+    let planned = read();
+    let file = folder.join("replay-x.json");
+    let refused = |state: &str| {
+        let (code, message) = plan(&["--plan-out", "replay-x.json"]);
+        let run = |run: &[&str]| ask(broker, &cli, run);
+        let without_plan = run(&RUN[..RUN.len() - 1]);
+        let with_plan = run(&["replay", "run", file.to_str().expect("a path")]);
+        let refused = [(code, message), (without_plan.code, without_plan.err), (with_plan.code, with_plan.err)];
+        for (code, message) in refused {
+            assert_eq!(code, Some(78), "{state}: {message}");
+            for way_on in ["`dupgate replay resume x`", "`dupgate replay clean x --execute`", "another --id"] {
+                assert!(message.contains(way_on), "{state}: {message}");
+            }
+        }
+        assert_eq!(read(), planned, "{state}");
+    };
+    let mut running = start_slow(broker, &cli);
+    refused("running");
+    running.kill().expect("a running replay");
+    running.wait().expect("its end");
+    refused("interrupted");
+    let resumed = ask(broker, &cli, &["replay", "resume", "x"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.err);
+    refused("done");
+
+    let none = plan(&["--plan-out", "none.json", "--into", "none"]);
+    assert_eq!(none.0, Some(0), "a replay that leaves nothing needs no name of its own: {}", none.1);
+    assert_eq!(ask(broker, &cli, &["replay", "clean", "x", "--execute"]).code, Some(0));
+    assert_eq!(plan(&["--plan-out", "replay-x.json"]).0, Some(0));
+}
