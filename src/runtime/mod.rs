@@ -36,6 +36,7 @@ pub mod replay;
 pub mod verifier;
 mod verdict_watch;
 pub mod service;
+pub mod process_lock;
 mod snapshot_store;
 mod test_case;
 mod text_pool;

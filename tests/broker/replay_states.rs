@@ -109,3 +109,58 @@ fn a_replay_that_exists_is_not_planned_again() {
     assert_eq!(ask(broker, &cli, &["replay", "clean", "x", "--execute"]).code, Some(0));
     assert_eq!(plan(&["--plan-out", "replay-x.json"]).0, Some(0));
 }
+
+#[test]
+fn a_running_an_interrupted_and_a_finished_replay_are_told_apart() {
+    let Some(broker) = Broker::shared() else { return };
+    let cli = cli_with_pages(broker);
+    let table = || ask(broker, &cli, &["replay", "list", "-o", "table"]);
+    let mut running = start_slow(broker, &cli);
+    let seen = status(broker, &cli).expect("the replay");
+    assert_eq!((&seen["state"], &seen["process"]), (&"running".into(), &running.id().into()), "{seen}");
+    assert_eq!(seen["next"], Value::Null);
+    let listed = table();
+    assert!(listed.out.contains("x       running "), "{}", listed.out);
+    assert!(!listed.err.contains("resume"), "{}", listed.err);
+    let second = ask(broker, &cli, &["replay", "resume", "x"]);
+    assert_eq!(second.code, Some(78), "{}", second.err);
+    let named = format!("replay `x` is already running on this machine as process {}", running.id());
+    assert!(second.err.contains(&named) && second.err.contains("dupgate replay status x --watch"), "{}", second.err);
+
+    // On another machine, nothing is known but what is committed.
+    let elsewhere = format!("index.path={}", cli.folder("elsewhere").display());
+    let seen = ask(broker, &cli, &["replay", "status", "x", "-o", "jsonl", "-s", &elsewhere]);
+    let seen: Value = serde_json::from_str(&seen.out).expect("JSON");
+    assert_eq!(seen["state"], "begun", "{seen}");
+
+    running.kill().expect("a running replay");
+    running.wait().expect("its end");
+    let seen = status(broker, &cli).expect("the replay");
+    assert_eq!((&seen["state"], &seen["process"]), (&"interrupted".into(), &Value::Null), "{seen}");
+    assert_eq!(seen["next"], "dupgate replay resume x");
+    let pages = pages_of(&seen).expect("a number of pages");
+    assert_eq!(seen["percent"], pages * 100 / u64::from(PAGES));
+    let listed = table();
+    assert!(listed.out.contains(&format!("x       interrupted  {} %", seen["percent"])), "{}", listed.out);
+    assert!(listed.err.contains("x is interrupted: `dupgate replay resume x` continues it"), "{}", listed.err);
+
+    assert_eq!(ask(broker, &cli, &["replay", "resume", "x"]).code, Some(0));
+    assert_eq!(status(broker, &cli).expect("the replay")["state"], "done");
+}
+
+/// A replay that has committed nothing is not the same as one that was only planned: its topics exist.
+#[test]
+fn a_replay_that_was_killed_before_its_first_commit_is_interrupted() {
+    let Some(broker) = Broker::shared() else { return };
+    let cli = cli_with_pages(broker);
+    // It waits for a lag that is never reached.
+    let mut running = start(broker, &cli, &[&RUN[..], &["--yield-to-lag", "0"]].concat());
+    let is = |state: &str| {
+        let seen = status(broker, &cli)?;
+        (seen["state"] == state && seen["counts"]["pages"] == 0).then_some(())
+    };
+    wait::until("it runs", || is("running"));
+    running.kill().expect("a running replay");
+    running.wait().expect("its end");
+    assert_eq!(is("interrupted"), Some(()));
+}

@@ -538,7 +538,7 @@ fn a_mismatching_plan_is_refused_and_a_deleted_input_ends_the_run() {
     let mut running = Running::start(cluster.command(&["replay", "run", file, "--execute", "--rate", "20/s"]));
     wait::until("its first commit", || {
         let status = status(&cluster, "x");
-        (status["state"] == "begun" && status["counts"]["pages"].as_u64() > Some(0)).then_some(())
+        (status["state"] == "running" && status["counts"]["pages"].as_u64() > Some(0)).then_some(())
     });
     assert!(run(file, &[], 78).contains("exists already"));
     let second = refused(&cluster, &["replay", "resume", "x"], 78);

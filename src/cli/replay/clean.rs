@@ -7,7 +7,7 @@ use crate::cli::output::{Format, print_list};
 use crate::cli::{Global, note};
 use crate::error::{Fatal, Reason};
 use crate::replay::own_name;
-use crate::runtime::replay::{Lock, Store};
+use crate::runtime::replay::Store;
 
 /// Deletes the topics and the group of a replay, or names them.
 pub(super) fn clean(args: &CleanArgs, global: &Global) -> Result<(), Fatal> {
@@ -22,8 +22,9 @@ pub(super) fn clean(args: &CleanArgs, global: &Global) -> Result<(), Fatal> {
     let done = if args.execute { "deleted" } else { "would be deleted" };
     if args.execute {
         // The lock keeps a running replay's topics from being deleted.
-        let _lock = Lock::take(&live, &args.id)?;
+        let lock = store.lock(&args.id)?;
         store.remove(&args.id, &topics)?;
+        lock.remove()?;
     }
     let named = topics.iter().map(|name| ("topic", name.as_str())).chain([("group", group.as_str())]);
     let (rows, objects): (Vec<Vec<String>>, Vec<_>) = named

@@ -10,7 +10,8 @@ use crate::cli::output::Format;
 use crate::cli::{Global, note};
 use crate::error::{Fatal, Reason};
 use crate::replay::{Plan, Reads, Target, Total};
-use crate::runtime::replay::{self, Lock, Options, Outcome, Rate, ReplayState, Store, Stored};
+use crate::runtime::process_lock::ProcessLock;
+use crate::runtime::replay::{self, Options, Outcome, Rate, ReplayState, Store, Stored};
 use crate::runtime::service;
 use crate::telemetry::Metrics;
 
@@ -41,7 +42,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     confirm(&plan, args.confirm_live.as_deref())?;
     replay::expect_log(&plan, &both.live)?;
     let (stored, lock) = if plan.into.writes() {
-        let lock = Lock::take(&both.live, &plan.id)?;
+        let lock = store.lock(&plan.id)?;
         // Another run may have begun and ended while this one asked for confirmation.
         store.expect_new(&plan.id)?;
         store.begin(&plan, both.tried.first().unwrap_or(&both.live))?;
@@ -69,7 +70,7 @@ pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
         return report::print_outcome(&seen.plan, &outcome, args.pace.report.as_deref(), global);
     }
     report::expect_writable(args.pace.report.as_deref())?;
-    let lock = Lock::take(&both.live, &args.id)?;
+    let lock = store.lock(&args.id)?;
     let stored = store.take_over(seen.plan)?;
     stored.expect_place()?;
     // The run ended before it had written everything.
@@ -81,7 +82,7 @@ pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
 fn go(
     store: &Store,
     stored: Stored,
-    _lock: Option<Lock>,
+    _lock: Option<ProcessLock>,
     both: &Both,
     args: &PaceArgs,
     global: &Global,

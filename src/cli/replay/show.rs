@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::progress::{percent, share};
 use super::{StatusArgs, settings};
 use crate::cli::output::{Format, print_list};
-use crate::cli::{Global, human};
+use crate::cli::{Global, human, note};
 use crate::error::Fatal;
 use crate::runtime::replay::{ReplayState, Store, Stored};
 
@@ -23,11 +23,10 @@ pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let store = Store::open(&settings::read(global)?.live)?;
     let ticks = tick(REFRESH_INTERVAL);
     loop {
-        let stored = store.look(id)?;
-        let is_done = matches!(stored.state, ReplayState::Done | ReplayState::Expired);
-        let (row, object) = shown(&stored);
-        print_list(Format::or_usual(global.output), &HEADS, &[row], vec![object])?;
-        if is_done || !args.watch {
+        let seen = [Row::of(&store.look(id)?)];
+        print_rows(&seen, Format::or_usual(global.output))?;
+        if !args.watch || !seen.iter().any(|row| row.may_run) {
+            hint(&seen);
             return Ok(());
         }
         // The ticker lives as long as this.
@@ -37,49 +36,78 @@ pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Lists all replays.
 pub(super) fn list(global: &Global) -> Result<(), Fatal> {
-    let store = Store::open(&settings::read(global)?.live)?;
-    let (mut rows, mut objects) = (Vec::new(), Vec::new());
-    for id in store.ids()? {
-        let (row, object) = match store.look(&id) {
-            Ok(stored) => shown(&stored),
-            Err(fatal) => {
-                let why = fatal.to_string();
-                let row = [id.as_str(), "unreadable", "-", "-", "-", "-", &why].map(str::to_owned).to_vec();
-                (row, json!({"replay": id, "state": "unreadable", "why": why}))
-            }
-        };
-        rows.push(row);
-        objects.push(object);
-    }
-    print_list(Format::or_usual(global.output), &HEADS, &rows, objects)
+    let seen = rows(&Store::open(&settings::read(global)?.live)?)?;
+    print_rows(&seen, Format::or_usual(global.output))?;
+    hint(&seen);
+    Ok(())
 }
 
-fn shown(stored: &Stored) -> (Vec<String>, Value) {
-    let Stored { plan, total, .. } = stored;
-    let counts = total.as_ref().map(|total| total.counts.clone()).unwrap_or_default();
-    let state = match stored.state {
-        ReplayState::Planned => "planned",
-        ReplayState::Begun => "begun",
-        ReplayState::Done => "done",
-        ReplayState::Expired => "expired",
+/// A replay as it is shown.
+struct Row {
+    cells: Vec<String>,
+    object: Value,
+    /// Whether it runs, as far as is known here.
+    may_run: bool,
+    /// What is to be done next, for people.
+    hint: Option<String>,
+}
+
+fn rows(store: &Store) -> Result<Vec<Row>, Fatal> {
+    let row = |id: String| match store.look(&id) {
+        Ok(stored) => Row::of(&stored),
+        Err(fatal) => {
+            let why = fatal.to_string();
+            let cells = [id.as_str(), "unreadable", "-", "-", "-", "-", &why].map(str::to_owned).to_vec();
+            let object = json!({"replay": id, "state": "unreadable", "why": why});
+            Row { cells, object, may_run: false, hint: None }
+        }
     };
-    let (done, of) = plan.done(&counts, total.as_ref().and_then(|total| total.place.as_ref()));
-    let percent = if state == "done" { 100 } else { percent(done, of) };
-    let set = if plan.set.is_empty() { "live".to_owned() } else { plan.set.join(" ") };
-    let row = vec![
-        plan.id.clone(),
-        state.to_owned(),
-        format!("{percent} %"),
-        human::count(counts.pages),
-        format!("{:.1} %", share(&counts)),
-        plan.into.name().to_owned(),
-        set,
-    ];
-    let object = json!({
-        "replay": plan.id, "state": state, "percent": percent, "order": plan.order, "into": plan.into, "set": plan.set,
-        "records": plan.records, "warm_up_records": plan.warm_up_records, "files": plan.files.len(),
-        "file_bytes": plan.file_bytes(), "counts": counts,
-        "digests": total.as_ref().map(|total| json!({"verdicts": total.verdicts, "outputs": total.outputs})),
-    });
-    (row, object)
+    Ok(store.ids()?.into_iter().map(row).collect())
+}
+
+fn print_rows(rows: &[Row], format: Format) -> Result<(), Fatal> {
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| row.cells.clone()).collect();
+    print_list(format, &HEADS, &cells, rows.iter().map(|row| row.object.clone()).collect())
+}
+
+fn hint(rows: &[Row]) {
+    rows.iter().filter_map(|row| row.hint.as_deref()).for_each(note);
+}
+
+impl Row {
+    fn of(stored: &Stored) -> Self {
+        let Stored { plan, total, .. } = stored;
+        let counts = total.as_ref().map(|total| total.counts.clone()).unwrap_or_default();
+        let (state, process) = match stored.state {
+            ReplayState::Planned => ("planned", None),
+            ReplayState::Begun => ("begun", None),
+            ReplayState::Running(process) => ("running", process),
+            ReplayState::Interrupted => ("interrupted", None),
+            ReplayState::Done => ("done", None),
+            ReplayState::Expired => ("expired", None),
+        };
+        let (done, of) = plan.done(&counts, total.as_ref().and_then(|total| total.place.as_ref()));
+        let percent = if state == "done" { 100 } else { percent(done, of) };
+        let set = if plan.set.is_empty() { "live".to_owned() } else { plan.set.join(" ") };
+        let next = (stored.state == ReplayState::Interrupted).then(|| format!("dupgate replay resume {}", plan.id));
+        let cells = vec![
+            plan.id.clone(),
+            state.to_owned(),
+            format!("{percent} %"),
+            human::count(counts.pages),
+            format!("{:.1} %", share(&counts)),
+            plan.into.name().to_owned(),
+            set,
+        ];
+        let object = json!({
+            "replay": plan.id, "state": state, "process": process, "next": next, "percent": percent,
+            "order": plan.order, "into": plan.into, "set": plan.set, "records": plan.records,
+            "warm_up_records": plan.warm_up_records, "files": plan.files.len(), "file_bytes": plan.file_bytes(),
+            "counts": counts,
+            "digests": total.as_ref().map(|total| json!({"verdicts": total.verdicts, "outputs": total.outputs})),
+        });
+        let may_run = matches!(stored.state, ReplayState::Planned | ReplayState::Begun | ReplayState::Running(_));
+        let hint = next.map(|next| format!("replay {} is interrupted: `{next}` continues it", plan.id));
+        Self { cells, object, may_run, hint }
+    }
 }

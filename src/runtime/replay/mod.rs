@@ -32,7 +32,7 @@ pub use pace::{ParseRateError, Rate};
 pub use planning::{Draft, RangeBound, Wanted, check, expect_log, make};
 pub use run::{Options, Outcome, Phase, Report, run};
 pub use sample::{Sample, estimate};
-pub use store::{Lock, ReplayState, Store, Stored};
+pub use store::{ReplayState, Store, Stored};
 
 /// Time-out of a request to the cluster.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -4,9 +4,11 @@
 //! compare and remove a replay.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::fatal::{self, ended, failure};
+use super::super::process_lock::{LockState, ProcessLock};
 use super::super::service_context;
 use super::QUERY_TIMEOUT;
 use super::TRANSACTION;
@@ -35,33 +37,8 @@ pub struct Store {
     inspector: ClusterInspector,
     group: String,
     logs: String,
-}
-
-/// Held while a replay runs on this machine: a second run is refused.
-#[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "dropping the file releases the lock")] std::fs::File);
-
-impl Lock {
-    /// Takes the lock of a replay.
-    ///
-    /// # Errors
-    ///
-    /// Another process of this machine runs it, or the folder of the state cannot be written.
-    pub fn take(settings: &Settings, id: &str) -> Result<Self, Fatal> {
-        let folder = settings.index.path.join("replays");
-        let path = folder.join(format!("{id}.lock"));
-        let failed =
-            |error: std::io::Error| Reason::State.because(anyhow::anyhow!("{}: {error} (index.path)", path.display()));
-        std::fs::create_dir_all(&folder).map_err(failed)?;
-        let file = std::fs::File::create(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
-            Err(std::fs::TryLockError::WouldBlock) => {
-                Err(Reason::Config.because(anyhow::anyhow!("replay `{id}` is already running on this machine")))
-            }
-            Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
-        }
-    }
+    /// The folder of the locks of replays that this machine runs.
+    locks: PathBuf,
 }
 
 /// A replay as stored in the cluster.
@@ -84,11 +61,26 @@ pub enum ReplayState {
     Planned,
     /// Some of it is committed.
     Begun,
+    /// A process of this machine runs it: this one, if its id is known.
+    Running(Option<u32>),
+    /// The process of this machine that ran it ended before the replay did.
+    Interrupted,
     /// All of it is committed.
     Done,
     /// Some of it is committed, and its group has no offsets: brokers delete those of a group that is idle for
     /// `offsets.retention.minutes`, 7 days by default. Where it stopped is unknown.
     Expired,
+}
+
+impl ReplayState {
+    /// Adds what this machine knows to what is committed.
+    const fn on_this_machine(self, lock: LockState) -> Self {
+        match (self, lock) {
+            (Self::Planned | Self::Begun | Self::Expired, LockState::Held(process)) => Self::Running(process),
+            (Self::Planned | Self::Begun, LockState::Released) => Self::Interrupted,
+            (state, _) => state,
+        }
+    }
 }
 
 impl Stored {
@@ -130,7 +122,22 @@ impl Store {
             return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
         }
         inspector.brokers().map_err(fatal::cluster_error)?;
-        Ok(Self { connection, inspector, group, logs: settings.logs.prefix.clone() })
+        let (logs, locks) = (settings.logs.prefix.clone(), settings.index.path.join("replays"));
+        Ok(Self { connection, inspector, group, logs, locks })
+    }
+
+    /// Takes the lock of a replay, which is held while it runs or is removed.
+    ///
+    /// # Errors
+    ///
+    /// Another process of this machine holds it, or the folder of the state cannot be written.
+    pub fn lock(&self, id: &str) -> Result<ProcessLock, Fatal> {
+        let way_on = format!("`dupgate replay status {id} --watch` follows it");
+        ProcessLock::take(self.lock_path(id), &format!("replay `{id}`"), &way_on)
+    }
+
+    fn lock_path(&self, id: &str) -> PathBuf {
+        self.locks.join(format!("{}.lock", own_name(&self.logs, id)))
     }
 
     /// Returns the inspection clients.
@@ -171,15 +178,18 @@ impl Store {
         self.progress(plan)
     }
 
-    /// Reads a replay, and its progress at the latest commit. Does not wait: it may be running.
+    /// Reads a replay, its progress at the latest commit, and whether this machine runs it. Does not wait for it.
     ///
     /// # Errors
     ///
     /// There is no replay with this id, or it cannot be read.
     pub fn look(&self, id: &str) -> Result<Stored, Fatal> {
         let plan = self.plan(id)?;
+        // Read first, because the replay may end meanwhile: then its last commit decides.
+        let lock = ProcessLock::state(&self.lock_path(id));
         let known = self.offsets(&plan)?.last_committed(&plan.committed_at());
-        self.judged(stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)?)
+        let stored = self.judged(stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)?)?;
+        Ok(Stored { state: stored.state.on_this_machine(lock), ..stored })
     }
 
     /// Reads the plan of a replay.
