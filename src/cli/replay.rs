@@ -47,8 +47,8 @@ pub enum ReplayCommand {
     /// Continue a replay that was stopped
     #[command(after_help = "Examples:\n  dupgate replay resume 20261123-7c1f")]
     Resume(ResumeArgs),
-    /// Show the progress of a replay
-    #[command(after_help = "Examples:\n  dupgate replay status 20261123-7c1f --watch")]
+    /// Show the progress of a replay, or of all
+    #[command(after_help = "Examples:\n  dupgate replay status 20261123-7c1f\n  dupgate replay status --watch")]
     Status(StatusArgs),
     /// List the replays of this group
     #[command(after_help = "Examples:\n  dupgate replay list")]
@@ -189,8 +189,8 @@ pub struct StatusArgs {
     /// The replay [default: all]
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Refresh until it is done
-    #[arg(long, requires = "id")]
+    /// Refresh until it ends, or until none runs
+    #[arg(long)]
     pub watch: bool,
 }
 

@@ -9,6 +9,7 @@ use super::first_start::{CliOutput, CliRunner};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{page, produce};
+use super::terminal::output_on_a_terminal;
 
 const PAGES: u32 = 60;
 
@@ -163,4 +164,32 @@ fn a_replay_that_was_killed_before_its_first_commit_is_interrupted() {
     running.kill().expect("a running replay");
     running.wait().expect("its end");
     assert_eq!(is("interrupted"), Some(()));
+}
+
+#[test]
+fn all_replays_are_watched_until_none_runs() {
+    let Some(broker) = Broker::shared() else { return };
+    let cli = cli_with_pages(broker);
+    let files = cli.files(broker.address(), "");
+    let none = ask(broker, &cli, &["replay", "status", "--watch"]);
+    assert_eq!(none.code, Some(0), "{}", none.err);
+
+    let mut running = start_slow(broker, &cli);
+    let (lines, screen) = std::thread::scope(|scope| {
+        let lines = scope.spawn(|| ask(broker, &cli, &["replay", "status", "--watch", "-o", "jsonl"]));
+        let screen = scope.spawn(|| output_on_a_terminal(&["replay", "status", "--watch", "-c", &files]));
+        // Both end with it, so it is stopped once they have begun.
+        let begun = status(broker, &cli).as_ref().and_then(pages_of).expect("a number of pages");
+        wait::until("some more commits", || pages_of(&status(broker, &cli)?).filter(|pages| *pages > begun + 5));
+        running.kill().expect("a running replay");
+        (lines.join().expect("the watch"), screen.join().expect("the watch"))
+    });
+    assert_eq!(lines.code, Some(0), "{}", lines.err);
+    let seen: Vec<Value> = lines.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let states: Vec<&str> = seen.iter().filter_map(|seen| seen["state"].as_str()).collect();
+    assert!(states.len() > 2 && states.first() == Some(&"running"), "{states:?}");
+    assert_eq!(states.iter().position(|state| *state == "interrupted"), Some(states.len() - 1), "{states:?}");
+    // Each table begins on an empty screen.
+    assert_eq!(screen.matches("\x1b[H\x1b[2J").count(), screen.matches("REPLAY").count(), "{screen:?}");
+    assert!(screen.contains("running") && screen.contains("interrupted"), "{screen:?}");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -15,13 +15,26 @@ use super::first_start::CliRunner;
 
 /// Runs a command with standard error on a terminal of this many columns; returns what it shows there.
 fn on_a_terminal(columns: u16, arguments: &[&str]) -> String {
+    shown_on_a_terminal(columns, arguments, |command, screen| command.stdout(Stdio::null()).stderr(screen))
+}
+
+/// Runs a command with standard output on a terminal; returns what it shows there.
+pub(super) fn output_on_a_terminal(arguments: &[&str]) -> String {
+    shown_on_a_terminal(200, arguments, |command, screen| command.stdout(screen).stderr(Stdio::null()))
+}
+
+fn shown_on_a_terminal(
+    columns: u16,
+    arguments: &[&str],
+    connect: impl FnOnce(&mut Command, File) -> &mut Command,
+) -> String {
     let owner = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&owner).and_then(|()| unlockpt(&owner)).expect("it can be opened");
     tcsetwinsize(&owner, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("it has a size");
     let path = ptsname(&owner, Vec::new()).expect("it has a name").into_string().expect("a path");
     let screen = OpenOptions::new().read(true).write(true).open(Path::new(&path)).expect("it is opened");
     let mut command = command(arguments);
-    command.env("TERM", "xterm").stdout(Stdio::null()).stderr(screen);
+    connect(command.env("TERM", "xterm"), screen);
     let mut child = command.spawn().expect("the binary runs");
     // Now only the program holds the terminal open.
     drop(command);

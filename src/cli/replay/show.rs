@@ -1,5 +1,6 @@
 //! `replay status` and `replay list`: existing replays and their progress.
 
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use crossbeam_channel::tick;
@@ -19,12 +20,20 @@ const HEADS: [&str; 7] = ["REPLAY", "STATE", "DONE", "PAGES", "DUPLICATES", "INT
 
 /// Shows one replay, or all.
 pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
-    let Some(id) = &args.id else { return list(global) };
     let store = Store::open(&settings::read(global)?.live)?;
+    let format = Format::or_usual(global.output);
+    let is_screen = args.watch && format == Format::Table && std::io::stdout().is_terminal();
     let ticks = tick(REFRESH_INTERVAL);
     loop {
-        let seen = [Row::of(&store.look(id)?)];
-        print_rows(&seen, Format::or_usual(global.output))?;
+        let seen = match &args.id {
+            Some(id) => vec![Row::of(&store.look(id)?)],
+            None => rows(&store)?,
+        };
+        if is_screen {
+            // Start at the top of an empty screen.
+            let _ = write!(std::io::stdout(), "\x1b[H\x1b[2J");
+        }
+        print_rows(&seen, format)?;
         if !args.watch || !seen.iter().any(|row| row.may_run) {
             hint(&seen);
             return Ok(());
