@@ -30,4 +30,5 @@ mod messages;
 mod terminal;
 mod tracing;
 mod walkthrough;
+mod warm_twice;
 mod running_service;

@@ -21,6 +21,7 @@ use super::fatal::failure;
 use super::judge_driver::JudgeDriver;
 use super::judge_handle::JudgeHandle;
 use super::judge_settings::judge_settings;
+use super::process_lock::ProcessLock;
 use super::record_processor::RecordProcessor;
 use super::replay::{RangeBound, Rate};
 use super::service_context::{self, ServiceContext};
@@ -155,6 +156,7 @@ pub fn run(
 ) -> Result<Outcome, Fatal> {
     let clock = Clock::start();
     let draft = draft(running, &new, options.from)?;
+    let _lock = lock(&new, &draft.scheme)?;
     let metrics = Metrics::new(&new.metrics).map_err(failure)?;
     let health = Health::new(new.kafka.max_poll_interval);
     let fingerprinter = Fingerprinter::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
@@ -207,6 +209,13 @@ pub fn run(
     // Without a clean stop, the next judge would have to wait until our session times out.
     judges.stop(clock);
     outcome
+}
+
+/// Takes the lock of a warm-up. A second one would request every page again, and its judges would be on standby.
+fn lock(new: &Settings, scheme: &str) -> Result<ProcessLock, Fatal> {
+    let path = new.index.path.join("warm").join(format!("{}.{scheme}.lock", new.logs.prefix));
+    let way_on = "stop that process (SIGTERM) first, or leave the work to it";
+    ProcessLock::take(path, &format!("the warm-up of scheme `{scheme}`"), way_on)
 }
 
 /// The judges of this process.

@@ -1,5 +1,6 @@
 //! The real program, as its users start it: topics and configuration of one test.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -59,12 +60,27 @@ impl Site {
         Instance::start(instance, self.folder.path(), configuration)
     }
 
+    /// Writes the configuration of an operator, and returns its path.
+    pub(in super::super) fn operator_file(&self) -> PathBuf {
+        let path = self.folder.path().join("operator.yaml");
+        let text = self.configuration("operator").to_string();
+        // A command that starts meanwhile must not find a partial file.
+        if std::fs::read_to_string(&path).ok().as_deref() != Some(&text) {
+            std::fs::write(&path, text).expect("a configuration");
+        }
+        path
+    }
+
+    /// A command of an operator.
+    pub(in super::super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+        command.args(arguments).arg("-c").arg(self.operator_file());
+        command
+    }
+
     /// Runs a command to its end and returns what it printed.
     pub(in super::super) fn ask(&self, arguments: &[&str]) -> String {
-        let path = self.folder.path().join("operator.yaml");
-        std::fs::write(&path, self.configuration("operator").to_string()).expect("a configuration");
-        let program = env!("CARGO_BIN_EXE_dupgate");
-        let output = Command::new(program).args(arguments).arg("-c").arg(path).output().expect("the program");
+        let output = self.command(arguments).output().expect("the program");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
