@@ -22,6 +22,7 @@ mod permits;
 mod rebalance;
 mod replay_failures;
 mod replay_states;
+mod reopened;
 mod restore_progress;
 mod index_verify;
 mod run;

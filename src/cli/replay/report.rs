@@ -85,6 +85,13 @@ fn text(plan: &Plan, outcome: &Outcome) -> String {
             format!("{many} live verdicts, whose pages had one already: the first counts"),
         ]);
     }
+    if counts.reopened > 0 {
+        let many = human::count(counts.reopened);
+        rows.push(vec![
+            "reopened".to_owned(),
+            format!("{many} live verdicts on pages that were judged again: their first verdict counts"),
+        ]);
+    }
     if counts.gone > 0 {
         let many = human::count(counts.gone);
         rows.push(vec!["gone".to_owned(), format!("{many} pages that the input does not hold any more")]);

@@ -87,18 +87,23 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         };
         self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
         self.hold(0)?;
+        let is_reopened = live.answer.judged_source().is_some_and(|source| walk.order.is_reopened(source));
         let request = kept.take(live.request);
-        if let (Some(counts), None, Part::Range) = (self.counts.first_mut(), &request, part) {
+        if let (Some(counts), None, Part::Range, false) = (self.counts.first_mut(), &request, part, is_reopened) {
             counts.gone += 1;
         }
         kept.prefetch_upcoming(&mut walk.order);
         let judged = walk.order.judge(&live, request).map_err(diverged)?;
         let is_taken_over = judged.first().and_then(Option::as_ref).is_some_and(|first| first.is_taken_over);
+        let ends: Vec<PageOutcome> =
+            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
+        if let (Some(source), true) = (live.answer.judged_source(), is_reopened) {
+            self.note_reopened(part, source, &ends);
+            return Ok(());
+        }
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
             counts.taken_over += 1;
         }
-        let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
         self.note_kept(&live, part, &ends);
         Ok(())
     }

@@ -124,6 +124,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
         let Answer::Page(judged) = &live.answer else { return Ok(()) };
         let source = judged.source.clone();
+        let is_reopened = walk.order.is_reopened(&source);
         self.read_up_to(log, &source)?;
         let page = log.pages.get(&source);
         let bytes = page.map_or(0, |page| page.payload.record.bytes());
@@ -141,12 +142,17 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 let reason = *reason;
                 walk.order.withdraw(&source, reason).map_err(diverged)?;
                 let ends = vec![PageOutcome::DeadLetter(reason); self.settings.len()];
-                self.end(log, part, &live, &source, bytes, ends);
+                if is_reopened {
+                    self.note_reopened(part, &source, &ends);
+                } else {
+                    self.end(log, part, &live, &source, bytes, ends);
+                }
                 return Ok(());
             }
             Some(PageAction::Settled(_)) => None,
             None => {
-                if let (Some(counts), Part::Range) = (self.counts.first_mut(), part) {
+                // One that is judged again has left.
+                if let (Some(counts), Part::Range, false) = (self.counts.first_mut(), part, is_reopened) {
                     counts.gone += 1;
                 }
                 None
@@ -154,11 +160,15 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         };
         let judged = walk.order.judge(&live, request.cloned()).map_err(diverged)?;
         let is_taken_over = judged.first().and_then(Option::as_ref).is_some_and(|first| first.is_taken_over);
+        let ends: Vec<PageOutcome> =
+            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
+        if is_reopened {
+            self.note_reopened(part, &source, &ends);
+            return Ok(());
+        }
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
             counts.taken_over += 1;
         }
-        let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
         if !ends.is_empty() {
             self.end(log, part, &live, &source, bytes, ends);
         }

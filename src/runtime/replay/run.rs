@@ -285,11 +285,26 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             if part == Part::Range {
                 self.note_in_metrics(source, bytes, end);
             }
-            let [place, original] = &mut self.positions;
-            write_position(place, source);
-            let original = matched(end).map(|source| write_position(original, source));
-            self.verdicts = self.verdicts.with(&[Some(place), Some(name_of(end).as_bytes()), original]);
+            self.digest(source, end);
         }
+    }
+
+    /// Counts the verdict on a page that was judged again because its range was reopened. The page counts, and is
+    /// delivered, with its first verdict.
+    pub(super) fn note_reopened(&mut self, part: Part, source: &Source, ends: &[PageOutcome]) {
+        if part == Part::Range {
+            self.counts.iter_mut().for_each(|counts| counts.reopened += 1);
+        }
+        if let Some(end) = ends.first() {
+            self.digest(source, end);
+        }
+    }
+
+    fn digest(&mut self, source: &Source, end: &PageOutcome) {
+        let [place, original] = &mut self.positions;
+        write_position(place, source);
+        let original = matched(end).map(|source| write_position(original, source));
+        self.verdicts = self.verdicts.with(&[Some(place), Some(name_of(end).as_bytes()), original]);
     }
 
     fn note_in_metrics(&mut self, source: &Source, bytes: usize, end: &PageOutcome) {
@@ -319,8 +334,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        let judged = self.counts.first().map_or(0, |counts| counts.pages + counts.warm_up);
-        let uncommitted = judged.saturating_sub(self.total.counts.pages + self.total.counts.warm_up);
+        let judged = |counts: &Counts| counts.pages + counts.warm_up + counts.reopened;
+        let uncommitted = self.counts.first().map_or(0, judged).saturating_sub(judged(&self.total.counts));
         let is_due = self.clock.now().saturating_sub(self.flushed) >= COMMIT;
         (is_due && uncommitted > 0) || uncommitted >= BATCH_PAGES as u64 || self.batch_bytes >= BATCH_BYTES
     }

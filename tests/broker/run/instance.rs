@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
 use crate::broker::{Broker, wait};
@@ -90,6 +91,21 @@ impl Site {
         let client: BaseConsumer = self.broker.client().create().expect("a client");
         let metadata = client.fetch_metadata(None, wait::LIMIT).expect("metadata");
         metadata.topics().iter().map(|topic| topic.name().to_owned()).collect()
+    }
+
+    /// Sets the offsets of the group back, one for each partition. No instance runs.
+    pub(in super::super) fn rewind(&self, offsets: &[i64]) {
+        let client: BaseConsumer = self.broker.client().set("group.id", &self.group).create().expect("a client");
+        wait::until("the group to be empty", || {
+            let list = client.fetch_group_list(Some(&self.group), wait::LIMIT).expect("the group");
+            list.groups().first().is_none_or(|group| group.members().is_empty()).then_some(())
+        });
+        let mut places = TopicPartitionList::new();
+        for (partition, offset) in (0..).zip(offsets) {
+            let place = Offset::Offset(*offset);
+            places.add_partition_offset(&self.input, partition, place).expect("an offset");
+        }
+        client.commit(&places, CommitMode::Sync).expect("the offsets are set back");
     }
 
     /// The log of an instance.

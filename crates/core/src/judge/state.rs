@@ -379,6 +379,13 @@ impl State {
         self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.contains(source.offset))
     }
 
+    /// Returns whether this position was judged, then reopened, and not judged again since.
+    #[must_use]
+    pub fn is_reopened(&self, source: &Source) -> bool {
+        let Ok(offset) = u64::try_from(source.offset) else { return false };
+        self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.reopened().contains(offset))
+    }
+
     /// Returns the highest position of a partition that the input group has committed, as far as checkpoints say, since
     /// all of the partition was last reopened.
     #[must_use]

@@ -31,6 +31,9 @@ pub struct Counts {
     pub taken_over: u64,
     /// In the order of the log: verdicts that were skipped, because their pages had one already in the live log.
     pub second_verdicts: u64,
+    /// In the order of the log: pages with a second verdict in the live log, because their range was reopened. They are
+    /// counted above with their first verdict.
+    pub reopened: u64,
     /// Pages that the input does not hold any more.
     pub gone: u64,
 }

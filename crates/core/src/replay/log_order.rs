@@ -78,6 +78,12 @@ impl LogOrder {
         self.judges.first().is_some_and(|judge| judge.state().is_judged(source))
     }
 
+    /// Returns whether this position has a verdict from before its range was reopened, and none since.
+    #[must_use]
+    pub fn is_reopened(&self, source: &Source) -> bool {
+        self.judges.first().is_some_and(|judge| judge.state().is_reopened(source))
+    }
+
     /// Returns whether nothing was followed yet: the log is trimmed, and its first checkpoint is still to come.
     fn is_without_checkpoint(&self) -> bool {
         !self.is_what_if && self.judges.iter().any(|judge| judge.state().log().is_none())

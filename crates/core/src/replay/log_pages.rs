@@ -80,6 +80,8 @@ impl<P> LogPages<P> {
         }
         let outcome = match &verdict.answer {
             Answer::Withdrawn { reason, .. } => PageOutcome::DeadLetter(*reason),
+            // A verdict after a reopening changes nothing about the page.
+            Answer::Page(_) if self.known.contains_key(&source) => return,
             Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Judged(Arc::new(verdict)),
         };
         if let Next::Page(live, Part::Range) = next

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
-use crate::protocol::{LogPartition, PageRequest, RequestId};
+use crate::protocol::{Decision, LogPartition, PageRequest, PageVerdict, RequestId};
 use crate::record::{Reject, Timestamp};
 use crate::replay::InputRange;
 
@@ -297,4 +297,23 @@ fn a_page_before_the_range_that_no_judge_can_rule_on_holds_no_other() {
     pages.arrive(Page { action: withdrawn, ..page(&partition.at(0), Kind::Unknown) });
     pages.arrive(page(&partition.at(1), Kind::Settled));
     assert_eq!(pages.leave(&partition).map(|it| it.output.page.source.offset), Some(1));
+}
+
+#[test]
+fn a_page_that_was_judged_again_keeps_its_first_outcome_after_an_interruption() {
+    let source = source(0, 3);
+    let unique = |event_time| {
+        let decision = Decision::Unique { original: None };
+        let page = PageVerdict { source: source.clone(), event_time, digest: PageDigest(7), decision };
+        Verdict { request: RequestId(1), answer: Answer::Page(page) }
+    };
+    let [first, second] = [1, 2].map(|time| unique(Timestamp::from_millis(time)));
+    let marks = Marks::from([(source.partition.clone(), Mark { offset: 3, read_to: 4 })]);
+    let mut pages: LogPages<()> = LogPages::resumed(ranges(0, 9), &marks);
+    for verdict in [&first, &second] {
+        pages.remember(&Next::Page(Box::new(verdict.clone()), Part::Range), verdict.clone());
+    }
+    pages.put_back(page(&source, Kind::Judged(0)));
+    let left = pages.leave(&source.partition).unwrap();
+    assert_eq!(left.output.outcome, PageOutcome::Judged(Arc::new(first)));
 }

@@ -159,7 +159,7 @@ fn plan_files_and_committed_progress_keep_their_bytes() {
         concat!(
             r#"{"plan":"7c1f","read_to":9,"total":{"batches":2,"verdicts":"","outputs":"","worked_ms":3,"is_done":false,"#,
             r#""counts":{"pages":0,"bytes":0,"warm_up":0,"verdicts":{},"dead_letters":{},"changed":{},"taken_over":0,"#,
-            r#""second_verdicts":0,"gone":0},"place":{"file":0,"line":0,"bytes":0,"packed":0,"latest_ms":0}}}"#
+            r#""second_verdicts":0,"reopened":0,"gone":0},"place":{"file":0,"line":0,"bytes":0,"packed":0,"latest_ms":0}}}"#
         )
     );
 }
