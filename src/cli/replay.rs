@@ -78,7 +78,8 @@ pub struct RangeArgs {
     /// File of ranges, one per line: topic,partition,from,to
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "partitions"])]
     pub offsets_file: Option<PathBuf>,
-    /// Files of JSON lines instead of the input topics, plain or compressed with gzip or zstd, judged in this order
+    /// Files of JSON lines instead of the input topics, plain or compressed with gzip or zstd, judged in this order;
+    /// `dupgate sieve` writes their verdicts to a file
     #[arg(
         long,
         value_name = "FILE",
