@@ -205,3 +205,38 @@ fn one_page_with_a_wrong_clock_does_not_end_the_window_of_all_others() {
     let verdicts = &report["variants"][0]["counts"]["verdicts"];
     assert_eq!((&verdicts["exact"], &verdicts["unique"]), (&10.into(), &11.into()), "{report}");
 }
+
+/// Brokers accept timestamps of the future if their topic says so, or if they are old.
+#[test]
+fn records_of_the_future_end_no_window_and_hold_no_partition() {
+    const HOUR: i64 = 3_600_000;
+    const BEGIN: i64 = 1_760_000_000_000;
+    const FUTURE: i64 = 4_000_000_000_000;
+    let Some(broker) = Broker::shared() else { return };
+    let mut cli = CliRunner::new(broker);
+    cli.input = broker.topic_with("pages", 2, &[("message.timestamp.after.max.ms", "9223372036854775807")]);
+    let written = |number: u32, time: i64| Given { timestamp: Some(time), ..page(&text(number)) };
+    // Ten pages and their copies, half an hour apart. After the first one comes a page of the future.
+    let mut pages: Vec<Given> = (0..10)
+        .flat_map(|number| {
+            let time = BEGIN + i64::from(number) * HOUR;
+            [written(number, time), written(number, time + HOUR / 2)]
+        })
+        .collect();
+    pages.insert(1, written(99, FUTURE));
+    produce(broker, &cli.input, 0, &pages);
+    // More of them than decide the time of a partition together, before another copy of the sixth page.
+    let mut others: Vec<Given> = (100..112).map(|number| written(number, FUTURE)).collect();
+    others.push(written(5, BEGIN + 6 * HOUR));
+    produce(broker, &cli.input, 1, &others);
+    let field = "window: {size: 3h, allowed_lateness: 1h}\n";
+    let run = |more: &[&str]| {
+        let run = cli.ask_with(broker.address(), field, &[&RUN[..], more, &["-o", "json"]].concat());
+        let report: serde_json::Value = serde_json::from_str(&run.out).expect(&run.err);
+        let counts = &report["variants"][0]["counts"];
+        assert_eq!(counts["verdicts"], serde_json::json!({"exact": 11, "unique": 23}), "{report}");
+        report["digests"]["verdicts"].clone()
+    };
+    let none = run(&["--into", "none"]);
+    assert_eq!(run(&[]), none, "the same verdicts each time");
+}

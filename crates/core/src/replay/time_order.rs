@@ -3,6 +3,9 @@
 //! A clock that is wrong on one page must not hold a whole partition back, or let it run ahead: the time of a partition
 //! is the earliest of its next [`LOOKAHEAD`] pages. So every page that is merged needs this many after it, or the end
 //! of its partition: what the order depends on is the pages alone, not when they come.
+//!
+//! A time that cannot be true, because it is after the making of the plan, is no time: such a page decides nothing, and
+//! follows on the page before it if none of the next pages has a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,7 +26,7 @@ pub struct TimeOrder {
 
 #[derive(Debug, Default)]
 struct MergeInput {
-    times: VecDeque<Timestamp>,
+    times: VecDeque<Option<Timestamp>>,
     has_ended: bool,
     /// What is in `ready`.
     key: Option<Timestamp>,
@@ -32,8 +35,9 @@ struct MergeInput {
 
 impl MergeInput {
     fn place(&self) -> Option<Timestamp> {
-        let is_known = self.has_ended || self.times.len() >= LOOKAHEAD;
-        self.times.iter().take(LOOKAHEAD).min().copied().filter(|_| is_known)
+        let is_known = !self.times.is_empty() && (self.has_ended || self.times.len() >= LOOKAHEAD);
+        let earliest = || self.times.iter().take(LOOKAHEAD).flatten().min().copied();
+        is_known.then(|| earliest().unwrap_or(Timestamp::MIN))
     }
 }
 
@@ -49,8 +53,8 @@ impl TimeOrder {
         Self { inputs, ready: BTreeSet::new(), waiting }
     }
 
-    /// Notes the next page of a partition.
-    pub fn page(&mut self, partition: &PartitionId, event_time: Timestamp) {
+    /// Notes the next page of a partition. Without an event time, it is merged with its neighbours.
+    pub fn page(&mut self, partition: &PartitionId, event_time: Option<Timestamp>) {
         self.change(partition, |input| input.times.push_back(event_time));
     }
 
@@ -121,7 +125,7 @@ mod tests {
             let at = turns.next().unwrap() % open.len();
             let turn = open[at];
             if let Some(time) = left[turn].pop_front() {
-                order.page(&partition(turn), Timestamp::from_millis(time));
+                order.page(&partition(turn), Some(time).filter(|time| *time >= 0).map(Timestamp::from_millis));
             } else {
                 order.ended(&partition(turn));
                 open.remove(at);
@@ -152,10 +156,26 @@ mod tests {
         }
     }
 
+    /// The model's sign for a page without a time.
+    const UNTIMED: i64 = -1;
+
+    #[test]
+    fn pages_without_a_time_hold_no_partition() {
+        // More than decide together: the first ones are merged at once, the last ones with the page after them.
+        let untimed = [vec![0, 1], vec![UNTIMED; 20], vec![10, 11]].concat();
+        let honest: Vec<i64> = (0..20).collect();
+        let taken = merged(&[untimed.clone(), honest.clone()], &[0, 1]);
+        let at = |page: (usize, i64)| taken.iter().position(|taken| *taken == page).unwrap();
+        assert!(at((1, 9)) < at((0, 10)) && at((0, 10)) < at((1, 11)), "{taken:?}");
+        let only = vec![UNTIMED; 20];
+        let taken = merged(&[only, honest], &[0, 1]);
+        assert!(taken[..20].iter().all(|(of, _)| *of == 0), "{taken:?}");
+    }
+
     proptest! {
         #[test]
         fn the_order_depends_on_the_pages_alone(
-            pages in prop::collection::vec(prop::collection::vec(0_i64..50, 0..30), 1..5),
+            pages in prop::collection::vec(prop::collection::vec(UNTIMED..50, 0..30), 1..5),
             turns in prop::collection::vec(0_usize..5, 1..20),
         ) {
             let taken = merged(&pages, &turns);
