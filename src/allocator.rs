@@ -14,29 +14,6 @@ pub fn return_freed_memory() {
     }
 }
 
-/// Has glibc keep freed blocks of less than 4 MiB for what is allocated next.
-///
-/// A replay reads portions of some hundred KiB, and frees them, as fast as it can: getting fresh pages for each of them
-/// takes a tenth of its time. It is for programs that end when the replay does.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "a setting of the C library")]
-pub fn keep_freed_memory() {
-    let settings = [
-        (libc::M_MMAP_THRESHOLD, "MALLOC_MMAP_THRESHOLD_", 4 << 20),
-        (libc::M_TRIM_THRESHOLD, "MALLOC_TRIM_THRESHOLD_", 32 << 20),
-    ];
-    for (setting, name, bytes) in settings {
-        if std::env::var_os(name).is_none() {
-            // SAFETY: it stores a number, under the allocator's lock.
-            let _ = unsafe { libc::mallopt(setting, bytes) };
-        }
-    }
-}
-
 /// Does nothing: only glibc keeps freed memory.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn return_freed_memory() {}
-
-/// Does nothing: other C libraries have no such setting.
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn keep_freed_memory() {}

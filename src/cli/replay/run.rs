@@ -88,7 +88,6 @@ fn go(
     global: &Global,
 ) -> Result<(), Fatal> {
     let plan = stored.plan.clone();
-    crate::allocator::keep_freed_memory();
     let signals = service::signals()?;
     let mut of_metrics = both.live.metrics.clone();
     of_metrics.labels.push(("replay".to_owned(), plan.id.clone()));

@@ -19,6 +19,7 @@ mod run;
 mod sample;
 mod setup;
 mod store;
+mod verdict_digest;
 mod walk;
 mod writer;
 

@@ -19,6 +19,7 @@ use super::meter::Meter;
 use super::pace::{Pace, Rate};
 use super::setup::{self, extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
+use super::verdict_digest::VerdictDigest;
 use super::writer::{Batch, Committed, Writer, WriterSettings};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -28,9 +29,7 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source};
-use crate::replay::{
-    Counts, Digest, FilePlace, InputRange, Mark, Marks, Order, Part, Plan, Ranges, Reads, Rejudge, Total, name_of,
-};
+use crate::replay::{Counts, FilePlace, InputRange, Mark, Marks, Order, Part, Plan, Ranges, Reads, Rejudge, Total};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
 use crate::worker::{Output, PageOutcome};
@@ -152,7 +151,7 @@ pub(super) struct Run<'a, S> {
     pub(super) flushed: Duration,
     /// Totals of each variant.
     pub(super) counts: Vec<Counts>,
-    pub(super) verdicts: Digest,
+    pub(super) verdicts: VerdictDigest,
     pub(super) batches: u64,
     /// What is committed.
     pub(super) total: Total,
@@ -167,8 +166,6 @@ pub(super) struct Run<'a, S> {
     pub(super) meter: Meter,
     /// Runs the maintenance tasks of the indexes.
     maintenance: BackgroundTasks,
-    /// Room for the texts of two positions.
-    pub(super) positions: [Vec<u8>; 2],
 }
 
 impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
@@ -247,7 +244,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             batch_bytes: 0,
             flushed: now,
             counts,
-            verdicts: total.verdicts.parse().unwrap_or_default(),
+            verdicts: VerdictDigest::going_on(&total.verdicts),
             batches: total.batches,
             worked_before: total.worked_ms,
             total,
@@ -257,7 +254,6 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             withdrawn: Vec::new(),
             meter,
             maintenance: BackgroundTasks::start("maintenance".to_owned()).map_err(failure)?,
-            positions: [Vec::new(), Vec::new()],
             plan,
         })
     }
@@ -285,7 +281,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             if part == Part::Range {
                 self.note_in_metrics(source, bytes, end);
             }
-            self.digest(source, end);
+            self.verdicts.add(source, end);
         }
     }
 
@@ -296,15 +292,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             self.counts.iter_mut().for_each(|counts| counts.reopened += 1);
         }
         if let Some(end) = ends.first() {
-            self.digest(source, end);
+            self.verdicts.add(source, end);
         }
-    }
-
-    fn digest(&mut self, source: &Source, end: &PageOutcome) {
-        let [place, original] = &mut self.positions;
-        write_position(place, source);
-        let original = matched(end).map(|source| write_position(original, source));
-        self.verdicts = self.verdicts.with(&[Some(place), Some(name_of(end).as_bytes()), original]);
     }
 
     fn note_in_metrics(&mut self, source: &Source, bytes: usize, end: &PageOutcome) {
@@ -572,42 +561,6 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 }
 
-/// Writes a position as text into `text` instead of what it holds, as `Display` does, and ten times as fast.
-fn write_position<'t>(text: &'t mut Vec<u8>, source: &Source) -> &'t [u8] {
-    let Source { partition, offset } = source;
-    text.clear();
-    text.extend_from_slice(partition.topic.as_bytes());
-    for number in [i64::from(partition.number), *offset] {
-        text.push(b':');
-        text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-    }
-    text
-}
-
-fn matched(end: &PageOutcome) -> Option<&Source> {
-    match end {
-        PageOutcome::Judged(verdict) => match &verdict.answer {
-            Answer::Page(page) => page.decision.matched().map(|of| &of.source),
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
-        },
-        PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
-    }
-}
-
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_position_is_written_as_it_is_displayed() {
-        let mut text = b"another".to_vec();
-        for (number, offset) in [(0, 0), (17, 4_294_967_296), (i32::MAX, i64::MAX), (-1, -1)] {
-            let source = PartitionId::new("pages.zh", number).at(offset);
-            assert_eq!(write_position(&mut text, &source), source.to_string().as_bytes());
-        }
-    }
 }
