@@ -241,7 +241,7 @@ table! {
     SECOND_VERDICTS: "dupgate_second_verdicts_total", Counter, Count, &[],
         "Verdicts read from the verdict log whose page had one already. The first one counts; no judge writes a second one.";
     CLAMPED_TIMESTAMPS: "dupgate_clamped_timestamps_total", Counter, Count, &[],
-        "Event times that were ahead of the brokers' clock, of the record's timestamp or of the plan of a replay by more than window.max_future_skew and were set back.";
+        "Event times that were ahead of the brokers' clock, of the record's timestamp or of the plan of a replay by more than window.max_future_skew, and were replaced by earlier ones.";
     JUDGE_ACTIVE: "dupgate_judge_active", Gauge, Count, &[Label::Open("log_partition")],
         "1 on the instance that judges this partition of the fingerprint log. 0 on every instance means that no instance judges and every worker waits.";
     JUDGE_TAKEOVERS: "dupgate_judge_takeovers_total", Counter, Count, &[],

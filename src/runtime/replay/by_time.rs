@@ -28,10 +28,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 FeedEvent::Nothing => {}
             }
             while let Some(partition) = order.take() {
-                let Some(mut page) = self.feed()?.take(&partition) else {
+                let Some(page) = self.feed()?.take(&partition) else {
                     return Err(Reason::Bug.because(anyhow::anyhow!("{partition}: a page that was read is missing")));
                 };
-                self.give_time(&judges, &mut page, latest);
+                if matches!(&page.action, PageAction::Ask(_, request) if request.event_time > latest) {
+                    // Its judge gives it another time.
+                    self.metrics.clamped_timestamps(1);
+                }
                 self.hold(page.payload.record.bytes())?;
                 let place = page.source.clone();
                 self.judge_page(&mut judges, page, bound)?;
@@ -43,19 +46,6 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             self.housekeeping()?;
         }
         self.flush_judges(&mut judges)
-    }
-
-    /// Gives a page whose time cannot be true, because it is after `latest`, the time of the newest page that its judge
-    /// has judged. Otherwise it would move the window past all pages that are still to be judged.
-    fn give_time(&self, judges: &[Vec<Rejudge>], page: &mut Page<PagePayload>, latest: Timestamp) {
-        let PageAction::Ask(log, request) = &mut page.action else { return };
-        if request.event_time <= latest {
-            return;
-        }
-        let newest = judges.get(log.index()).and_then(|variants| variants.first());
-        let newest = newest.map(|judge| judge.state().stream_time()).unwrap_or_default();
-        request.event_time = newest.max(Timestamp::default());
-        self.metrics.clamped_timestamps(1);
     }
 
     /// Starts committing the verdicts, those of the first settings.

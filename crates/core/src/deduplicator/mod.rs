@@ -6,8 +6,9 @@
 //!
 //! Time: if an event time field is configured, a page has the time of its field, and a page without the field has the
 //! time of the page before it. If none is configured, the first page has time 1 ms, and each further page is 1 ms
-//! later, so that the default window of three days holds 259 million pages. As with a broker's clock, no page's time is
-//! more than `window.max_future_skew` ahead of the clock that the caller passes in.
+//! later, so that the default window of three days holds 259 million pages. As with a broker's clock, a time that is more
+//! than `window.max_future_skew` ahead of the clock that the caller passes in says nothing: the page has the time of the
+//! newest one before it.
 //!
 //! Laws: L3, L5 (the result is a function of lines and settings, whatever the number of text threads), L6: ids are
 //! remembered for at most as many originals as the index holds. Cost: that of [`decide`], and one map entry per

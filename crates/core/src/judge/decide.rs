@@ -68,7 +68,7 @@ fn judge_page(
     append_time: Timestamp,
     mut on_probe: impl FnMut(ProbeStats),
 ) -> PageVerdict {
-    let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
+    let event_time = event_time(state, rules, page, append_time);
     let probe = state.probe(rules, page, event_time);
     let index = state.index();
     let as_judged = |candidate| as_judged(rules, candidate);
@@ -124,12 +124,23 @@ fn judge_page(
     PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision }
 }
 
+/// Returns the event time of a page. A time that is further ahead of the brokers' clock than the rules allow comes from a
+/// wrong clock, and says nothing: such a page counts as old as the newest page that was judged. If it counted as new as
+/// the brokers' clock permits, a single one in a backlog would move the window past all pages that are still to come.
+fn event_time(state: &State, rules: &Rules, page: &PageRequest, append_time: Timestamp) -> Timestamp {
+    let latest = append_time.plus(rules.max_future_skew);
+    if page.event_time <= latest {
+        return page.event_time;
+    }
+    state.stream_time().max(Timestamp::default()).min(latest)
+}
+
 /// Explains why a page is not a duplicate of one held original, by the rules in force. Returns `None` if no rule speaks
 /// against the match, or if the original is not held. A page without a refusal may still have another, better original.
 #[must_use]
 pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, original: u64) -> Option<Refusal> {
     let rules = state.rules()?;
-    let probe = state.probe(rules, page, page.event_time.min(append_time.plus(rules.max_future_skew)));
+    let probe = state.probe(rules, page, event_time(state, rules, page, append_time));
     let index = state.index();
     let (mut heads, mut found) = (Heads::new(rules, members_from(state, rules, probe.event_time)), None);
     let mut note = |candidate: Candidate| {

@@ -141,7 +141,9 @@ impl Oracle {
             return None;
         }
         self.judged.push(page.source.clone());
-        let time = page.event_time.millis().min(append_time + SKEW);
+        let latest = append_time + SKEW;
+        let newest = self.stream_time.unwrap_or(0).max(0).min(latest);
+        let time = Some(page.event_time.millis()).filter(|time| *time <= latest).unwrap_or(newest);
         let stream_time = self.stream_time.map_or(time, |stream_time| stream_time.max(time));
         self.stream_time = Some(stream_time);
         let kept_from = self.originals.len().saturating_sub(capacity);

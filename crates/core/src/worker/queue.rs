@@ -365,8 +365,12 @@ impl<P> PartitionQueue<P> {
     }
 
     /// Adds the next page; nothing is done about it before [`PartitionQueue::admit`].
-    pub(super) fn push(&mut self, now: Duration, page: Page<P>) {
+    pub(super) fn push(&mut self, now: Duration, mut page: Page<P>) {
         self.answers();
+        if page.event_time > page.paced_by {
+            // A time of the future does not say when the page was written.
+            page.paced_by = self.times.last().unwrap_or(page.paced_by);
+        }
         self.next = page.source.offset.saturating_add(1);
         self.times.push(page.paced_by);
         self.last_read = now;

@@ -21,6 +21,12 @@ impl RecentTimes {
         self.seen = Backlog::PAGES.min(self.seen + 1);
     }
 
+    /// Returns the time of the last page.
+    pub(super) fn last(&self) -> Option<Timestamp> {
+        let place = self.next.checked_sub(1).unwrap_or(Backlog::PAGES - 1);
+        self.times.get(place).copied().filter(|_| self.seen > 0)
+    }
+
     /// The partition is at least here: no page of the last ones is earlier. `None` while too few were seen.
     pub(super) fn at_least(&self) -> Option<Timestamp> {
         self.times.iter().min().copied().filter(|_| self.seen == Backlog::PAGES)

@@ -22,6 +22,7 @@ const WINDOW: i64 = 10_000;
 const BEGIN: i64 = 100_000;
 const END: i64 = BEGIN + 7 * WINDOW;
 const LATENESS: u64 = 2_000;
+const MONTH: i64 = 30 * 86_400_000;
 
 /// Moves that each worker makes in a millisecond: one is slow.
 const SPEEDS: [usize; 3] = [3, 40, 40];
@@ -118,17 +119,28 @@ fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
     WorkerDriver::new(world, &format!("w{number}"), None, 2, &settings)
 }
 
-/// Runs the backlog to its end. Returns how many duplicates were found, how many a run in order finds, and the time it
+/// Some pages, also many in a row in one partition, say that they are of a month in the future. Returns the time that a
+/// page says, and its partition.
+fn as_wrong_clocks_say(number: usize, (time, partition): (i64, usize)) -> (i64, usize) {
+    match number {
+        900..930 => (END + MONTH, 3),
+        _ if number % 300 == 7 => (END + MONTH, partition),
+        _ => (time, partition),
+    }
+}
+
+/// Runs the backlog to its end, as right clocks say or as others do. Returns how many duplicates were found, how many a run in order finds, and the time it
 /// took.
-fn run(seed: u64, lead: Duration) -> (usize, usize, Duration) {
+fn run(seed: u64, lead: Duration, said: fn(usize, (i64, usize)) -> (i64, usize)) -> (usize, usize, Duration) {
     let mut rng = Rng::new(seed);
     let mut world = World::new(seed, i32::try_from(PARTITIONS).unwrap(), 1);
     (world.faults, world.crash_at, world.clock) = (false, Some((u64::MAX, Moment::Before)), END);
     let inputs = world.inputs.clone();
     let (pages, expected) = backlog(&mut rng);
-    for (time, text) in pages {
+    for (number, (time, text)) in pages.into_iter().enumerate() {
+        let (time, partition) = said(number, (time, partition_at(&mut rng, time)));
         let (page, now) = (WorldPage::copy_of(text, world.width, time), world.now());
-        world.bus.append(&inputs[partition_at(&mut rng, time)], now, Value::Page(Arc::new(page)));
+        world.bus.append(&inputs[partition], now, Value::Page(Arc::new(page)));
     }
     let (mut judge, mut disk): (_, Option<Snapshot>) = (judge(), None);
     let mut workers: Vec<WorkerDriver> = (0..SPEEDS.len()).map(|number| worker(&mut world, number, lead)).collect();
@@ -161,13 +173,25 @@ fn run(seed: u64, lead: Duration) -> (usize, usize, Duration) {
 #[test]
 fn a_slow_worker_and_two_fast_ones_find_the_duplicates_that_a_run_in_order_finds() {
     for seed in 1..=3 {
-        let (found, expected, took) = run(seed, Duration::from_millis(LATENESS / 2));
-        let (unpaced, _, least) = run(seed, Duration::from_hours(1));
+        let (found, expected, took) = run(seed, Duration::from_millis(LATENESS / 2), |_, said| said);
+        let (unpaced, _, least) = run(seed, Duration::from_hours(1), |_, said| said);
         eprintln!(
             "seed {seed}: {found} of {expected} duplicates in {took:?}; each at its own pace {unpaced} in {least:?}"
         );
         assert!(expected > 1_000, "too few to show anything: {expected}");
         assert!(found * 100 >= expected * 99, "seed {seed}: {found} of {expected}");
         assert!(unpaced * 100 < expected * 80, "seed {seed}: {unpaced} of {expected} without waiting: shows nothing");
+    }
+}
+
+#[test]
+fn clocks_of_the_future_cost_no_duplicates_and_no_time() {
+    for seed in 1..=3 {
+        let lead = Duration::from_millis(LATENESS / 2);
+        let (_, _, usual) = run(seed, lead, |_, said| said);
+        let (found, expected, took) = run(seed, lead, as_wrong_clocks_say);
+        eprintln!("seed {seed}: {found} of {expected} duplicates in {took:?}; {usual:?} with right clocks");
+        assert!(found * 100 >= expected * 99, "seed {seed}: {found} of {expected}");
+        assert!(took < usual * 5 / 4, "seed {seed}: {took:?} instead of {usual:?}");
     }
 }

@@ -94,7 +94,9 @@ impl Oracle {
         if self.judged.get(&page.source.partition).is_some_and(|judged| judged.contains(&page.source.offset)) {
             return None;
         }
-        let time = page.event_time.millis().min(appended + millis(rules.max_future_skew));
+        let latest = appended + millis(rules.max_future_skew);
+        let newest = self.newest.unwrap_or(0).max(0).min(latest);
+        let time = Some(page.event_time.millis()).filter(|time| *time <= latest).unwrap_or(newest);
         let watermarks = self.tails_at(time);
         let mut best: Option<Ranked<'_>> = None;
         for held in &self.originals {

@@ -519,7 +519,8 @@ impl WorkerDriver {
             Fetched::Record { offset, value: Value::Page(page), .. } => {
                 reading.next = offset + 1;
                 reading.at_end = false;
-                reading.on_the_way.push_back(page.read(&input.at(offset), limit, logs, panics));
+                let page = page.read(&input.at(offset), limit, logs, panics);
+                reading.on_the_way.push_back(Page { paced_by: page.paced_by.min(world.now()), ..page });
             }
             Fetched::Record { .. } => {
                 let at = reading.next;

@@ -13,6 +13,9 @@ const HOUR: i64 = 3_600_000;
 const NOW: i64 = 1_000_000 * HOUR;
 const YEAR_2100: i64 = 4_102_444_800_000;
 
+/// The moment at which the pages are read.
+const MOMENT: i64 = NOW + 1_000 * HOUR;
+
 /// The partition of another worker.
 const OTHER: i32 = 2;
 
@@ -67,9 +70,9 @@ impl Reading {
         let number = i32::try_from(partition).unwrap();
         let source = input(number).at(self.next[partition]);
         self.next[partition] += 1;
-        let time = Timestamp::from_millis(time);
+        let [event_time, paced_by] = [time, time.min(MOMENT)].map(Timestamp::from_millis);
         let action = PageAction::Settled(PageOutcome::Tombstone);
-        self.handle(Event::Page(Page { source, bytes, event_time: time, paced_by: time, action, payload: () }));
+        self.handle(Event::Page(Page { source, bytes, event_time, paced_by, action, payload: () }));
     }
 
     /// Pages of the other worker's partition are judged.
@@ -130,6 +133,22 @@ fn a_page_of_the_year_2100_parks_no_partition() {
     reading.a_moment();
     assert!(reading.paused.is_empty(), "{:?}", reading.paused);
     (0..2).for_each(|partition| reading.page(partition, NOW + 20));
+    assert_eq!(reading.held(), 0);
+}
+
+#[test]
+fn pages_of_the_future_come_in_with_the_page_before_them() {
+    let mut reading = Reading::new();
+    for step in 0..20 {
+        (0..2).for_each(|partition| reading.page(partition, NOW + step));
+        reading.a_moment();
+    }
+    // More than decide how far a partition is.
+    (0..2 * Backlog::PAGES).for_each(|_| reading.page(0, YEAR_2100));
+    reading.a_moment();
+    assert!(reading.paused.is_empty(), "{:?}", reading.paused);
+    assert_eq!(reading.held(), 0);
+    reading.page(0, NOW + 20);
     assert_eq!(reading.held(), 0);
 }
 
