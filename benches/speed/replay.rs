@@ -1,9 +1,9 @@
 //! Replays of what the service has judged, beside the service and beside a copy of the same topic.
 //!
-//! Corpus: the topic of the end-to-end part, three times as long. The service judges it once; then each kind of replay
+//! Corpus: the topic of the end-to-end part, six times as long. The service judges it once; then each kind of replay
 //! judges the whole of it again, in a process of its own. Unit: pages a second from the replay's first question to its
 //! last commit, clients and reading of the log included; for service and copy, the middle of their runs. The window is
-//! a sixth of the range, so that the index is as large in the middle of a run as at its end. Memory: what the process
+//! a twelfth of the range, so that the index is as large in the middle of a run as at its end. Memory: what the process
 //! holds in the middle of its run, and the most after that.
 
 use std::process::{Command, Stdio};
@@ -19,8 +19,8 @@ use crate::report::Floor;
 use crate::service::{Service, Stopped};
 use crate::{Scale, copy};
 
-/// Pages, in times of the end-to-end part: fingerprints are judged fast.
-const TIMES: usize = 3;
+/// Pages, in times of the end-to-end part: fingerprints are judged fast, and the start takes some tenths of a second.
+const TIMES: usize = 6;
 
 /// Least requests a second from the kept fingerprints.
 const REQUESTS_FLOOR: f64 = 300_000.0;
@@ -31,7 +31,7 @@ const PAGES_FLOOR: f64 = 1.0;
 /// Most memory in the second half of a run, in times of what is held in its middle.
 const MEMORY_FLOOR: f64 = 1.1;
 
-/// For pages of two hours. The logs are kept whole: replays follow them.
+/// For pages of four hours. The logs are kept whole: replays follow them.
 const WINDOW: &str = "window: {size: 15m, allowed_lateness: 5m}\nlogs: {retention: 7d}\n";
 
 /// From one look at the memory to the next.

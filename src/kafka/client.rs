@@ -75,6 +75,10 @@ pub struct ProducerSettings {
 /// Maximum compressed bytes of one partition of the input in one fetch response; a larger batch comes alone.
 const PARTITION_FETCH_BYTES: usize = 256 << 10;
 
+/// Bytes that the client of a follower reads ahead: more would only be memory, because it fetches again 10 ms after there is
+/// room.
+const FOLLOWER_QUEUE_BYTES: usize = 8 << 20;
+
 /// Maximum compressed bytes of one fetch response of the input.
 const FETCH_BYTES: usize = 8 << 20;
 
@@ -143,7 +147,7 @@ impl ConnectionSettings {
     /// Settings of a reader with a manually assigned partition that commits nothing.
     #[must_use]
     pub fn follower(&self, group: &str) -> ClientConfig {
-        let mut config = self.consumer(group, 32 << 20);
+        let mut config = self.consumer(group, FOLLOWER_QUEUE_BYTES);
         config.set("fetch.wait.max.ms", "100");
         config
     }

@@ -27,8 +27,8 @@ use crate::worker::PageOutcome;
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Records of the fingerprint log in one portion, and the number of portions read ahead.
-const PORTION: i64 = 64;
-const AHEAD: usize = 2;
+const PORTION: i64 = 8;
+const AHEAD: usize = 8;
 
 /// Verdicts between two checks.
 const STEPS_PER_CHECK: usize = 256;
