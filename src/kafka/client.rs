@@ -152,6 +152,15 @@ impl ConnectionSettings {
         config
     }
 
+    /// Settings of a [`ConnectionSettings::follower`] that reads up to an end that is there: brokers say at once that
+    /// nothing follows.
+    #[must_use]
+    pub fn bounded_follower(&self, group: &str) -> ClientConfig {
+        let mut config = self.follower(group);
+        config.set("fetch.wait.max.ms", "5");
+        config
+    }
+
     /// Settings of a client that queries offsets and watermarks and reads nothing.
     #[must_use]
     pub fn query(&self, group: &str) -> ClientConfig {

@@ -34,10 +34,11 @@ const AHEAD: usize = 8;
 const STEPS_PER_CHECK: usize = 256;
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
-    pub(super) fn by_fingerprints(&mut self) -> Result<(), Fatal> {
+    /// Returns the readers of the logs, which are no longer needed.
+    pub(super) fn by_fingerprints(&mut self) -> Result<(Vec<Walk>, Vec<Kept>), Fatal> {
         let mut walks = self.walks()?;
         let names = LogNames::new(&self.plan.logs, &self.plan.live_scheme);
-        let config = service_context::connection(&self.live.kafka).follower(&self.plan.own_group());
+        let config = service_context::connection(&self.live.kafka).bounded_follower(&self.plan.own_group());
         let open = |walk: &Walk| {
             let partition = PartitionId::new(Arc::clone(&names.fingerprints), walk.partition.number);
             Kept::open(&config, &self.offsets, partition)
@@ -72,7 +73,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             self.housekeeping()?;
         }
-        self.flush(Vec::new())
+        self.flush(Vec::new())?;
+        Ok((walks, kept))
     }
 
     fn judge_kept(&mut self, walk: &mut Walk, kept: &mut Kept, next: Next) -> Result<(), Fatal> {
@@ -133,7 +135,7 @@ struct Record {
 }
 
 /// The requests that one partition of the fingerprint log still holds, read ahead on a separate thread.
-struct Kept {
+pub(super) struct Kept {
     portions: Receiver<Result<Portion, RequestsError>>,
     /// In the order of the log.
     records: VecDeque<Record>,

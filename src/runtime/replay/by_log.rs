@@ -59,7 +59,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 
     pub(super) fn walks(&mut self) -> Result<Vec<Walk>, Fatal> {
-        let config = service_context::connection(&self.live.kafka).follower(&self.plan.own_group());
+        let config = service_context::connection(&self.live.kafka).bounded_follower(&self.plan.own_group());
         kept_log::expect_kept(&self.plan, &self.offsets, &config, &self.marks)?;
         let mut walks = Vec::new();
         for range in self.plan.verdict_log.clone() {

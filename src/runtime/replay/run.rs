@@ -117,12 +117,13 @@ pub fn run(
     let clock = Clock::start();
     let mut run = Run::build(from, live, settings, options, metrics, signals, clock, see)?;
     run.measure();
-    match (run.plan.reads, run.plan.order) {
-        (Reads::Fingerprints, _) => run.by_fingerprints()?,
-        (Reads::Pages, Order::Time) => run.by_time()?,
-        (Reads::Pages, Order::Log) => run.by_log()?,
-        (Reads::Pages, Order::Files) => run.by_files()?,
-    }
+    // Closing a client takes a tenth of a second, for which nothing needs to wait.
+    let _readers = match (run.plan.reads, run.plan.order) {
+        (Reads::Fingerprints, _) => Some(run.by_fingerprints()?),
+        (Reads::Pages, Order::Time) => run.by_time().map(|()| None)?,
+        (Reads::Pages, Order::Log) => run.by_log().map(|()| None)?,
+        (Reads::Pages, Order::Files) => run.by_files().map(|()| None)?,
+    };
     run.finish()
 }
 
@@ -189,18 +190,16 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let ranges = plan.ranges();
         let extents = extents(&plan, &marks);
         still_there(&offsets, &extents)?;
-        let outputs = Arc::new(outputs(&plan, first)?);
         let group = plan.own_group();
         let total = total.map_or_else(Total::default, |total| (*total).clone());
         let place = plan.is_of_files().then(|| total.place.unwrap_or_default());
-        let feed = match plan.reads {
-            Reads::Fingerprints => None,
-            Reads::Pages => {
-                let (read, edge) = ((&extents, place), (&connection.follower(&group), metrics, clock));
-                Some(setup::feed(&plan, first, read, Arc::clone(&outputs), edge)?)
-            }
-        };
-        let writer = plan.into.writes().then(|| {
+        let is_of_pages = plan.reads == Reads::Pages;
+        let outputs = (is_of_pages || plan.into.writes()).then(|| outputs(&plan, first)).transpose()?.map(Arc::new);
+        let feed = outputs.as_ref().filter(|_| is_of_pages).map(|outputs| {
+            let (read, edge) = ((&extents, place), (&connection.follower(&group), metrics, clock));
+            setup::feed(&plan, first, read, Arc::clone(outputs), edge)
+        });
+        let writer = outputs.filter(|_| plan.into.writes()).map(|outputs| {
             let producer = ProducerSettings {
                 compression: "zstd".to_owned(),
                 max_record_bytes: outputs.topics.values().map(|topic| topic.max_bytes).max().unwrap_or(2_000_000),
@@ -238,7 +237,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             lag_seen: None,
             offsets,
             metrics: metrics.clone(),
-            feed,
+            feed: feed.transpose()?,
             writer: writer.transpose()?,
             batch: Batch::default(),
             batch_bytes: 0,
