@@ -103,6 +103,23 @@ impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
     }
 }
 
+/// Looks up one key in each table.
+struct EqualInEach<'a, L, V>(&'a [Table<L>], &'a [u64], &'a Range<u64>, V);
+
+impl<L: Layout, V: FnMut(u64)> Job for EqualInEach<'_, L, V> {
+    type Output = ();
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each backend")]
+    fn run<C: Compare>(self) {
+        let Self(tables, keys, positions, mut visit) = self;
+        let alive = LiveWindow::between(positions.start, positions.end);
+        for (table, &key) in tables.iter().zip(keys) {
+            table.probe::<C>(key, 0, alive, &mut |_, Found { age, .. }| visit(positions.start + u64::from(age)));
+        }
+    }
+}
+
 impl<L: Layout> Tables<L> {
     /// Creates this many empty tables, each for keys of 64 bits, that grow towards this many entries.
     #[must_use]
@@ -207,13 +224,11 @@ impl<L: Layout> Tables<L> {
             let before = std::mem::replace(word, *word | 1 << (at % 64));
             before == *word
         };
-        for (number, &key) in keys.iter().enumerate() {
-            self.equal(number, key, &positions, |position| {
-                if times <= 1 || is_again(&mut marks, position) {
-                    again.push(position);
-                }
-            });
-        }
+        self.backend.run(EqualInEach(&self.all, keys, &positions, |position| {
+            if times <= 1 || is_again(&mut marks, position) {
+                again.push(position);
+            }
+        }));
         again.sort_unstable();
         // The first time that an entry was found is not in the list.
         let least = usize::try_from(times.saturating_sub(1)).unwrap_or(usize::MAX);
