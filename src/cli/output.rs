@@ -26,6 +26,11 @@ impl Format {
     }
 }
 
+/// Empties the terminal; what is printed next is at its top.
+pub(super) fn clear_screen() {
+    let _ = write!(std::io::stdout(), "\x1b[H\x1b[2J");
+}
+
 /// Prints one line, or several.
 pub(super) fn print(text: &str) -> Result<(), Fatal> {
     match writeln!(std::io::stdout().lock(), "{text}") {

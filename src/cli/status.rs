@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Global;
 use super::human::{age, count, span};
 use super::instance::{Address, get, reachable};
-use super::output::{Format, columns, print, print_json};
+use super::output::{Format, clear_screen, columns, print, print_json};
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::runtime::clock::Clock;
@@ -93,8 +93,7 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
         match format {
             Format::Table => {
                 if args.watch && is_screen {
-                    // Start at the top of an empty screen.
-                    let _ = write!(std::io::stdout(), "\x1b[H\x1b[2J");
+                    clear_screen();
                 }
                 print(&columns(&rows(&page, before.as_ref())))?;
             }

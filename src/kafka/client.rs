@@ -75,12 +75,12 @@ pub struct ProducerSettings {
 /// Maximum compressed bytes of one partition of the input in one fetch response; a larger batch comes alone.
 const PARTITION_FETCH_BYTES: usize = 256 << 10;
 
+/// Maximum compressed bytes of one fetch response of the input.
+const FETCH_BYTES: usize = 8 << 20;
+
 /// Bytes that the client of a follower reads ahead: more would only be memory, because it fetches again 10 ms after there is
 /// room.
 const FOLLOWER_QUEUE_BYTES: usize = 8 << 20;
-
-/// Maximum compressed bytes of one fetch response of the input.
-const FETCH_BYTES: usize = 8 << 20;
 
 /// Maximum bytes of a batch if no topic has a smaller limit: the client's default.
 pub const BATCH_BYTES: usize = 1_000_000;
@@ -152,8 +152,8 @@ impl ConnectionSettings {
         config
     }
 
-    /// Settings of a [`ConnectionSettings::follower`] that reads up to an end that is there: brokers say at once that
-    /// nothing follows.
+    /// Settings of a [`ConnectionSettings::follower`] that reads a log up to a fixed end: brokers say at once that nothing
+    /// follows, and need not hold the last answer back.
     #[must_use]
     pub fn bounded_follower(&self, group: &str) -> ClientConfig {
         let mut config = self.follower(group);

@@ -212,31 +212,27 @@ impl Compare for Portable {
 /// Prefetches the line that holds this value. Reads nothing.
 #[inline]
 pub fn prefetch<T>(value: &T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint cannot fault, and the feature belongs to every x86-64.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
-    }
-    #[cfg(any(not(target_arch = "x86_64"), miri))]
-    let _ = value;
+    prefetch_at(std::ptr::from_ref(value).cast());
 }
 
 /// Prefetches all lines of a value. Reads nothing.
 #[inline]
 pub fn prefetch_lines<T: ?Sized>(value: &T) {
+    let first = std::ptr::from_ref(value).cast::<i8>();
+    let last = size_of_val(value).saturating_sub(1);
+    (0..last).step_by(LINE).chain([last]).for_each(|byte| prefetch_at(first.wrapping_add(byte)));
+}
+
+#[inline]
+fn prefetch_at(address: *const i8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
+    // SAFETY: a hint cannot fault, and the feature belongs to every x86-64.
+    unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let first = std::ptr::from_ref(value).cast::<i8>();
-        let last = size_of_val(value).saturating_sub(1);
-        for byte in (0..last).step_by(LINE).chain([last]) {
-            // SAFETY: a hint cannot fault, and the feature belongs to every x86-64.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(byte)) };
-        }
+        _mm_prefetch::<_MM_HINT_T0>(address);
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
-    let _ = value;
+    let _ = address;
 }
 
 /// Requests large pages for these values, so that a random read misses only the cache and not the page table as well.

@@ -89,24 +89,10 @@ impl<L: Layout> Job for Sweep<'_, L> {
     }
 }
 
-struct Equal<'a, L, V>(&'a Table<L>, u64, &'a Range<u64>, V);
+/// Looks up one key in each table.
+struct Equal<'a, L, V>(&'a [Table<L>], &'a [u64], &'a Range<u64>, V);
 
 impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
-    type Output = ();
-
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "compiled once for each backend")]
-    fn run<C: Compare>(self) {
-        let Self(table, key, positions, mut visit) = self;
-        let alive = LiveWindow::between(positions.start, positions.end);
-        table.probe::<C>(key, 0, alive, &mut |_, Found { age, .. }| visit(positions.start + u64::from(age)));
-    }
-}
-
-/// Looks up one key in each table.
-struct EqualInEach<'a, L, V>(&'a [Table<L>], &'a [u64], &'a Range<u64>, V);
-
-impl<L: Layout, V: FnMut(u64)> Job for EqualInEach<'_, L, V> {
     type Output = ();
 
     #[inline(always)]
@@ -200,7 +186,7 @@ impl<L: Layout> Tables<L> {
     #[inline]
     pub fn equal(&self, table: usize, key: u64, positions: &Range<u64>, visit: impl FnMut(u64)) {
         if let Some(table) = self.all.get(table) {
-            self.backend.run(Equal(table, key, positions, visit));
+            self.backend.run(Equal(std::slice::from_ref(table), &[key], positions, visit));
         }
     }
 
@@ -224,7 +210,7 @@ impl<L: Layout> Tables<L> {
             let before = std::mem::replace(word, *word | 1 << (at % 64));
             before == *word
         };
-        self.backend.run(EqualInEach(&self.all, keys, &positions, |position| {
+        self.backend.run(Equal(&self.all, keys, &positions, |position| {
             if times <= 1 || is_again(&mut marks, position) {
                 again.push(position);
             }

@@ -1,6 +1,6 @@
 //! `replay status` and `replay list`: existing replays and their progress.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use crossbeam_channel::tick;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::progress::{percent, share};
 use super::{StatusArgs, settings};
-use crate::cli::output::{Format, print_list};
+use crate::cli::output::{Format, clear_screen, print_list};
 use crate::cli::{Global, human, note};
 use crate::error::Fatal;
 use crate::runtime::replay::{ReplayState, Store, Stored};
@@ -30,8 +30,7 @@ pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
             None => rows(&store)?,
         };
         if is_screen {
-            // Start at the top of an empty screen.
-            let _ = write!(std::io::stdout(), "\x1b[H\x1b[2J");
+            clear_screen();
         }
         print_rows(&seen, format)?;
         if !args.watch || !seen.iter().any(|row| row.may_run) {

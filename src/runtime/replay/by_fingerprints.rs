@@ -34,11 +34,10 @@ const AHEAD: usize = 8;
 const STEPS_PER_CHECK: usize = 256;
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
-    /// Returns the readers of the logs, which are no longer needed.
-    pub(super) fn by_fingerprints(&mut self) -> Result<(Vec<Walk>, Vec<Kept>), Fatal> {
+    pub(super) fn by_fingerprints(&mut self) -> Result<(), Fatal> {
         let mut walks = self.walks()?;
         let names = LogNames::new(&self.plan.logs, &self.plan.live_scheme);
-        let config = service_context::connection(&self.live.kafka).bounded_follower(&self.plan.own_group());
+        let config = service_context::connection(&self.live.kafka).follower(&self.plan.own_group());
         let open = |walk: &Walk| {
             let partition = PartitionId::new(Arc::clone(&names.fingerprints), walk.partition.number);
             Kept::open(&config, &self.offsets, partition)
@@ -73,8 +72,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             self.housekeeping()?;
         }
-        self.flush(Vec::new())?;
-        Ok((walks, kept))
+        self.flush(Vec::new())
     }
 
     fn judge_kept(&mut self, walk: &mut Walk, kept: &mut Kept, next: Next) -> Result<(), Fatal> {
@@ -95,17 +93,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             counts.gone += 1;
         }
         kept.prefetch_upcoming(&mut walk.order);
-        let judged = walk.order.judge(&live, request).map_err(diverged)?;
-        let is_taken_over = judged.first().and_then(Option::as_ref).is_some_and(|first| first.is_taken_over);
-        let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
-        if let (Some(source), true) = (live.answer.judged_source(), is_reopened) {
-            self.note_reopened(part, source, &ends);
-            return Ok(());
-        }
-        if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
-            counts.taken_over += 1;
-        }
+        let ends = self.judge_live(walk, &live, part, request, is_reopened)?;
         self.note_kept(&live, part, &ends);
         Ok(())
     }
@@ -135,7 +123,7 @@ struct Record {
 }
 
 /// The requests that one partition of the fingerprint log still holds, read ahead on a separate thread.
-pub(super) struct Kept {
+struct Kept {
     portions: Receiver<Result<Portion, RequestsError>>,
     /// In the order of the log.
     records: VecDeque<Record>,

@@ -10,7 +10,7 @@ use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
-use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
+use crate::protocol::{Answer, LogPartition, PageRequest, Verdict, VerdictOffset};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::{Leaving, LogOrder, LogPages, Next, Part, Rejudge, Target, name_of, name_of_verdict};
 use crate::worker::{Page, PageAction, PageOutcome};
@@ -158,21 +158,36 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 None
             }
         };
-        let judged = walk.order.judge(&live, request.cloned()).map_err(diverged)?;
-        let is_taken_over = judged.first().and_then(Option::as_ref).is_some_and(|first| first.is_taken_over);
-        let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
-        if is_reopened {
-            self.note_reopened(part, &source, &ends);
-            return Ok(());
-        }
-        if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
-            counts.taken_over += 1;
-        }
+        let request = request.cloned();
+        let ends = self.judge_live(walk, &live, part, request, is_reopened)?;
         if !ends.is_empty() {
             self.end(log, part, &live, &source, bytes, ends);
         }
         Ok(())
+    }
+
+    /// Judges the page of a live verdict, and returns its outcome by each variant; none if it is only counted, because it
+    /// was judged again (`is_reopened`).
+    pub(super) fn judge_live(
+        &mut self,
+        walk: &mut Walk,
+        live: &Verdict,
+        part: Part,
+        request: Option<PageRequest>,
+        is_reopened: bool,
+    ) -> Result<Vec<PageOutcome>, Fatal> {
+        let judged = walk.order.judge(live, request).map_err(diverged)?;
+        let is_taken_over = judged.first().and_then(Option::as_ref).is_some_and(|first| first.is_taken_over);
+        let ends: Vec<PageOutcome> =
+            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
+        if let (Some(source), true) = (live.answer.judged_source(), is_reopened) {
+            self.note_reopened(part, source, &ends);
+            return Ok(Vec::new());
+        }
+        if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
+            counts.taken_over += 1;
+        }
+        Ok(ends)
     }
 
     /// Decides a page, and releases what may leave now.

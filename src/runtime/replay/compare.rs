@@ -37,7 +37,7 @@ pub fn compare(
     let group = &settings.input.group;
     let inspector = ClusterInspector::new(&connection, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
     let offsets = Offsets::new(&connection.query(group), QUERY_TIMEOUT).map_err(failure)?;
-    let config = connection.follower(group);
+    let config = connection.bounded_follower(group);
     let open = |topic: &str| Log::open(&inspector, &offsets, &config, topic);
     let mut logs = Sides { before: open(&topics.before)?, after: open(&topics.after)? };
     let mut read = 0;

@@ -117,13 +117,12 @@ pub fn run(
     let clock = Clock::start();
     let mut run = Run::build(from, live, settings, options, metrics, signals, clock, see)?;
     run.measure();
-    // Closing a client takes a tenth of a second, for which nothing needs to wait.
-    let _readers = match (run.plan.reads, run.plan.order) {
-        (Reads::Fingerprints, _) => Some(run.by_fingerprints()?),
-        (Reads::Pages, Order::Time) => run.by_time().map(|()| None)?,
-        (Reads::Pages, Order::Log) => run.by_log().map(|()| None)?,
-        (Reads::Pages, Order::Files) => run.by_files().map(|()| None)?,
-    };
+    match (run.plan.reads, run.plan.order) {
+        (Reads::Fingerprints, _) => run.by_fingerprints()?,
+        (Reads::Pages, Order::Time) => run.by_time()?,
+        (Reads::Pages, Order::Log) => run.by_log()?,
+        (Reads::Pages, Order::Files) => run.by_files()?,
+    }
     run.finish()
 }
 
@@ -530,7 +529,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         let partition = log_stream::partition(&Arc::from(self.plan.own_verdicts()), log);
         let kept = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-        let config = service_context::connection(&self.live.kafka).follower(&self.plan.own_group());
+        let config = service_context::connection(&self.live.kafka).bounded_follower(&self.plan.own_group());
         LogStream::open(&config, partition, VerdictOffset(kept.end)).map(Some)
     }
 

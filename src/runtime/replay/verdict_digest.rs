@@ -11,15 +11,14 @@ use crate::worker::PageOutcome;
 #[derive(Debug)]
 pub(super) struct VerdictDigest {
     digest: Digest,
-    /// Room for the texts of two positions, and for what is hashed.
+    /// Room for the texts of two positions.
     positions: [Vec<u8>; 2],
-    element: Vec<u8>,
 }
 
 impl VerdictDigest {
     /// Continues from a digest as it was displayed; any other text begins a new one.
     pub(super) fn going_on(text: &str) -> Self {
-        Self { digest: text.parse().unwrap_or_default(), positions: Default::default(), element: Vec::new() }
+        Self { digest: text.parse().unwrap_or_default(), positions: Default::default() }
     }
 
     /// Adds the outcome of a page.
@@ -27,8 +26,7 @@ impl VerdictDigest {
         let [place, original] = &mut self.positions;
         let place = write_position(place, source);
         let original = matched(outcome).map(|source| write_position(original, source));
-        let fields = [Some(place), Some(name_of(outcome).as_bytes()), original];
-        self.digest = self.digest.with_small(&fields, &mut self.element);
+        self.digest = self.digest.with(&[Some(place), Some(name_of(outcome).as_bytes()), original]);
     }
 }
 

@@ -117,7 +117,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
     let offsets = Offsets::new(&connection.query(group), QUERY_TIMEOUT).map_err(failure)?;
     let logs = LogPartition::first(running.log_partitions().get()).map(|log| partition(&old_names.verdicts, log));
     let logs: BTreeSet<PartitionId> = logs.collect();
-    let config = connection.follower(group);
+    let config = connection.bounded_follower(group);
     let mut held: BTreeMap<PartitionId, Range<VerdictOffset>> = BTreeMap::new();
     let mut newest: Option<Timestamp> = None;
     for log in &logs {

@@ -49,7 +49,7 @@ impl RecentKeys {
         if let Some((known, keys)) = self.known.get_mut(at) {
             known.clone_from(sketch);
             keys.clear();
-            rules.banding.write_keys(rules.form, sketch, keys);
+            keys.extend(rules.banding.keys(rules.form, sketch));
         }
         at
     }

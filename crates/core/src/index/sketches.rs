@@ -128,9 +128,8 @@ fn is_rival<M, D>(wanted: &Wanted<'_, M, D>, one: &Compared) -> bool {
 }
 
 /// Counts the keys that an original shares with a page in the tables that hold it, up to `enough`; `shared` are the bands
-/// of the keys that they share. The tables alone may
-/// show originals that do not share enough: which ones depends on table sizes and positions in memory, and these differ
-/// between followers of the same log (law L5).
+/// of the keys that they share. The tables alone may show originals that do not share enough: which ones depends on table
+/// sizes and positions in memory, and these differ between followers of the same log (law L5).
 fn keys_in_tables(shared: impl Iterator<Item = usize>, placement: Placement, enough: usize) -> usize {
     if placement.family.is_some() {
         return 0;

@@ -158,17 +158,20 @@ impl LogOrder {
         Ok(None)
     }
 
-    /// Judges the page that [`LogOrder::advance`] returned: `request` is what was read of it, `None` when the input does not hold it any more.
-    /// Returns its verdict by each variant; `None` where it cannot be judged.
+    /// Judges the page that [`LogOrder::advance`] returned: `request` is what was read of it, `None` when the input does
+    /// not hold it any more. Returns its verdict by each variant; `None` where it cannot be judged.
     ///
     /// # Errors
     ///
     /// [`Diverged`] when a state does not take the verdict.
-    pub fn judge(&mut self, live: &Verdict, request: Option<PageRequest>) -> Result<Vec<Option<Replayed>>, Diverged> {
+    pub fn judge(
+        &mut self,
+        live: &Verdict,
+        mut request: Option<PageRequest>,
+    ) -> Result<Vec<Option<Replayed>>, Diverged> {
         let variants = self.judges.len();
         let Some(page) = page_of(live) else { return Ok(vec![None; variants]) };
         // Bounded by the brokers' clock when it was judged.
-        let mut request = request;
         request.iter_mut().for_each(|request| request.event_time = page.event_time);
         let is_what_if = self.is_what_if;
         let judge = |(judge, request): (&mut Rejudge, Option<PageRequest>)| {

@@ -20,8 +20,7 @@ pub struct Page<P> {
     /// Its event time.
     pub event_time: Timestamp,
     /// The time that partitions are paced by: its event time, at most the moment at which it was read. The queue replaces
-    /// a time of the future by that of the page before it. No verdict
-    /// depends on it.
+    /// a time of the future by that of the page before it. No verdict depends on it.
     pub paced_by: Timestamp,
     /// What is to be done with it.
     pub action: PageAction,

@@ -129,8 +129,8 @@ fn as_wrong_clocks_say(number: usize, (time, partition): (i64, usize)) -> (i64, 
     }
 }
 
-/// Runs the backlog to its end, as right clocks say or as others do. Returns how many duplicates were found, how many a run in order finds, and the time it
-/// took.
+/// Runs the backlog to its end; `said` changes the time and the partition of a page. Returns how many duplicates were
+/// found, how many a run in order finds, and the time it took.
 fn run(seed: u64, lead: Duration, said: fn(usize, (i64, usize)) -> (i64, usize)) -> (usize, usize, Duration) {
     let mut rng = Rng::new(seed);
     let mut world = World::new(seed, i32::try_from(PARTITIONS).unwrap(), 1);

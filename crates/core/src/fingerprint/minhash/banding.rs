@@ -82,26 +82,15 @@ impl Banding {
         (0..usize::from(self.bands)).map(move |band| self.key(form, sketch, band))
     }
 
-    /// Appends the key of each band.
-    pub fn write_keys(self, form: SketchForm, sketch: &[u8], keys: &mut Vec<u64>) {
-        match sketch.get(..usize::from(self.bands) * USUAL_ROWS).filter(|_| self.is_usual(form)) {
-            Some(slots) => {
-                let bands = slots.as_chunks::<USUAL_ROWS>().0;
-                keys.extend(
-                    bands.iter().enumerate().map(|(band, slots)| key_of(band, slots.iter().copied().map(u64::from))),
-                );
-            }
-            None => keys.extend(self.keys(form, sketch)),
-        }
-    }
-
     /// Returns the key of one band, from 0.
     #[must_use]
     #[inline]
     pub fn key(self, form: SketchForm, sketch: &[u8], band: usize) -> u64 {
         let slots = self.slots(band);
         match sketch.get(slots.start..).and_then(<[u8]>::first_chunk::<USUAL_ROWS>) {
-            Some(bytes) if self.is_usual(form) => key_of(band, bytes.iter().copied().map(u64::from)),
+            Some(bytes) if form.bits() == SlotBits::B8 && usize::from(self.rows) == USUAL_ROWS => {
+                key_of(band, bytes.iter().copied().map(u64::from))
+            }
             _ => key_of(band, slots.map(|slot| u64::from(form.slot(sketch, slot)))),
         }
     }
@@ -127,10 +116,6 @@ impl Banding {
     #[must_use]
     pub fn shared(self, form: SketchForm, one: &[u8], other: &[u8]) -> usize {
         self.agreeing(form, one, other).count()
-    }
-
-    fn is_usual(self, form: SketchForm) -> bool {
-        form.bits() == SlotBits::B8 && usize::from(self.rows) == USUAL_ROWS
     }
 
     fn slots(self, band: usize) -> Range<usize> {

@@ -62,6 +62,16 @@ impl Reading {
         }
     }
 
+    /// Two partitions of which twenty pages each were read in step.
+    fn in_step() -> Self {
+        let mut reading = Self::new();
+        for step in 0..20 {
+            (0..2).for_each(|partition| reading.page(partition, NOW + step));
+            reading.a_moment();
+        }
+        reading
+    }
+
     fn page(&mut self, partition: usize, time: i64) {
         self.sized_page(partition, time, 0);
     }
@@ -124,11 +134,7 @@ impl Reading {
 
 #[test]
 fn a_page_of_the_year_2100_parks_no_partition() {
-    let mut reading = Reading::new();
-    for step in 0..20 {
-        (0..2).for_each(|partition| reading.page(partition, NOW + step));
-        reading.a_moment();
-    }
+    let mut reading = Reading::in_step();
     reading.page(0, YEAR_2100);
     reading.a_moment();
     assert!(reading.paused.is_empty(), "{:?}", reading.paused);
@@ -138,11 +144,7 @@ fn a_page_of_the_year_2100_parks_no_partition() {
 
 #[test]
 fn pages_of_the_future_come_in_with_the_page_before_them() {
-    let mut reading = Reading::new();
-    for step in 0..20 {
-        (0..2).for_each(|partition| reading.page(partition, NOW + step));
-        reading.a_moment();
-    }
+    let mut reading = Reading::in_step();
     // More than decide how far a partition is.
     (0..2 * Backlog::PAGES).for_each(|_| reading.page(0, YEAR_2100));
     reading.a_moment();
