@@ -7,13 +7,14 @@ use serde_json::Value;
 use super::broker::{Broker, wait};
 use super::first_start::{CliOutput, CliRunner};
 use super::process::Process;
+use super::run::partitions::set_offset;
 use super::run::text;
 use super::run::topics::{page, produce};
 use super::terminal::output_on_a_terminal;
 
-const PAGES: u32 = 60;
+const PAGES: u32 = 300;
 
-/// A replay of some seconds, at a rate at which it takes a minute.
+/// A replay of some seconds, and a rate at which it takes five minutes.
 const RUN: [&str; 9] = ["replay", "run", "--from", "start", "--order", "time", "--id", "x", "--execute"];
 const SLOW: [&str; 2] = ["--rate", "1/s"];
 
@@ -154,16 +155,17 @@ fn a_running_an_interrupted_and_a_finished_replay_are_told_apart() {
 fn a_replay_that_was_killed_before_its_first_commit_is_interrupted() {
     let Some(broker) = Broker::shared() else { return };
     let cli = cli_with_pages(broker);
-    // It waits for a lag that is never reached.
+    // It waits for a service that has read nothing, and never will.
+    set_offset(broker, &cli.group, &cli.input, 0, 0);
     let mut running = start(broker, &cli, &[&RUN[..], &["--yield-to-lag", "0"]].concat());
-    let is = |state: &str| {
-        let seen = status(broker, &cli)?;
-        (seen["state"] == state && seen["counts"]["pages"] == 0).then_some(())
-    };
-    wait::until("it runs", || is("running"));
+    let waits = || status(broker, &cli).filter(|seen| seen["state"] == "running" && seen["counts"]["pages"] == 0);
+    wait::until("it runs", waits);
     running.kill().expect("a running replay");
     running.wait().expect("its end");
-    assert_eq!(is("interrupted"), Some(()));
+    let seen = ask(broker, &cli, &["replay", "status", "x", "-o", "jsonl"]);
+    assert_eq!(seen.code, Some(0), "{}", seen.err);
+    let seen: Value = serde_json::from_str(&seen.out).expect("JSON");
+    assert_eq!((&seen["state"], &seen["counts"]["pages"]), (&"interrupted".into(), &0.into()), "{seen}");
 }
 
 #[test]

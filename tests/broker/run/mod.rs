@@ -4,7 +4,7 @@ mod crashes;
 pub(super) mod instance;
 mod delivery_modes;
 mod log_limits;
-mod partitions;
+pub(super) mod partitions;
 mod starts;
 pub(super) mod topics;
 

@@ -22,7 +22,7 @@ pub(super) fn committed_offset(broker: &Broker, group: &str, topic: &str, partit
 }
 
 /// Sets a group's offset, although the group has members: brokers accept it in a transaction that names no member.
-fn set_offset(broker: &Broker, group: &str, topic: &str, partition: i32, offset: i64) {
+pub(in super::super) fn set_offset(broker: &Broker, group: &str, topic: &str, partition: i32, offset: i64) {
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, partition, Offset::Offset(offset)).expect("an offset");
     let operator: BaseConsumer = broker.client().set("group.id", group).create().expect("a client");
