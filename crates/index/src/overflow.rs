@@ -32,6 +32,9 @@ const SLAB_BITS: u32 = 15;
 /// Words of a slab.
 const SLAB: usize = UNIT << SLAB_BITS;
 
+/// The most units of the first slab, which grows, before it gets its full size: growing copies what it holds.
+const MOST_COPIED: u32 = 1 << 12;
+
 /// How many units of the last slab are in use when the next slab is needed soon: early enough for many long runs at
 /// once.
 const SLAB_SOON: u32 = 1 << (SLAB_BITS - 1);
@@ -62,11 +65,11 @@ struct Slab {
 }
 
 impl Slab {
-    /// Allocates a slab of zeros. The system provides the memory when it is first touched: one small page at a time, or
-    /// all of it.
-    fn new(is_large: bool) -> Self {
+    /// Allocates zeros for this many units. The system provides the memory when it is first touched: one small page at
+    /// a time, or all of it.
+    fn new(units: u32, is_large: bool) -> Self {
         let align = if is_large { LARGE_PAGE / size_of::<u64>() } else { UNIT };
-        let mut words = vec![0; SLAB + align];
+        let mut words = vec![0; UNIT * units as usize + align];
         if is_large {
             simd::use_large_pages(&mut words);
         }
@@ -74,9 +77,25 @@ impl Slab {
         Self { words, start }
     }
 
+    /// Returns whether it has this many units.
+    fn has(&self, units: u32) -> bool {
+        self.words.get(self.start..).is_some_and(|words| words.len() >= UNIT * units as usize)
+    }
+
+    /// Replaces it by a slab of at least this many units that begins like it: one four times as large as needed, or of
+    /// full size.
+    fn grow(&mut self, needed: u32) {
+        let units = needed.saturating_mul(4).next_power_of_two();
+        let mut grown = Self::new(if units > MOST_COPIED { 1 << SLAB_BITS } else { units }, false);
+        let held = self.words.get(self.start..).unwrap_or_default();
+        let into = grown.words.get_mut(grown.start..).unwrap_or_default();
+        into.iter_mut().zip(held).for_each(|(into, held)| *into = *held);
+        *self = grown;
+    }
+
     /// Allocates a large slab and touches its memory.
     fn touched() -> Self {
-        let mut slab = Self::new(true);
+        let mut slab = Self::new(1 << SLAB_BITS, true);
         slab.words.get_mut(slab.start).into_iter().for_each(|word| *word = std::hint::black_box(0));
         slab
     }

@@ -7,6 +7,7 @@
 //! a helper thread allocates the lines and touches them ([`TableResize::maintenance_task`]), and frees the old ones
 //! ([`DeferredFree::maintenance_task`]). Without such a helper, each insert touches one page.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::buckets::{self, Buckets, Discarded};
@@ -35,6 +36,8 @@ pub(crate) struct TableResize<L> {
     lines: u64,
     allocation: Allocation,
     next: u64,
+    /// Keys of the entries from `next` on, whose lines are prefetched.
+    ahead: VecDeque<Option<u64>>,
     at_once: u64,
 }
 
@@ -73,7 +76,7 @@ impl DeferredFree {
     }
 }
 
-struct Move<'a, L, K>(&'a mut TableResize<L>, &'a K, u64, LiveWindow, u64);
+struct Move<'a, L, K>(&'a mut TableResize<L>, &'a K, &'a Range<u64>);
 
 impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
     type Output = ();
@@ -81,15 +84,17 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "compiled once for each backend")]
     fn run<C: Compare>(self) {
-        let Self(resize, keys, tail, alive, until) = self;
-        let number = resize.number;
-        for ahead in until..until + resize.at_once {
-            if let Some(key) = keys.key(number, ahead) {
-                resize.table.prefetch_home(key);
-            }
+        let Self(resize, keys, positions) = self;
+        let alive = LiveWindow::between(positions.start, positions.end);
+        let (number, tail) = (resize.number, positions.start);
+        let until = (resize.next + resize.at_once).min(positions.end);
+        for ahead in resize.next + resize.ahead.len() as u64..(until + resize.at_once).min(positions.end) {
+            let key = keys.key(number, ahead);
+            key.into_iter().for_each(|key| resize.table.prefetch_home(key));
+            resize.ahead.push_back(key);
         }
         for position in resize.next..until {
-            if let Some(key) = keys.key(number, position) {
+            if let Some(key) = resize.ahead.pop_front().flatten() {
                 let held = |id| keys.key(number, position_of(id, tail));
                 resize.table.insert::<C>(key, id_of(position), alive, held);
             }
@@ -114,7 +119,8 @@ impl<L: Layout> TableResize<L> {
             (Allocation::Touched(0), lines)
         };
         let at_once = MIN_MOVES_PER_INSERT.max(MOVES_PER_INSERT_AND_TABLE * tables as u64);
-        Self { table: table_of(Buckets::with_room(here)), number, lines, allocation, next: tail, at_once }
+        let table = table_of(Buckets::with_room(here));
+        Self { table, number, lines, allocation, next: tail, ahead: VecDeque::new(), at_once }
     }
 
     /// Returns the task that allocates its memory, if that is the next step.
@@ -155,17 +161,22 @@ impl<L: Layout> TableResize<L> {
         if !self.is_ready() {
             return false;
         }
-        self.next = self.next.max(positions.start);
-        let until = (self.next + self.at_once).min(positions.end);
-        backend.run(Move(self, keys, positions.start, LiveWindow::between(positions.start, positions.end), until));
+        let expired = positions.start.saturating_sub(self.next);
+        self.ahead.drain(..usize::try_from(expired).unwrap_or(usize::MAX).min(self.ahead.len()));
+        self.next += expired;
+        backend.run(Move(self, keys, positions));
         self.next >= positions.end
     }
 
-    /// Removes an entry, if it was moved already. From now on, it must have no key.
+    /// Removes an entry; if it was not moved yet, it never will be. From now on, it must have no key.
     pub(crate) fn remove(&mut self, keys: &impl Keys, positions: &Range<u64>, position: u64) {
         if let Some(key) = keys.key(self.number, position) {
             let alive = LiveWindow::between(positions.start, positions.end);
             self.table.remove(key, id_of(position), alive);
+        }
+        let at = position.checked_sub(self.next).and_then(|at| usize::try_from(at).ok());
+        if let Some(key) = at.and_then(|at| self.ahead.get_mut(at)) {
+            *key = None;
         }
     }
 

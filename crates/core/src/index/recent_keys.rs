@@ -6,8 +6,10 @@
 use crate::fingerprint::Sketch;
 use crate::protocol::MinHashRules;
 
-/// Number of sketches that are remembered: twice as many as there are pages between prefetching and looking up.
-const REMEMBERED: usize = 2 * super::BUCKET_PREFETCH_DISTANCE;
+/// Number of sketches that are remembered: more than twice as many as there are pages between prefetching and looking
+/// up. With only twice as many, the first pages, which are looked up without prefetching, would push out the keys of
+/// the next ones just before they are looked up, these those of the next, and so on.
+const REMEMBERED: usize = 3 * super::BUCKET_PREFETCH_DISTANCE;
 
 /// The keys of some sketches by the same rules, one key for each band.
 #[derive(Debug, Default)]
@@ -15,13 +17,21 @@ pub(super) struct RecentKeys {
     known: Vec<(Sketch, Vec<u64>)>,
     /// The entry that is replaced next.
     oldest: usize,
+    /// The entry that was found last.
+    latest: usize,
 }
 
 impl RecentKeys {
     /// Returns the keys of a sketch by these rules, which must be the same in all calls between two of
     /// [`RecentKeys::clear`].
     pub(super) fn of(&mut self, rules: &MinHashRules, sketch: &Sketch) -> &[u64] {
-        let at = self.place_of(sketch).unwrap_or_else(|| self.compute(rules, sketch));
+        let at = match self.place_of(sketch) {
+            Some(at) => {
+                self.latest = at;
+                at
+            }
+            None => self.compute(rules, sketch),
+        };
         self.known.get(at).map(|(_, keys)| keys.as_slice()).unwrap_or_default()
     }
 
@@ -35,9 +45,13 @@ impl RecentKeys {
         *self = Self::default();
     }
 
-    /// A sketch that is remembered keeps its memory, so no other sketch can be there.
+    /// A sketch that is remembered keeps its memory, so no other sketch can be there. Most of the time, it is the one
+    /// that was found last, or that after it.
     fn place_of(&self, sketch: &Sketch) -> Option<usize> {
-        self.known.iter().position(|(known, _)| known.is_clone_of(sketch))
+        let (before, after) = self.known.split_at_checked(self.latest)?;
+        let is_it = |(known, _): &(Sketch, Vec<u64>)| known.is_clone_of(sketch);
+        let found = after.iter().position(is_it).map(|at| at + self.latest);
+        found.or_else(|| before.iter().position(is_it))
     }
 
     fn compute(&mut self, rules: &MinHashRules, sketch: &Sketch) -> usize {
@@ -78,5 +92,20 @@ mod tests {
         assert_eq!(recent.known(&Sketch::from_bytes(sketches.last().unwrap())), None, "equal, but not a clone");
         recent.clear();
         assert_eq!(recent.known(sketches.last().unwrap()), None);
+    }
+
+    #[test]
+    fn keys_are_computed_once_after_the_first_pages() {
+        let rules = MinHashRules::usual(SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
+        let sketches: Vec<Sketch> = (0..80).map(|_| Sketch::from_bytes(&vec![7; rules.form.bytes()])).collect();
+        let mut recent = RecentKeys::default();
+        let ahead = super::super::BUCKET_PREFETCH_DISTANCE;
+        for (number, sketch) in sketches.iter().enumerate() {
+            if let Some(next) = sketches.get(number + ahead) {
+                let _ = recent.of(&rules, next);
+            }
+            assert!(number < ahead || recent.known(sketch).is_some(), "page {number}");
+            let _ = recent.of(&rules, sketch);
+        }
     }
 }

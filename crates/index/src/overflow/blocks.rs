@@ -43,11 +43,14 @@ impl OverflowRuns {
                 self.fresh += units(class);
                 self.put_free(block, class);
             }
-            // Many tables have few runs, so the first slab takes small pages as they are needed.
+            // Many tables have few runs, so the first slab is small and grows.
+            let units = if self.slabs.is_empty() { units(class) } else { slab_units };
             let spare = self.spare.take().and_then(|slab| slab.into_inner().ok().flatten());
-            self.slabs.push(spare.unwrap_or_else(|| Slab::new(!self.slabs.is_empty())));
+            self.slabs.push(spare.unwrap_or_else(|| Slab::new(units, !self.slabs.is_empty())));
             self.fresh = 0;
         }
+        let needed = self.fresh + units(class);
+        self.slabs.first_mut().filter(|first| !first.has(needed)).into_iter().for_each(|first| first.grow(needed));
         let block = self.last_slab() + self.fresh;
         self.fresh += units(class);
         block

@@ -94,6 +94,20 @@ fn runs_in_many_slabs_stand_on_lines_of_their_own_and_go_a_slab_at_a_time() {
 }
 
 #[test]
+fn the_memory_of_few_runs_grows_with_them() {
+    let mut runs = OverflowRuns::new(false);
+    let mut all: Vec<OverflowPlace> = Vec::new();
+    for units in [1, 3, 40, 1_000, 5_000_usize] {
+        all.extend((all.len()..units).map(|id| runs.begin(0, u32::try_from(id).unwrap())));
+        let reserved = runs.slabs.iter().map(|slab| slab.words.len()).sum::<usize>();
+        assert!(reserved <= if units < 2_000 { units * 9 * UNIT } else { SLAB + UNIT }, "{reserved} words for {units}");
+        for (id, run) in (0..).zip(&all) {
+            assert_eq!(runs.id(run.head, 0, 0), id, "of {units}");
+        }
+    }
+}
+
+#[test]
 fn the_next_slab_is_made_by_the_thread_that_takes_the_task() {
     let bytes = SLAB * size_of::<u64>();
     for is_done in [true, false] {
