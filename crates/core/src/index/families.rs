@@ -460,6 +460,9 @@ impl Families {
 
     /// Drops the members before a position, which the ring is about to drop.
     pub(super) fn drop_before(&mut self, front: u64) {
+        if self.members.held.is_empty() && self.tables.is_none() {
+            return;
+        }
         self.members.drop_before(front);
         if self.members.held.is_empty() {
             (self.tables, self.members) = (None, Members::default());
