@@ -28,16 +28,17 @@ const CLASSES: usize = 9;
 /// Units of a slab, as a power of two: one large page. On small pages, prefetching a run would gain nothing, because
 /// the processor waits for the page table.
 const SLAB_BITS: u32 = 15;
+const SLAB_UNITS: u32 = 1 << SLAB_BITS;
 
 /// Words of a slab.
 const SLAB: usize = UNIT << SLAB_BITS;
 
-/// The most units of the first slab, which grows, before it gets its full size: growing copies what it holds.
+/// The most units of a first slab that is not of full size yet: growing copies what it holds.
 const MOST_COPIED: u32 = 1 << 12;
 
 /// How many units of the last slab are in use when the next slab is needed soon: early enough for many long runs at
 /// once.
-const SLAB_SOON: u32 = 1 << (SLAB_BITS - 1);
+const SLAB_SOON: u32 = SLAB_UNITS / 2;
 
 /// No block: beyond all slabs.
 const NONE: u32 = u32::MAX;
@@ -86,7 +87,7 @@ impl Slab {
     /// full size.
     fn grow(&mut self, needed: u32) {
         let units = needed.saturating_mul(4).next_power_of_two();
-        let mut grown = Self::new(if units > MOST_COPIED { 1 << SLAB_BITS } else { units }, false);
+        let mut grown = Self::new(if units > MOST_COPIED { SLAB_UNITS } else { units }, false);
         let held = self.words.get(self.start..).unwrap_or_default();
         let into = grown.words.get_mut(grown.start..).unwrap_or_default();
         into.iter_mut().zip(held).for_each(|(into, held)| *into = *held);
@@ -95,7 +96,7 @@ impl Slab {
 
     /// Allocates a large slab and touches its memory.
     fn touched() -> Self {
-        let mut slab = Self::new(1 << SLAB_BITS, true);
+        let mut slab = Self::new(SLAB_UNITS, true);
         slab.words.get_mut(slab.start).into_iter().for_each(|word| *word = std::hint::black_box(0));
         slab
     }
@@ -191,7 +192,7 @@ impl OverflowRuns {
 
     #[inline]
     fn block(&self, block: u32, class: u8) -> &[u64] {
-        let at = (block & ((1 << SLAB_BITS) - 1)) as usize * UNIT;
+        let at = (block & (SLAB_UNITS - 1)) as usize * UNIT;
         let length = UNIT << class;
         self.slabs
             .get((block >> SLAB_BITS) as usize)
@@ -201,7 +202,7 @@ impl OverflowRuns {
 
     #[inline]
     fn block_mut(&mut self, block: u32, class: u8) -> &mut [u64] {
-        let at = (block & ((1 << SLAB_BITS) - 1)) as usize * UNIT;
+        let at = (block & (SLAB_UNITS - 1)) as usize * UNIT;
         let length = UNIT << class;
         self.slabs
             .get_mut((block >> SLAB_BITS) as usize)

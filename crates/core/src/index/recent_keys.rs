@@ -17,21 +17,13 @@ pub(super) struct RecentKeys {
     known: Vec<(Sketch, Vec<u64>)>,
     /// The entry that is replaced next.
     oldest: usize,
-    /// The entry that was found last.
-    latest: usize,
 }
 
 impl RecentKeys {
     /// Returns the keys of a sketch by these rules, which must be the same in all calls between two of
     /// [`RecentKeys::clear`].
     pub(super) fn of(&mut self, rules: &MinHashRules, sketch: &Sketch) -> &[u64] {
-        let at = match self.place_of(sketch) {
-            Some(at) => {
-                self.latest = at;
-                at
-            }
-            None => self.compute(rules, sketch),
-        };
+        let at = self.place_of(sketch).unwrap_or_else(|| self.compute(rules, sketch));
         self.known.get(at).map(|(_, keys)| keys.as_slice()).unwrap_or_default()
     }
 
@@ -45,13 +37,9 @@ impl RecentKeys {
         *self = Self::default();
     }
 
-    /// A sketch that is remembered keeps its memory, so no other sketch can be there. Most of the time, it is the one
-    /// that was found last, or that after it.
+    /// A sketch that is remembered keeps its memory, so no other sketch can be there.
     fn place_of(&self, sketch: &Sketch) -> Option<usize> {
-        let (before, after) = self.known.split_at_checked(self.latest)?;
-        let is_it = |(known, _): &(Sketch, Vec<u64>)| known.is_clone_of(sketch);
-        let found = after.iter().position(is_it).map(|at| at + self.latest);
-        found.or_else(|| before.iter().position(is_it))
+        self.known.iter().position(|(known, _)| known.is_clone_of(sketch))
     }
 
     fn compute(&mut self, rules: &MinHashRules, sketch: &Sketch) -> usize {

@@ -1,6 +1,6 @@
 //! Where blocks come from: slabs, which are carved into blocks, and free lists of blocks that are no longer used.
 
-use super::{Head, LAST, NONE, OverflowRuns, SLAB_BITS, SLAB_SOON, Slab, UNIT, joined, units};
+use super::{Head, LAST, NONE, OverflowRuns, SLAB_BITS, SLAB_SOON, SLAB_UNITS, Slab, UNIT, joined, units};
 use crate::simd;
 use crate::tasks::{Deferred, Task};
 
@@ -34,25 +34,27 @@ impl OverflowRuns {
     }
 
     fn carve(&mut self, class: u8) -> u32 {
-        let slab_units = 1_u32 << SLAB_BITS;
-        if self.slabs.is_empty() || self.fresh + units(class) > slab_units {
+        if self.slabs.is_empty() || self.fresh + units(class) > SLAB_UNITS {
             // The rest of the slab serves as smaller blocks.
-            while !self.slabs.is_empty() && self.fresh < slab_units {
-                let class = u8::try_from((slab_units - self.fresh).ilog2()).unwrap_or(0).min(LAST);
+            while !self.slabs.is_empty() && self.fresh < SLAB_UNITS {
+                let class = u8::try_from((SLAB_UNITS - self.fresh).ilog2()).unwrap_or(0).min(LAST);
                 let block = self.last_slab() + self.fresh;
                 self.fresh += units(class);
                 self.put_free(block, class);
             }
             // Many tables have few runs, so the first slab is small and grows.
-            let units = if self.slabs.is_empty() { units(class) } else { slab_units };
+            let is_first = self.slabs.is_empty();
+            let room = if is_first { units(class) } else { SLAB_UNITS };
             let spare = self.spare.take().and_then(|slab| slab.into_inner().ok().flatten());
-            self.slabs.push(spare.unwrap_or_else(|| Slab::new(units, !self.slabs.is_empty())));
+            self.slabs.push(spare.unwrap_or_else(|| Slab::new(room, !is_first)));
             self.fresh = 0;
         }
-        let needed = self.fresh + units(class);
-        self.slabs.first_mut().filter(|first| !first.has(needed)).into_iter().for_each(|first| first.grow(needed));
+        let end = self.fresh + units(class);
+        if let Some(slab) = self.slabs.last_mut().filter(|slab| !slab.has(end)) {
+            slab.grow(end);
+        }
         let block = self.last_slab() + self.fresh;
-        self.fresh += units(class);
+        self.fresh = end;
         block
     }
 
