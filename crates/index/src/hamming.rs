@@ -14,6 +14,7 @@ use crate::keys::Keys;
 use crate::layout::FuzzyTags;
 use crate::live_window::LiveWindow;
 use crate::plan::{Plan, PlanRequirements};
+use crate::shape::Addressing;
 use crate::simd::{Backend, Compare, Job};
 use crate::stats::HammingStats;
 use crate::table::{Found, Table};

@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 
 use crate::live_window::LiveWindow;
+use crate::shape::{Addressing, Shape, WholeKey};
 use crate::simd::{Compare, Line, set_word, word_at};
 
 /// The place of a line's overflow run.
@@ -20,6 +21,9 @@ pub struct OverflowPlace {
 /// How entries are stored in a line. Ids are counted from the table's base, so that a line of zeros holds no live
 /// entry.
 pub trait Layout: Copy + Debug + Send + Sync {
+    /// How tables of this layout use codes.
+    type Addressing: Addressing;
+
     /// Mean number of entries in a line, in a table of full size.
     const LOAD: f64;
 
@@ -89,6 +93,8 @@ pub struct FuzzyTags;
 const SLOTS: u32 = 9;
 
 impl Layout for FuzzyTags {
+    type Addressing = Shape;
+
     const LOAD: f64 = 3.9;
     const LOAD_WITH_FLIPS: f64 = 4.6;
     const BESIDE_RUN: u32 = SLOTS - 1;
@@ -179,6 +185,8 @@ const CLASS_BITS: u32 = 4;
 const MAX_TAG_BITS: u32 = 8;
 
 impl Layout for ExactTags {
+    type Addressing = WholeKey;
+
     const LOAD: f64 = 11.0;
     const LOAD_WITH_FLIPS: f64 = 11.0;
     const BESIDE_RUN: u32 = WORDS - 1;

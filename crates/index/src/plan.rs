@@ -15,7 +15,7 @@ use std::fmt;
 use crate::codeword::Codeword;
 use crate::coverage::{self, Gap, Placed, Proof};
 use crate::layout::{FuzzyTags, Layout};
-use crate::shape::{Bits, Shape};
+use crate::shape::{Addressing, Bits, Shape};
 use crate::table::lines_for;
 use crate::{MAX_DISTANCE, Width};
 
@@ -45,7 +45,7 @@ enum Search {
 
 /// The key of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Keyed {
+pub struct Keyed {
     stretches: [Bits; 2],
     radius: u32,
     /// Width of the word that they are cut from, in bits.
@@ -65,7 +65,7 @@ impl Keyed {
             let enough = lines.max(2).next_power_of_two().trailing_zeros();
             one.width = one.width.min(enough);
         }
-        Shape::new(self.word, [one, two], self.radius)
+        Shape::of_bits(self.word, [one, two], self.radius)
     }
 
     /// Returns the mean number of entries in a line, in a table of full size.

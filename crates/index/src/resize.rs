@@ -28,7 +28,7 @@ const MOVES_PER_INSERT_AND_TABLE: u64 = 3;
 
 /// A table that is being filled.
 #[derive(Debug)]
-pub(crate) struct TableResize<L> {
+pub(crate) struct TableResize<L: Layout> {
     table: Table<L>,
     /// Which of the tables it will replace.
     number: usize,
@@ -76,7 +76,7 @@ impl DeferredFree {
     }
 }
 
-struct Move<'a, L, K>(&'a mut TableResize<L>, &'a K, &'a Range<u64>);
+struct Move<'a, L: Layout, K>(&'a mut TableResize<L>, &'a K, &'a Range<u64>);
 
 impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
     type Output = ();

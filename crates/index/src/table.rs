@@ -7,7 +7,7 @@ use crate::buckets::{Buckets, Discarded};
 use crate::layout::Layout;
 use crate::live_window::{LiveWindow, id_of};
 use crate::overflow::OverflowRuns;
-use crate::shape::Shape;
+use crate::shape::Addressing;
 use crate::simd::{self, Compare, Line, Portable, set_word, word_at};
 use crate::tasks::Task;
 
@@ -23,11 +23,11 @@ const RUN_PREFETCH_RATIO: u64 = 80;
 /// The most blocks of a run that are dropped at a time.
 const MAX_DROPPED_BLOCKS: usize = 64;
 
-/// Entries by the key that a [`Shape`] takes from their codes, in lines of a [`Layout`].
+/// Entries by the key that the layout's [`Addressing`] takes from their codes, in lines of the [`Layout`].
 #[derive(Debug)]
-pub(crate) struct Table<L> {
+pub(crate) struct Table<L: Layout> {
     layout: L,
-    shape: Shape,
+    shape: L::Addressing,
     lines: Buckets,
     runs: OverflowRuns,
     /// Ids are kept as their distance from here, so that a line of zeros holds no live entry.
@@ -68,7 +68,7 @@ pub(crate) struct Found {
 
 impl<L: Layout> Table<L> {
     /// Creates an empty table of empty lines, for entries from position `tail` on.
-    pub(crate) fn new(layout: L, shape: Shape, lines: Buckets, tail: u64) -> Self {
+    pub(crate) fn new(layout: L, shape: L::Addressing, lines: Buckets, tail: u64) -> Self {
         Self {
             layout,
             shape,
@@ -85,7 +85,7 @@ impl<L: Layout> Table<L> {
     }
 
     /// Returns its shape.
-    pub(crate) const fn shape(&self) -> &Shape {
+    pub(crate) const fn shape(&self) -> &L::Addressing {
         &self.shape
     }
 
@@ -245,6 +245,12 @@ impl<L: Layout> Table<L> {
         }
     }
 
+    /// Returns the most entries that a probe without flips can find for any code, live or not.
+    #[inline]
+    pub(crate) fn most_found_anywhere(&self) -> u32 {
+        self.largest.max(L::BESIDE_RUN + 1)
+    }
+
     /// Returns the most entries that a probe without flips can find, live or not.
     #[inline]
     pub(crate) fn most_found(&self, code: u64) -> u32 {
@@ -349,7 +355,7 @@ fn fold<L: Layout>(
     runs: &mut OverflowRuns,
     window: LiveWindow,
     taken: u32,
-    shape: &Shape,
+    shape: &L::Addressing,
 ) -> bool {
     let Some(run) = layout.run(line) else { return false };
     let left = runs.drop_expired(run, window, MAX_DROPPED_BLOCKS);

@@ -12,6 +12,7 @@ use crate::layout::Layout;
 use crate::live_window::{LiveWindow, id_of, position_of};
 use crate::plan::{Keyed, Plan};
 use crate::resize::{DeferredFree, TableResize};
+use crate::shape::Addressing;
 use crate::simd::{Backend, Compare, Job};
 use crate::stats::TableStats;
 use crate::table::{Found, SWEEP_MANY_EVERY, Table};
@@ -35,7 +36,7 @@ const MARKS: usize = 1 << 13;
 /// Tables over one ring, in each of which an entry may have a key: one table for exact lookups, or one for each band
 /// for locality-sensitive hashing.
 #[derive(Debug)]
-pub struct Tables<L> {
+pub struct Tables<L: Layout> {
     keyed: Vec<Keyed>,
     backend: Backend,
     /// The number of entries that tables are made for when they grow.
@@ -53,7 +54,7 @@ pub struct Tables<L> {
     is_helped: bool,
 }
 
-struct Insert<'a, L, K, F>(&'a mut [Table<L>], &'a K, &'a Range<u64>, F);
+struct Insert<'a, L: Layout, K, F>(&'a mut [Table<L>], &'a K, &'a Range<u64>, F);
 
 impl<L: Layout, K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, L, K, F> {
     type Output = ();
@@ -73,7 +74,7 @@ impl<L: Layout, K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, L, K, F
     }
 }
 
-struct Sweep<'a, L>(&'a mut [Table<L>], &'a Range<u64>, u64);
+struct Sweep<'a, L: Layout>(&'a mut [Table<L>], &'a Range<u64>, u64);
 
 impl<L: Layout> Job for Sweep<'_, L> {
     type Output = ();
@@ -90,7 +91,7 @@ impl<L: Layout> Job for Sweep<'_, L> {
 }
 
 /// Looks up one key in each table.
-struct Equal<'a, L, V>(&'a [Table<L>], &'a [u64], &'a Range<u64>, V);
+struct Equal<'a, L: Layout, V>(&'a [Table<L>], &'a [u64], &'a Range<u64>, V);
 
 impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
     type Output = ();
@@ -195,6 +196,13 @@ impl<L: Layout> Tables<L> {
     #[inline]
     pub fn most_found(&self, table: usize, key: u64) -> u32 {
         self.all.get(table).map_or(0, |table| table.most_found(key))
+    }
+
+    /// Returns the tables in which [`Tables::equal`] may visit this many entries for some key: usually none.
+    #[inline]
+    pub fn crowded(&self, entries: u32) -> impl Iterator<Item = usize> {
+        let numbered = self.all.iter().enumerate();
+        numbered.filter(move |(_, table)| table.most_found_anywhere() >= entries).map(|(number, _)| number)
     }
 
     /// Visits every entry that shares at least `times` of these keys (one for each table), each once and oldest first.
@@ -374,8 +382,7 @@ impl<L: Layout> Tables<L> {
 
     /// Shrinks the tables at once when almost nothing is held.
     pub fn shrink_if_idle(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
-        let lines: u64 = self.all.iter().map(Table::lines).max().unwrap_or(0);
-        if held < SIZE_CHECK_INTERVAL && lines > 1024 {
+        if held < SIZE_CHECK_INTERVAL && self.all.iter().any(|table| table.lines() > 1024) {
             self.build(keys, positions, held);
         }
     }
@@ -412,7 +419,7 @@ fn made_of<L: Layout>(keyed: &Keyed, lines: u64, memory: Buckets, positions: &Ra
     )]
     let room = (lines as f64 * keyed.load::<L>()) as u64;
     let layout = L::telling(room.max(positions.end - positions.start));
-    Table::new(layout, keyed.shape(lines), memory, positions.start)
+    Table::new(layout, L::Addressing::new(keyed, lines), memory, positions.start)
 }
 
 #[cfg(test)]

@@ -434,11 +434,11 @@ impl Sketches {
         let MinHashRules { form, banding, .. } = *rules;
         let positions = self.positions();
         let mut found = Vec::new();
-        let mut recent = self.recent.borrow_mut();
-        for (band, &key) in recent.of(rules, sketch).iter().enumerate() {
-            let scoped = in_scope(key, scope);
-            // Most keys lead to a few entries, and these need not be compared.
-            if usize::try_from(tables.most_found(band, scoped)).is_ok_and(|found| found < most) {
+        // Most tables have no key that leads to many entries, most other keys lead to a few, and these need not be
+        // compared.
+        for band in tables.crowded(rules.max_bucket.into()) {
+            let scoped = in_scope(banding.key(form, sketch, band), scope);
+            if tables.most_found(band, scoped) < rules.max_bucket.into() {
                 continue;
             }
             found.clear();

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::layout::{ExactTags, FuzzyTags};
+use crate::shape::WholeKey;
 
 struct List {
     keys: Vec<[Option<u64>; 4]>,
@@ -44,6 +45,7 @@ fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), Te
             let mut visited = 0;
             tables.equal(number, *key, &positions, |_| visited += 1);
             prop_assert!(visited <= tables.most_found(number, *key));
+            prop_assert!(tables.crowded(visited).any(|crowded| crowded == number));
         }
         list.keys.push(keys.map(|key| key.map(spread)));
         let head = first + list.keys.len() as u64;
@@ -108,7 +110,7 @@ fn nothing_is_found_twice_or_lost_when_short_ids_come_round() {
         // 4,096 ids, of which 1,024 may live; a line is swept every 32 positions.
         let layout = ExactTags { tag_bits: 20 };
         let first = (1 << 32) - 5_000;
-        let mut table = Table::new(layout, Keyed::WHOLE.shape(40), Buckets::with_room(40), first);
+        let mut table = Table::new(layout, WholeKey, Buckets::with_room(40), first);
         let mut held: Vec<(u64, u64)> = Vec::new();
         let (mut bits, mut tail) = (1_u64, first);
         for position in first..first + 50_000 {
@@ -201,6 +203,44 @@ fn a_crowd_that_has_expired_is_swept_away() {
     for table in tables.stats() {
         assert!(table.largest < 30 && table.overflowed * 10 < table.lines, "{table:?}");
     }
+}
+
+/// A part of the positions shares one key, in turns many and few of them.
+struct CrowdInTurns;
+
+/// Positions of a turn: enough for two sweeps of all lines.
+const TURN: u64 = 12_000;
+
+impl Keys for CrowdInTurns {
+    fn key(&self, table: usize, position: u64) -> Option<u64> {
+        let every = if position / TURN % 2 == 0 { 3 } else { 50 };
+        Spread.key(table, if position.is_multiple_of(every) { 7 } else { position })
+    }
+}
+
+fn a_table_is_crowded_while_a_crowd_is_visited<L: Layout>() {
+    let mut tables = Tables::<L>::new(1, 0);
+    let crowd = Spread.key(0, 7).unwrap();
+    let mut visited_at_the_end_of_a_turn = Vec::new();
+    for head in 1..=4 * TURN {
+        let positions = head.saturating_sub(300)..head;
+        tables.insert(&CrowdInTurns, positions.clone());
+        let mut visited = 0;
+        tables.equal(0, crowd, &positions, |_| visited += 1);
+        assert!(visited <= tables.most_found(0, crowd), "{visited} at {head}");
+        assert_eq!(tables.crowded(visited).count(), 1, "{visited} at {head}");
+        if head.is_multiple_of(TURN) {
+            visited_at_the_end_of_a_turn.push(visited);
+            assert_eq!(tables.crowded(64).count(), usize::from(visited >= 64), "at {head}");
+        }
+    }
+    assert_eq!(visited_at_the_end_of_a_turn, [100, 6, 100, 6]);
+}
+
+#[test]
+fn tables_are_crowded_while_a_crowd_comes_and_goes() {
+    a_table_is_crowded_while_a_crowd_is_visited::<ExactTags>();
+    a_table_is_crowded_while_a_crowd_is_visited::<FuzzyTags>();
 }
 
 #[test]

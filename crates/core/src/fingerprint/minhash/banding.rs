@@ -12,12 +12,18 @@ pub struct Banding {
     rows: u8,
 }
 
-/// The default number of rows. Keys of so many slots of 8 bits are computed without a loop.
+/// The default number of rows. The key of so many slots of 8 bits is that of one number, without a loop.
 const USUAL_ROWS: usize = 3;
 
 #[inline]
 fn key_of(band: usize, slots: impl Iterator<Item = u64>) -> u64 {
     mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
+}
+
+/// Returns a key for the usual slots of a band.
+#[inline]
+fn usual_key_of(band: usize, [first, second, third]: [u8; USUAL_ROWS]) -> u64 {
+    mix(u64::from(u32::from_le_bytes([first, second, third, 0])) | (band as u64 + 1) << 24)
 }
 
 /// Why a sketch cannot be cut like this.
@@ -79,7 +85,17 @@ impl Banding {
     /// Returns the key of each band: two sketches that agree in all slots of a band share its key. Keys of different
     /// bands differ, and all bits of a key are well mixed.
     pub fn keys(self, form: SketchForm, sketch: &[u8]) -> impl Iterator<Item = u64> + '_ {
-        (0..usize::from(self.bands)).map(move |band| self.key(form, sketch, band))
+        let bands = usize::from(self.bands);
+        let usual = if self.is_usual(form) { sketch.as_chunks().0 } else { &[] };
+        let usual = usual.iter().take(bands);
+        let others = usual.len()..bands;
+        let usual = usual.enumerate().map(|(band, slots)| usual_key_of(band, *slots));
+        usual.chain(others.map(move |band| self.key(form, sketch, band)))
+    }
+
+    /// Returns whether [`usual_key_of`] computes the keys.
+    fn is_usual(self, form: SketchForm) -> bool {
+        form.bits() == SlotBits::B8 && usize::from(self.rows) == USUAL_ROWS
     }
 
     /// Returns the key of one band, from 0.
@@ -88,9 +104,7 @@ impl Banding {
     pub fn key(self, form: SketchForm, sketch: &[u8], band: usize) -> u64 {
         let slots = self.slots(band);
         match sketch.get(slots.start..).and_then(<[u8]>::first_chunk::<USUAL_ROWS>) {
-            Some(bytes) if form.bits() == SlotBits::B8 && usize::from(self.rows) == USUAL_ROWS => {
-                key_of(band, bytes.iter().copied().map(u64::from))
-            }
+            Some(bytes) if self.is_usual(form) => usual_key_of(band, *bytes),
             _ => key_of(band, slots.map(|slot| u64::from(form.slot(sketch, slot)))),
         }
     }
