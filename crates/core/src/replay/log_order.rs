@@ -19,6 +19,9 @@ use crate::judge::Diverged;
 use crate::protocol::{Answer, LogIdentity, PageRequest, PageVerdict, Rules, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::{Reject, Source};
 
+/// How many verdicts ahead of its turn a verdict is prefetched: another thread wrote it.
+const PREFETCH_DISTANCE: usize = 4;
+
 /// Walks one partition of the live verdict log.
 #[derive(Debug)]
 pub struct LogOrder {
@@ -134,6 +137,9 @@ impl LogOrder {
     /// [`Diverged`] when a verdict cannot follow on those before.
     pub fn advance(&mut self) -> Result<Option<Next>, Diverged> {
         while let Some(verdict) = self.verdicts.pop_front() {
+            if let Some(upcoming) = self.verdicts.get(PREFETCH_DISTANCE) {
+                dupgate_index::prefetch_lines(upcoming);
+            }
             if matches!(&verdict.answer, Answer::Page(page) if self.has_judged(&page.source)) {
                 self.second_verdicts += 1;
                 continue;
