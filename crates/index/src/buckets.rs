@@ -1,9 +1,17 @@
 //! The buckets of a table, one cache line each. `layout` defines what a bucket holds.
+//!
+//! Memory comes in large pages wherever it fills some: a random read then misses only the cache and not the page table
+//! as well. A table of many lines has large pages of its own. Small tables that are probed together share a [`Slab`].
+
+use bytes::BytesMut;
 
 use crate::simd::{self, LARGE_PAGE, LINE, Line};
 
-/// From this many lines on, large pages are requested.
-const LARGE: usize = 1 << 15;
+/// From this many lines on, a table has large pages of its own.
+const LARGE: usize = LARGE_PAGE / LINE;
+
+/// The most bytes of a slab. They are freed when the last table of the slab is replaced.
+const SLAB: usize = 4 * LARGE_PAGE;
 
 /// How many bytes are given back to the system at once.
 const PIECE: usize = 32 << 20;
@@ -14,7 +22,7 @@ const NOWHERE: Line = [0; LINE];
 /// All lines of a table. The number is fixed; a table grows by being rebuilt.
 #[derive(Debug)]
 pub(crate) struct Buckets {
-    bytes: Vec<u8>,
+    bytes: BytesMut,
     /// Byte at which the first line begins, so that each line is one cache line.
     start: usize,
     count: u64,
@@ -22,21 +30,90 @@ pub(crate) struct Buckets {
 
 /// Lines that are being given back to the system.
 #[derive(Debug)]
-pub(crate) struct Discarded(Vec<u8>);
+pub(crate) struct Discarded(BytesMut);
+
+/// What is left of large pages that small tables of about one size share, so that they are replaced, and the pages
+/// freed, at about the same time.
+#[derive(Debug, Default)]
+pub(crate) struct Slab {
+    rest: BytesMut,
+    /// Bytes of the first table.
+    size: usize,
+}
 
 impl Discarded {
-    /// Gives a piece back; returns whether that was all.
+    /// Gives a piece back; returns whether the rest is small enough to be dropped.
     pub(crate) fn step(&mut self) -> bool {
-        // Memory is released from the end, where an allocator that maps large vectors lets go of pages without a copy.
-        self.0.truncate(self.0.len().saturating_sub(PIECE));
-        self.0.shrink_to_fit();
-        self.0.is_empty()
+        let left = self.0.len().saturating_sub(PIECE);
+        if left > 0 {
+            simd::give_back(self.0.get_mut(left..).unwrap_or_default());
+            self.0.truncate(left);
+        }
+        left == 0
     }
 }
 
-/// Returns whether the lines need so much memory that the system may be slow to provide it.
-pub(crate) const fn are_many(lines: u64) -> bool {
-    lines >= LARGE as u64
+/// Returns whether the lines of one of `tables` tables stand on large pages, which the system may be slow to provide.
+pub(crate) fn fill_large_pages(lines: u64, tables: usize) -> bool {
+    size_of_lines(lines).saturating_mul(tables) >= LARGE_PAGE
+}
+
+/// Allocates the lines of one of `tables` tables of about this size. Returns what is left for the others.
+pub(crate) fn allocate(lines: u64, tables: usize) -> (Buckets, Slab) {
+    let mut slab = Slab::new(lines, tables);
+    let lines = slab.cut(lines).unwrap_or_else(|| Buckets::with_room(lines));
+    (lines, slab)
+}
+
+/// Like [`allocate`], and has the system provide all of the memory now.
+pub(crate) fn allocate_touched(lines: u64, tables: usize) -> (Buckets, Slab) {
+    let mut slab = Slab::new(lines, tables);
+    touch_all(&mut slab.rest);
+    let lines = slab.cut(lines).unwrap_or_else(|| {
+        let mut lines = Buckets::with_room(lines);
+        touch_all(lines.bytes.get_mut(lines.start..).unwrap_or_default());
+        lines
+    });
+    (lines, slab)
+}
+
+fn size_of_lines(lines: u64) -> usize {
+    usize::try_from(lines).unwrap_or(usize::MAX).saturating_mul(LINE)
+}
+
+fn touch(byte: &mut u8) {
+    *byte = std::hint::black_box(*byte);
+}
+
+fn touch_all(bytes: &mut [u8]) {
+    bytes.iter_mut().step_by(LARGE_PAGE).for_each(touch);
+}
+
+impl Slab {
+    /// Creates a slab for `tables` tables of this size; without room if a table has large pages of its own, or if all of
+    /// them together do not fill one.
+    fn new(lines: u64, tables: usize) -> Self {
+        if lines >= LARGE as u64 || !fill_large_pages(lines, tables) {
+            return Self::default();
+        }
+        let size = size_of_lines(lines);
+        let bytes = size.saturating_mul(tables).next_multiple_of(LARGE_PAGE).min(SLAB);
+        let mut all = BytesMut::zeroed(bytes + LARGE_PAGE);
+        simd::use_large_pages(&mut all);
+        let start = all.as_ptr().align_offset(LARGE_PAGE).min(LARGE_PAGE);
+        let mut rest = all.split_off(start);
+        rest.truncate(bytes);
+        Self { rest, size }
+    }
+
+    /// Cuts off the lines of a table, if there is room for them and the tables of the slab are of about this size.
+    pub(crate) fn cut(&mut self, lines: u64) -> Option<Buckets> {
+        let size = size_of_lines(lines);
+        // Tables grow one after the other, and the later ones for some more entries.
+        let is_alike = size <= self.size / 2 * 3 && self.size <= size / 2 * 3;
+        let fits = is_alike && (1..=self.rest.len()).contains(&size);
+        fits.then(|| Buckets { bytes: self.rest.split_to(size), start: 0, count: lines })
+    }
 }
 
 impl Buckets {
@@ -44,8 +121,7 @@ impl Buckets {
     pub(crate) fn with_room(lines: u64) -> Self {
         let count = usize::try_from(lines.max(1)).unwrap_or(usize::MAX);
         let alignment = if count >= LARGE { LARGE_PAGE } else { LINE };
-        // The system zeroes a page when it is first touched, so this takes no time.
-        let mut bytes = vec![0; count * LINE + alignment];
+        let mut bytes = BytesMut::zeroed(count * LINE + alignment);
         if count >= LARGE {
             simd::use_large_pages(&mut bytes);
         }
@@ -59,14 +135,7 @@ impl Buckets {
     /// pause.
     pub(crate) fn touch(&mut self, page: usize) -> bool {
         let byte = self.bytes.get_mut(page * LARGE_PAGE + self.start);
-        byte.map(|byte| *byte = std::hint::black_box(*byte)).is_some()
-    }
-
-    /// Touches all of the large pages.
-    pub(crate) fn touched(mut self) -> Self {
-        let mut pages = 0..;
-        while pages.next().is_some_and(|page| self.touch(page)) {}
-        self
+        byte.map(touch).is_some()
     }
 
     /// Returns how many lines there are.
@@ -99,7 +168,7 @@ impl Buckets {
 
     /// Returns the memory of the lines, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        usize::try_from(self.count).unwrap_or(usize::MAX).saturating_mul(size_of::<Line>())
+        size_of_lines(self.count)
     }
 }
 
@@ -107,19 +176,70 @@ impl Buckets {
 mod tests {
     use super::*;
 
+    /// Writes to the first, a middle and the last line and reads them again.
+    fn assert_usable(lines: &mut Buckets) {
+        let count = lines.count();
+        for number in [0, count / 2, count - 1] {
+            assert_eq!(std::ptr::from_ref(lines.line(number)).addr() % 64, 0);
+            lines.line_mut(number).unwrap()[..8].copy_from_slice(&(number + 1).to_le_bytes());
+        }
+        assert_eq!(lines.line(count - 1)[..8], count.to_le_bytes());
+        assert!(lines.line_mut(count + (1 << 20)).is_none());
+    }
+
     #[test]
     fn lines_are_cache_lines_of_their_own() {
         for count in [1, 7, 40_000, 600_003] {
             let mut lines = Buckets::with_room(count);
-            for number in [0, count / 2, count - 1] {
-                assert_eq!(std::ptr::from_ref(lines.line(number)).addr() % 64, 0);
-                lines.line_mut(number).unwrap()[..8].copy_from_slice(&(number + 1).to_le_bytes());
-            }
-            assert_eq!(lines.line(count - 1)[..8], count.to_le_bytes());
-            assert!(lines.line_mut(count + (1 << 20)).is_none());
+            assert_usable(&mut lines);
             let mut discarded = lines.discard();
             let steps = (0..99).take_while(|_| !discarded.step()).count();
             assert_eq!(steps as u64, (count * 64 + 63) / PIECE as u64, "one piece at a time");
+        }
+    }
+
+    fn cut_or_allocate(slab: &mut Slab, lines: u64, tables: usize) -> Buckets {
+        slab.cut(lines).unwrap_or_else(|| {
+            let (lines, rest) = allocate_touched(lines, tables);
+            *slab = rest;
+            lines
+        })
+    }
+
+    /// Returns how many of these do not follow on the memory of the one before.
+    fn beginnings(tables: &[Buckets]) -> usize {
+        let follows = |two: &[Buckets]| two[0].bytes.as_ptr_range().end == two[1].bytes.as_ptr();
+        1 + tables.windows(2).filter(|two| !follows(two)).count()
+    }
+
+    #[test]
+    fn small_tables_of_about_one_size_share_large_pages() {
+        let mut slab = Slab::default();
+        let mut tables: Vec<Buckets> = (0..40).map(|more| cut_or_allocate(&mut slab, 5_000 + more * 40, 40)).collect();
+        assert_eq!(beginnings(&tables), 2, "a slab has room for about 23 of them");
+        assert!(tables[0].bytes.as_ptr().addr().is_multiple_of(LARGE_PAGE));
+        tables.iter_mut().for_each(assert_usable);
+        for (lines, number) in tables.iter_mut().zip(0_u8..) {
+            lines.bytes.fill(number);
+        }
+        for (lines, number) in tables.iter().zip(0_u8..) {
+            assert!(lines.bytes.iter().all(|byte| *byte == number), "{number}");
+        }
+    }
+
+    #[test]
+    fn tables_of_another_size_begin_another_slab() {
+        let mut slab = Slab::default();
+        let tables = [5_000, 5_100, 10_000, 10_200, 3_000, 3_000].map(|lines| cut_or_allocate(&mut slab, lines, 20));
+        assert_eq!(beginnings(&tables), 3);
+        assert!(tables.iter().all(|lines| lines.start == 0));
+        // Too few lines for a large page, or enough for their own.
+        for (lines, count) in [(1, 20), (100, 20), (5_000, 2), (LARGE as u64, 20)] {
+            for allocate in [allocate, allocate_touched] {
+                let (mut alone, slab) = allocate(lines, count);
+                assert!(slab.rest.is_empty(), "{lines} lines in {count} tables");
+                assert_usable(&mut alone);
+            }
         }
     }
 }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::buckets::{self, Buckets, Discarded};
+use crate::buckets::{self, Buckets, Discarded, Slab};
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::live_window::{LiveWindow, id_of, position_of};
@@ -30,8 +30,9 @@ const MOVES_PER_INSERT_AND_TABLE: u64 = 3;
 #[derive(Debug)]
 pub(crate) struct TableResize<L: Layout> {
     table: Table<L>,
-    /// Which of the tables it will replace.
+    /// Which of the tables it will replace, and how many there are.
     number: usize,
+    tables: usize,
     /// The number of its lines, once they are allocated.
     lines: u64,
     allocation: Allocation,
@@ -47,7 +48,7 @@ enum Allocation {
     /// The allocation waits for a helper.
     Wanted,
     /// A helper allocates the lines.
-    Deferred(Deferred<Buckets>),
+    Deferred(Deferred<(Buckets, Slab)>),
     /// The lines are allocated, and this many of their large pages were touched without a helper.
     Touched(usize),
     Ready,
@@ -105,22 +106,30 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
 
 impl<L: Layout> TableResize<L> {
     /// Begins to fill a table of this many lines, one of `tables`, from position `tail` on. `table_of` creates it from
-    /// empty lines. If there is a helper and many lines, it waits for [`TableResize::maintenance_task`].
+    /// empty lines, which are cut off the slab if it has room for them. If there is a helper and the lines need new large
+    /// pages, it waits for [`TableResize::maintenance_task`].
     pub(crate) fn new(
         table_of: impl FnOnce(Buckets) -> Table<L>,
         lines: u64,
         (number, tables): (usize, usize),
         tail: u64,
+        slab: &mut Slab,
         is_helped: bool,
     ) -> Self {
-        let (allocation, here) = if is_helped && buckets::are_many(lines) {
-            (Allocation::Wanted, 1)
-        } else {
-            (Allocation::Touched(0), lines)
+        let (allocation, memory) = match slab.cut(lines) {
+            Some(memory) => (Allocation::Ready, memory),
+            None if is_helped && buckets::fill_large_pages(lines, tables) => {
+                (Allocation::Wanted, Buckets::with_room(1))
+            }
+            None => {
+                let (memory, rest) = buckets::allocate(lines, tables);
+                *slab = rest;
+                (Allocation::Touched(0), memory)
+            }
         };
         let at_once = MIN_MOVES_PER_INSERT.max(MOVES_PER_INSERT_AND_TABLE * tables as u64);
-        let table = table_of(Buckets::with_room(here));
-        Self { table, number, lines, allocation, next: tail, ahead: VecDeque::new(), at_once }
+        let table = table_of(memory);
+        Self { table, number, tables, lines, allocation, next: tail, ahead: VecDeque::new(), at_once }
     }
 
     /// Returns the task that allocates its memory, if that is the next step.
@@ -128,37 +137,41 @@ impl<L: Layout> TableResize<L> {
         if !matches!(self.allocation, Allocation::Wanted) {
             return self.table.maintenance_task();
         }
-        let lines = self.lines;
-        let (buffers, task) = Deferred::of(move || Buckets::with_room(lines).touched());
-        self.allocation = Allocation::Deferred(buffers);
+        let (lines, tables) = (self.lines, self.tables);
+        let (memory, task) = Deferred::of(move || buckets::allocate_touched(lines, tables));
+        self.allocation = Allocation::Deferred(memory);
         Some(task)
     }
 
     /// Returns whether the lines and their memory are allocated; if not, does a little of that.
-    fn is_ready(&mut self) -> bool {
+    fn is_ready(&mut self, slab: &mut Slab) -> bool {
+        let mut put = |table: &mut Table<L>, (lines, rest): (Buckets, Slab)| {
+            table.put_lines(lines);
+            *slab = rest;
+        };
         self.allocation = match std::mem::replace(&mut self.allocation, Allocation::Ready) {
             Allocation::Wanted => Allocation::Wanted,
             Allocation::Touched(page) if self.table.touch(page) => Allocation::Touched(page + 1),
             Allocation::Touched(_) | Allocation::Ready => return true,
-            Allocation::Deferred(buffers) => match buffers.into_inner() {
-                Ok(Some(lines)) => {
-                    self.table.put_lines(lines);
+            Allocation::Deferred(memory) => match memory.into_inner() {
+                Ok(Some(memory)) => {
+                    put(&mut self.table, memory);
                     return true;
                 }
                 // The helper's task was dropped, so the lines are allocated here.
                 Ok(None) => {
-                    self.table.put_lines(Buckets::with_room(self.lines));
+                    put(&mut self.table, buckets::allocate(self.lines, self.tables));
                     Allocation::Touched(0)
                 }
-                Err(buffers) => Allocation::Deferred(buffers),
+                Err(memory) => Allocation::Deferred(memory),
             },
         };
         false
     }
 
     /// Moves a few entries; returns whether the table has all of them now.
-    pub(crate) fn step(&mut self, backend: Backend, keys: &impl Keys, positions: &Range<u64>) -> bool {
-        if !self.is_ready() {
+    pub(crate) fn step(&mut self, backend: Backend, keys: &impl Keys, positions: &Range<u64>, slab: &mut Slab) -> bool {
+        if !self.is_ready(slab) {
             return false;
         }
         let expired = positions.start.saturating_sub(self.next);
@@ -182,7 +195,7 @@ impl<L: Layout> TableResize<L> {
 
     /// Moves all entries; returns the table.
     pub(crate) fn finish(mut self, backend: Backend, keys: &impl Keys, positions: &Range<u64>) -> Table<L> {
-        while !self.step(backend, keys, positions) {}
+        while !self.step(backend, keys, positions, &mut Slab::default()) {}
         self.table
     }
 

@@ -1,7 +1,9 @@
-//! What the machine can do better than portable code: fetch ahead, use large pages, compare many codes at once.
+//! What the machine can do better than portable code: fetch ahead, use large pages and give them back, compare many codes
+//! at once.
 //!
 //! This is the only module of the index with `unsafe`. None of it changes a result: without a hint, the same lines are
-//! read later, and the wide comparisons give the same bits as the portable ones (`tests` compare all).
+//! read later, what is given back is not read again, and the wide comparisons give the same bits as the portable ones
+//! (`tests` compare all).
 #![expect(unsafe_code, reason = "hints, large pages and wide comparisons have no safe form")]
 
 #[cfg(target_arch = "x86_64")]
@@ -251,6 +253,25 @@ pub(crate) fn use_large_pages<T>(values: &mut [T]) {
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = values;
+}
+
+/// Gives the whole pages among these bytes back to the system, if it takes them: they are zeros from then on, and take
+/// memory again when they are touched.
+pub(crate) fn give_back(bytes: &mut [u8]) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let page = rustix::param::page_size();
+        let start = bytes.as_mut_ptr().align_offset(page);
+        let length = bytes.len().saturating_sub(start) / page * page;
+        if length > 0 {
+            let from = bytes.as_mut_ptr().wrapping_add(start);
+            // SAFETY: the range lies within the slice, which nobody else reads meanwhile. Its memory is private and has
+            // no file behind it, so its bytes become zeros, which are bytes like any others.
+            let _ = unsafe { rustix::mm::madvise(from.cast(), length, rustix::mm::Advice::LinuxDontNeed) };
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = bytes;
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::buckets::Buckets;
+use crate::buckets::{Buckets, Slab};
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::live_window::{LiveWindow, id_of, position_of};
@@ -43,6 +43,7 @@ pub struct Tables<L: Layout> {
     expected: u64,
     all: Vec<Table<L>>,
     resize: Option<TableResize<L>>,
+    slab: Slab,
     deferred_free: DeferredFree,
     /// Number of positions inserted so far.
     passed: u64,
@@ -130,6 +131,7 @@ impl<L: Layout> Tables<L> {
             expected,
             all,
             resize: None,
+            slab: Slab::default(),
             deferred_free: DeferredFree::default(),
             passed: 0,
             most_met: 0,
@@ -310,11 +312,12 @@ impl<L: Layout> Tables<L> {
         held: u64,
     ) -> Vec<Task<'a>> {
         self.resize = None;
-        let numbers = 0..self.keyed.len();
         // Each task does everything, including the allocation.
         self.is_helped = false;
+        let lines: Vec<u64> = (0..self.keyed.len()).map(|number| self.lines_of(number, held)).collect();
+        let to_fill = lines.into_iter().enumerate();
         let to_fill: Vec<TableResize<L>> =
-            numbers.filter_map(|number| self.resized(number, self.lines_of(number, held), positions)).collect();
+            to_fill.filter_map(|(number, lines)| self.resized(number, lines, positions)).collect();
         self.all = self.keyed.iter().map(|keyed| empty(keyed, 1, positions)).collect();
         let backend = self.backend;
         let fill = |(table, resize): (&'a mut Table<L>, TableResize<L>)| -> Task<'a> {
@@ -324,10 +327,11 @@ impl<L: Layout> Tables<L> {
         self.all.iter_mut().zip(to_fill).map(fill).collect()
     }
 
-    fn resized(&self, number: usize, lines: u64, positions: &Range<u64>) -> Option<TableResize<L>> {
+    fn resized(&mut self, number: usize, lines: u64, positions: &Range<u64>) -> Option<TableResize<L>> {
         let keyed = self.keyed.get(number)?;
         let table = |memory| made_of(keyed, lines, memory, positions);
-        Some(TableResize::new(table, lines, (number, self.keyed.len()), positions.start, self.is_helped))
+        let (place, slab) = ((number, self.keyed.len()), &mut self.slab);
+        Some(TableResize::new(table, lines, place, positions.start, slab, self.is_helped))
     }
 
     /// Returns how many lines a table should have for this many entries and somewhat more.
@@ -347,7 +351,7 @@ impl<L: Layout> Tables<L> {
         }
         self.deferred_free.step();
         if let Some(resize) = &mut self.resize {
-            if resize.step(self.backend, keys, positions)
+            if resize.step(self.backend, keys, positions, &mut self.slab)
                 && let Some(resized) = self.resize.take()
             {
                 resized.replace(&mut self.all, &mut self.deferred_free);

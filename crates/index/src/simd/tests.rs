@@ -65,3 +65,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_given_back_is_zeros_and_can_be_used_again() {
+    let mut bytes = vec![7_u8; 1 << 20];
+    let (kept, given) = bytes.split_at_mut(100_000);
+    give_back(given);
+    assert!(kept.iter().all(|byte| *byte == 7));
+    if cfg!(all(target_os = "linux", not(miri))) {
+        let page = rustix::param::page_size();
+        let pages = given.chunk_by(|one, next| one == next).map(|same| (same.len(), same[0]));
+        let (zeros, others): (Vec<_>, Vec<_>) = pages.partition(|(_, byte)| *byte == 0);
+        assert!(matches!(zeros[..], [(length, _)] if length.is_multiple_of(page)), "{zeros:?}");
+        assert!(others.iter().all(|(length, byte)| *length < page && *byte == 7), "{others:?}");
+    }
+    given.fill(9);
+    assert!(given.iter().all(|byte| *byte == 9));
+    give_back(&mut []);
+}

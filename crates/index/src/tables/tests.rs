@@ -213,7 +213,7 @@ const TURN: u64 = 12_000;
 
 impl Keys for CrowdInTurns {
     fn key(&self, table: usize, position: u64) -> Option<u64> {
-        let every = if position / TURN % 2 == 0 { 3 } else { 50 };
+        let every = if (position / TURN).is_multiple_of(2) { 3 } else { 50 };
         Spread.key(table, if position.is_multiple_of(every) { 7 } else { position })
     }
 }
