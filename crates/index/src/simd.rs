@@ -255,8 +255,8 @@ pub(crate) fn use_large_pages<T>(values: &mut [T]) {
     let _ = values;
 }
 
-/// Gives the whole pages among these bytes back to the system, if it takes them: they are zeros from then on, and take
-/// memory again when they are touched.
+/// Gives the whole pages among these bytes back to the system: they are zeros from then on, and take memory again when
+/// they are touched. Does nothing on systems other than Linux.
 pub(crate) fn give_back(bytes: &mut [u8]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {

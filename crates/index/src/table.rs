@@ -245,7 +245,8 @@ impl<L: Layout> Table<L> {
         }
     }
 
-    /// Returns the most entries that a probe without flips can find for any code, live or not.
+    /// Returns the most entries that a probe without flips can find for any code, live or not. Runs grow only by inserts,
+    /// which note their size, and each sweep notes the size of those that are left.
     #[inline]
     pub(crate) fn most_found_anywhere(&self) -> u32 {
         self.largest.max(L::BESIDE_RUN + 1)
