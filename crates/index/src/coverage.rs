@@ -116,7 +116,7 @@ mod tests {
 
     fn bands(count: u32) -> Vec<Shape> {
         let band = |number| Bits { from: 64 * number / count, width: 64 * (number + 1) / count - 64 * number / count };
-        (0..count).map(|number| Shape::of_bits(64, [band(number), NO_BITS], 0)).collect()
+        (0..count).map(|number| Shape::new(64, [band(number), NO_BITS], 0)).collect()
     }
 
     fn placed(shapes: &[Shape], word: usize) -> Vec<Placed> {
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_bit_too_many_in_a_key_is_noticed() {
         // Both halves with flips of one bit find three; with a table that lacks them they do not.
-        let half = |from, radius| Shape::of_bits(64, [Bits { from, width: 32 }, NO_BITS], radius);
+        let half = |from, radius| Shape::new(64, [Bits { from, width: 32 }, NO_BITS], radius);
         assert!(proved(&[half(0, 1), half(32, 1)], 3).is_ok());
         assert!(proved(&[half(0, 1), half(32, 0)], 3).is_err());
         assert!(proved(&[half(0, 1), half(31, 1)], 3).is_err(), "bit 31 is in both keys");
@@ -180,7 +180,7 @@ mod tests {
         for (skipped, width) in (9..14).enumerate() {
             let mut less = bands(5);
             less.remove(skipped);
-            less[0] = Shape::of_bits(64, [Bits { from: 1, width }, NO_BITS], 0);
+            less[0] = Shape::new(64, [Bits { from: 1, width }, NO_BITS], 0);
             cuts.push(less);
         }
         for cut in cuts {

@@ -77,9 +77,6 @@ pub trait Layout: Copy + Debug + Send + Sync {
     fn gives_way(self, line: &Line) -> Option<u32>;
 }
 
-/// Bits of a code from which tags are cut.
-pub(crate) const TAG_BITS: u32 = 24;
-
 /// Nine slots of an id of 32 bits and a tag of 24.
 ///
 /// ```text

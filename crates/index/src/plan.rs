@@ -45,7 +45,7 @@ enum Search {
 
 /// The key of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keyed {
+pub(crate) struct Keyed {
     stretches: [Bits; 2],
     radius: u32,
     /// Width of the word that they are cut from, in bits.
@@ -65,7 +65,7 @@ impl Keyed {
             let enough = lines.max(2).next_power_of_two().trailing_zeros();
             one.width = one.width.min(enough);
         }
-        Shape::of_bits(self.word, [one, two], self.radius)
+        Shape::new(self.word, [one, two], self.radius)
     }
 
     /// Returns the mean number of entries in a line, in a table of full size.

@@ -4,16 +4,16 @@
 
 use std::fmt::Debug;
 
-use crate::layout::TAG_BITS;
-use crate::plan::Keyed;
+/// Bits of a code from which tags are cut.
+pub(crate) const TAG_BITS: u32 = 24;
 
 /// The golden ratio in 64 bits; a product's upper bits spread keys of any width.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// How a table uses codes: where an entry belongs, what tells it apart there, and where a probe looks.
 pub trait Addressing: Debug + Send + Sync {
-    /// Creates it for a table of this many lines.
-    fn new(keyed: &Keyed, lines: u64) -> Self;
+    /// Creates it for a table of this shape.
+    fn of_shape(shape: Shape) -> Self;
 
     /// Returns where between 0 and 2^64 the code's line lies.
     fn place(&self, code: u64) -> u64;
@@ -31,8 +31,8 @@ pub struct WholeKey;
 
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
 impl Addressing for WholeKey {
-    fn new(keyed: &Keyed, _: u64) -> Self {
-        debug_assert_eq!(*keyed, Keyed::WHOLE);
+    fn of_shape(shape: Shape) -> Self {
+        debug_assert_eq!((shape.mask, shape.flips.len()), (u64::MAX, 1));
         Self
     }
 
@@ -104,7 +104,7 @@ impl Bits {
 impl Shape {
     /// Creates the shape whose key is two stretches of bits, of which `radius` may differ. `word` is the number of bits
     /// in a code; those above it are zeros, which would be useless in a tag.
-    pub(crate) fn of_bits(word: u32, stretches: [Bits; 2], radius: u32) -> Self {
+    pub(crate) fn new(word: u32, stretches: [Bits; 2], radius: u32) -> Self {
         let mut pieces = [Piece::default(); 2];
         let (mut mask, mut top) = (0, 64);
         for (piece, bits) in pieces.iter_mut().zip(stretches) {
@@ -152,8 +152,8 @@ impl Shape {
 }
 
 impl Addressing for Shape {
-    fn new(keyed: &Keyed, lines: u64) -> Self {
-        keyed.shape(lines)
+    fn of_shape(shape: Shape) -> Self {
+        shape
     }
 
     /// Different keys have different places, and if bits are flipped, the places of two codes differ by the place of
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_key_has_a_place_of_its_own_and_places_are_even() {
-        let shape = Shape::of_bits(64, [Bits { from: 40, width: 7 }, Bits { from: 3, width: 5 }], 1);
+        let shape = Shape::new(64, [Bits { from: 40, width: 7 }, Bits { from: 3, width: 5 }], 1);
         let codes = (0..1_u64 << 12).map(|key| (key & 0x7F) << 40 | (key >> 7) << 3);
         let places: BTreeSet<u64> = codes.map(|code| shape.place(code)).collect();
         assert_eq!(places.len(), 1 << 12);
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn the_flips_are_all_small_differences_of_the_key() {
         for (radius, expected) in [(0, 1), (1, 1 + 21), (2, 1 + 21 + 210)] {
-            let shape = Shape::of_bits(64, [Bits { from: 32, width: 21 }, Bits { from: 0, width: 0 }], radius);
+            let shape = Shape::new(64, [Bits { from: 32, width: 21 }, Bits { from: 0, width: 0 }], radius);
             let flips: BTreeSet<u64> = shape.flips().iter().map(|flip| flip.bits).collect();
             assert_eq!((shape.flips().len(), flips.len()), (expected, expected));
             let code = 0x1234_5678_9ABC_DEF0;
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_tag_repeats_nothing_of_the_key_where_it_can() {
         for bits in [Bits { from: 0, width: 32 }, Bits { from: 32, width: 32 }, Bits { from: 13, width: 20 }] {
-            let shape = Shape::of_bits(64, [bits, Bits { from: 0, width: 0 }], 0);
+            let shape = Shape::new(64, [bits, Bits { from: 0, width: 0 }], 0);
             assert_eq!(shape.tag(bits.mask()), 0);
             assert_eq!(shape.tag(u64::MAX), 0x00FF_FFFF);
         }
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_tag_holds_no_bit_above_the_code() {
         for bits in [Bits { from: 0, width: 8 }, Bits { from: 8, width: 8 }, Bits { from: 20, width: 12 }] {
-            let shape = Shape::of_bits(32, [bits, Bits { from: 0, width: 0 }], 0);
+            let shape = Shape::new(32, [bits, Bits { from: 0, width: 0 }], 0);
             assert_eq!(shape.tag(u64::from(u32::MAX)), 0x00FF_FFFF);
             assert_eq!(shape.tag(!0 << 32), 0);
             let repeated = shape.tag(bits.mask()).count_ones();

@@ -423,7 +423,7 @@ fn made_of<L: Layout>(keyed: &Keyed, lines: u64, memory: Buckets, positions: &Ra
     )]
     let room = (lines as f64 * keyed.load::<L>()) as u64;
     let layout = L::telling(room.max(positions.end - positions.start));
-    Table::new(layout, L::Addressing::new(keyed, lines), memory, positions.start)
+    Table::new(layout, L::Addressing::of_shape(keyed.shape(lines)), memory, positions.start)
 }
 
 #[cfg(test)]
