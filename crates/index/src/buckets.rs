@@ -67,14 +67,23 @@ pub(crate) fn allocate(lines: u64, tables: usize) -> (Buckets, Slab) {
 
 /// Like [`allocate`], and has the system provide all of the memory now.
 pub(crate) fn allocate_touched(lines: u64, tables: usize) -> (Buckets, Slab) {
-    let mut slab = Slab::new(lines, tables);
+    let (mut lines, mut slab) = allocate(lines, tables);
+    let start = lines.start;
+    touch_all(lines.bytes.get_mut(start..).unwrap_or_default());
     touch_all(&mut slab.rest);
-    let lines = slab.cut(lines).unwrap_or_else(|| {
-        let mut lines = Buckets::with_room(lines);
-        touch_all(lines.bytes.get_mut(lines.start..).unwrap_or_default());
-        lines
-    });
     (lines, slab)
+}
+
+/// Returns this many zeros and some more, and where among them the first aligned byte is. If large pages are the
+/// alignment, they are requested.
+fn zeroed(bytes: usize, alignment: usize) -> (BytesMut, usize) {
+    // The system zeroes a page when it is first touched, so this takes no time.
+    let mut all = BytesMut::zeroed(bytes + alignment);
+    if alignment == LARGE_PAGE {
+        simd::use_large_pages(&mut all);
+    }
+    let start = all.as_ptr().align_offset(alignment).min(alignment);
+    (all, start)
 }
 
 fn size_of_lines(lines: u64) -> usize {
@@ -98,9 +107,7 @@ impl Slab {
         }
         let size = size_of_lines(lines);
         let bytes = size.saturating_mul(tables).next_multiple_of(LARGE_PAGE).min(SLAB);
-        let mut all = BytesMut::zeroed(bytes + LARGE_PAGE);
-        simd::use_large_pages(&mut all);
-        let start = all.as_ptr().align_offset(LARGE_PAGE).min(LARGE_PAGE);
+        let (mut all, start) = zeroed(bytes, LARGE_PAGE);
         let mut rest = all.split_off(start);
         rest.truncate(bytes);
         Self { rest, size }
@@ -121,11 +128,7 @@ impl Buckets {
     pub(crate) fn with_room(lines: u64) -> Self {
         let count = usize::try_from(lines.max(1)).unwrap_or(usize::MAX);
         let alignment = if count >= LARGE { LARGE_PAGE } else { LINE };
-        let mut bytes = BytesMut::zeroed(count * LINE + alignment);
-        if count >= LARGE {
-            simd::use_large_pages(&mut bytes);
-        }
-        let start = bytes.as_ptr().align_offset(alignment).min(alignment);
+        let (bytes, start) = zeroed(count * LINE, alignment);
         Self { bytes, start, count: count as u64 }
     }
 
