@@ -10,7 +10,7 @@ use crate::simd::{self, LARGE_PAGE, LINE, Line};
 /// From this many lines on, a table has large pages of its own.
 const LARGE: usize = LARGE_PAGE / LINE;
 
-/// The most bytes of a slab. They are freed when the last table of the slab is replaced.
+/// The most bytes for which a slab is made. They are freed when the last table of the slab is replaced.
 const SLAB: usize = 4 * LARGE_PAGE;
 
 /// How many bytes are given back to the system at once.
@@ -32,13 +32,22 @@ pub(crate) struct Buckets {
 #[derive(Debug)]
 pub(crate) struct Discarded(BytesMut);
 
+/// How many lines a table is to have, and how many tables are to have about as many, itself included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    pub(crate) lines: u64,
+    pub(crate) tables: usize,
+}
+
 /// What is left of large pages that small tables of about one size share, so that they are replaced, and the pages
 /// freed, at about the same time.
 #[derive(Debug, Default)]
 pub(crate) struct Slab {
     rest: BytesMut,
-    /// Bytes of the first table.
-    size: usize,
+    /// Lines of the first table.
+    lines: u64,
+    /// How many tables it is still for.
+    tables: usize,
 }
 
 impl Discarded {
@@ -53,35 +62,39 @@ impl Discarded {
     }
 }
 
-/// Returns whether the lines of one of `tables` tables stand on large pages, which the system may be slow to provide.
-pub(crate) fn fill_large_pages(lines: u64, tables: usize) -> bool {
-    size_of_lines(lines).saturating_mul(tables) >= LARGE_PAGE
+impl Demand {
+    /// Returns whether the lines are to stand on large pages, which the system may be slow to provide.
+    pub(crate) fn fills_large_pages(self) -> bool {
+        size_of_lines(self.lines).saturating_mul(self.tables) >= LARGE_PAGE
+    }
+
+    /// Allocates the lines of the table. Returns what is left for the others.
+    pub(crate) fn allocate(self) -> (Buckets, Slab) {
+        let mut slab = Slab::new(self);
+        let lines = slab.cut(self.lines).unwrap_or_else(|| Buckets::with_room(self.lines));
+        (lines, slab)
+    }
+
+    /// Like [`Demand::allocate`], and has the system provide the large pages now.
+    pub(crate) fn allocate_touched(self) -> (Buckets, Slab) {
+        let (mut lines, mut slab) = self.allocate();
+        let start = lines.start;
+        touch_all(lines.bytes.get_mut(start..).unwrap_or_default());
+        touch_all(&mut slab.rest);
+        (lines, slab)
+    }
 }
 
-/// Allocates the lines of one of `tables` tables of about this size. Returns what is left for the others.
-pub(crate) fn allocate(lines: u64, tables: usize) -> (Buckets, Slab) {
-    let mut slab = Slab::new(lines, tables);
-    let lines = slab.cut(lines).unwrap_or_else(|| Buckets::with_room(lines));
-    (lines, slab)
+/// Returns whether one slab can hold tables of these numbers of lines.
+pub(crate) const fn are_alike(lines: u64, others: u64) -> bool {
+    // Tables grow one after the other, and the later ones for some more entries.
+    lines.saturating_mul(2) <= others.saturating_mul(3) && others.saturating_mul(2) <= lines.saturating_mul(3)
 }
 
-/// Like [`allocate`], and has the system provide all of the memory now.
-pub(crate) fn allocate_touched(lines: u64, tables: usize) -> (Buckets, Slab) {
-    let (mut lines, mut slab) = allocate(lines, tables);
-    let start = lines.start;
-    touch_all(lines.bytes.get_mut(start..).unwrap_or_default());
-    touch_all(&mut slab.rest);
-    (lines, slab)
-}
-
-/// Returns this many zeros and some more, and where among them the first aligned byte is. If large pages are the
-/// alignment, they are requested.
+/// Returns this many zeros and some more, and where among them the first aligned byte is.
 fn zeroed(bytes: usize, alignment: usize) -> (BytesMut, usize) {
     // The system zeroes a page when it is first touched, so this takes no time.
-    let mut all = BytesMut::zeroed(bytes + alignment);
-    if alignment == LARGE_PAGE {
-        simd::use_large_pages(&mut all);
-    }
+    let all = BytesMut::zeroed(bytes + alignment);
     let start = all.as_ptr().align_offset(alignment).min(alignment);
     (all, start)
 }
@@ -99,27 +112,31 @@ fn touch_all(bytes: &mut [u8]) {
 }
 
 impl Slab {
-    /// Creates a slab for `tables` tables of this size; without room if a table has large pages of its own, or if all of
-    /// them together do not fill one.
-    fn new(lines: u64, tables: usize) -> Self {
-        if lines >= LARGE as u64 || !fill_large_pages(lines, tables) {
+    /// Creates a slab for these tables, or for the first of them; without room if a table has large pages of its own, or
+    /// if all of them together do not fill one.
+    fn new(demand: Demand) -> Self {
+        let Demand { lines, tables } = demand;
+        if lines >= LARGE as u64 || !demand.fills_large_pages() {
             return Self::default();
         }
         let size = size_of_lines(lines);
-        let bytes = size.saturating_mul(tables).next_multiple_of(LARGE_PAGE).min(SLAB);
-        let (mut all, start) = zeroed(bytes, LARGE_PAGE);
+        let tables = tables.min(SLAB / size);
+        let bytes = size * tables;
+        // Room for tables that have grown takes no memory until it is used. Nor does the end, on small pages.
+        let (mut all, start) = zeroed(bytes + bytes / 4, LARGE_PAGE);
         let mut rest = all.split_off(start);
-        rest.truncate(bytes);
-        Self { rest, size }
+        rest.get_mut(..bytes).into_iter().for_each(simd::use_large_pages);
+        Self { rest, lines, tables }
     }
 
     /// Cuts off the lines of a table, if there is room for them and the tables of the slab are of about this size.
     pub(crate) fn cut(&mut self, lines: u64) -> Option<Buckets> {
         let size = size_of_lines(lines);
-        // Tables grow one after the other, and the later ones for some more entries.
-        let is_alike = size <= self.size / 2 * 3 && self.size <= size / 2 * 3;
-        let fits = is_alike && (1..=self.rest.len()).contains(&size);
-        fits.then(|| Buckets { bytes: self.rest.split_to(size), start: 0, count: lines })
+        if self.tables == 0 || !are_alike(lines, self.lines) || size > self.rest.len() {
+            return None;
+        }
+        self.tables -= 1;
+        Some(Buckets { bytes: self.rest.split_to(size), start: 0, count: lines })
     }
 }
 
@@ -128,7 +145,10 @@ impl Buckets {
     pub(crate) fn with_room(lines: u64) -> Self {
         let count = usize::try_from(lines.max(1)).unwrap_or(usize::MAX);
         let alignment = if count >= LARGE { LARGE_PAGE } else { LINE };
-        let (bytes, start) = zeroed(count * LINE, alignment);
+        let (mut bytes, start) = zeroed(count * LINE, alignment);
+        if alignment == LARGE_PAGE {
+            simd::use_large_pages(&mut bytes);
+        }
         Self { bytes, start, count: count as u64 }
     }
 
@@ -203,7 +223,7 @@ mod tests {
 
     fn cut_or_allocate(slab: &mut Slab, lines: u64, tables: usize) -> Buckets {
         slab.cut(lines).unwrap_or_else(|| {
-            let (lines, rest) = allocate_touched(lines, tables);
+            let (lines, rest) = Demand { lines, tables }.allocate_touched();
             *slab = rest;
             lines
         })
@@ -231,6 +251,16 @@ mod tests {
     }
 
     #[test]
+    fn a_slab_is_for_as_many_tables_as_follow() {
+        let mut slab = Slab::default();
+        let tables = [30_000; 6].map(|lines| cut_or_allocate(&mut slab, lines, 6));
+        assert_eq!(beginnings(&tables), 2, "four of them fill three large pages and most of a fourth");
+        let (_, mut slab) = Demand { lines: 30_000, tables: 2 }.allocate();
+        assert!(slab.cut(30_000).is_some());
+        assert!(slab.cut(30_000).is_none());
+    }
+
+    #[test]
     fn tables_of_another_size_begin_another_slab() {
         let mut slab = Slab::default();
         let tables = [5_000, 5_100, 10_000, 10_200, 3_000, 3_000].map(|lines| cut_or_allocate(&mut slab, lines, 20));
@@ -238,8 +268,8 @@ mod tests {
         assert!(tables.iter().all(|lines| lines.start == 0));
         // Too few lines for a large page, or enough for their own.
         for (lines, count) in [(1, 20), (100, 20), (5_000, 2), (LARGE as u64, 20)] {
-            for allocate in [allocate, allocate_touched] {
-                let (mut alone, slab) = allocate(lines, count);
+            for allocate in [Demand::allocate, Demand::allocate_touched] {
+                let (mut alone, slab) = allocate(Demand { lines, tables: count });
                 assert!(slab.rest.is_empty(), "{lines} lines in {count} tables");
                 assert_usable(&mut alone);
             }

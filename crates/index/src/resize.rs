@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::buckets::{self, Buckets, Discarded, Slab};
+use crate::buckets::{Buckets, Demand, Discarded, Slab};
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::live_window::{LiveWindow, id_of, position_of};
@@ -30,11 +30,10 @@ const MOVES_PER_INSERT_AND_TABLE: u64 = 3;
 #[derive(Debug)]
 pub(crate) struct TableResize<L: Layout> {
     table: Table<L>,
-    /// Which of the tables it will replace, and how many there are.
+    /// Which of the tables it will replace.
     number: usize,
-    tables: usize,
-    /// The number of its lines, once they are allocated.
-    lines: u64,
+    /// The lines that are to be allocated.
+    demand: Demand,
     allocation: Allocation,
     next: u64,
     /// Keys of the entries from `next` on, whose lines are prefetched.
@@ -105,31 +104,29 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
 }
 
 impl<L: Layout> TableResize<L> {
-    /// Begins to fill a table of this many lines, one of `tables`, from position `tail` on. `table_of` creates it from
+    /// Begins to fill a table, which has this number among so many, from position `tail` on. `table_of` creates it from
     /// empty lines, which are cut off the slab if it has room for them. If there is a helper and the lines need new large
     /// pages, it waits for [`TableResize::maintenance_task`].
     pub(crate) fn new(
         table_of: impl FnOnce(Buckets) -> Table<L>,
-        lines: u64,
+        demand: Demand,
         (number, tables): (usize, usize),
         tail: u64,
         slab: &mut Slab,
         is_helped: bool,
     ) -> Self {
-        let (allocation, memory) = match slab.cut(lines) {
+        let (allocation, memory) = match slab.cut(demand.lines) {
             Some(memory) => (Allocation::Ready, memory),
-            None if is_helped && buckets::fill_large_pages(lines, tables) => {
-                (Allocation::Wanted, Buckets::with_room(1))
-            }
+            None if is_helped && demand.fills_large_pages() => (Allocation::Wanted, Buckets::with_room(1)),
             None => {
-                let (memory, rest) = buckets::allocate(lines, tables);
+                let (memory, rest) = demand.allocate();
                 *slab = rest;
                 (Allocation::Touched(0), memory)
             }
         };
         let at_once = MIN_MOVES_PER_INSERT.max(MOVES_PER_INSERT_AND_TABLE * tables as u64);
         let table = table_of(memory);
-        Self { table, number, tables, lines, allocation, next: tail, ahead: VecDeque::new(), at_once }
+        Self { table, number, demand, allocation, next: tail, ahead: VecDeque::new(), at_once }
     }
 
     /// Returns the task that allocates its memory, if that is the next step.
@@ -137,8 +134,8 @@ impl<L: Layout> TableResize<L> {
         if !matches!(self.allocation, Allocation::Wanted) {
             return self.table.maintenance_task();
         }
-        let (lines, tables) = (self.lines, self.tables);
-        let (memory, task) = Deferred::of(move || buckets::allocate_touched(lines, tables));
+        let demand = self.demand;
+        let (memory, task) = Deferred::of(move || demand.allocate_touched());
         self.allocation = Allocation::Deferred(memory);
         Some(task)
     }
@@ -160,7 +157,7 @@ impl<L: Layout> TableResize<L> {
                 }
                 // The helper's task was dropped, so the lines are allocated here.
                 Ok(None) => {
-                    put(&mut self.table, buckets::allocate(self.lines, self.tables));
+                    put(&mut self.table, self.demand.allocate());
                     Allocation::Touched(0)
                 }
                 Err(memory) => Allocation::Deferred(memory),
@@ -209,7 +206,7 @@ impl<L: Layout> TableResize<L> {
     /// Returns the memory of the table, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let here = self.table.stats().memory_bytes;
-        let all = usize::try_from(self.lines).unwrap_or(0) * LINE;
+        let all = usize::try_from(self.demand.lines).unwrap_or(0) * LINE;
         if matches!(self.allocation, Allocation::Deferred(_)) { here + all } else { here }
     }
 }

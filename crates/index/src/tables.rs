@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::buckets::{Buckets, Slab};
+use crate::buckets::{self, Buckets, Demand, Slab};
 use crate::keys::Keys;
 use crate::layout::Layout;
 use crate::live_window::{LiveWindow, id_of, position_of};
@@ -315,9 +315,11 @@ impl<L: Layout> Tables<L> {
         // Each task does everything, including the allocation.
         self.is_helped = false;
         let lines: Vec<u64> = (0..self.keyed.len()).map(|number| self.lines_of(number, held)).collect();
-        let to_fill = lines.into_iter().enumerate();
-        let to_fill: Vec<TableResize<L>> =
-            to_fill.filter_map(|(number, lines)| self.resized(number, lines, positions)).collect();
+        let resized = |(number, &wanted): (usize, &u64)| {
+            let tables = lines.iter().skip(number).filter(|&&later| buckets::are_alike(later, wanted)).count();
+            self.resized(number, Demand { lines: wanted, tables }, positions)
+        };
+        let to_fill: Vec<TableResize<L>> = lines.iter().enumerate().filter_map(resized).collect();
         self.all = self.keyed.iter().map(|keyed| empty(keyed, 1, positions)).collect();
         let backend = self.backend;
         let fill = |(table, resize): (&'a mut Table<L>, TableResize<L>)| -> Task<'a> {
@@ -327,11 +329,19 @@ impl<L: Layout> Tables<L> {
         self.all.iter_mut().zip(to_fill).map(fill).collect()
     }
 
-    fn resized(&mut self, number: usize, lines: u64, positions: &Range<u64>) -> Option<TableResize<L>> {
+    fn resized(&mut self, number: usize, demand: Demand, positions: &Range<u64>) -> Option<TableResize<L>> {
         let keyed = self.keyed.get(number)?;
-        let table = |memory| made_of(keyed, lines, memory, positions);
+        let table = |memory| made_of(keyed, demand.lines, memory, positions);
         let (place, slab) = ((number, self.keyed.len()), &mut self.slab);
-        Some(TableResize::new(table, lines, place, positions.start, slab, self.is_helped))
+        Some(TableResize::new(table, demand, place, positions.start, slab, self.is_helped))
+    }
+
+    /// Returns the demand of a table that is to have this many lines, and of those that will follow it.
+    fn demand(&self, lines: u64, held: u64) -> Demand {
+        let follows = |(number, table): &(usize, &Table<L>)| {
+            buckets::are_alike(self.lines_of(*number, held), lines) && !buckets::are_alike(table.lines(), lines)
+        };
+        Demand { lines, tables: self.all.iter().enumerate().filter(follows).count().max(1) }
     }
 
     /// Returns how many lines a table should have for this many entries and somewhat more.
@@ -381,7 +391,10 @@ impl<L: Layout> Tables<L> {
             (is_full || is_outlived || wanted * 8 <= lines).then_some((lines, number, wanted))
         });
         // The smallest comes first, because it is the fullest; so every table gets its turn.
-        self.resize = misfits.min().and_then(|(_, number, lines)| self.resized(number, lines, positions));
+        self.resize = misfits.min().and_then(|(_, number, lines)| {
+            let demand = self.demand(lines, held);
+            self.resized(number, demand, positions)
+        });
     }
 
     /// Shrinks the tables at once when almost nothing is held.
