@@ -242,7 +242,6 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             if self.feed()?.is_over(partition) {
                 return Ok(None);
             }
-            self.feed()?.force_resume(partition);
             self.feed()?.wait()?;
             self.housekeeping()?;
         }

@@ -203,13 +203,6 @@ impl Feed {
         self.feeds.get(partition).is_none_or(|feed| feed.is_read && feed.pages.is_empty())
     }
 
-    /// Resumes a partition, however much of it waits.
-    pub(super) fn force_resume(&mut self, partition: &PartitionId) {
-        if self.feeds.get(partition).is_some_and(|feed| feed.is_paused) {
-            self.resume(partition);
-        }
-    }
-
     fn resume(&mut self, partition: &PartitionId) {
         if let (Some(feed), Some(reader)) = (self.feeds.get_mut(partition), self.readers.get(&partition.topic)) {
             feed.is_paused = false;
