@@ -5,6 +5,9 @@
 //! last commit, clients and reading of the log included; for service and copy, the middle of their runs. The window is
 //! a twelfth of the range, so that the index is as large in the middle of a run as at its end. Memory: what the process
 //! holds in the middle of its run, and the most after that.
+//!
+//! A replay of kept fingerprints takes only some seconds, and whatever else a shared machine does meanwhile can only slow
+//! it down. So it runs five times, and the fastest run counts; the median is printed beside it.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -37,12 +40,12 @@ const WINDOW: &str = "window: {size: 15m, allowed_lateness: 5m}\nlogs: {retentio
 /// From one look at the memory to the next.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A kind of replay and its arguments.
-const KINDS: [(&str, &[&str]); 4] = [
-    ("kept fingerprints", &["--into", "none", "--from-fingerprints"]),
-    ("pages, report only", &["--into", "none", "--order", "log"]),
-    ("pages by time, report only", &["--into", "none", "--order", "time"]),
-    ("pages, shadow topics", &["--into", "shadow", "--order", "log"]),
+/// A kind of replay, how often it runs, and its arguments.
+const KINDS: [(&str, usize, &[&str]); 4] = [
+    ("kept fingerprints", 5, &["--into", "none", "--from-fingerprints"]),
+    ("pages, report only", 1, &["--into", "none", "--order", "log"]),
+    ("pages by time, report only", 1, &["--into", "none", "--order", "time"]),
+    ("pages, shadow topics", 1, &["--into", "shadow", "--order", "log"]),
 ];
 
 /// What one replay came to.
@@ -69,13 +72,20 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
     println!("{}", row("live service", live));
     println!("{}", row("copy", plain));
     let (mut report, mut growth) = (serde_json::Map::new(), 0.0_f64);
-    for (number, (kind, arguments)) in KINDS.iter().enumerate() {
-        let run = replay(&left, number, arguments, pages);
+    for (number, (kind, times, arguments)) in KINDS.iter().enumerate() {
+        let mut runs: Vec<Run> =
+            (0..*times).map(|time| replay(&left, &format!("bench-{number}-{time}"), arguments, pages)).collect();
+        runs.sort_by(|one, other| other.rate.total_cmp(&one.rate));
+        growth = runs.iter().map(|run| run.memory.1 as f64 / run.memory.0 as f64).fold(growth, f64::max);
+        let (run, median) = (&runs[0], runs[runs.len() / 2].rate);
         let (middle, most) = (run.memory.0 >> 20, run.memory.1 >> 20);
-        growth = growth.max(run.memory.1 as f64 / run.memory.0 as f64);
         println!("{} {middle:>12} {most:>12}", row(kind, run.rate));
+        if runs.len() > 1 {
+            println!("{}", row(&format!("  the median of {times} runs"), median));
+        }
         let of_run = json!({
             "pages_per_second": run.rate.round(), "of_service": round(run.rate / live), "of_copy": round(run.rate / plain),
+            "runs": times, "median_pages_per_second": median.round(),
             "bytes_in_the_middle": run.memory.0, "most_bytes_after_it": run.memory.1,
         });
         report.insert((*kind).to_owned(), of_run);
@@ -97,9 +107,9 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
     })
 }
 
-fn replay(stopped: &Stopped, number: usize, arguments: &[&str], pages: usize) -> Run {
+fn replay(stopped: &Stopped, id: &str, arguments: &[&str], pages: usize) -> Run {
     let mut child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
-        .args(["replay", "run", "--from", "start", "--execute", "-q", "-o", "json", "--id", &format!("bench-{number}")])
+        .args(["replay", "run", "--from", "start", "--execute", "-q", "-o", "json", "--id", id])
         .args(arguments)
         .arg("--config")
         .arg(stopped.configuration())
