@@ -80,7 +80,9 @@ impl Demand {
         let (mut lines, mut slab) = self.allocate();
         let start = lines.start;
         touch_all(lines.bytes.get_mut(start..).unwrap_or_default());
-        touch_all(&mut slab.rest);
+        // Not the room for tables that have grown.
+        let expected = size_of_lines(slab.lines) * slab.tables;
+        touch_all(slab.rest.get_mut(..expected).unwrap_or_default());
         (lines, slab)
     }
 }
@@ -255,9 +257,11 @@ mod tests {
         let mut slab = Slab::default();
         let tables = [30_000; 6].map(|lines| cut_or_allocate(&mut slab, lines, 6));
         assert_eq!(beginnings(&tables), 2, "four of them fill three large pages and most of a fourth");
-        let (_, mut slab) = Demand { lines: 30_000, tables: 2 }.allocate();
-        assert!(slab.cut(30_000).is_some());
-        assert!(slab.cut(30_000).is_none());
+        for tables in [2, 3, 4] {
+            let (_, mut slab) = Demand { lines: 30_000, tables }.allocate();
+            (1..tables).for_each(|_| assert!(slab.cut(30_000).is_some()));
+            assert!(slab.cut(30_000).is_none(), "{tables} tables");
+        }
     }
 
     #[test]

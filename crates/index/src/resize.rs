@@ -104,8 +104,8 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
 }
 
 impl<L: Layout> TableResize<L> {
-    /// Begins to fill a table, which has this number among so many, from position `tail` on. `table_of` creates it from
-    /// empty lines, which are cut off the slab if it has room for them. If there is a helper and the lines need new large
+    /// Begins to fill the table of this number, one of so many, from position `tail` on. `table_of` creates it from empty
+    /// lines, which are cut off the slab if it has room for them. If there is a helper and the lines need new large
     /// pages, it waits for [`TableResize::maintenance_task`].
     pub(crate) fn new(
         table_of: impl FnOnce(Buckets) -> Table<L>,

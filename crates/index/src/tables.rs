@@ -50,7 +50,7 @@ pub struct Tables<L: Layout> {
     /// An upper bound on the entries that one probe may meet.
     most_met: u64,
     /// An upper bound on the entries that [`Tables::equal`] visits for any key, until the tables are tidied again.
-    most_found: u64,
+    most_found_anywhere: u64,
     /// Whether any table leads to runs so often that they are worth prefetching.
     lead_to_runs: bool,
     /// Whether a helper does the maintenance tasks.
@@ -137,7 +137,7 @@ impl<L: Layout> Tables<L> {
             deferred_free: DeferredFree::default(),
             passed: 0,
             most_met: 0,
-            most_found: u64::MAX,
+            most_found_anywhere: u64::MAX,
             lead_to_runs: false,
             is_helped: false,
         }
@@ -206,7 +206,7 @@ impl<L: Layout> Tables<L> {
     /// Returns the tables in which [`Tables::equal`] may visit this many entries for some key: usually none.
     #[inline]
     pub fn crowded(&self, entries: u32) -> impl Iterator<Item = usize> {
-        let tables = if self.most_found < u64::from(entries) { &[] } else { self.all.as_slice() };
+        let tables = if self.most_found_anywhere < u64::from(entries) { &[] } else { self.all.as_slice() };
         let numbered = tables.iter().enumerate();
         numbered.filter(move |(_, table)| table.most_found_anywhere() >= entries).map(|(number, _)| number)
     }
@@ -316,7 +316,7 @@ impl<L: Layout> Tables<L> {
         held: u64,
     ) -> Vec<Task<'a>> {
         self.resize = None;
-        self.most_found = u64::MAX;
+        self.most_found_anywhere = u64::MAX;
         // Each task does everything, including the allocation.
         self.is_helped = false;
         let lines: Vec<u64> = (0..self.keyed.len()).map(|number| self.lines_of(number, held)).collect();
@@ -370,7 +370,7 @@ impl<L: Layout> Tables<L> {
                 && let Some(resized) = self.resize.take()
             {
                 resized.replace(&mut self.all, &mut self.deferred_free);
-                self.most_found = u64::MAX;
+                self.most_found_anywhere = u64::MAX;
                 self.check_sizes(positions, held);
             }
         } else if self.passed.is_multiple_of(SIZE_CHECK_INTERVAL) {
@@ -388,7 +388,7 @@ impl<L: Layout> Tables<L> {
         self.most_met = self.all.iter().map(Table::most_met).sum();
         let most_found = self.all.iter().map(Table::most_found_anywhere).max().unwrap_or(0);
         // Each insert until then adds at most one entry to a line.
-        self.most_found = u64::from(most_found) + SWEEP_MANY_EVERY;
+        self.most_found_anywhere = u64::from(most_found) + SWEEP_MANY_EVERY;
     }
 
     fn check_sizes(&mut self, positions: &Range<u64>, held: u64) {
