@@ -505,7 +505,12 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
             Some(Err(error)) => shared.failed(&consumer, &error),
         }
     }
-    // Closing serves the last revocation and leaves the group.
+    // A static member stays, so that its next process finds its partitions. Closing does not make a dynamic member leave
+    // that has no partitions (librdkafka 2.12 and before): the next rebalance would wait until its session has ended.
+    if settings.config.get("group.instance.id").is_none() {
+        consumer.unsubscribe();
+    }
+    // Closing serves the last revocation, and waits until the member has left.
     drop(consumer);
     (shared.sink)(ConsumerEvent::Left);
 }

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+use dupgate::kafka::budget::ByteBudget;
+use dupgate::kafka::group_consumer::{ConsumerEvent, GroupConsumer, GroupConsumerSettings};
 use rdkafka::client::ClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::KafkaResult;
@@ -53,6 +55,35 @@ fn a_dynamic_member_that_closes_leaves_at_once() {
     drop(consumer);
     // Closing waits for the answer to LeaveGroup: no waiting here.
     assert_eq!(group_state(broker, &group), ("Empty".to_owned(), 0));
+}
+
+#[test]
+fn a_dynamic_member_without_partitions_leaves_at_once() {
+    let Some(broker) = Broker::shared() else { return };
+    let (topic, group) = (broker.topic("standing-by", 1), broker.unique("standing-by"));
+    let join = || {
+        let settings = GroupConsumerSettings {
+            config: member(broker, &group),
+            topics: vec![topic.clone()],
+            thread: "member".to_owned(),
+            budget: ByteBudget::new(1 << 20),
+            moved: Box::new(|| {}),
+        };
+        let (sender, events) = channel();
+        (GroupConsumer::join(settings, move |event| drop(sender.send(event))).expect("a member"), events)
+    };
+    let (first, events) = join();
+    wait::until("the first member's partition", || {
+        events.try_iter().any(|event| matches!(event, ConsumerEvent::Assigned(_))).then_some(())
+    });
+    // Another member has nothing to do.
+    let (standby, events) = join();
+    wait::until("a second member", || (group_state(broker, &group) == ("Stable".to_owned(), 2)).then_some(()));
+    drop(standby);
+    assert!(!events.iter().any(|event| matches!(event, ConsumerEvent::Assigned(_))), "it had no partitions");
+    // The channel is closed, so it has left.
+    assert_eq!(group_state(broker, &group).1, 1);
+    drop(first);
 }
 
 #[test]
