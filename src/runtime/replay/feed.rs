@@ -14,8 +14,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::super::clock::Clock;
 use super::super::fatal::failure;
-use super::super::record_processor::RecordProcessor;
-use super::super::text_pool::{CHECK_INTERVAL, Done, Job, TextPool};
+use super::super::text_pool::{CHECK_INTERVAL, Done, Job, TextPool, TextWork};
 use super::file_reader::{self, FileEvent};
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::{ByteBudget, Permit};
@@ -98,12 +97,12 @@ impl Feed {
     pub(super) fn of_topics(
         config: &ClientSettings,
         extents: &Extents,
-        processor: RecordProcessor,
+        work: impl TextWork + 'static,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
-        let (mut feed, sender) = Self::build(extents.keys().cloned(), processor, threads, memory, clock)?;
+        let (mut feed, sender) = Self::build(extents.keys().cloned(), work, threads, memory, clock)?;
         feed.share = (memory / extents.len().max(1)).max(MIN_SHARE);
         let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, Range<i64>>> = BTreeMap::new();
         for (partition, extent) in extents {
@@ -123,13 +122,13 @@ impl Feed {
     pub(super) fn of_files(
         files: &[ArchiveFile],
         from: FilePlace,
-        processor: RecordProcessor,
+        work: impl TextWork + 'static,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
         let partitions = files.iter().enumerate().map(|(number, file)| file.partition(number));
-        let (feed, sender) = Self::build(partitions, processor, threads, memory, clock)?;
+        let (feed, sender) = Self::build(partitions, work, threads, memory, clock)?;
         let sink = move |event| sender.send(Event::File(event)).is_ok();
         file_reader::start(files, from, Arc::clone(&feed.budget), sink).map_err(failure)?;
         Ok(feed)
@@ -137,14 +136,14 @@ impl Feed {
 
     fn build(
         partitions: impl Iterator<Item = PartitionId>,
-        processor: RecordProcessor,
+        work: impl TextWork + 'static,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<(Self, Sender<Event>), Fatal> {
         let (sender, events): (Sender<Event>, _) = unbounded();
         let done = sender.clone();
-        let pool = TextPool::start(threads, processor, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
+        let pool = TextPool::start(threads, work, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
         let feed = Self {
             feeds: partitions.map(|partition| (partition, PartitionFeed::default())).collect(),
             readers: BTreeMap::new(),
@@ -277,5 +276,97 @@ impl Feed {
         if feed.is_read && feed.announced == feed.pages.len() && !std::mem::replace(&mut feed.has_ended, true) {
             self.news.push_back(FeedEvent::Ended(partition.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::ClientConfig;
+    use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+
+    use super::*;
+    use crate::fingerprint::Scratch;
+    use crate::kafka::mock::InProcessBroker;
+    use crate::record::{Reject, Source};
+    use crate::runtime::tree_budget::Taken;
+    use crate::worker::{PageAction, PageOutcome};
+
+    /// Far longer than anything that is waited for.
+    const LIMIT: Duration = Duration::from_mins(1);
+
+    /// Pages of each partition, and their size.
+    const PAGES: i64 = 100;
+    const PAGE_BYTES: usize = 32 << 10;
+
+    /// Each partition's share is the smallest one.
+    const MEMORY: usize = 2 * MIN_SHARE;
+
+    /// Takes no time.
+    struct NoWork;
+
+    impl TextWork for NoWork {
+        fn wait_for_memory(&self, _: &ConsumedRecord) -> Option<Taken> {
+            None
+        }
+
+        fn read(&self, source: Source, record: &Arc<ConsumedRecord>, _: &mut Scratch) -> Page<PagePayload> {
+            let payload = PagePayload { record: Arc::clone(record), ..PagePayload::default() };
+            let (event_time, action) = (Timestamp::default(), PageAction::Settled(PageOutcome::Tombstone));
+            Page { source, bytes: record.bytes(), event_time, paced_by: event_time, action, payload }
+        }
+
+        fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, _: Reject) -> Page<PagePayload> {
+            self.read(source, record, &mut Scratch::default())
+        }
+
+        fn was_busy(&self, _: Duration) {}
+    }
+
+    fn fill(brokers: &str, partition: &PartitionId) {
+        let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+        for _ in 0..PAGES {
+            let record = BaseRecord::<str, _>::to(&partition.topic).partition(partition.number);
+            producer.send(record.payload(&vec![0; PAGE_BYTES])).unwrap();
+        }
+        producer.flush(LIMIT).unwrap();
+    }
+
+    fn take_all(feed: &mut Feed, partition: &PartitionId) {
+        let clock = Clock::start();
+        let mut offset = 0;
+        while !feed.is_over(partition) {
+            while let Some(page) = feed.take(partition) {
+                assert_eq!(page.source, partition.at(offset));
+                offset += 1;
+            }
+            feed.wait().unwrap();
+            assert!(clock.now() < LIMIT, "{offset} pages of {partition} arrived");
+        }
+        assert_eq!(offset, PAGES);
+    }
+
+    #[test]
+    fn a_partition_that_is_not_taken_is_read_up_to_its_share() {
+        let broker = InProcessBroker::start().unwrap();
+        broker.create_topic("pages", 2).unwrap();
+        let [waiting, taken] = [0, 1].map(|number| PartitionId::new("pages", number));
+        let extents: Extents = [&waiting, &taken].map(|partition| (partition.clone(), 0..PAGES)).into();
+        extents.keys().for_each(|partition| fill(&broker.address(), partition));
+        let mut config = ClientConfig::new();
+        config
+            .set("bootstrap.servers", broker.address())
+            .set("group.id", "replay")
+            .set("enable.auto.commit", "false")
+            .set("fetch.queue.backoff.ms", "10");
+
+        let mut feed = Feed::of_topics(&config, &extents, NoWork, 1, MEMORY, Clock::start()).unwrap();
+        // Meanwhile the reader would have read all of the other one.
+        take_all(&mut feed, &taken);
+        let held = feed.feeds[&waiting].bytes;
+        // What was on its way when the partition was paused is bounded by the memory of all.
+        assert!(held <= MIN_SHARE + MEMORY, "{held} bytes are held");
+        assert!(feed.feeds[&waiting].is_paused);
+        take_all(&mut feed, &waiting);
+        assert_eq!(feed.feeds[&waiting].bytes, 0);
     }
 }
