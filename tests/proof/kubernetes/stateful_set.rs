@@ -65,22 +65,28 @@ impl StatefulSet {
         has_only("rollingUpdate", &strategy["rollingUpdate"], &["partition"]);
         assert_eq!(strategy["type"], "RollingUpdate", "the test does not act out {strategy}");
         let kept = count(&strategy["rollingUpdate"]["partition"], 0);
-        let mut replacements = Vec::new();
         if before["template"] == after["template"] {
-            return replacements;
+            return Vec::new();
         }
-        for ordinal in (kept..self.pods.len()).rev() {
-            self.wait_until_available();
-            let judge = wait::until("a judge", || self.pods.iter().position(|pod| pod.instance().judges()));
-            let pod = self.pods.remove(ordinal);
-            let (name, judged, deleted) = (pod.instance().name().to_owned(), judge == ordinal, Instant::now());
-            pod.terminate();
-            let replaced = Instant::now();
-            self.pods.insert(ordinal, self.pod(ordinal));
-            self.wait_until_available();
-            replacements.push(Replacement { pod: name, judged, deleted, replaced, available: Instant::now() });
-        }
-        replacements
+        (kept..self.pods.len()).rev().map(|ordinal| self.replace(ordinal)).collect()
+    }
+
+    /// Replaces a pod when all of the others are available, as `kubectl delete pod` does.
+    pub(crate) fn replace(&mut self, ordinal: usize) -> Replacement {
+        self.wait_until_available();
+        let judge = self.judge();
+        let pod = self.pods.remove(ordinal);
+        let (name, judged, deleted) = (pod.instance().name().to_owned(), judge == ordinal, Instant::now());
+        pod.terminate();
+        let replaced = Instant::now();
+        self.pods.insert(ordinal, self.pod(ordinal));
+        self.wait_until_available();
+        Replacement { pod: name, judged, deleted, replaced, available: Instant::now() }
+    }
+
+    /// The ordinal of the pod that judges. Waits for one.
+    pub(crate) fn judge(&self) -> usize {
+        wait::until("a judge", || self.pods.iter().position(|pod| pod.instance().judges()))
     }
 
     /// Stops all pods, as `kubectl scale --replicas=0` does.
