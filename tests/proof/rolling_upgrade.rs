@@ -17,7 +17,7 @@ use crate::kubernetes::chart::Release;
 use crate::kubernetes::deployment::Deployment;
 use crate::kubernetes::pod::{Node, Pod};
 use crate::kubernetes::stateful_set::{Replacement, StatefulSet};
-use crate::take_over::{STOPPED, rounds};
+use crate::take_over::{SLACK, STOPPED, rounds};
 
 /// The value file that is rendered.
 const VALUES: &str = "production-values.yaml";
@@ -157,10 +157,13 @@ fn a_rolling_upgrade_of_the_chart_loses_nothing_and_hands_over_the_judge() {
     judges.scale_to_zero();
     each_page_came_out_once(&cluster);
 
+    let after_a_standby = handed_over.first().copied().expect("the first upgrade replaces the judge");
     let (median, longest) = printed("hand-over of the judge in a rolling upgrade of the chart", handed_over, limit);
     assert!(longest <= limit, "a hand-over took {longest:?}");
     // A judge that stops leaves its group: its standby does not wait for the end of a session.
     assert!(median <= STOPPED, "hand-overs took {median:?}");
+    // Nor does the group wait for a standby that has stopped before.
+    assert!(after_a_standby <= STOPPED + SLACK, "the hand-over after a standby was replaced took {after_a_standby:?}");
     let (_, longest) =
         printed("rolling upgrade of the chart's judges and workers, longest pause of each", whole, limit);
     assert!(longest <= limit, "outputs paused for {longest:?}");

@@ -24,7 +24,7 @@ pub(crate) const STOPPED: Duration = Duration::from_secs(2);
 
 /// Tolerance of the longest pause, for what else a busy machine does at that moment: two cores run the broker, both
 /// instances, the writer and the reader. Nine pauses in ten must be within the promise.
-const SLACK: Duration = Duration::from_secs(2);
+pub(crate) const SLACK: Duration = Duration::from_secs(2);
 
 /// Longest pause after the return of a broker that was down for [`AWAY`].
 const BROKER_BACK: Duration = Duration::from_secs(30);
