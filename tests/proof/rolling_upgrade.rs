@@ -108,8 +108,9 @@ fn a_rolling_upgrade_of_the_chart_loses_nothing_and_hands_over_the_judge() {
     outputs.wait_for_a_steady_flow();
 
     // Pods are replaced from the last one on: the first upgrade begins with a standby, the others with the judge.
-    if judges.judge() == judges.pods().len() - 1 {
-        judges.replace(judges.pods().len() - 1);
+    let last = judges.pods().len() - 1;
+    if judges.judge() == last {
+        judges.replace(last);
         outputs.wait_for_a_steady_flow();
     }
     let mut upgrades = Vec::new();

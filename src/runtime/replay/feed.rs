@@ -286,6 +286,7 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::Scratch;
+    use crate::kafka::client::ConnectionSettings;
     use crate::kafka::mock::InProcessBroker;
     use crate::record::{Reject, Source};
     use crate::runtime::tree_budget::Taken;
@@ -352,14 +353,10 @@ mod tests {
         let [waiting, taken] = [0, 1].map(|number| PartitionId::new("pages", number));
         let extents: Extents = [&waiting, &taken].map(|partition| (partition.clone(), 0..PAGES)).into();
         extents.keys().for_each(|partition| fill(&broker.address(), partition));
-        let mut config = ClientConfig::new();
-        config
-            .set("bootstrap.servers", broker.address())
-            .set("group.id", "replay")
-            .set("enable.auto.commit", "false")
-            .set("fetch.queue.backoff.ms", "10");
+        let connection = ConnectionSettings { brokers: vec![broker.address()], ..ConnectionSettings::default() };
 
-        let mut feed = Feed::of_topics(&config, &extents, NoWork, 1, MEMORY, Clock::start()).unwrap();
+        let mut feed =
+            Feed::of_topics(&connection.follower("replay"), &extents, NoWork, 1, MEMORY, Clock::start()).unwrap();
         // Meanwhile the reader would have read all of the other one.
         take_all(&mut feed, &taken);
         let held = feed.feeds[&waiting].bytes;
