@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::after;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers as _, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -52,7 +52,8 @@ impl Pages {
         Ok(Self { consumer: config.create_with_context(LoggingContext(()))?, timeout })
     }
 
-    /// Fetches these records. Those that are gone or do not arrive in time are missing from the result.
+    /// Fetches these records. Those that are gone or do not arrive in time are missing from the result; a record
+    /// before the start or after the end of its partition is not waited for.
     ///
     /// # Errors
     ///
@@ -85,9 +86,17 @@ impl Pages {
         self.consumer.assign(&list)?;
         let late = after(self.timeout);
         while !open.is_empty() && late.try_recv().is_err() {
-            let Some(polled) = self.consumer.poll(POLL) else { continue };
-            // A missing record is reported as an error without its position: the others may still come.
-            let Ok(message) = polled else { continue };
+            let message = match self.consumer.poll(POLL) {
+                Some(Ok(message)) => message,
+                // A position is out of range; the error does not name it.
+                Some(Err(
+                    KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) | KafkaError::PartitionEOF(_),
+                )) => {
+                    open.retain(|source| self.may_exist(source));
+                    continue;
+                }
+                Some(Err(_)) | None => continue,
+            };
             let here = |source: &&Source| {
                 *source.partition.topic == *message.topic() && source.partition.number == message.partition()
             };
@@ -102,5 +111,12 @@ impl Pages {
             }
         }
         self.consumer.unassign()
+    }
+
+    /// Returns whether a position is between the start and the end of its partition, as far as the broker tells.
+    fn may_exist(&self, source: &Source) -> bool {
+        let partition = &source.partition;
+        let range = self.consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout);
+        range.map_or(true, |(start, end)| (start..end).contains(&source.offset))
     }
 }

@@ -28,6 +28,7 @@ mod index_verify;
 mod run;
 mod secured;
 mod messages;
+mod pages;
 mod terminal;
 mod tracing;
 mod walkthrough;

@@ -1,6 +1,7 @@
 //! A headless Chromium, driven by its `DevTools` protocol over a pipe: messages of JSON, each ended by a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use base64::Engine as _;
@@ -150,6 +151,16 @@ impl Drop for Browser {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+impl Drop for Tab<'_> {
+    /// Shows what the page shows, if the test has failed.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let shown = || self.try_run("document.body.innerText");
+            eprintln!("the page: {:#?}", catch_unwind(AssertUnwindSafe(shown)));
+        }
     }
 }
 

@@ -79,6 +79,7 @@ fn the_loss_and_return_of_a_judge_are_shown_soon() {
     assert!(!text(&mut tab, "troubles").contains("No judge"), "an unreachable instance shows no judges");
     judge = cluster.start_with("judge", alone("judge", &of_judge));
     holds(&mut tab, "the judge again", &format!("{judges} && {}", state_is("Ready")));
+    drop(tab);
 
     // On the page of an instance that continues: another instance is missing, not this one.
     let mut tab = browser.open(&format!("http://{of_worker}/ui/"));
