@@ -13,7 +13,7 @@ use super::messages::produce;
 #[test]
 fn records_that_are_gone_are_not_waited_for() {
     let Some(broker) = Broker::shared() else { return };
-    let topic = broker.topic("gone", 1);
+    let (topic, empty) = (broker.topic("gone", 1), broker.topic("empty", 1));
     produce(broker, &topic, &["a", "b", "c", "d"]);
     broker.delete_before(&topic, 0, 2);
 
@@ -23,7 +23,8 @@ fn records_that_are_gone_are_not_waited_for() {
     let (fetched, answer) = bounded(1);
     std::thread::spawn(move || {
         let partition = PartitionId::new(topic.as_str(), 0);
-        let wanted = [0, 1, 2, 3, 4, 9].map(|offset| partition.at(offset));
+        let mut wanted = [0, 1, 2, 3, 4, 9].map(|offset| partition.at(offset)).to_vec();
+        wanted.push(PartitionId::new(empty.as_str(), 0).at(0));
         fetched.send(pages.fetch(&wanted.iter().collect::<Vec<_>>()).unwrap())
     });
     let found = answer.recv_timeout(wait::LIMIT).expect("an answer before the time-out");

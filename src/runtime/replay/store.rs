@@ -215,11 +215,6 @@ impl Store {
 
     /// Reads the first record of a plan's topic.
     fn plan_text(&self, topic: &str) -> Result<Option<String>, Fatal> {
-        let offsets = Offsets::new(&self.connection.query(&self.group), QUERY_TIMEOUT).map_err(failure)?;
-        // A fetch would wait for the first record of an empty topic.
-        if offsets.range(&PartitionId::new(topic, 0)).is_ok_and(|kept| kept.end == 0) {
-            return Ok(None);
-        }
         let first = PartitionId::new(topic, 0).at(0);
         let pages = Pages::open(&self.connection.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         let found = pages
