@@ -14,7 +14,8 @@ use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
 use super::broker::{Broker, admin, wait};
 use super::messages::{
-    commit, committed_payloads, marks, place, produce, read_to_end, reader, send, transactional_producer,
+    commit, committed_payloads, marks, no_transaction_is_open, place, produce, read_to_end, reader, send,
+    transactional_producer,
 };
 
 #[test]
@@ -77,11 +78,11 @@ fn committed_offsets_wait_only_for_open_transactions_on_the_requested_partitions
     };
     let config = broker.client().set("group.id", &group).set("isolation.level", "read_committed").clone();
     let brief = Offsets::new(&config, Duration::from_secs(2)).unwrap();
-    assert_eq!(of(&brief, &first, true), Ok(Some(3)), "no open transaction moves it");
-    assert!(of(&brief, &second, true).is_err(), "its transaction is open");
-    assert_eq!(of(&brief, &second, false), Ok(Some(4)), "the last committed one");
-
     let patient = Offsets::new(&config, wait::LIMIT).unwrap();
+    assert_eq!(of(&patient, &first, true), Ok(Some(3)), "no open transaction moves it");
+    assert!(of(&brief, &second, true).is_err(), "its transaction is open");
+    assert_eq!(of(&patient, &second, false), Ok(Some(4)), "the last committed one");
+
     let message = std::thread::scope(|scope| {
         let asker = scope.spawn(|| of(&patient, &second, true));
         producer.commit_transaction(wait::LIMIT).unwrap();
@@ -150,6 +151,7 @@ fn markers_of_transactions_are_no_lag() {
     let consumer: BaseConsumer = broker.client().set("group.id", &group).create().unwrap();
     let producer = transactional_producer(broker, &broker.unique("markers"));
     commit(&producer, &topic, &["one", "two"]);
+    no_transaction_is_open(broker, &topic);
     let mut config = broker.client();
     config.set("group.id", &group).set("isolation.level", "read_committed").set("enable.partition.eof", "true");
     let offsets = Offsets::new(&config, wait::LIMIT).unwrap();

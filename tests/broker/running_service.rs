@@ -293,7 +293,7 @@ fn a_standby_says_how_long_it_waits_at_most_until_it_takes_over_from_a_killed_ju
     let start = |name: &str, roles: &str, port: u16| {
         let more = format!(
             "roles: [{roles}]\nhttp: {{listen: \"127.0.0.1:{port}\"}}\n\
-             index: {{path: \"{}\"}}\njudge: {{session_timeout: 10s}}\n",
+             index: {{path: \"{}\"}}\njudge: {{session_timeout: 20s}}\n",
             cli.folder(name).display()
         );
         Process::start(
@@ -323,7 +323,7 @@ fn a_standby_says_how_long_it_waits_at_most_until_it_takes_over_from_a_killed_ju
     // Its predecessor's session has begun before the silence, and the silence lasts two seconds by now.
     let left = text.split_once("waits to take over (at most ").and_then(|(_, rest)| rest.split_once(" s): "));
     let left: Option<u64> = left.and_then(|(seconds, _)| seconds.parse().ok());
-    assert!(status == 503 && left.is_some_and(|seconds| (1..=8).contains(&seconds)), "{text}");
+    assert!(status == 503 && left.is_some_and(|seconds| (1..=18).contains(&seconds)), "{text}");
     let log = cli.log("standby");
     assert!(log.contains("no instance judges: waiting to take over (at most "), "{log}");
     committed(broker, &cli.outputs[0], 2);

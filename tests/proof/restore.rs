@@ -113,15 +113,15 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
     novice.wait_ready();
     writer.write(STRIDE);
     let scheme = SchemeId(log.rsplit('.').next().unwrap().to_owned());
-    let records = TopicReader::open(broker, &[&log]).read_to_end();
+    // A checkpoint may follow the last verdicts a moment later.
+    let (records, old, new) = wait::until("snapshots of both at the end of the log", || {
+        let records = TopicReader::open(broker, &[&log]).read_to_end();
+        let end = records.last()?.source.offset + 1;
+        let digest_of =
+            |name: &str| snapshot(&cluster.disk(name), &scheme).filter(|(at, _)| *at == end).map(|(_, digest)| digest);
+        Some((records, digest_of("veteran")?, digest_of("novice")?))
+    });
     assert!(records[0].source.offset > 0, "the log was trimmed");
-    let end = records.last().unwrap().source.offset + 1;
-    let digest_of = |name: &str| {
-        wait::until(&format!("a snapshot of {name} at {end}"), || {
-            snapshot(&cluster.disk(name), &scheme).filter(|(at, _)| *at == end).map(|(_, digest)| digest)
-        })
-    };
-    let (old, new) = (digest_of("veteran"), digest_of("novice"));
     assert_eq!(old, new);
     // Instances that follow the same log hold the same state (L5).
     let mut state = State::default();

@@ -29,7 +29,7 @@ const LOGGED: Duration = Duration::from_secs(10);
 /// Time-out of one wait for an output.
 const WAIT: Duration = Duration::from_millis(50);
 /// How long to wait for pages in flight after feeding has ended.
-const LAST_PAGES: Duration = Duration::from_secs(15);
+const LAST_PAGES: Duration = Duration::from_mins(1);
 
 /// Escape sequences that make a terminal cut lines at its edge, and wrap them again.
 const NO_WRAP: &str = "\x1b[?7l";

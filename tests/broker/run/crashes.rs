@@ -41,11 +41,15 @@ fn every_page_ends_once_despite_crashes() {
     two.kill();
     let all = 2 * PAGES as usize;
     // Ends of partitions include markers, so the records are read.
-    let ended = || committed(broker, &site.unique, 1).len() + committed(broker, &site.duplicate, 1).len();
-    wait::until("all pages", || (done() >= all && ended() >= all).then_some(()));
+    let read_all = || {
+        let read = (committed(broker, &site.unique, 1), committed(broker, &site.duplicate, 1));
+        (read.0.len() + read.1.len() >= all).then_some(read)
+    };
+    wait::until("all pages", || if done() >= all { read_all() } else { None });
     one.stop();
     three.stop();
-    check(&site, &committed(broker, &site.unique, 1), &committed(broker, &site.duplicate, 1), all);
+    let (unique, duplicate) = wait::until("all pages once more", read_all);
+    check(&site, &unique, &duplicate, all);
 }
 
 /// Laws L1, L3, L4 and L8, as seen by a reader of the outputs.

@@ -146,11 +146,11 @@ fn a_recreated_topic_does_not_stop_others_and_is_judged_once_its_range_is_reopen
     let mut second = start("latest");
     committed(broker, &site.unique, 6 + 3);
     let why = format!("{other}:0 is blocked: ");
-    wait::until("the partition to be named", || second.readiness().contains(&why).then_some(()));
+    let readiness_text =
+        wait::until("the partition to be named", || Some(second.readiness()).filter(|text| text.contains(&why)));
     assert_eq!(second.has_ended(), None);
 
     // The named remedy.
-    let readiness_text = second.readiness();
     assert!(readiness_text.contains("`dupgate verdicts reopen`"), "{readiness_text}");
     site.ask(&["verdicts", "reopen", &format!("{other}:0:0-3"), "--execute"]);
     committed(broker, &site.unique, 6 + 3 + 2);

@@ -73,7 +73,7 @@ fn topics_of_a_pattern_come_and_go_without_losing_pages_or_stopping_the_trimming
         written += STRIDE;
         committed(broker, &site.unique, usize::try_from(written).expect("few pages") - 3);
     }
-    assert!(instance.is_ready(), "{}", instance.readiness());
+    wait::until("readiness", || instance.is_ready().then_some(()));
     assert_eq!(instance.has_ended(), None);
     instance.stop();
 }

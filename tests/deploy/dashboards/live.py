@@ -749,13 +749,17 @@ def main(program, prometheus, promtool):
         request = urllib.request.Request(f"http://127.0.0.1:{block.admin['a']}/api/v1/pause", method="POST")
         urllib.request.urlopen(request, timeout=60).close()
         play.seen.pop(("block", "DupgateStalled"), None)
+        # The lag is looked at only every five seconds, in which a fast replay would be over.
+        waiting = 'sum(dupgate_consumer_lag_records{job="block"})'
+        until("pages wait for the instance that is paused", lambda: (play.value(waiting) or 0) > 100)
         # A replay waits until the lag is drained.
         polite = block.replay("polite", "--into", "none", "--yield-to-lag", "10")
         yielding = 'dupgate_replay_yielding{job="block-replay",replay="polite"}'
         until("a replay waits for the service that is paused", lambda: play.value(yielding) == 1)
         # Another instance can no longer write snapshots to its disk.
         folder = play.folder / "old-a"
-        shutil.rmtree(folder)
+        # Not removed: the instance may be writing there.
+        folder.rename(play.folder / "old-a-before")
         folder.write_text("no folder", encoding="utf-8")
         # A third deployment gets an instance with different fingerprints, and one of another group.
         lost.instance("b", "match.simhash.bits=128")
