@@ -88,14 +88,11 @@ impl Pages {
         while !open.is_empty() && late.try_recv().is_err() {
             let message = match self.consumer.poll(POLL) {
                 Some(Ok(message)) => message,
-                // A position is out of range; the error does not name it.
-                Some(Err(
-                    KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) | KafkaError::PartitionEOF(_),
-                )) => {
-                    open.retain(|source| self.may_exist(source));
+                Some(Err(error)) => {
+                    open.retain(|source| !may_concern(&error, source) || self.may_exist(source));
                     continue;
                 }
-                Some(Err(_)) | None => continue,
+                None => continue,
             };
             let here = |source: &&Source| {
                 *source.partition.topic == *message.topic() && source.partition.number == message.partition()
@@ -119,4 +116,11 @@ impl Pages {
         let range = self.consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout);
         range.map_or(true, |(start, end)| (start..end).contains(&source.offset))
     }
+}
+
+/// Returns whether an error may be about this position: that it is out of range, or at the end of its partition. The
+/// error names no topic.
+fn may_concern(error: &KafkaError, source: &Source) -> bool {
+    *error == KafkaError::PartitionEOF(source.partition.number)
+        || *error == KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset)
 }

@@ -45,7 +45,7 @@ fn every_page_ends_once_despite_crashes() {
         let read = (committed(broker, &site.unique, 1), committed(broker, &site.duplicate, 1));
         (read.0.len() + read.1.len() >= all).then_some(read)
     };
-    wait::until("all pages", || if done() >= all { read_all() } else { None });
+    wait::until("all pages", || (done() >= all).then(read_all).flatten());
     one.stop();
     three.stop();
     let (unique, duplicate) = wait::until("all pages once more", read_all);
