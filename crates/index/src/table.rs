@@ -4,7 +4,7 @@
 //! touches nothing here. A slot whose entry is dead is free, and each line is tidied when the sweep reaches it.
 
 use crate::buckets::{Buckets, Discarded};
-use crate::layout::Layout;
+use crate::layout::{Layout, OverflowPlace};
 use crate::live_window::{LiveWindow, id_of};
 use crate::overflow::OverflowRuns;
 use crate::shape::Addressing;
@@ -279,28 +279,81 @@ impl<L: Layout> Table<L> {
         alive: LiveWindow,
         visit: &mut impl FnMut(u64, Found),
     ) {
+        for flip in self.shape.flips() {
+            let place = self.shape.place(code) ^ flip.place;
+            let run = self.probe_line::<C>(place, code, reach, alive, &mut |found| visit(flip.bits, found));
+            if let Some(run) = run {
+                self.probe_run::<C>(run, code, reach, alive, &mut |found| visit(flip.bits, found));
+            }
+        }
+    }
+
+    /// Does the same without flips, and leaves out the run of the line. Returns whether the line has a run, which is
+    /// prefetched then.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(crate) fn probe_home<C: Compare>(&self, code: u64, alive: LiveWindow, visit: &mut impl FnMut(Found)) -> bool {
+        let run = self.probe_line::<C>(self.shape.place(code), code, 0, alive, visit);
+        run.is_some_and(|run| {
+            self.runs.prefetch_head(run);
+            true
+        })
+    }
+
+    /// Visits what [`Table::probe_home`] leaves out.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(crate) fn probe_home_run<C: Compare>(&self, code: u64, alive: LiveWindow, visit: &mut impl FnMut(Found)) {
+        if let Some(run) = self.layout.run(self.lines.line(self.number_of(code))) {
+            self.probe_run::<C>(run, code, 0, alive, visit);
+        }
+    }
+
+    /// Visits the live entries of one line; returns its run.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    fn probe_line<C: Compare>(
+        &self,
+        place: u64,
+        code: u64,
+        reach: u32,
+        alive: LiveWindow,
+        visit: &mut impl FnMut(Found),
+    ) -> Option<OverflowPlace> {
+        let (layout, tag) = (self.layout, self.shape.tag(code));
+        let window = layout.window(alive.counted_from(self.base));
+        let line = self.lines.line(self.number_at(place));
+        let mut near = layout.near::<C>(line, tag, reach, window) & layout.slots(line);
+        while near != 0 {
+            let age = layout.age(word_at(line, near.trailing_zeros()), window);
+            near &= near - 1;
+            visit(Found { age, code: None });
+        }
+        layout.run(line)
+    }
+
+    /// Visits the live entries of one run.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    fn probe_run<C: Compare>(
+        &self,
+        run: OverflowPlace,
+        code: u64,
+        reach: u32,
+        alive: LiveWindow,
+        visit: &mut impl FnMut(Found),
+    ) {
         let layout = self.layout;
         let window = layout.window(alive.counted_from(self.base));
-        let (place, tag) = (self.shape.place(code), self.shape.tag(code));
-        for flip in self.shape.flips() {
-            let line = self.lines.line(self.number_at(place ^ flip.place));
-            let mut near = layout.near::<C>(line, tag, reach, window) & layout.slots(line);
-            while near != 0 {
-                let age = layout.age(word_at(line, near.trailing_zeros()), window);
-                near &= near - 1;
-                visit(flip.bits, Found { age, code: None });
-            }
-            let Some(run) = layout.run(line) else { continue };
-            if L::CODES {
-                self.runs.near::<C>(run, code, reach, window, &mut |word, held| {
-                    visit(flip.bits, Found { age: layout.age(word, window), code: Some(held) });
-                });
-            } else {
-                let mask = layout.tag_mask();
-                self.runs.equal::<C>(run, tag, mask, window, &mut |word| {
-                    visit(flip.bits, Found { age: layout.age(word, window), code: None });
-                });
-            }
+        if L::CODES {
+            self.runs.near::<C>(run, code, reach, window, &mut |word, held| {
+                visit(Found { age: layout.age(word, window), code: Some(held) });
+            });
+        } else {
+            let (tag, mask) = (self.shape.tag(code), layout.tag_mask());
+            self.runs.equal::<C>(run, tag, mask, window, &mut |word| {
+                visit(Found { age: layout.age(word, window), code: None });
+            });
         }
     }
 

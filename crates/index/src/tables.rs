@@ -27,6 +27,9 @@ const FEWEST_LINES: u64 = 16;
 /// Positions between two decisions whether runs are prefetched.
 const HINT_INTERVAL: u64 = 512;
 
+/// Tables whose lines are read before their runs: one bit each.
+const RUNS_AT_ONCE: usize = u64::BITS as usize;
+
 /// A table grows when it has more than this many times its mean load.
 const SLACK: f64 = 1.1;
 
@@ -104,8 +107,20 @@ impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
     fn run<C: Compare>(self) {
         let Self(tables, keys, positions, mut visit) = self;
         let alive = LiveWindow::between(positions.start, positions.end);
-        for (table, &key) in tables.iter().zip(keys) {
-            table.probe::<C>(key, 0, alive, &mut |_, Found { age, .. }| visit(positions.start + u64::from(age)));
+        let visit = &mut |Found { age, .. }| visit(positions.start + u64::from(age));
+        // The runs are read once all of their lines are, so that they have arrived by then.
+        for (tables, keys) in tables.chunks(RUNS_AT_ONCE).zip(keys.chunks(RUNS_AT_ONCE)) {
+            let mut with_run = 0_u64;
+            for (number, (table, &key)) in tables.iter().zip(keys).enumerate() {
+                with_run |= u64::from(table.probe_home::<C>(key, alive, visit)) << number;
+            }
+            while with_run != 0 {
+                let number = with_run.trailing_zeros() as usize;
+                with_run &= with_run - 1;
+                if let (Some(table), Some(&key)) = (tables.get(number), keys.get(number)) {
+                    table.probe_home_run::<C>(key, alive, visit);
+                }
+            }
         }
     }
 }
