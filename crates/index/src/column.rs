@@ -154,6 +154,15 @@ impl<T: Copy> Column<T> {
         self.0.chunk(chunk)?.get(at).copied()
     }
 
+    /// Returns the values at these positions, if they are all in one chunk.
+    #[inline]
+    #[must_use]
+    pub fn consecutive(&self, positions: Range<u64>) -> Option<&[T]> {
+        let length = usize::try_from(positions.end.checked_sub(positions.start)?).ok()?;
+        let (chunk, at) = self.0.place(positions.start)?;
+        self.0.chunk(chunk)?.get(at..at + length)
+    }
+
     /// Gives access to the value at a position. Its chunk is copied first while it is shared.
     pub fn get_mut(&mut self, position: u64) -> Option<&mut T> {
         let (chunk, at) = self.0.place(position)?;
@@ -315,6 +324,15 @@ impl Rows {
         self.bytes.chunk(chunk)?.get(start..start + self.width)
     }
 
+    /// Returns the rows at these positions, one after the other, if they are all in one chunk.
+    #[inline]
+    #[must_use]
+    pub fn consecutive(&self, positions: Range<u64>) -> Option<&[u8]> {
+        let length = usize::try_from(positions.end.checked_sub(positions.start)?).ok()?;
+        let (chunk, at) = self.bytes.place(positions.start)?;
+        self.bytes.chunk(chunk)?.get(at * self.width..(at + length) * self.width)
+    }
+
     /// Drops what precedes a position, chunk by chunk.
     pub fn drop_before(&mut self, position: u64) {
         self.bytes.drop_before(position);
@@ -343,6 +361,13 @@ mod tests {
                 let oldest = value.saturating_sub(6_000);
                 assert_eq!(column.get(start + oldest), Some(oldest));
             }
+            for from in (14_000..20_000_u64).step_by(500) {
+                let expected: Vec<u64> = (from..from + 500).collect();
+                let is_in_one_chunk = from / CHUNK as u64 == (from + 499) / CHUNK as u64;
+                let consecutive = column.consecutive(start + from..start + from + 500);
+                assert_eq!(consecutive, is_in_one_chunk.then_some(expected.as_slice()), "{from}");
+            }
+            assert_eq!(column.consecutive(start + 19_999..start + 20_001), None, "beyond the end");
             let pieces: Vec<u64> = column.pieces(start + 14_000).flat_map(|(_, piece)| piece.to_vec()).collect();
             assert_eq!(pieces, (14_000..20_000).collect::<Vec<_>>());
             for (position, piece) in column.pieces(start + 14_500) {
@@ -368,6 +393,10 @@ mod tests {
                     assert_eq!(rows.get(start + value), Some(&value.to_be_bytes()[5..]));
                 }
                 assert_eq!(rows.get(start + value + 1), None);
+                let two = start + value.saturating_sub(1)..start + value + 1;
+                let each: Vec<u8> = two.clone().filter_map(|at| rows.get(at)).flatten().copied().collect();
+                let is_in_one_chunk = !value.is_multiple_of(CHUNK as u64) || value == 0;
+                assert_eq!(rows.consecutive(two), is_in_one_chunk.then_some(each.as_slice()), "{value}");
                 if value % 997 == 0 {
                     let expected = (oldest..=value).filter(|value| is_marked(*value)).count() as u64;
                     assert_eq!(marks.count(start + oldest..start + value + 1), expected);

@@ -88,11 +88,11 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
         let alive = LiveWindow::between(positions.start, positions.end);
         let (number, tail) = (resize.number, positions.start);
         let until = (resize.next + resize.at_once).min(positions.end);
-        for ahead in resize.next + resize.ahead.len() as u64..(until + resize.at_once).min(positions.end) {
-            let key = keys.key(number, ahead);
+        let known = resize.next + resize.ahead.len() as u64;
+        keys.keys(number, known..(until + resize.at_once).min(positions.end).max(known), |key| {
             key.into_iter().for_each(|key| resize.table.prefetch_home(key));
             resize.ahead.push_back(key);
-        }
+        });
         for position in resize.next..until {
             if let Some(key) = resize.ahead.pop_front().flatten() {
                 let held = |id| keys.key(number, position_of(id, tail));

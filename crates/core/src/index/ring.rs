@@ -425,6 +425,13 @@ impl Ring {
         self.marks.get(position).is_some_and(|marks| marks & (IS_PLACED | FORGOTTEN | HAS_SCOPE) == 0)
     }
 
+    /// Returns whether all of these are plain and in one chunk.
+    #[inline]
+    pub(super) fn are_plain(&self, positions: Range<u64>) -> bool {
+        let marks = self.marks.consecutive(positions);
+        marks.is_some_and(|marks| marks.iter().all(|marks| marks & (IS_PLACED | FORGOTTEN | HAS_SCOPE) == 0))
+    }
+
     /// Returns the address of an original if it does not follow from the id.
     pub(super) fn address(&self, position: u64) -> Option<AddressHash> {
         let marks = self.marks.get(position)?;

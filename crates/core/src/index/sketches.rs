@@ -86,6 +86,16 @@ impl Keys for BandKeys<'_> {
         }
         Some(in_scope(key, ring.scope(position)))
     }
+
+    /// Most originals have nothing but their sketch: then the keys come from one stretch of bytes.
+    #[inline]
+    fn keys(&self, table: usize, positions: Range<u64>, mut take: impl FnMut(Option<u64>)) {
+        let Self(column, ring, MinHashRules { form, banding, .. }) = self;
+        match column.consecutive(positions.clone()).filter(|_| ring.are_plain(positions.clone())) {
+            Some(rows) => banding.keys_in(*form, rows, table, |key| take(Some(key))),
+            None => positions.map(|position| self.key(table, position)).for_each(take),
+        }
+    }
 }
 
 /// A sketch to look up, with what decides whether a held sketch is a candidate.
@@ -174,6 +184,14 @@ impl Column {
     #[inline]
     fn row(&self, position: u64) -> Option<&[u8]> {
         self.rows.get(position).filter(|_| self.present.get(position))
+    }
+
+    /// Returns the sketches at these positions, if all of them have the form in use and are in one chunk.
+    #[inline]
+    fn consecutive(&self, positions: Range<u64>) -> Option<impl Iterator<Item = &[u8]>> {
+        let rows = self.rows.consecutive(positions.clone()).filter(|rows| !rows.is_empty())?;
+        let are_sketches = self.present.count(positions.clone()) == positions.end - positions.start;
+        are_sketches.then(|| rows.chunks_exact(self.rows.width()))
     }
 
     /// Returns the sketch at a position, whatever its form.
@@ -434,10 +452,13 @@ impl Sketches {
         let MinHashRules { form, banding, .. } = *rules;
         let positions = self.positions();
         let mut found = Vec::new();
+        let mut recent = self.recent.borrow_mut();
+        let keys = recent.of(rules, sketch);
         // Most tables have no key that leads to many entries, most other keys lead to a few, and these need not be
         // compared.
         for band in tables.crowded(rules.max_bucket.into()) {
-            let scoped = in_scope(banding.key(form, sketch, band), scope);
+            let Some(key) = keys.get(band) else { continue };
+            let scoped = in_scope(*key, scope);
             if tables.most_found(band, scoped) < rules.max_bucket.into() {
                 continue;
             }
@@ -711,6 +732,17 @@ mod tests {
             column.push(Some(&sketch));
         }
         let plain = |band| Some(rules.banding.key(rules.form, &sketch, band));
+        let assert_same_at_once = |ring: &Ring| {
+            let keys = BandKeys(&column, ring, rules);
+            for (from, to, band) in (0..7).flat_map(|from| (from..7).flat_map(move |to| [(from, to, 0), (from, to, 1)]))
+            {
+                let one_by_one: Vec<Option<u64>> = (from..to).map(|position| keys.key(band, position)).collect();
+                let mut at_once = Vec::new();
+                keys.keys(band, from..to, |key| at_once.push(key));
+                assert_eq!(at_once, one_by_one, "{from}..{to}");
+            }
+        };
+        assert_same_at_once(&ring);
         let keys = |ring: &Ring, position| [0, 1].map(|band| BandKeys(&column, ring, rules).key(band, position));
         assert_eq!(keys(&ring, 0), [plain(0), plain(1)]);
         assert_eq!(keys(&ring, 1), [plain(0), None]);
@@ -719,6 +751,7 @@ mod tests {
         assert_ne!(keys(&ring, 3), keys(&ring, 0));
         ring.forget(0);
         assert_eq!(keys(&ring, 0), [None, None]);
+        assert_same_at_once(&ring);
         assert_eq!(keys(&ring, 4), [None, None], "past the end");
     }
 

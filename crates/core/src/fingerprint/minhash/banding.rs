@@ -98,6 +98,22 @@ impl Banding {
         form.bits() == SlotBits::B8 && usize::from(self.rows) == USUAL_ROWS
     }
 
+    /// Passes the key of one band, from 0, of each of these sketches to `take`.
+    #[inline]
+    pub fn keys_in<'s>(
+        self,
+        form: SketchForm,
+        sketches: impl Iterator<Item = &'s [u8]>,
+        band: usize,
+        mut take: impl FnMut(u64),
+    ) {
+        let (start, is_usual) = (self.slots(band).start, self.is_usual(form));
+        for sketch in sketches {
+            let usual = sketch.get(start..).and_then(<[u8]>::first_chunk::<USUAL_ROWS>).filter(|_| is_usual);
+            take(usual.map_or_else(|| self.key(form, sketch, band), |bytes| usual_key_of(band, *bytes)));
+        }
+    }
+
     /// Returns the key of one band, from 0.
     #[must_use]
     #[inline]

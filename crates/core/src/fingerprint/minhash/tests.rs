@@ -130,6 +130,11 @@ proptest! {
         let length = if is_cut { form.bytes() / 2 } else { form.bytes() };
         let (one, other) = (&one[..length], &other[..length]);
         let keys = |sketch| banding.keys(form, sketch).collect::<Vec<u64>>();
+        for band in 0..bands {
+            let mut of_both = Vec::new();
+            banding.keys_in(form, [one, other].into_iter(), band, |key| of_both.push(key));
+            prop_assert_eq!(of_both, [keys(one)[band], keys(other)[band]]);
+        }
         let expected: Vec<usize> = (0..bands).filter(|band| keys(one)[*band] == keys(other)[*band]).collect();
         let slots = |sketch, band| (band * rows..(band + 1) * rows).map(|slot| form.slot(sketch, slot)).collect::<Vec<u16>>();
         prop_assert_eq!(&expected, &(0..bands).filter(|band| slots(one, *band) == slots(other, *band)).collect::<Vec<_>>());
