@@ -88,12 +88,12 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
         self.hold(0)?;
         let is_reopened = live.answer.judged_source().is_some_and(|source| walk.order.is_reopened(source));
-        let request = kept.take(live.request);
+        let mut request = kept.take(live.request);
         if let (Some(counts), None, Part::Range, false) = (self.counts.first_mut(), &request, part, is_reopened) {
             counts.gone += 1;
         }
         kept.prefetch_upcoming(&mut walk.order);
-        let ends = self.judge_live(walk, &live, part, request, is_reopened)?;
+        let ends = self.judge_live(walk, &live, part, request.as_mut(), is_reopened)?;
         self.note_kept(&live, part, &ends);
         Ok(())
     }

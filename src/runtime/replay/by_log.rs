@@ -12,7 +12,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogPartition, PageRequest, Verdict, VerdictOffset};
 use crate::record::{PartitionId, Source, Timestamp};
-use crate::replay::{Leaving, LogOrder, LogPages, Next, Part, Rejudge, Target, name_of, name_of_verdict};
+use crate::replay::{Leaving, LogOrder, LogPages, Next, Part, Rejudge, Replayed, Target, name_of, name_of_verdict};
 use crate::worker::{Page, PageAction, PageOutcome};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
@@ -158,8 +158,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 None
             }
         };
-        let request = request.cloned();
-        let ends = self.judge_live(walk, &live, part, request, is_reopened)?;
+        let mut request = request.cloned();
+        let ends = self.judge_live(walk, &live, part, request.as_mut(), is_reopened)?;
         if !ends.is_empty() {
             self.end(log, part, &live, &source, bytes, ends);
         }
@@ -173,13 +173,15 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         walk: &mut Walk,
         live: &Verdict,
         part: Part,
-        request: Option<PageRequest>,
+        request: Option<&mut PageRequest>,
         is_reopened: bool,
     ) -> Result<Vec<PageOutcome>, Fatal> {
-        let judged = walk.order.judge(live, request).map_err(diverged)?;
-        let is_taken_over = judged.first().and_then(Option::as_ref).is_some_and(|first| first.is_taken_over);
-        let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|replayed| PageOutcome::Judged(replayed.verdict)).collect();
+        let (mut ends, mut is_taken_over) = (Vec::with_capacity(self.settings.len()), false);
+        let take = |Replayed { verdict, is_taken_over: is_of_live }| {
+            is_taken_over |= is_of_live;
+            ends.push(PageOutcome::Judged(verdict));
+        };
+        walk.order.judge(live, request, take).map_err(diverged)?;
         if let (Some(source), true) = (live.answer.judged_source(), is_reopened) {
             self.note_reopened(part, source, &ends);
             return Ok(Vec::new());
@@ -277,7 +279,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 for judge in walk.order.judges() {
                     ends.push(match &requested {
                         Ok(request) => {
-                            let verdict = judge.judge(request.clone(), bound).map_err(diverged)?;
+                            let verdict = judge.judge(request, bound).map_err(diverged)?;
                             PageOutcome::Judged(verdict.ok_or_else(|| lost(&source))?)
                         }
                         Err(reason) => {

@@ -108,7 +108,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             PageAction::Ask(log, request) => {
                 for judge in judges.get_mut(log.index()).into_iter().flatten() {
-                    let verdict = judge.judge(request.clone(), bound).map_err(diverged)?;
+                    let verdict = judge.judge(request, bound).map_err(diverged)?;
                     let Some(verdict) = verdict else {
                         return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));
                     };

@@ -13,12 +13,14 @@ pub(super) struct VerdictDigest {
     digest: Digest,
     /// Room for the texts of two positions.
     positions: [Vec<u8>; 2],
+    /// Room for an element.
+    element: Vec<u8>,
 }
 
 impl VerdictDigest {
     /// Continues from a digest as it was displayed; any other text begins a new one.
     pub(super) fn going_on(text: &str) -> Self {
-        Self { digest: text.parse().unwrap_or_default(), positions: Default::default() }
+        Self { digest: text.parse().unwrap_or_default(), positions: Default::default(), element: Vec::new() }
     }
 
     /// Adds the outcome of a page.
@@ -26,7 +28,8 @@ impl VerdictDigest {
         let [place, original] = &mut self.positions;
         let place = write_position(place, source);
         let original = matched(outcome).map(|source| write_position(original, source));
-        self.digest = self.digest.with(&[Some(place), Some(name_of(outcome).as_bytes()), original]);
+        let fields = [Some(place), Some(name_of(outcome).as_bytes()), original];
+        self.digest = self.digest.with_in(&fields, &mut self.element);
     }
 }
 

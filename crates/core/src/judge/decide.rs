@@ -4,8 +4,8 @@ use super::State;
 use super::best_match::{BestMatch, Heads, MembersFrom, is_nearly_equal};
 use crate::index::{Candidate, FamilyRole, Index, Original, Probe, ProbeStats, Refusal, Relation};
 use crate::protocol::{
-    Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody, Rules,
-    SameId, Stage, Verdict,
+    Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody,
+    RequestId, Rules, SameId, Stage, Verdict,
 };
 use crate::record::{Source, Timestamp};
 
@@ -26,14 +26,9 @@ pub fn decide_observed(
     append_time: Timestamp,
     on_probe: impl FnMut(ProbeStats),
 ) -> Option<Verdict> {
-    let rules = state.rules()?;
+    state.rules()?;
     let answer = match &request.body {
-        RequestBody::Page(page) => {
-            if state.is_judged(&page.source) {
-                return None;
-            }
-            Answer::Page(judge_page(state, rules, page, append_time, on_probe))
-        }
+        RequestBody::Page(page) => return decide_page(state, request.id, page, append_time, on_probe),
         RequestBody::Withdraw { source, reason } => {
             first_time(state, request)?;
             Answer::Withdrawn { source: source.clone(), reason: *reason }
@@ -55,6 +50,18 @@ pub fn decide_observed(
         }
     };
     Some(Verdict { request: request.id, answer })
+}
+
+/// Does the same for the request of a page.
+pub(crate) fn decide_page(
+    state: &State,
+    request: RequestId,
+    page: &PageRequest,
+    append_time: Timestamp,
+    on_probe: impl FnMut(ProbeStats),
+) -> Option<Verdict> {
+    let rules = state.rules().filter(|_| !state.is_judged(&page.source))?;
+    Some(Verdict { request, answer: Answer::Page(judge_page(state, rules, page, append_time, on_probe)) })
 }
 
 fn first_time(state: &State, request: &Request) -> Option<()> {

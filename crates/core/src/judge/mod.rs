@@ -31,6 +31,7 @@ mod verifier;
 
 pub use crate::index::Refusal;
 pub use counts::Counts;
+pub(crate) use decide::decide_page;
 pub use decide::{decide, decide_observed, refusal};
 pub use events::{Effect, Event, Failure, ProducerCall};
 pub use log_retention::{InputOffsets, LogRetention, LogSpan};

@@ -165,7 +165,8 @@ impl LogOrder {
     }
 
     /// Judges the page that [`LogOrder::advance`] returned: `request` is what was read of it, `None` when the input does
-    /// not hold it any more. Returns its verdict by each variant; `None` where it cannot be judged.
+    /// not hold it any more. Sets its event time to that of the live verdict. Passes its verdict by each variant to
+    /// `take`; nothing where it cannot be judged.
     ///
     /// # Errors
     ///
@@ -173,29 +174,28 @@ impl LogOrder {
     pub fn judge(
         &mut self,
         live: &Verdict,
-        mut request: Option<PageRequest>,
-    ) -> Result<Vec<Option<Replayed>>, Diverged> {
-        let variants = self.judges.len();
-        let Some(page) = page_of(live) else { return Ok(vec![None; variants]) };
+        mut request: Option<&mut PageRequest>,
+        mut take: impl FnMut(Replayed),
+    ) -> Result<(), Diverged> {
+        let Some(page) = page_of(live) else { return Ok(()) };
         // Bounded by the brokers' clock when it was judged.
         request.iter_mut().for_each(|request| request.event_time = page.event_time);
-        let is_what_if = self.is_what_if;
-        let judge = |(judge, request): (&mut Rejudge, Option<PageRequest>)| {
-            if is_what_if {
-                let Some(request) = request else { return Ok(None) };
-                return Ok(judge
-                    .judge(request, page.event_time)?
-                    .map(|verdict| Replayed { verdict, is_taken_over: false }));
+        let request = request.as_deref();
+        for judge in &mut self.judges {
+            if self.is_what_if {
+                let verdict = request.map(|request| judge.judge(request, page.event_time)).transpose()?.flatten();
+                verdict.into_iter().for_each(|verdict| take(Replayed { verdict, is_taken_over: false }));
+                continue;
             }
             let again = request.and_then(|request| judge.decide(request, page.event_time));
             let (verdict, is_taken_over) = match again {
-                Some(again) if !is_older_than_the_log(judge, page, &again) => (Arc::new(again), false),
-                Some(_) | None => (Arc::new(live.clone()), true),
+                Some(again) if !is_older_than_the_log(judge, page, &again) => (again, false),
+                Some(_) | None => (live.clone(), true),
             };
             judge.take(&verdict)?;
-            Ok(Some(Replayed { verdict, is_taken_over }))
-        };
-        self.judges.iter_mut().zip(std::iter::repeat_n(request, variants)).map(judge).collect()
+            take(Replayed { verdict: Arc::new(verdict), is_taken_over });
+        }
+        Ok(())
     }
 
     /// Notes that a page cannot be delivered as judged.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::index::Task;
-use crate::judge::{Diverged, State, decide};
+use crate::judge::{Diverged, State, decide_page};
 use crate::protocol::{
-    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId,
-    RequestOffset, Rules, RulesRecord, Verdict, VerdictBatch, VerdictRecord, max_verdict_bytes,
+    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, PageRequest, PageVerdict, RequestId, RequestOffset, Rules,
+    RulesRecord, Verdict, VerdictBatch, VerdictRecord, max_verdict_bytes,
 };
 use crate::record::{Reject, Source, Timestamp};
 
@@ -82,7 +82,7 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take its own verdict, which is a bug.
-    pub fn judge(&mut self, page: PageRequest, bound: Timestamp) -> Result<Option<Arc<Verdict>>, Diverged> {
+    pub fn judge(&mut self, page: &PageRequest, bound: Timestamp) -> Result<Option<Arc<Verdict>>, Diverged> {
         let Some(verdict) = self.decide(page, bound).map(Arc::new) else { return Ok(None) };
         self.take(&verdict)?;
         Ok(Some(verdict))
@@ -90,9 +90,8 @@ impl Rejudge {
 
     /// Finds the verdict of a page; changes nothing.
     #[must_use]
-    pub fn decide(&self, page: PageRequest, bound: Timestamp) -> Option<Verdict> {
-        let request = Request { id: RequestId(self.requests + 1), body: RequestBody::Page(page) };
-        decide(&self.state, &request, bound)
+    pub fn decide(&self, page: &PageRequest, bound: Timestamp) -> Option<Verdict> {
+        decide_page(&self.state, RequestId(self.requests + 1), page, bound, |_| {})
     }
 
     /// Follows a verdict and writes it down.

@@ -66,7 +66,7 @@ fn live(texts: &[u128], each: usize) -> (Vec<VerdictRecord>, Vec<Verdict>) {
     for (at, text) in texts.iter().enumerate() {
         let offset = i64::try_from(at / 2).unwrap();
         let request = page(i32::try_from(at % 2).unwrap(), offset, *text);
-        let verdict = judge.judge(request, Timestamp::from_millis(i64::MAX)).unwrap();
+        let verdict = judge.judge(&request, Timestamp::from_millis(i64::MAX)).unwrap();
         verdicts.extend(verdict.map(Arc::unwrap_or_clone));
         if (at + 1) % each == 0 {
             log.extend(judge.records());
@@ -96,12 +96,11 @@ fn replay(
             };
             let source = verdict.answer.judged_source().unwrap().clone();
             let at = usize::try_from(source.offset * 2 + i64::from(source.partition.number)).unwrap();
-            let request = page(source.partition.number, source.offset, texts[at]);
-            let judged = order.judge(&verdict, Some(request).filter(|_| !gone)).unwrap();
-            made.push((
-                *verdict,
-                judged.into_iter().next().flatten().map(|replayed| Arc::unwrap_or_clone(replayed.verdict)),
-            ));
+            let mut request = page(source.partition.number, source.offset, texts[at]);
+            let mut again = None;
+            let take = |replayed: Replayed| again = again.take().or(Some(Arc::unwrap_or_clone(replayed.verdict)));
+            order.judge(&verdict, Some(&mut request).filter(|_| !gone), take).unwrap();
+            made.push((*verdict, again));
         }
     }
     made
@@ -218,7 +217,7 @@ fn eventful(events: &[Event], each: usize) -> (Vec<VerdictRecord>, Vec<u128>) {
                 let source = place(texts.len());
                 texts.push(*text);
                 let asked = page(source.partition.number, source.offset, *text);
-                assert!(judge.judge(asked, Timestamp::from_millis(i64::MAX)).unwrap().is_some());
+                assert!(judge.judge(&asked, Timestamp::from_millis(i64::MAX)).unwrap().is_some());
             }
             Event::Withdraw(back) => {
                 if let Some(at) = texts.len().checked_sub(*back) {
@@ -268,7 +267,7 @@ proptest! {
 fn an_original_is_looked_up_by_its_page() {
     let mut judge = Rejudge::begin(LIVE, rules());
     for text in 0..5_000 {
-        judge.judge(page(0, i64::try_from(text).unwrap(), text), Timestamp::from_millis(i64::MAX)).unwrap();
+        judge.judge(&page(0, i64::try_from(text).unwrap(), text), Timestamp::from_millis(i64::MAX)).unwrap();
     }
     let partition = PartitionId::new("pages", 0);
     assert!((0..5_000).all(|offset| judge.holds(&partition.at(offset))));
