@@ -294,10 +294,7 @@ impl<L: Layout> Table<L> {
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     pub(crate) fn probe_home<C: Compare>(&self, code: u64, alive: LiveWindow, visit: &mut impl FnMut(Found)) -> bool {
         let run = self.probe_line::<C>(self.shape.place(code), code, 0, alive, visit);
-        run.is_some_and(|run| {
-            self.runs.prefetch_head(run);
-            true
-        })
+        run.inspect(|run| self.runs.prefetch_head(*run)).is_some()
     }
 
     /// Visits what [`Table::probe_home`] leaves out.

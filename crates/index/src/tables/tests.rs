@@ -270,6 +270,25 @@ fn a_position_that_shares_enough_keys_is_shown_among_very_many_that_share_one() 
 }
 
 #[test]
+fn runs_are_read_in_each_of_very_many_tables() {
+    // In every third table all share a key, in the others each has its own.
+    struct CrowdInThirds;
+    impl Keys for CrowdInThirds {
+        fn key(&self, table: usize, position: u64) -> Option<u64> {
+            Spread.key(table, if table.is_multiple_of(3) { 0 } else { position })
+        }
+    }
+    let mut tables = Tables::<ExactTags>::new(200, 0);
+    (1..=100).for_each(|head| tables.insert(&CrowdInThirds, 0..head));
+    let keys: Vec<u64> = (0..200).map(|table| CrowdInThirds.key(table, 1_000).unwrap()).collect();
+    for (times, expected) in [(1, 100), (67, 100), (68, 0)] {
+        let mut found = Vec::new();
+        tables.found_in(&keys, times, 0..100, |position| found.push(position));
+        assert_eq!(found.len(), expected, "{times}");
+    }
+}
+
+#[test]
 fn no_table_of_many_keeps_its_old_size() {
     let mut tables = Tables::<FuzzyTags>::new(64, 0);
     for head in 1..=30_000_u32 {
