@@ -107,20 +107,22 @@ impl Banding {
         band: usize,
         mut take: impl FnMut(u64),
     ) {
-        let (start, is_usual) = (self.slots(band).start, self.is_usual(form));
-        for sketch in sketches {
-            let usual = sketch.get(start..).and_then(<[u8]>::first_chunk::<USUAL_ROWS>).filter(|_| is_usual);
-            take(usual.map_or_else(|| self.key(form, sketch, band), |bytes| usual_key_of(band, *bytes)));
-        }
+        let is_usual = self.is_usual(form);
+        sketches.for_each(|sketch| take(self.key_if(is_usual, form, sketch, band)));
     }
 
     /// Returns the key of one band, from 0.
     #[must_use]
     #[inline]
     pub fn key(self, form: SketchForm, sketch: &[u8], band: usize) -> u64 {
+        self.key_if(self.is_usual(form), form, sketch, band)
+    }
+
+    #[inline]
+    fn key_if(self, is_usual: bool, form: SketchForm, sketch: &[u8], band: usize) -> u64 {
         let slots = self.slots(band);
         match sketch.get(slots.start..).and_then(<[u8]>::first_chunk::<USUAL_ROWS>) {
-            Some(bytes) if self.is_usual(form) => usual_key_of(band, *bytes),
+            Some(bytes) if is_usual => usual_key_of(band, *bytes),
             _ => key_of(band, slots.map(|slot| u64::from(form.slot(sketch, slot)))),
         }
     }
