@@ -180,10 +180,8 @@ impl<L: Layout> TableResize<L> {
 
     /// Removes an entry; if it was not moved yet, it never will be. From now on, it must have no key.
     pub(crate) fn remove(&mut self, keys: &impl Keys, positions: &Range<u64>, position: u64) {
-        if let Some(key) = keys.key(self.number, position) {
-            let alive = LiveWindow::between(positions.start, positions.end);
-            self.table.remove(key, id_of(position), alive);
-        }
+        let Some(key) = keys.key(self.number, position) else { return };
+        self.table.remove(key, id_of(position), LiveWindow::between(positions.start, positions.end));
         let at = position.checked_sub(self.next).and_then(|at| usize::try_from(at).ok());
         if let Some(key) = at.and_then(|at| self.ahead.get_mut(at)) {
             *key = None;

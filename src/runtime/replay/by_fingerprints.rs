@@ -10,9 +10,11 @@ use crossbeam_channel::{Receiver, bounded};
 use super::super::fatal::failure;
 use super::super::service_context;
 use super::by_log::next_walk;
+use super::lookup_thread::LookupThread;
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
+use crate::index::REQUESTS_AHEAD;
 use crate::judge::Asked;
 use crate::kafka::admin::LogNames;
 use crate::kafka::client::ClientSettings;
@@ -43,8 +45,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             Kept::open(&config, &self.offsets, partition)
         };
         let mut kept: Vec<Kept> = walks.iter().map(open).collect::<Result<_, Fatal>>()?;
+        let start = |walk: &Walk| LookupThread::start(walk.partition.number);
+        let mut threads: Vec<LookupThread> = walks.iter().map(start).collect::<Result<_, Fatal>>()?;
         while let Some(at) = next_walk(&walks) {
-            let (Some(walk), Some(kept)) = (walks.get_mut(at), kept.get_mut(at)) else { continue };
+            let (Some(walk), Some(kept), Some(thread)) = (walks.get_mut(at), kept.get_mut(at), threads.get_mut(at))
+            else {
+                continue;
+            };
             if let Some(end) = walk.requests_end() {
                 kept.read_beyond(end)?;
             }
@@ -53,7 +60,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             let mut steps = 0;
             while let Some(step) = walk.step()? {
                 if let Step::Do(next) = step {
-                    self.judge_kept(walk, kept, next)?;
+                    self.judge_kept(walk, (&mut *kept, &mut *thread), next)?;
                 }
                 steps += 1;
                 if steps % STEPS_PER_CHECK == 0 {
@@ -75,7 +82,12 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.flush(Vec::new())
     }
 
-    fn judge_kept(&mut self, walk: &mut Walk, kept: &mut Kept, next: Next) -> Result<(), Fatal> {
+    fn judge_kept(
+        &mut self,
+        walk: &mut Walk,
+        (kept, thread): (&mut Kept, &mut LookupThread),
+        next: Next,
+    ) -> Result<(), Fatal> {
         let (live, part) = match next {
             Next::Withdrawn(source, reason) => {
                 walk.order.withdraw(&source, reason).map_err(diverged)?;
@@ -88,6 +100,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
         self.hold(0)?;
         let is_reopened = live.answer.judged_source().is_some_and(|source| walk.order.is_reopened(source));
+        kept.skip_to(live.request);
+        let hand_over = &mut |task| self.maintenance.run_once(task);
+        thread.prepare(walk.order.judges(), || kept.requests(), hand_over)?;
         let mut request = kept.take(live.request);
         if let (Some(counts), None, Part::Range, false) = (self.counts.first_mut(), &request, part, is_reopened) {
             counts.gone += 1;
@@ -158,9 +173,9 @@ impl Kept {
         Ok(Self { portions, records: VecDeque::new(), next: first, end })
     }
 
-    /// Reads all requests below this offset, and some after it if there are any, to prefetch for them.
+    /// Reads all requests below this offset, and after it those that are looked up ahead.
     fn read_beyond(&mut self, offset: RequestOffset) -> Result<(), Fatal> {
-        while self.next < offset.next().min(self.end) {
+        while self.next < self.end && (self.next <= offset || self.requests_from(offset) < REQUESTS_AHEAD) {
             let Ok(read) = self.portions.recv() else { return Ok(()) };
             let Portion { records, end } = read.map_err(|error| Reason::Unavailable.because(error))?;
             self.next = end;
@@ -171,16 +186,34 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the page of a request, if the log still has it. Verdicts are in the order of their requests, so earlier
-    /// requests are no longer needed.
-    fn take(&mut self, wanted: RequestId) -> Option<PageRequest> {
+    fn requests_from(&self, offset: RequestOffset) -> usize {
+        let records = self.records.iter().rev().take_while(|record| record.offset >= offset);
+        records.map(|record| record.requests.len()).sum()
+    }
+
+    /// Drops the requests before this one, if the log still has it. Verdicts are in the order of their requests, so
+    /// earlier requests are no longer needed.
+    fn skip_to(&mut self, wanted: RequestId) {
         let place = |record: &Record| record.requests.iter().position(|request| request.id == wanted);
-        let (record, request) = self.records.iter().enumerate().find_map(|(at, record)| Some((at, place(record)?)))?;
+        let found = self.records.iter().enumerate().find_map(|(at, record)| Some((at, place(record)?)));
+        let Some((record, request)) = found else { return };
         self.records.drain(..record);
-        match self.records.front_mut()?.requests.drain(..=request).next_back()?.body {
+        if let Some(Record { requests, .. }) = self.records.front_mut() {
+            requests.drain(..request);
+        }
+    }
+
+    /// Takes the page of the next request, if it is this one.
+    fn take(&mut self, wanted: RequestId) -> Option<PageRequest> {
+        match self.records.front_mut()?.requests.pop_front_if(|request| request.id == wanted)?.body {
             RequestBody::Page(page) => Some(page),
             RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
         }
+    }
+
+    /// Returns the requests that were not taken, in order.
+    fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.records.iter().flat_map(|record| &record.requests)
     }
 
     /// Returns what is asked after `ahead` other requests.

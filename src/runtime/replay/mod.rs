@@ -12,6 +12,7 @@ mod files;
 mod input_ranges;
 mod kept_log;
 pub(super) mod log_stream;
+mod lookup_thread;
 mod meter;
 pub(super) mod pace;
 mod planning;

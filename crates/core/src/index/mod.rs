@@ -16,7 +16,9 @@
 //! ([`Index::maintenance`]).
 
 mod simhash_index;
+mod entries;
 mod families;
+mod lookahead;
 mod lookup;
 mod match_fields;
 mod matching;
@@ -34,6 +36,7 @@ mod variants;
 mod why_not;
 
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
+pub use lookahead::{LookedUp, Lookups, REQUESTS_AHEAD};
 pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Removed};
 pub use refusal::Refusal;
 pub use relation::Relation;
@@ -46,7 +49,7 @@ use std::cell::RefCell;
 use dupgate_index::{FuzzyTags, Tables};
 
 use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
-use crate::protocol::{ExpiryWatermarks, MinHashRules, Request};
+use crate::protocol::{ExpiryWatermarks, MinHashRules, PageRequest, Request};
 use crate::record::{PartitionId, Source};
 use families::Families;
 use ring::{ByAddress, ByExact, ById, BySource, Ring, masked};
@@ -158,7 +161,7 @@ impl Index {
             let code = original.fingerprints.simhash.map(|code| masked(code, original.scope));
             let member = original.placement.family.is_some();
             self.codes.push(code.filter(|_| !member));
-            self.sketches.push(&self.ring, original.fingerprints.sketch.as_ref());
+            self.sketches.push(&self.ring, &original.fingerprints);
             let newest = self.ring.positions().end.saturating_sub(1);
             let keys = member.then(|| self.family_keys_of(newest).unwrap_or_default());
             self.families.push(self.ring.positions(), keys);
@@ -249,6 +252,32 @@ impl Index {
         }
     }
 
+    /// Begins to look up pages before it is their turn: returns what another thread can run ([`Lookups::run`]) while
+    /// pages are judged, and which the caller then gives back ([`Index::end_lookups`]). `None` if that is not worthwhile
+    /// now: too few requests are seen, or lookups are not ended yet.
+    ///
+    /// Call it before each page; `upcoming` begins with its request, and [`REQUESTS_AHEAD`] requests are enough. Pages have to be judged in this order, and clones of
+    /// their sketches to be inserted. Passes maintenance tasks of the tables to `hand_over`: see [`Index::maintenance`].
+    pub fn begin_lookups<'r>(
+        &mut self,
+        upcoming: impl Iterator<Item = &'r Request>,
+        hand_over: &mut impl FnMut(Task<'static>),
+    ) -> Option<Lookups> {
+        self.sketches.begin_lookups(&self.ring, upcoming, hand_over)
+    }
+
+    /// Takes back what [`Index::begin_lookups`] returned, when it has run.
+    pub fn end_lookups(&mut self, looked_up: LookedUp) {
+        self.sketches.end_lookups(looked_up);
+    }
+
+    /// Returns whether a page should not be judged before lookups are ended: it can be, but is compared with every
+    /// original then.
+    #[must_use]
+    pub fn waits_for_lookups(&self, page: &PageRequest) -> bool {
+        page.fingerprints.sketch.as_ref().is_some_and(|sketch| self.sketches.waits_for_lookups(sketch, page.scope))
+    }
+
     fn prefetch(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
         self.by_exact.prefetch([ring::key_of_exact(fingerprints.exact.0, scope)]);
         if let Some(code) = fingerprints.simhash {
@@ -263,6 +292,9 @@ impl Index {
     fn prefetch_runs(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
         if let Some(code) = fingerprints.simhash {
             self.codes.prefetch_runs(masked(code, scope));
+        }
+        if let Some(sketch) = &fingerprints.sketch {
+            self.sketches.prefetch_found(&self.ring, sketch, scope);
         }
     }
 
