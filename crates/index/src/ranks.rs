@@ -111,6 +111,8 @@ mod tests {
                 for position in dropped..next + 70 {
                     let expected = list.iter().position(|&held| held == position).map(|number| number as u64);
                     prop_assert_eq!(ranks.of(position), expected, "{}", position);
+                    let before = list.iter().filter(|held| **held < position).count() as u64;
+                    prop_assert_eq!(ranks.before(position), before, "{}", position);
                 }
             }
             prop_assert_eq!(ranks.added(), list.len() as u64);

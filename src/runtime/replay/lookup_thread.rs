@@ -60,7 +60,10 @@ impl LookupThread {
         let waits = |judge: &Rejudge| judge.state().index().waits_for_lookups(page);
         while self.judges.contains(&number) && judges.get(number).is_some_and(waits) {
             let (of, looked_up) = self.looked_up.recv().map_err(|_| ended())?;
-            self.judges.retain(|judge| *judge != of);
+            // If a judge has begun lookups in other tables since, those before come first.
+            if let Some(at) = self.judges.iter().position(|judge| *judge == of) {
+                self.judges.remove(at);
+            }
             if let Some(judge) = judges.get_mut(of) {
                 judge.end_lookups(looked_up);
             }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use super::entries::Entries;
 use super::ring::in_scope;
 use crate::fingerprint::{ExactHash, Fingerprints, ScopeHash, Sketch};
-use crate::protocol::{MinHashRules, PageRequest, Request, RequestId};
+use crate::protocol::{MinHashRules, PageRequest, Placement, Request, RequestId};
 use dupgate_index::{ExactTags, Keys, TableStats, Tables, Task};
 
 /// The most pages that are looked up at once. As many may wait for their turn meanwhile. Where other threads need the
@@ -43,7 +43,7 @@ const UNDISTURBED: u32 = 4;
 pub(super) struct Lookahead {
     rules: MinHashRules,
     tables: Option<Tables<ExactTags>>,
-    /// How often the tables were replaced: lookups in earlier ones count for nothing.
+    /// Of these tables. Lookups in earlier ones count for nothing.
     generation: u64,
     entries: Entries,
     /// The pages that were looked up and are not judged yet. Their numbers are consecutive.
@@ -58,7 +58,7 @@ pub(super) struct Lookahead {
     /// What is to be inserted when the tables come back.
     waiting: Vec<Keyed>,
     /// What is to be removed.
-    removed: Vec<Keyed>,
+    removed: Vec<Removed>,
     /// Inserts since the tables could be resized.
     inserts: u64,
     /// Lookups that ended since the last pause.
@@ -93,6 +93,26 @@ pub(super) struct Found {
 struct Keyed {
     number: u64,
     keys: Vec<Option<u64>>,
+}
+
+#[derive(Debug)]
+enum Removed {
+    Original(Keyed),
+    /// A page, with its bands: one bit each, as in [`Placement::skipped`].
+    Page(Page, u128),
+}
+
+impl Removed {
+    fn keyed(self, rules: &MinHashRules) -> Keyed {
+        match self {
+            Self::Original(keyed) => keyed,
+            Self::Page(page, skipped) => {
+                let placement = Placement { skipped, ..Placement::EVERYWHERE };
+                let keys = page.keys(rules).enumerate().map(|(band, key)| Some(key).filter(|_| !placement.holds(band)));
+                Keyed { number: page.number, keys: keys.collect() }
+            }
+        }
+    }
 }
 
 impl Keys for Keyed {
@@ -147,7 +167,7 @@ pub struct Lookups {
     tables: Tables<ExactTags>,
     rules: MinHashRules,
     generation: u64,
-    removed: Vec<Keyed>,
+    removed: Vec<Removed>,
     found: Vec<Found>,
     /// The number of the oldest original.
     first: u64,
@@ -167,7 +187,7 @@ impl Lookups {
     pub fn run(self) -> LookedUp {
         let Self { mut tables, rules, generation, removed, mut found, first } = self;
         let end = found.first().map_or(first, |found| found.page.number);
-        remove_all(&mut tables, removed.into_iter(), &(first..end));
+        remove_all(&mut tables, &rules, removed, &(first..end));
         // The keys of the pages whose lines are prefetched.
         let mut ahead: VecDeque<Vec<u64>> = VecDeque::new();
         let mut unused = Vec::new();
@@ -214,7 +234,7 @@ fn crowded(tables: &Tables<ExactTags>, most: u16, keys: &[u64], numbers: &Range<
 }
 
 impl Lookahead {
-    /// Creates it with empty tables that grow towards so many originals.
+    /// Creates it with empty tables that grow towards so many originals. No others may have had their generation.
     pub(super) fn new(rules: MinHashRules, expected: u64, generation: u64) -> Self {
         Self {
             rules,
@@ -234,11 +254,6 @@ impl Lookahead {
             next_pause: MIN_PAUSE,
             stats: (Vec::new(), 0),
         }
-    }
-
-    /// Returns a number that none of its lookups has.
-    pub(super) const fn next_generation(&self) -> u64 {
-        self.generation + 1
     }
 
     /// Returns the tables, unless another thread has them. They know originals by numbers.
@@ -297,22 +312,22 @@ impl Lookahead {
         self.tables.is_none() && self.has_form(sketch) && self.found(sketch, scope).is_none()
     }
 
-    /// Takes the newest original of the ring. `known` are its keys, if they are remembered and no others are left out;
-    /// `is_plain` tells that none is left out.
+    /// Takes the newest original of the ring. `known` are its keys, if they are remembered and none is left out.
     pub(super) fn push(
         &mut self,
         originals: &impl Keys,
         positions: &Range<u64>,
         (fingerprints, scope): (&Fingerprints, Option<ScopeHash>),
-        (known, is_plain): (Option<&[u64]>, bool),
+        (known, placement): (Option<&[u64]>, Placement),
     ) {
         let position = positions.end.saturating_sub(1);
         let bands = 0..usize::from(self.rules.banding.bands());
         if let Some(at) = self.place_of_page((fingerprints.sketch.as_ref(), fingerprints.exact), scope) {
             self.drop_found(at);
-            if let Some(Found { page, .. }) = self.found.pop_front().filter(|_| !is_plain) {
-                let left_out = |band| page.key(&self.rules, band).filter(|_| originals.key(band, position).is_none());
-                self.removed.push(Keyed { number: page.number, keys: bands.map(left_out).collect() });
+            // No table of bands holds members of families.
+            let left_out = if placement.family.is_some() { u128::MAX } else { placement.skipped };
+            if let Some(Found { page, .. }) = self.found.pop_front().filter(|_| left_out != 0) {
+                self.removed.push(Removed::Page(page, left_out));
             }
             return;
         }
@@ -349,7 +364,7 @@ impl Lookahead {
         } else {
             let bands = 0..usize::from(rules.banding.bands());
             let keys = bands.map(|band| originals.key(band, position)).collect();
-            self.removed.push(Keyed { number, keys });
+            self.removed.push(Removed::Original(Keyed { number, keys }));
         }
     }
 
@@ -378,7 +393,7 @@ impl Lookahead {
         let numbers = self.numbers(positions);
         let Self { rules, tables, entries, found, .. } = self;
         if pages.len() < MIN_PAGES {
-            tables.iter_mut().for_each(|tables| remove_all(tables, self.removed.drain(..), &numbers));
+            tables.iter_mut().for_each(|tables| remove_all(tables, rules, self.removed.drain(..), &numbers));
             return None;
         }
         let mut tables = tables.take()?;
@@ -419,9 +434,7 @@ impl Lookahead {
     fn drop_found(&mut self, count: usize) {
         for Found { page, .. } in self.found.drain(..count) {
             self.entries.add_gap(page.number);
-            if page.sketch.is_some() {
-                self.removed.push(Keyed { number: page.number, keys: page.keys(&self.rules).map(Some).collect() });
-            }
+            self.removed.push(Removed::Page(page, u128::MAX));
         }
     }
 
@@ -444,11 +457,8 @@ impl Lookahead {
         }
         if std::mem::take(&mut self.is_stale) {
             let numbers = self.numbers(positions);
-            let all = found.iter().filter(|found| found.page.sketch.is_some()).map(|Found { page, .. }| Keyed {
-                number: page.number,
-                keys: page.keys(&self.rules).map(Some).collect(),
-            });
-            remove_all(&mut tables, self.removed.drain(..).chain(all), &numbers);
+            let all = found.into_iter().map(|found| Removed::Page(found.page, u128::MAX));
+            remove_all(&mut tables, &self.rules, self.removed.drain(..).chain(all), &numbers);
             for waiting in self.waiting.drain(..) {
                 let key = |band: usize| waiting.keys.get(band).copied().flatten();
                 tables.insert_only(&(numbers.start..waiting.number + 1), key);
@@ -493,8 +503,8 @@ impl Lookahead {
     }
 
     /// Returns empty tables, in place of those before. Their numbers are positions.
-    pub(super) fn replace_tables(&mut self, expected: u64) -> Option<&mut Tables<ExactTags>> {
-        *self = Self::new(self.rules, expected, self.next_generation());
+    pub(super) fn replace_tables(&mut self, expected: u64, generation: u64) -> Option<&mut Tables<ExactTags>> {
+        *self = Self::new(self.rules, expected, generation);
         self.tables.as_mut()
     }
 
@@ -509,8 +519,16 @@ impl Lookahead {
     }
 }
 
-fn remove_all(tables: &mut Tables<ExactTags>, removed: impl Iterator<Item = Keyed>, numbers: &Range<u64>) {
-    removed.for_each(|removed| tables.remove(&removed, numbers, removed.number));
+fn remove_all(
+    tables: &mut Tables<ExactTags>,
+    rules: &MinHashRules,
+    removed: impl IntoIterator<Item = Removed>,
+    numbers: &Range<u64>,
+) {
+    for removed in removed {
+        let keyed = removed.keyed(rules);
+        tables.remove(&keyed, numbers, keyed.number);
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub(super) struct Sketches {
     /// First position that a probe finds.
     tail: u64,
     expected: u64,
+    /// How often the tables were created.
+    generation: u64,
     finder: Option<BandTables>,
     /// By the rules of the tables.
     recent: RefCell<RecentKeys>,
@@ -228,7 +230,14 @@ impl Column {
 impl Sketches {
     /// Creates it without sketches and tables; `expected` is the number of originals to come.
     pub(super) fn new(expected: u64) -> Self {
-        Self { column: Column::starting_at(0, 0), tail: 0, expected, finder: None, recent: RefCell::default() }
+        Self {
+            column: Column::starting_at(0, 0),
+            tail: 0,
+            expected,
+            generation: 0,
+            finder: None,
+            recent: RefCell::default(),
+        }
     }
 
     /// Looks up sketches by these rules from now on, or not at all if there are none. Rebuilds the tables if the rules
@@ -241,11 +250,11 @@ impl Sketches {
                 self.column.lay_out(width);
             }
             self.recent.get_mut().clear();
-            let generation = self.finder.as_ref().map_or(0, |finder| finder.lookahead.next_generation());
+            self.generation += 1;
             self.finder = rules.map(|rules| BandTables {
                 rules,
                 reach: rules.form.reach(rules.min_similarity),
-                lookahead: Lookahead::new(rules, self.expected, generation),
+                lookahead: Lookahead::new(rules, self.expected, self.generation),
             });
             run_sequential(self.build_tasks(ring));
         }
@@ -263,11 +272,10 @@ impl Sketches {
         let positions = self.positions();
         let Some(BandTables { rules, lookahead, .. }) = &mut self.finder else { return };
         let newest = positions.end.saturating_sub(1);
-        let is_plain = ring.is_plain(newest);
-        let is_whole = is_plain && self.column.row(newest).is_some();
+        let is_whole = ring.is_plain(newest) && self.column.row(newest).is_some();
         let known = sketch.filter(|_| is_whole).and_then(|sketch| self.recent.get_mut().known(sketch));
         let keys = BandKeys(&self.column, ring, *rules);
-        lookahead.push(&keys, &positions, (fingerprints, ring.scope(newest)), (known, is_plain));
+        lookahead.push(&keys, &positions, (fingerprints, ring.scope(newest)), (known, ring.placement(newest)));
     }
 
     /// Removes an original that is about to be forgotten from the tables.
@@ -313,7 +321,8 @@ impl Sketches {
         let positions = self.positions();
         let held = positions.end - positions.start;
         let Some(BandTables { rules, lookahead, .. }) = &mut self.finder else { return Vec::new() };
-        let Some(tables) = lookahead.replace_tables(self.expected) else { return Vec::new() };
+        self.generation += 1;
+        let Some(tables) = lookahead.replace_tables(self.expected, self.generation) else { return Vec::new() };
         tables.build_tasks(BandKeys(&self.column, ring, *rules), &positions, held)
     }
 

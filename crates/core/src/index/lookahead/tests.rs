@@ -8,7 +8,10 @@ use super::*;
 use crate::fingerprint::{
     Banding, IdHash, LowConfidence, Numbers, PageDigest, PerMille, SketchForm, SlotBits, split_mix,
 };
-use crate::protocol::{Answer, Decision, ForgetTarget, LogIdentity, PerStage, RequestBody, Rules, SameId, Verdict};
+use crate::protocol::{
+    Answer, Decision, ForgetTarget, LogIdentity, PerStage, RequestBody, Rules, RulesNumber, RulesRecord, SameId, Stage,
+    Verdict, VerdictRecord,
+};
 use crate::record::{PartitionId, Timestamp};
 use crate::replay::Rejudge;
 
@@ -88,14 +91,15 @@ fn page(dice: &mut Dice, offset: i64) -> PageRequest {
 /// Judges by looking pages up ahead, on a thread that takes its time.
 struct Ahead {
     judge: Rejudge,
-    lookups: Option<Lookups>,
+    /// Those that the thread has, the oldest first.
+    lookups: VecDeque<Lookups>,
     begun: usize,
     judged_by_scan: usize,
 }
 
 impl Ahead {
     fn end(&mut self) {
-        if let Some(lookups) = self.lookups.take() {
+        if let Some(lookups) = self.lookups.pop_front() {
             self.judge.end_lookups(lookups.run());
         }
     }
@@ -104,11 +108,11 @@ impl Ahead {
     fn judge(&mut self, upcoming: &[Request], is_patient: bool) -> Option<Verdict> {
         let page = upcoming[0].body.page().unwrap();
         for _ in 0..2 {
-            if self.judge.state().index().waits_for_lookups(page) && is_patient {
+            while is_patient && !self.lookups.is_empty() && self.judge.state().index().waits_for_lookups(page) {
                 self.end();
             }
             if let Some(lookups) = self.judge.begin_lookups(upcoming.iter(), &mut |task| task()) {
-                assert!(self.lookups.replace(lookups).is_none(), "the tables cannot be in two places");
+                self.lookups.push_back(lookups);
                 self.begun += 1;
             }
         }
@@ -125,11 +129,18 @@ struct Disturbances {
     forgotten: u64,
     ended_early: u64,
     impatient: u64,
+    new_rules: u64,
 }
 
 const NEVER: u64 = u64::MAX;
-const UNDISTURBED: Disturbances =
-    Disturbances { skipped: NEVER, foreign: NEVER, forgotten: NEVER, ended_early: NEVER, impatient: NEVER };
+const UNDISTURBED: Disturbances = Disturbances {
+    skipped: NEVER,
+    foreign: NEVER,
+    forgotten: NEVER,
+    ended_early: NEVER,
+    impatient: NEVER,
+    new_rules: NEVER,
+};
 
 /// Returns how many lookups were begun, how many pages were compared with all originals, how many of them were duplicates,
 /// and how many keys were left out.
@@ -142,7 +153,8 @@ fn assert_same(seed: u64, pages: i64, max_bucket: u16, disturbances: Disturbance
         })
         .collect();
     let begin = || Rejudge::begin(LogIdentity(1), rules(max_bucket));
-    let (mut plain, mut ahead) = (begin(), Ahead { judge: begin(), lookups: None, begun: 0, judged_by_scan: 0 });
+    let (mut plain, mut ahead) =
+        (begin(), Ahead { judge: begin(), lookups: VecDeque::new(), begun: 0, judged_by_scan: 0 });
     let (mut duplicates, mut left_out) = (0, 0);
     for at in 0..requests.len() {
         let own = requests[at].body.page().unwrap();
@@ -161,6 +173,14 @@ fn assert_same(seed: u64, pages: i64, max_bucket: u16, disturbances: Disturbance
             let forgotten = Verdict { request: RequestId(1 << 40 | at as u64), answer: Answer::Forgotten(target) };
             plain.follow(&forgotten).unwrap();
             ahead.judge.follow(&forgotten).unwrap();
+        }
+        if dice.hits(disturbances.new_rules) {
+            let stages = if dice.hits(3) { vec![Stage::Exact] } else { Stage::ALL.to_vec() };
+            let rules = Rules { stages, minhash: Some(minhash(u16::try_from(dice.below(9)).unwrap())), ..rules(0) };
+            let record =
+                RulesRecord { log: LogIdentity(1), number: RulesNumber(u32::try_from(at).unwrap() + 2), rules };
+            plain.follow_record(&VerdictRecord::Rules(record.clone())).unwrap();
+            ahead.judge.follow_record(&VerdictRecord::Rules(record)).unwrap();
         }
         if dice.hits(disturbances.ended_early) {
             ahead.end();
@@ -198,6 +218,13 @@ fn a_page_whose_lookup_is_not_ended_is_compared_with_all_originals() {
     assert!(by_scan > 500, "{by_scan} pages");
 }
 
+#[test]
+fn lookups_in_tables_that_were_replaced_since_count_for_nothing() {
+    let [begun, by_scan, ..] = assert_same(4, 6_000, 4, Disturbances { new_rules: 500, ..UNDISTURBED });
+    assert!(begun > 8, "looked up {begun} times");
+    assert_eq!(by_scan, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
@@ -209,8 +236,9 @@ proptest! {
         forgotten in prop::sample::select(vec![NEVER, 3, 100]),
         ended_early in prop::sample::select(vec![NEVER, 100, 900]),
         impatient in prop::sample::select(vec![NEVER, 20, 500]),
+        new_rules in prop::sample::select(vec![NEVER, NEVER, 300]),
     ) {
-        let disturbances = Disturbances { skipped, foreign, forgotten, ended_early, impatient };
+        let disturbances = Disturbances { skipped, foreign, forgotten, ended_early, impatient, new_rules };
         assert_same(seed, 2_500, max_bucket, disturbances);
     }
 }
@@ -252,7 +280,7 @@ fn pages_that_became_no_originals_leave_the_tables() {
         scope: None,
     }];
     let held = Originals(&held, rules);
-    lookahead.push(&held, &(0..1), (original, None), (None, true));
+    lookahead.push(&held, &(0..1), (original, None), (None, Placement::EVERYWHERE));
     let lookups = lookahead.begin(&held, &(0..1), second.iter(), &mut |task| task()).unwrap();
     let looked_up = lookups.run();
     assert_eq!(looked_up.found[0].shared, [0]);
