@@ -29,6 +29,7 @@ mod relation;
 mod ring;
 mod same_page;
 mod shared;
+mod sketch_column;
 mod sketches;
 mod sparse_column;
 mod stats;

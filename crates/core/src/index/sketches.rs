@@ -10,20 +10,20 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::lookahead::{Lookahead, LookedUp, Lookups};
 use super::recent_keys::RecentKeys;
 use super::ring::{Ring, in_scope};
+use super::sketch_column::SketchColumn;
 use crate::fingerprint::{Evidence, Fingerprints, PerMille, ScopeHash, SiteHash, Sketch, SketchForm};
 use crate::protocol::{MinHashRules, Placement, Request};
-use dupgate_index::{BitColumn, Keys, Rows, TableStats, Task, run_sequential};
+use dupgate_index::{Keys, TableStats, Task, run_sequential};
 
 /// Sketches by the positions of the ring of originals, and the tables that find them.
 #[derive(Debug)]
 pub(super) struct Sketches {
-    column: Column,
+    column: SketchColumn,
     /// First position that a probe finds.
     tail: u64,
     expected: u64,
@@ -32,19 +32,6 @@ pub(super) struct Sketches {
     finder: Option<BandTables>,
     /// By the rules of the tables.
     recent: RefCell<RecentKeys>,
-}
-
-/// All sketches held, from the ring's first position on.
-#[derive(Debug)]
-struct Column {
-    front: u64,
-    head: u64,
-    /// The sketches of the form in use, one after the other. An original without such a sketch has an empty row.
-    rows: Rows,
-    /// Which rows are sketches.
-    present: BitColumn,
-    /// Sketches of another form, which are never looked up.
-    others: BTreeMap<u64, Sketch>,
 }
 
 /// The tables for one set of rules.
@@ -58,7 +45,7 @@ struct BandTables {
 
 /// The sketches at one moment: see [`super::Index::share`].
 #[derive(Debug)]
-pub(super) struct SharedSketches(Column);
+pub(super) struct SharedSketches(SketchColumn);
 
 impl SharedSketches {
     /// Returns the sketch of an original.
@@ -73,7 +60,7 @@ impl SharedSketches {
 }
 
 #[derive(Clone, Copy)]
-struct BandKeys<'a>(&'a Column, &'a Ring, MinHashRules);
+struct BandKeys<'a>(&'a SketchColumn, &'a Ring, MinHashRules);
 
 impl Keys for BandKeys<'_> {
     #[inline]
@@ -155,83 +142,11 @@ fn is_of_other_site<M, D>(wanted: &Wanted<'_, M, D>, position: u64) -> bool {
     wanted.site.and(wanted.ring.site(position)).is_some_and(|site| Some(site) != wanted.site)
 }
 
-impl Column {
-    /// Creates an empty column with rows for sketches of this many bytes.
-    fn starting_at(width: usize, position: u64) -> Self {
-        Self {
-            front: position,
-            head: position,
-            rows: Rows::starting_at(width, position),
-            present: BitColumn::starting_at(position),
-            others: BTreeMap::new(),
-        }
-    }
-
-    fn share(&self) -> Self {
-        let Self { front, head, rows, present, others } = self;
-        Self { front: *front, head: *head, rows: rows.share(), present: present.share(), others: others.clone() }
-    }
-
-    fn push(&mut self, sketch: Option<&Sketch>) {
-        let row = sketch.filter(|sketch| sketch.len() == self.rows.width());
-        self.rows.push(row.map_or(&[], |sketch| sketch));
-        self.present.push(row.is_some());
-        if let Some(other) = sketch.filter(|_| row.is_none()) {
-            // Without the bytes that it was read with.
-            self.others.insert(self.head, Sketch::from_bytes(other));
-        }
-        self.head += 1;
-    }
-
-    /// Returns the sketch at a position, if it has the form in use.
-    #[inline]
-    fn row(&self, position: u64) -> Option<&[u8]> {
-        self.rows.get(position).filter(|_| self.present.get(position))
-    }
-
-    /// Returns the sketches at these positions, if all of them have the form in use and are in one chunk.
-    #[inline]
-    fn consecutive(&self, positions: Range<u64>) -> Option<impl Iterator<Item = &[u8]>> {
-        let rows = self.rows.consecutive(positions.clone()).filter(|rows| !rows.is_empty())?;
-        let are_sketches = self.present.count(positions.clone()) == positions.end - positions.start;
-        are_sketches.then(|| rows.chunks_exact(self.rows.width()))
-    }
-
-    /// Returns the sketch at a position, whatever its form.
-    fn sketch(&self, position: u64) -> Option<Sketch> {
-        if position < self.front {
-            return None;
-        }
-        self.row(position).map(Sketch::from_bytes).or_else(|| self.others.get(&position).cloned())
-    }
-
-    fn drop_before(&mut self, front: u64) {
-        self.front = self.front.max(front.min(self.head));
-        self.rows.drop_before(self.front);
-        self.present.drop_before(self.front);
-        while self.others.first_key_value().is_some_and(|(position, _)| *position < self.front) {
-            self.others.pop_first();
-        }
-    }
-
-    /// Lays the rows out for sketches of this many bytes.
-    fn lay_out(&mut self, width: usize) {
-        let mut rebuilt = Self::starting_at(width, self.front);
-        (self.front..self.head).for_each(|position| rebuilt.push(self.sketch(position).as_ref()));
-        *self = rebuilt;
-    }
-
-    fn memory_bytes(&self) -> usize {
-        let others: usize = self.others.values().map(|sketch| sketch.len() + size_of::<(u64, Sketch)>()).sum();
-        self.rows.memory_bytes() + self.present.memory_bytes() + others
-    }
-}
-
 impl Sketches {
     /// Creates it without sketches and tables; `expected` is the number of originals to come.
     pub(super) fn new(expected: u64) -> Self {
         Self {
-            column: Column::starting_at(0, 0),
+            column: SketchColumn::starting_at(0, 0),
             tail: 0,
             expected,
             generation: 0,
@@ -244,9 +159,7 @@ impl Sketches {
     /// changed.
     pub(super) fn set_rules(&mut self, ring: &Ring, rules: Option<MinHashRules>) {
         if self.finder.as_ref().map(|finder| finder.rules) != rules {
-            if let Some(width) =
-                rules.map(|rules| rules.form.bytes()).filter(|width| *width != self.column.rows.width())
-            {
+            if let Some(width) = rules.map(|rules| rules.form.bytes()).filter(|width| *width != self.column.width()) {
                 self.column.lay_out(width);
             }
             self.recent.get_mut().clear();
@@ -394,7 +307,7 @@ impl Sketches {
     }
 
     fn prefetch_position(&self, ring: &Ring, position: u64) {
-        self.column.rows.prefetch(position);
+        self.column.prefetch(position);
         ring.prefetch(position);
     }
 
@@ -577,7 +490,8 @@ impl Sketches {
 
     /// Returns the positions that a probe finds.
     pub(super) fn positions(&self) -> Range<u64> {
-        self.tail.max(self.column.front)..self.column.head
+        let Range { start, end } = self.column.positions();
+        self.tail.max(start)..end
     }
 
     /// Ignores positions before `tail` from now on, and drops those before `front`.
@@ -805,7 +719,7 @@ mod tests {
         let mut skips_one = Placement::EVERYWHERE;
         skips_one.skip(1);
         let member = Placement { family: Some(0), ..Placement::EVERYWHERE };
-        let (mut ring, mut column) = (Ring::new(), Column::starting_at(16, 0));
+        let (mut ring, mut column) = (Ring::new(), SketchColumn::starting_at(16, 0));
         let sketch = Sketch::from_bytes(&[7; 16]);
         let scope = Some(ScopeHash(9));
         for (number, (placement, scope)) in
