@@ -66,10 +66,13 @@ impl Entries {
 
     /// Forgets the gaps before the original at a position.
     pub(super) fn drop_before(&mut self, position: u64) {
+        let before = self.passed;
         while self.gaps.pop_front_if(|gap| *gap <= position + self.passed).is_some() {
             self.passed += 1;
         }
-        self.ranks.drop_before(self.number(position));
+        if self.passed > before {
+            self.ranks.drop_before(position + self.passed);
+        }
     }
 }
 

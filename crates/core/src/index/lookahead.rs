@@ -88,17 +88,19 @@ pub(super) struct Found {
     crowded: Vec<(usize, Vec<u64>)>,
 }
 
-/// The keys under which something is inserted or removed.
+/// The keys under which an original is inserted or removed.
 #[derive(Debug)]
 struct Keyed {
     number: u64,
     keys: Vec<Option<u64>>,
 }
 
+/// What leaves the tables.
 #[derive(Debug)]
 enum Removed {
     Original(Keyed),
-    /// A page, with its bands: one bit each, as in [`Placement::skipped`].
+    /// A page that became no original, or one that the tables of some bands do not hold. The bands are those of
+    /// [`Placement::skipped`].
     Page(Page, u128),
 }
 
@@ -471,7 +473,7 @@ impl Lookahead {
         self.tables = Some(tables);
     }
 
-    /// Returns the numbers of the originals and pages that a page shares keys with.
+    /// Returns the positions of the originals that a page shares keys with, oldest first.
     pub(super) fn originals_of<'a>(&'a self, found: &'a Found) -> impl Iterator<Item = u64> + 'a {
         found.shared.iter().filter_map(|number| self.position(*number))
     }

@@ -18,11 +18,24 @@ impl Keys for List {
     }
 }
 
-/// For each entry the keys that it has, how far the tail moves after it, and how far after it an entry is removed
-/// then.
-type Entries = Vec<([Option<u64>; 4], u64, Option<usize>)>;
+/// A list with the keys of some tables only.
+struct Some4<'a>(&'a List, [bool; 4]);
 
-fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), TestCaseError> {
+impl Keys for Some4<'_> {
+    fn key(&self, table: usize, position: u64) -> Option<u64> {
+        self.0.key(table, position).filter(|_| self.1[table])
+    }
+}
+
+/// For each entry the keys that it has, how far the tail moves after it, and how far after it an entry is removed
+/// then, from which tables.
+type Entries = Vec<([Option<u64>; 4], u64, Option<(usize, [bool; 4])>)>;
+
+fn agrees_with_a_list<L: Layout>(
+    first: u64,
+    entries: &Entries,
+    mut insert: impl FnMut(&mut Tables<L>, &List, Range<u64>),
+) -> Result<(), TestCaseError> {
     // Keys that differ in the bits that choose the line.
     let spread = |key: u64| key.wrapping_mul(0xD6E8_FEB8_6659_FD93);
     let mut list = List { keys: Vec::new(), first };
@@ -49,11 +62,13 @@ fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), Te
         }
         list.keys.push(keys.map(|key| key.map(spread)));
         let head = first + list.keys.len() as u64;
-        tables.insert(&list, tail..head);
+        insert(&mut tables, &list, tail..head);
         tail = head.min(tail + expire);
-        if let Some(at) = remove.and_then(|back| list.keys.len().checked_sub(back + 1)) {
-            tables.remove(&list, &(tail..head), first + at as u64);
-            list.keys[at] = [None; 4];
+        if let Some((back, from)) = remove
+            && let Some(at) = list.keys.len().checked_sub(back + 1)
+        {
+            tables.remove(&Some4(&list, *from), &(tail..head), first + at as u64);
+            list.keys[at].iter_mut().zip(from).filter(|(_, from)| **from).for_each(|(key, _)| *key = None);
         }
     }
     Ok(())
@@ -64,7 +79,14 @@ fn entries() -> impl Strategy<Value = Entries> {
     let expire = prop_oneof![0..3_u64, prop_oneof![9 => Just(0_u64), 1 => Just(1)]];
     expire.prop_flat_map(|most| {
         let keys = prop::array::uniform4(prop::option::weighted(0.9, 0..6_u64));
-        prop::collection::vec((keys, 0..=most, prop::option::weighted(0.3, 0..60_usize)), 1..400)
+        prop::collection::vec(
+            (
+                keys,
+                0..=most,
+                prop::option::weighted(0.3, (0..60_usize, prop::array::uniform4(prop::bool::weighted(0.7)))),
+            ),
+            1..400,
+        )
     })
 }
 
@@ -75,9 +97,18 @@ proptest! {
     fn entries_are_found_in_as_many_tables_as_they_share_keys(
         first in prop_oneof![Just(0), Just((1_u64 << 32) - 40)],
         entries in entries(),
+        together in 1..40_u64,
     ) {
-        agrees_with_a_list::<FuzzyTags>(first, &entries)?;
-        agrees_with_a_list::<ExactTags>(first, &entries)?;
+        agrees_with_a_list::<FuzzyTags>(first, &entries, Tables::insert)?;
+        agrees_with_a_list::<ExactTags>(first, &entries, Tables::insert)?;
+        // The tables are resized now and then only.
+        agrees_with_a_list::<ExactTags>(first, &entries, |tables, list, positions| {
+            let newest = positions.end - 1;
+            tables.insert_only(&positions, |table| list.key(table, newest));
+            if positions.end % together == 0 {
+                tables.resize(together / 4 + 1, list, &positions, positions.end - positions.start);
+            }
+        })?;
     }
 }
 
@@ -181,6 +212,21 @@ fn tables_grow_under_way_and_shrink_when_idle() {
     let mut found = Vec::new();
     tables.equal(2, Spread.key(2, 19_995).unwrap(), &(19_990..20_000), |position| found.push(position));
     assert_eq!(found, [19_995]);
+}
+
+#[test]
+fn tables_that_are_resized_now_and_then_become_as_large() {
+    let (mut at_once, mut later) = (Tables::<ExactTags>::new(3, 0), Tables::<ExactTags>::new(3, 0));
+    for head in 1..=20_000 {
+        at_once.insert(&Spread, 0..head);
+        later.insert_only(&(0..head), |table| Spread.key(table, head - 1));
+        if head % 500 == 0 {
+            later.resize(500, &Spread, &(0..head), head);
+        }
+    }
+    let lines = |tables: &Tables<ExactTags>| -> Vec<u64> { tables.stats().iter().map(|table| table.lines).collect() };
+    let near = lines(&at_once).into_iter().zip(lines(&later)).all(|(one, other)| one < other * 2 && other < one * 2);
+    assert!(near, "{:?} and {:?} lines", lines(&at_once), lines(&later));
 }
 
 #[test]
