@@ -42,13 +42,14 @@ impl LookupThread {
         upcoming: impl Fn() -> I,
         hand_over: &mut impl FnMut(Task<'static>),
     ) -> Result<(), Fatal> {
+        let next = upcoming().next();
         for number in 0..judges.len() {
-            self.wait_for_page(judges, number, upcoming().next())?;
+            self.wait_for_page(judges, number, next)?;
             let begun = judges.get_mut(number).and_then(|judge| judge.begin_lookups(upcoming(), hand_over));
             if let Some(lookups) = begun {
                 self.lookups.send((number, lookups)).map_err(|_| ended())?;
                 self.judges.push(number);
-                self.wait_for_page(judges, number, upcoming().next())?;
+                self.wait_for_page(judges, number, next)?;
             }
         }
         Ok(())

@@ -209,7 +209,11 @@ impl Lookups {
                     let least = rules.least_keys(rules.form.count(sketch));
                     let numbers = first..found.page.number;
                     tables.found_in(&keys, least.into(), numbers.clone(), |number| found.shared.push(number));
-                    found.crowded = crowded(&tables, rules.max_bucket, &keys, &numbers);
+                    if rules.max_bucket > 0 {
+                        let key = |band: usize| keys.get(band).copied();
+                        let note = |band: usize, numbers: &[u64]| found.crowded.push((band, numbers.to_vec()));
+                        crowded(&tables, rules.max_bucket, key, &numbers, note);
+                    }
                 }
                 tables.insert_only(&(first..found.page.number + 1), |band| keys.get(band).copied());
                 unused = keys;
@@ -219,20 +223,27 @@ impl Lookups {
     }
 }
 
-/// Returns the bands in which these keys may find so many entries, and those that they find.
-fn crowded(tables: &Tables<ExactTags>, most: u16, keys: &[u64], numbers: &Range<u64>) -> Vec<(usize, Vec<u64>)> {
+/// Passes each band in which a page may find so many entries to `visit`, with the numbers of those that it finds.
+/// `key` returns the page's key of a band.
+pub(super) fn crowded(
+    tables: &Tables<ExactTags>,
+    most: u16,
+    key: impl Fn(usize) -> Option<u64>,
+    numbers: &Range<u64>,
+    mut visit: impl FnMut(usize, &[u64]),
+) {
     let most = u32::from(most);
-    if most == 0 {
-        return Vec::new();
-    }
-    let keyed = tables.crowded(most).filter_map(|band| Some((band, *keys.get(band)?)));
-    let full = keyed.filter(|(band, key)| tables.most_found(*band, *key) >= most);
-    let found = full.map(|(band, key)| {
-        let mut found = Vec::new();
+    let mut found = Vec::new();
+    // Most tables have no key that leads to many entries, most other keys lead to a few, and these need not be
+    // compared.
+    for band in tables.crowded(most) {
+        let Some(key) = key(band).filter(|key| tables.most_found(band, *key) >= most) else { continue };
+        found.clear();
         tables.equal(band, key, numbers, |number| found.push(number));
-        (band, found)
-    });
-    found.filter(|(_, found)| found.len() >= most as usize).collect()
+        if found.len() >= most as usize {
+            visit(band, &found);
+        }
+    }
 }
 
 impl Lookahead {
@@ -462,7 +473,7 @@ impl Lookahead {
             let all = found.into_iter().map(|found| Removed::Page(found.page, u128::MAX));
             remove_all(&mut tables, &self.rules, self.removed.drain(..).chain(all), &numbers);
             for waiting in self.waiting.drain(..) {
-                let key = |band: usize| waiting.keys.get(band).copied().flatten();
+                let key = |band| waiting.key(band, waiting.number);
                 tables.insert_only(&(numbers.start..waiting.number + 1), key);
             }
         } else {

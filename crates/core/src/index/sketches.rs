@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::lookahead::{Lookahead, LookedUp, Lookups};
+use super::lookahead::{self, Lookahead, LookedUp, Lookups};
 use super::recent_keys::RecentKeys;
 use super::ring::{Ring, in_scope};
 use super::sketch_column::SketchColumn;
@@ -440,21 +440,14 @@ impl Sketches {
         };
         let mut recent = self.recent.borrow_mut();
         let keys = recent.of(rules, sketch);
-        // Most tables have no key that leads to many entries, most other keys lead to a few, and these need not be
-        // compared.
-        for band in tables.crowded(rules.max_bucket.into()) {
-            let Some(key) = keys.get(band) else { continue };
-            let scoped = in_scope(*key, scope);
-            if tables.most_found(band, scoped) < rules.max_bucket.into() {
-                continue;
-            }
+        let key = |band: usize| keys.get(band).map(|key| in_scope(*key, scope));
+        lookahead::crowded(tables, rules.max_bucket, key, &lookahead.numbers(&positions), |band, numbers| {
             found.clear();
-            let numbers = lookahead.numbers(&positions);
-            tables.equal(band, scoped, &numbers, |number| found.extend(lookahead.position(number)));
+            found.extend(numbers.iter().filter_map(|number| lookahead.position(*number)));
             if is_full(band, &found) {
                 placement.skip(band);
             }
-        }
+        });
         placement
     }
 
