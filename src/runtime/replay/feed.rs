@@ -2,8 +2,9 @@
 //! cores, handed over in the order of each partition. The lines of a file form a partition.
 //!
 //! Every partition of a topic has its own share of the memory for pages in flight and is paused beyond it, so that
-//! pages of other partitions never block an awaited page. Files are read one after the other, and all lines count
-//! together until they are taken: they are taken in the order of reading.
+//! pages of other partitions never block an awaited page. Records on their way from the readers are at most one share
+//! more, even while nothing is taken. Files are read one after the other, and all lines count together until they are
+//! taken: they are taken in the order of reading.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -59,6 +60,7 @@ pub(super) struct Feed {
     feeds: BTreeMap<PartitionId, PartitionFeed>,
     readers: BTreeMap<Arc<str>, RangeReader>,
     pool: TextPool,
+    /// Counts records of topics until they arrive here, lines of files until they are taken.
     budget: Arc<ByteBudget>,
     events: Receiver<Event>,
     clock: Clock,
@@ -102,8 +104,9 @@ impl Feed {
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
-        let (mut feed, sender) = Self::build(extents.keys().cloned(), work, threads, memory, clock)?;
-        feed.share = (memory / extents.len().max(1)).max(MIN_SHARE);
+        let share = (memory / extents.len().max(1)).max(MIN_SHARE);
+        let (mut feed, sender) = Self::build(extents.keys().cloned(), work, threads, share, clock)?;
+        feed.share = share;
         let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, Range<i64>>> = BTreeMap::new();
         for (partition, extent) in extents {
             topics.entry(Arc::clone(&partition.topic)).or_default().insert(partition.number, extent.clone());
@@ -138,7 +141,7 @@ impl Feed {
         partitions: impl Iterator<Item = PartitionId>,
         work: impl TextWork + 'static,
         threads: usize,
-        memory: usize,
+        budget: usize,
         clock: Clock,
     ) -> Result<(Self, Sender<Event>), Fatal> {
         let (sender, events): (Sender<Event>, _) = unbounded();
@@ -148,7 +151,7 @@ impl Feed {
             feeds: partitions.map(|partition| (partition, PartitionFeed::default())).collect(),
             readers: BTreeMap::new(),
             pool: pool.map_err(failure)?,
-            budget: ByteBudget::new(memory.max(MIN_SHARE)),
+            budget: ByteBudget::new(budget.max(MIN_SHARE)),
             events,
             clock,
             share: usize::MAX,
@@ -169,15 +172,18 @@ impl Feed {
         }
         let Ok(event) = self.events.recv_timeout(STEP.min(CHECK_INTERVAL)) else { return Ok(FeedEvent::Nothing) };
         self.take_in(event)?;
-        // Process everything that has arrived: the other pages are needed soon.
-        while let Ok(event) = self.events.try_recv() {
-            self.take_in(event)?;
-        }
+        self.take_in_arrived()?;
         Ok(self.news.pop_front().unwrap_or(FeedEvent::Nothing))
     }
 
     /// Takes the next page of a partition, if it was read.
-    pub(super) fn take(&mut self, partition: &PartitionId) -> Option<Page<PagePayload>> {
+    pub(super) fn take(&mut self, partition: &PartitionId) -> Result<Option<Page<PagePayload>>, Fatal> {
+        // A caller that finds one page after the other never waits, and the pool needs work meanwhile.
+        self.take_in_arrived()?;
+        Ok(self.pop(partition))
+    }
+
+    fn pop(&mut self, partition: &PartitionId) -> Option<Page<PagePayload>> {
         let feed = self.feeds.get_mut(partition)?;
         feed.pages.front()?.page.as_ref()?;
         let Slot { page, place, .. } = feed.pages.pop_front()?;
@@ -207,6 +213,14 @@ impl Feed {
             feed.is_paused = false;
             reader.resume(partition.number);
         }
+    }
+
+    /// Processes everything that has arrived: all of it is needed soon.
+    fn take_in_arrived(&mut self) -> Result<(), Fatal> {
+        while let Ok(event) = self.events.try_recv() {
+            self.take_in(event)?;
+        }
+        Ok(())
     }
 
     fn take_in(&mut self, event: Event) -> Result<(), Fatal> {
@@ -336,7 +350,7 @@ mod tests {
         let clock = Clock::start();
         let mut offset = 0;
         while !feed.is_over(partition) {
-            while let Some(page) = feed.take(partition) {
+            while let Some(page) = feed.take(partition).unwrap() {
                 assert_eq!(page.source, partition.at(offset));
                 offset += 1;
             }
@@ -355,13 +369,20 @@ mod tests {
         extents.keys().for_each(|partition| fill(&broker.address(), partition));
         let connection = ConnectionSettings { brokers: vec![broker.address()], ..ConnectionSettings::default() };
 
-        let mut feed =
-            Feed::of_topics(&connection.follower("replay"), &extents, NoWork, 1, MEMORY, Clock::start()).unwrap();
+        let clock = Clock::start();
+        let mut feed = Feed::of_topics(&connection.follower("replay"), &extents, NoWork, 1, MEMORY, clock).unwrap();
+        // Nothing is taken in until the reader stops by itself.
+        while feed.budget.wait_for_room(Duration::ZERO) {
+            assert!(clock.now() < LIMIT, "the reader does not stop");
+            std::thread::yield_now();
+        }
+        let arrived = feed.budget.held();
+        assert!(arrived <= MIN_SHARE + 2 * PAGE_BYTES, "{arrived} bytes have arrived");
         // Meanwhile the reader would have read all of the other one.
         take_all(&mut feed, &taken);
         let held = feed.feeds[&waiting].bytes;
-        // What was on its way when the partition was paused is bounded by the memory of all.
-        assert!(held <= MIN_SHARE + MEMORY, "{held} bytes are held");
+        // What was on its way when the partition was paused is at most another share.
+        assert!(held <= 2 * (MIN_SHARE + PAGE_BYTES), "{held} bytes are held");
         assert!(feed.feeds[&waiting].is_paused);
         take_all(&mut feed, &waiting);
         assert_eq!(feed.feeds[&waiting].bytes, 0);
