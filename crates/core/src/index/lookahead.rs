@@ -61,12 +61,44 @@ pub(super) struct Lookahead {
     removed: Vec<Removed>,
     /// Inserts since the tables could be resized.
     inserts: u64,
-    /// Lookups that ended since the last pause.
-    ended: u32,
-    pause: u64,
-    next_pause: u64,
+    pause: Pause,
     /// Statistics and memory of the tables when the other thread took them.
     stats: (Vec<TableStats>, usize),
+}
+
+/// The pages after stale lookups for which nothing is looked up ahead.
+#[derive(Debug)]
+struct Pause {
+    left: u64,
+    next: u64,
+    /// Lookups that were not stale since it began.
+    lookups: u32,
+}
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self { left: 0, next: MIN_PAUSE, lookups: 0 }
+    }
+}
+
+impl Pause {
+    /// Begins it, twice as long as the last one unless lookups have gone well since.
+    fn begin(&mut self) {
+        let is_first = std::mem::take(&mut self.lookups) >= UNDISTURBED;
+        self.left = if is_first { MIN_PAUSE } else { self.next };
+        self.next = (self.left * 2).min(MAX_PAUSE);
+    }
+
+    const fn note_lookups(&mut self) {
+        self.lookups += 1;
+    }
+
+    /// Counts a page. Returns whether it is after the pause.
+    const fn is_over(&mut self) -> bool {
+        let is_over = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        is_over
+    }
 }
 
 #[derive(Debug)]
@@ -262,9 +294,7 @@ impl Lookahead {
             waiting: Vec::new(),
             removed: Vec::new(),
             inserts: 0,
-            ended: 0,
-            pause: 0,
-            next_pause: MIN_PAUSE,
+            pause: Pause::default(),
             stats: (Vec::new(), 0),
         }
     }
@@ -398,9 +428,7 @@ impl Lookahead {
         }
         self.tables.as_ref()?;
         let mut pages = Vec::new();
-        if self.pause > 0 {
-            self.pause -= 1;
-        } else if std::mem::take(&mut self.is_back) || self.found.is_empty() {
+        if self.pause.is_over() && (std::mem::take(&mut self.is_back) || self.found.is_empty()) {
             pages = self.next_pages(positions, upcoming);
         }
         let numbers = self.numbers(positions);
@@ -457,9 +485,7 @@ impl Lookahead {
         if self.tables.is_none() && !std::mem::replace(&mut self.is_stale, true) {
             self.handed_over.clone().for_each(|number| self.entries.add_gap(number));
         }
-        let is_first = std::mem::take(&mut self.ended) >= UNDISTURBED;
-        self.pause = if is_first { MIN_PAUSE } else { self.next_pause };
-        self.next_pause = (self.pause * 2).min(MAX_PAUSE);
+        self.pause.begin();
     }
 
     /// Takes back what [`Lookahead::begin`] handed over.
@@ -479,7 +505,7 @@ impl Lookahead {
         } else {
             self.found.extend(found);
             self.is_back = true;
-            self.ended += 1;
+            self.pause.note_lookups();
         }
         self.tables = Some(tables);
     }
