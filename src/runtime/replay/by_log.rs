@@ -238,7 +238,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     /// Waits for the next page of a partition; `None` at its end.
     pub(super) fn next_page(&mut self, partition: &PartitionId) -> Result<Option<Page<PagePayload>>, Fatal> {
         loop {
-            if let Some(page) = self.feed()?.take(partition)? {
+            if let Some(page) = self.feed()?.next(partition)? {
                 return Ok(Some(page));
             }
             if self.feed()?.is_over(partition) {

@@ -28,7 +28,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 FeedEvent::Nothing => {}
             }
             while let Some(partition) = order.take() {
-                let Some(page) = self.feed()?.take(&partition)? else {
+                let Some(page) = self.feed()?.take(&partition) else {
                     return Err(Reason::Bug.because(anyhow::anyhow!("{partition}: a page that was read is missing")));
                 };
                 if matches!(&page.action, PageAction::Ask(_, request) if request.event_time > latest) {

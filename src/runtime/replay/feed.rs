@@ -176,14 +176,17 @@ impl Feed {
         Ok(self.news.pop_front().unwrap_or(FeedEvent::Nothing))
     }
 
-    /// Takes the next page of a partition, if it was read.
-    pub(super) fn take(&mut self, partition: &PartitionId) -> Result<Option<Page<PagePayload>>, Fatal> {
+    /// Takes the next page of a partition, if it was read, for a caller that needs no reports of new pages: they are
+    /// dropped.
+    pub(super) fn next(&mut self, partition: &PartitionId) -> Result<Option<Page<PagePayload>>, Fatal> {
         // A caller that finds one page after the other never waits, and the pool needs work meanwhile.
         self.take_in_arrived()?;
-        Ok(self.pop(partition))
+        self.news.clear();
+        Ok(self.take(partition))
     }
 
-    fn pop(&mut self, partition: &PartitionId) -> Option<Page<PagePayload>> {
+    /// Takes the next page of a partition, if it was read.
+    pub(super) fn take(&mut self, partition: &PartitionId) -> Option<Page<PagePayload>> {
         let feed = self.feeds.get_mut(partition)?;
         feed.pages.front()?.page.as_ref()?;
         let Slot { page, place, .. } = feed.pages.pop_front()?;
@@ -350,8 +353,9 @@ mod tests {
         let clock = Clock::start();
         let mut offset = 0;
         while !feed.is_over(partition) {
-            while let Some(page) = feed.take(partition).unwrap() {
+            while let Some(page) = feed.next(partition).unwrap() {
                 assert_eq!(page.source, partition.at(offset));
+                assert!(feed.news.is_empty(), "reports pile up");
                 offset += 1;
             }
             feed.wait().unwrap();
