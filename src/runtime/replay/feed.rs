@@ -131,7 +131,7 @@ impl Feed {
         clock: Clock,
     ) -> Result<Self, Fatal> {
         let partitions = files.iter().enumerate().map(|(number, file)| file.partition(number));
-        let (feed, sender) = Self::build(partitions, work, threads, memory, clock)?;
+        let (feed, sender) = Self::build(partitions, work, threads, memory.max(MIN_SHARE), clock)?;
         let sink = move |event| sender.send(Event::File(event)).is_ok();
         file_reader::start(files, from, Arc::clone(&feed.budget), sink).map_err(failure)?;
         Ok(feed)
@@ -151,7 +151,7 @@ impl Feed {
             feeds: partitions.map(|partition| (partition, PartitionFeed::default())).collect(),
             readers: BTreeMap::new(),
             pool: pool.map_err(failure)?,
-            budget: ByteBudget::new(budget.max(MIN_SHARE)),
+            budget: ByteBudget::new(budget),
             events,
             clock,
             share: usize::MAX,

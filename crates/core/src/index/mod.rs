@@ -258,7 +258,8 @@ impl Index {
     /// now: too few requests are seen, or lookups are not ended yet.
     ///
     /// Call it before each page; `upcoming` begins with its request, and [`REQUESTS_AHEAD`] requests are enough. Pages
-    /// have to be judged in this order, and clones of their sketches to be inserted. Passes maintenance tasks of the tables to `hand_over`: see [`Index::maintenance`].
+    /// have to be judged in this order, and clones of their sketches to be inserted. Passes maintenance tasks of the
+    /// tables to `hand_over`: see [`Index::maintenance`].
     pub fn begin_lookups<'r>(
         &mut self,
         upcoming: impl Iterator<Item = &'r Request>,
