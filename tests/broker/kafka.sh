@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Starts, stops and kills one Apache Kafka broker for the tests; the only place that knows how.
+# Starts, stops and kills Apache Kafka for the tests, one broker or several; the only place that knows how.
 #
 #   kafka.sh up        start one that stays until `down`; prints its address
 #   kafka.sh down      end it and remove its folder
 #   kafka.sh status    print its address; exit code 1 if there is none
-#   kafka.sh serve     for the test harness: start one, print `ready HOST:PORT`, then obey the lines `stop`, `kill`
-#                      and `start` on standard input; at its end (however the harness died) end the broker
+#   kafka.sh serve     for the test harness: start them, print `ready HOST:PORT,...`, then obey the lines on standard
+#                      input; at its end (however the harness died) end the brokers. The lines:
+#                        stop, kill, start, pause, resume [N]   end, start, SIGSTOP or SIGCONT broker N (from 1), or all
+#                        configs ARGUMENT...                    run kafka-configs.sh with these arguments (by Maven only)
 #
 # The first way that works is taken: DUPGATE_TEST_KAFKA=HOST:PORT (already there), a Docker engine that answers,
 # or the broker's jars by Maven on a Java 17 machine. Also understood:
@@ -14,21 +16,26 @@
 #   DUPGATE_KAFKA_JVM="..."          options for the JVM instead of those below
 #   DUPGATE_KAFKA_KEEP=FOLDER        move what the broker leaves, logs and data, into this folder instead of removing it
 #   DUPGATE_KAFKA_SECURE=1           with `serve`: listeners with TLS and SASL, users and ACLs beside the plain one (by
-#                                    Maven only); `ready` is followed by NAME=HOST:PORT for each, and CERTS=FOLDER
+#                                    Maven only); `ready` is followed by NAME=HOST:PORT,... for each, and CERTS=FOLDER
+#   DUPGATE_KAFKA_BROKERS=3          with `serve`: as many brokers, each a controller as well (by Maven only)
+#   DUPGATE_KAFKA_SETTINGS="..."     with `serve`: settings of the brokers, one NAME=VALUE a line, instead of those below
+#   DUPGATE_KAFKA_VERSION=3.9.2      another version of Apache Kafka than the one below
 set -euo pipefail
 
 # Not 4.3.0 to 4.4.0: their coordinator takes a partition without a leader for a deleted one, and skips the marker of a
 # transaction that it then calls complete (KRaftMetadataCache.getPartitionLeaderEndpoint; 4.2 tries again). Partitions of
 # a single node have no leader while it stops and starts: readers and groups then hang, or read twice.
-version=4.2.2
+version=${DUPGATE_KAFKA_VERSION:-4.2.2}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../../target}
-jars=$target/kafka/jars
+jars=$target/kafka/jars${DUPGATE_KAFKA_VERSION:+-$version}
 up_folder=$target/kafka/up
-jvm=${DUPGATE_KAFKA_JVM:--Xmx768m -XX:+UseSerialGC}
+brokers=${DUPGATE_KAFKA_BROKERS:-1}
+jvm=${DUPGATE_KAFKA_JVM:--Xmx$((brokers > 1 ? 384 : 768))m -XX:+UseSerialGC}
 start_seconds=180
 
-folder=  # of this broker: its way, address, process id, settings, data and log
+cluster=  # the folder of all brokers
+folder=   # of one of them, named by its number: its way, address, process id, settings, data and log
 
 say() { echo "kafka: $*" >&2; }
 
@@ -36,7 +43,16 @@ say() { echo "kafka: $*" >&2; }
 save() { printf '%s\n' "$2" > "$folder/$1"; }
 load() { cat "$folder/$1" 2>/dev/null || true; }
 
-# Succeeds if the broker at HOST:PORT answers a metadata request (version 1, no topics) with at least one broker.
+# `each N COMMAND...` runs the command for broker N, or for every broker if N is empty.
+each() {
+    local number
+    for number in ${1:-$(seq "$brokers")}; do
+        folder=$cluster/$number
+        "${@:2}" || return 1
+    done
+}
+
+# Succeeds if the broker at HOST:PORT answers a metadata request (version 1, no topics) with at least `$2` brokers.
 # A KRaft broker serves no request before it is registered and unfenced, so this is the moment it can be used.
 answers() {
     local host=${1%:*} port=${1##*:} reply
@@ -44,14 +60,15 @@ answers() {
         exec 3<>"/dev/tcp/$0/$1" || exit 1
         printf "\x00\x00\x00\x0e\x00\x03\x00\x01\x00\x00\x00\x01\xff\xff\x00\x00\x00\x00" >&3
         head -c 12 <&3 | od -An -v -tx1 | tr -d " \n"' "$host" "$port" 2>/dev/null) || return 1
-    [[ ${#reply} -eq 24 && ${reply:8:8} == 00000001 && ${reply:16:8} != 00000000 ]]
+    [[ ${#reply} -eq 24 && ${reply:8:8} == 00000001 ]] && ((16#${reply:16:8} >= ${2:-1}))
 }
 
-# Waits until the broker answers; gives up when `$2 $3...` fails (its process is gone) or after `start_seconds`.
+# Waits until the broker answers with `$2` brokers; gives up when `$3...` fails (its process is gone) or after
+# `start_seconds`.
 wait_until_it_answers() {
-    local address=$1 deadline=$((SECONDS + start_seconds))
-    shift
-    until answers "$address"; do
+    local address=$1 count=$2 deadline=$((SECONDS + start_seconds))
+    shift 2
+    until answers "$address" "$count"; do
         "$@" || return 1
         ((SECONDS < deadline)) || { say "no answer from $address after $start_seconds s"; return 1; }
         sleep 0.1
@@ -71,19 +88,19 @@ free_port() {
     done
 }
 
-# The settings of a one-node cluster, one `name=value` a line: `settings LISTENERS ADVERTISED QUORUM DATA`, where QUORUM
-# is itself a setting: the image formats its storage for `voters`, we format ours for `bootstrap.servers`.
+# The settings of a node, one `name=value` a line: `settings NUMBER LISTENERS ADVERTISED VOTERS DATA`.
 settings() {
+    local most=$((brokers > 3 ? 3 : brokers)) enough=$((brokers > 1 ? 2 : 1))
     cat <<SETTINGS
-node.id=1
+node.id=$1
 process.roles=broker,controller
-listeners=$1
-advertised.listeners=$2
+listeners=$2
+advertised.listeners=$3
 controller.listener.names=CONTROLLER
-controller.quorum.$3
+controller.quorum.voters=$4
 inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs=$4
+log.dirs=$5
 num.partitions=1
 default.replication.factor=1
 min.insync.replicas=1
@@ -92,13 +109,13 @@ log.initial.task.delay.ms=86400000
 log.retention.check.interval.ms=86400000
 auto.create.topics.enable=false
 delete.topic.enable=true
-offsets.topic.replication.factor=1
+offsets.topic.replication.factor=$most
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor=$most
+transaction.state.log.min.isr=$enough
 transaction.state.log.num.partitions=4
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.replication.factor=$most
+share.coordinator.state.topic.min.isr=$enough
 share.coordinator.state.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 group.min.session.timeout.ms=1000
@@ -110,6 +127,7 @@ background.threads=2
 log.cleaner.dedupe.buffer.size=16777216
 log.cleaner.backoff.ms=3000
 controlled.shutdown.enable=true
+${DUPGATE_KAFKA_SETTINGS:-}
 SETTINGS
 }
 
@@ -125,21 +143,25 @@ docker_create() {
         key=${line%%=*}
         key=${key//./_}
         env+=(--env "KAFKA_${key^^}=${line#*=}")
-    done < <(settings "PLAINTEXT://:9092,CONTROLLER://:9093" "PLAINTEXT://127.0.0.1:$port" \
-        voters=1@localhost:9093 /tmp/kafka-data)
+    done < <(settings 1 "PLAINTEXT://:9092,CONTROLLER://:9093" "PLAINTEXT://127.0.0.1:$port" \
+        1@localhost:9093 /tmp/kafka-data | grep -v -e '^#' -e '^$')
     docker create --quiet --name "$name" --publish "127.0.0.1:$port:9092" "${env[@]}" "apache/kafka:$version" >/dev/null || return 1
     save container "$name"
     save address "127.0.0.1:$port"
 }
 
-docker_start() {
-    docker start "$(load container)" >/dev/null && wait_until_it_answers "$(load address)" container_runs && return
+docker_start() { docker start "$(load container)" >/dev/null; }
+
+docker_await() {
+    wait_until_it_answers "$(load address)" 1 container_runs && return
     docker logs --tail 20 "$(load container)" >&2 || true
     return 1
 }
 
 docker_stop() { docker stop --time 30 "$(load container)" >/dev/null; }
 docker_kill() { docker kill "$(load container)" >/dev/null; }
+docker_pause() { docker pause "$(load container)" >/dev/null; }
+docker_resume() { docker unpause "$(load container)" >/dev/null; }
 docker_remove() { docker rm --force --volumes "$(load container)" >/dev/null 2>&1 || true; }
 
 # --- Maven and the JVM --------------------------------------------------------------------------------------------
@@ -159,7 +181,7 @@ fetch_jars() {
         if ! cmp -s "$here/pom.xml" "$jars/pom.xml"; then
             say "fetching the jars of Apache Kafka $version by Maven"
             rm -rf "$jars" "$jars.part"
-            mvn --quiet --batch-mode --file "$here/pom.xml" dependency:copy-dependencies \
+            mvn --quiet --batch-mode --file "$here/pom.xml" dependency:copy-dependencies "-Dkafka.version=$version" \
                 -DoutputDirectory="$(realpath -m "$jars.part")" < /dev/null > "$target/kafka/fetch.log" 2>&1 ||
                 { cat "$target/kafka/fetch.log" >&2; exit 1; }
             cp "$here/pom.xml" "$jars.part/"
@@ -191,9 +213,9 @@ process_runs() { lives "$(load pid)"; }
 # A password for everybody; the certificates live as long as the folder.
 secret=correct-horse
 
-# Makes an authority, a certificate for the broker and one for a client, as PEM files in `certs`.
+# Makes an authority, a certificate for the brokers and one for a client, as PEM files in `certs`.
 certificates() {
-    local certs=$folder/certs name
+    local certs=$cluster/certs name
     mkdir -p "$certs"
     (
         cd "$certs"
@@ -205,7 +227,7 @@ certificates() {
         done
         cat broker.key broker.crt ca.pem > broker.pem
         openssl pkcs8 -topk8 -in client.key -out client.locked.key -passout "pass:$secret"
-    ) >> "$folder/certs.log" 2>&1 || { cat "$folder/certs.log" >&2; return 1; }
+    ) >> "$cluster/certs.log" 2>&1 || { cat "$cluster/certs.log" >&2; return 1; }
 }
 
 # Settings that give the broker secured listeners: `secured PLAIN CONTROLLER` are its existing ports. Clients of
@@ -218,7 +240,6 @@ secured() {
         map+=",$name:$name"
         echo "$name=127.0.0.1:$port" >> "$folder/secured"
     done
-    echo "CERTS=$folder/certs" >> "$folder/secured"
     cat <<SETTINGS
 listeners=$listeners,CONTROLLER://127.0.0.1:$2
 advertised.listeners=$listeners
@@ -227,9 +248,9 @@ sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
 # Clients that do not log in again before their token expires are disconnected.
 connections.max.reauth.ms=3600000
 ssl.keystore.type=PEM
-ssl.keystore.location=$folder/certs/broker.pem
+ssl.keystore.location=$cluster/certs/broker.pem
 ssl.truststore.type=PEM
-ssl.truststore.location=$folder/certs/ca.pem
+ssl.truststore.location=$cluster/certs/ca.pem
 listener.name.ssl.ssl.client.auth=required
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS;User:alice;User:CN=client
@@ -244,26 +265,40 @@ SETTINGS
     done
 }
 
+# Writes the settings of all brokers and formats their data.
 maven_create() {
     fetch_jars || return 1
-    local port controller
-    port=$(free_port)
-    controller=$(free_port)
-    save address "127.0.0.1:$port"
-    settings "PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller" "PLAINTEXT://127.0.0.1:$port" \
-        "bootstrap.servers=127.0.0.1:$controller" "$folder/data" > "$folder/server.properties"
-    local format=(format --standalone --cluster-id "$(cluster_id)" --config "$folder/server.properties") user size
+    local number port controller=() voters="" id ports=()
+    id=$(cluster_id)
+    for number in $(seq "$brokers"); do
+        ports[number]=$(free_port)
+        controller[number]=$(free_port)
+        voters+=${voters:+,}$number@127.0.0.1:${controller[number]}
+    done
+    [[ -z ${DUPGATE_KAFKA_SECURE:-} ]] || certificates || return 1
+    for number in $(seq "$brokers"); do
+        folder=$cluster/$number
+        port=${ports[number]}
+        rm -rf "$folder/secured" "$folder/data"
+        save address "127.0.0.1:$port"
+        {
+            settings "$number" "PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:${controller[number]}" \
+                "PLAINTEXT://127.0.0.1:$port" "$voters" "$folder/data"
+            [[ -z ${DUPGATE_KAFKA_SECURE:-} ]] || secured "$port" "${controller[number]}"
+        } > "$folder/server.properties"
+        maven_format "$id" || return 1
+    done
+}
+
+maven_format() {
+    local format=(format --cluster-id "$1" --config "$folder/server.properties") user size
     if [[ -n ${DUPGATE_KAFKA_SECURE:-} ]]; then
-        rm -f "$folder/secured"
-        certificates || return 1
-        secured "$port" "$controller" >> "$folder/server.properties"
         for user in alice bob; do
             for size in 256 512; do
                 format+=(--add-scram "SCRAM-SHA-$size=[name=$user,password=$secret]")
             done
         done
     fi
-    rm -rf "$folder/data"
     (run_java "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1" kafka.tools.StorageTool "${format[@]}") \
         > "$folder/format.log" 2>&1 || { cat "$folder/format.log" >&2; return 1; }
 }
@@ -277,7 +312,7 @@ secured_ports_listen() {
             process_runs || return 1
             sleep 0.05
         done
-    done < <(grep -v '^CERTS=' "$folder/secured")
+    done < "$folder/secured"
 }
 
 maven_start() {
@@ -286,7 +321,11 @@ maven_start() {
         run_java "$jvm" kafka.Kafka "$folder/server.properties"
     ) >> "$folder/kafka.out" 2>&1 &
     until [[ -n $(load pid) ]]; do sleep 0.01; done
-    wait_until_it_answers "$(load address)" process_runs && secured_ports_listen && process_runs && return
+}
+
+# `maven_await COUNT` waits until the broker knows this many.
+maven_await() {
+    wait_until_it_answers "$(load address)" "$1" process_runs && secured_ports_listen && process_runs && return
     maven_kill
     tail -n 20 "$folder/kafka.out" "$folder/kafka.log" >&2 || true
     return 1
@@ -313,11 +352,15 @@ maven_end() {
     rm -f "$folder/pid"
     [[ -n $pid ]] || return 0
     kill "-$1" "$pid" 2>/dev/null || true
+    # One that is paused does not hear SIGTERM.
+    kill -CONT "$pid" 2>/dev/null || true
     wait_for_end "$pid"
 }
 
 maven_stop() { maven_end TERM; }
 maven_kill() { maven_end KILL; }
+maven_pause() { kill -STOP "$(load pid)"; }
+maven_resume() { kill -CONT "$(load pid)"; }
 maven_remove() { maven_kill; }
 
 # --- The first way that works -------------------------------------------------------------------------------------
@@ -330,35 +373,40 @@ no_way() {
     return 1
 }
 
-# Fills `folder` with a running broker of the first way that works.
+# Fills `cluster` with running brokers of the first way that works.
 create() {
-    local only=${DUPGATE_KAFKA_WAY:-} try
+    local only=${DUPGATE_KAFKA_WAY:-} try number
+    for number in $(seq "$brokers"); do
+        mkdir -p "$cluster/$number"
+    done
+    folder=$cluster/1
     if [[ -z $only && -z ${DUPGATE_KAFKA_OWN:-} && -n ${DUPGATE_TEST_KAFKA:-} ]]; then
         save way external
         save address "$DUPGATE_TEST_KAFKA"
-        wait_until_it_answers "$DUPGATE_TEST_KAFKA" true && return
+        wait_until_it_answers "$DUPGATE_TEST_KAFKA" 1 true && return
         say "DUPGATE_TEST_KAFKA=$DUPGATE_TEST_KAFKA does not answer"
         return 1
     fi
-    if [[ $only != maven ]] && docker_answers; then
+    if [[ $only != maven && $brokers -eq 1 ]] && docker_answers; then
         for try in 1 2 3; do
             save way docker
-            docker_create && docker_start && return
+            docker_create && docker_start && docker_await && return
             docker_remove
             say "Docker, attempt $try: the broker did not start"
         done
     fi
     if [[ $only != docker ]] && maven_can; then
         for try in 1 2 3; do
-            save way maven
-            maven_create && maven_start && return
-            say "Maven, attempt $try: the broker did not start"
+            each "" save way maven
+            maven_create && each "" maven_start && each "" maven_await "$brokers" && return
+            each "" maven_kill
+            say "Maven, attempt $try: the brokers did not start"
         done
     fi
     no_way
 }
 
-# Does `start`, `stop`, `kill` or `remove` in the way the broker was made.
+# Does `start`, `await`, `stop`, `kill`, `pause`, `resume` or `remove` in the way the broker was made.
 act() {
     local way
     way=$(load way)
@@ -368,42 +416,49 @@ act() {
         say "the broker at $(load address) is not ours to $1"
         return 1
     fi
-    "${way}_$1"
+    "${way}_$1" "${@:2}"
 }
 
 remove() {
-    act remove
+    each "" act remove
     if [[ -n ${DUPGATE_KAFKA_KEEP:-} ]]; then
-        mv "$folder" "$DUPGATE_KAFKA_KEEP/" && return
+        mv "$cluster" "$DUPGATE_KAFKA_KEEP/" && return
     fi
-    rm -rf "$folder"
+    rm -rf "$cluster"
+}
+
+# The broker that `up` starts.
+of_up() {
+    brokers=1
+    cluster=$up_folder
+    folder=$cluster/1
 }
 
 up() {
-    folder=$up_folder
-    if [[ -d $folder ]]; then
+    of_up
+    if [[ -d $cluster ]]; then
         if answers "$(load address)"; then
             load address
             return
         fi
         remove
     fi
-    mkdir -p "$folder"
-    folder=$(realpath "$folder")
+    mkdir -p "$cluster"
+    cluster=$(realpath "$cluster")
     create || { remove; exit 1; }
     load address
 }
 
 down() {
-    folder=$up_folder
-    [[ -d $folder ]] || { say "none is up"; return; }
+    of_up
+    [[ -d $cluster ]] || { say "none is up"; return; }
     act "$([[ $(load way) == external ]] && echo remove || echo stop)"
     remove
 }
 
 status() {
-    folder=$up_folder
-    if [[ -d $folder ]] && answers "$(load address)"; then
+    of_up
+    if [[ -d $cluster ]] && answers "$(load address)"; then
         load address
     else
         say "none is up"
@@ -414,19 +469,40 @@ status() {
 # Starts a new line, since other programs may have left an unfinished one.
 answer() { printf '\n%s\n' "$1"; }
 
+# The addresses of all brokers, for clients, and those of each of their secured listeners.
+addresses() {
+    local name
+    each "" load address | paste -sd,
+    [[ -n ${DUPGATE_KAFKA_SECURE:-} ]] || return 0
+    for name in SSL SASL_SSL SASL_PLAINTEXT; do
+        echo "$name=$(each "" load secured | sed -n "s/^$name=//p" | paste -sd,)"
+    done
+    echo "CERTS=$cluster/certs"
+}
+
+# Runs kafka-configs.sh, e.g. to set quotas.
+configs() {
+    (
+        folder=$cluster
+        run_java "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1" kafka.admin.ConfigCommand --bootstrap-server "$@"
+    ) < /dev/null
+}
+
 serve() {
     exec 2>&1
-    folder=$(mktemp -d "${TMPDIR:-/tmp}/dupgate-kafka.XXXXXX")
+    cluster=$(mktemp -d "${TMPDIR:-/tmp}/dupgate-kafka.XXXXXX")
     trap remove EXIT
     trap '' INT HUP PIPE
     trap 'exit 143' TERM
     create || exit 1
-    answer "ready $(load address) $(load secured | tr '\n' ' ')"
-    local order
-    while read -r order; do
+    answer "ready $(addresses | tr '\n' ' ')"
+    local order number
+    while read -r order number; do
         case $order in
-            start) act start && answer "ready $(load address)" || answer "failed" ;;
-            stop | kill) act "$order" && answer "ended" || answer "failed" ;;
+            start) each "$number" act start && each "$number" act await 1 && answer "ready" || answer "failed" ;;
+            stop | kill | pause | resume) each "$number" act "$order" && answer "done" || answer "failed" ;;
+            # shellcheck disable=SC2086  # several arguments in one line
+            configs) configs "$(each "" load address | paste -sd,)" $number && answer "done" || answer "failed" ;;
             *) answer "failed: no such order: $order" ;;
         esac
     done

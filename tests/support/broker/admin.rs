@@ -21,19 +21,21 @@ pub(super) fn create_topic(config: &ClientConfig, name: &str, partitions: i32, s
     created.unwrap_or_else(|code| panic!("topic {name} was not created: {code}"));
 }
 
-/// Creates a topic and waits until the broker knows it, or returns why it refuses it.
+/// Creates a topic, on at most three brokers, and waits until the cluster knows it, or returns why it refuses it.
 pub(super) fn try_create_topic(
     config: &ClientConfig,
     name: &str,
     partitions: i32,
     settings: &[(&str, &str)],
 ) -> Result<(), RDKafkaErrorCode> {
-    let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+    let client = client(config);
+    let brokers = client.inner().fetch_metadata(None, Duration::from_secs(30)).map_or(1, |all| all.brokers().len());
+    let replicas = i32::try_from(brokers.clamp(1, 3)).expect("a number below 4");
+    let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(replicas));
     for (key, value) in settings {
         topic = topic.set(key, value);
     }
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(30)));
-    let client = client(config);
     let results = block_on(client.create_topics([&topic], &options)).expect("an answer to CreateTopics");
     results.into_iter().try_for_each(|result| result.map(drop).map_err(|(_, code)| code))?;
     // The controller answers before the broker has heard of it.
@@ -88,6 +90,21 @@ pub(super) fn delete_group(config: &ClientConfig, name: &str) {
         let answers = block_on(client.delete_groups(&[name], &AdminOptions::new())).expect("an answer to DeleteGroups");
         answers.iter().all(Result::is_ok).then_some(())
     });
+}
+
+/// Returns the leader of the partition that keeps the state of a group or transactional id, which is its coordinator.
+/// Brokers choose the partition by the hash of the name, as Java defines it.
+pub(super) fn coordinator(config: &ClientConfig, topic: &str, name: &str) -> i32 {
+    let client = client(config);
+    let hash = name.encode_utf16().fold(0_i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    wait::until("the coordinator to be known", || {
+        let metadata = client.inner().fetch_metadata(Some(topic), Duration::from_secs(10)).ok()?;
+        let partitions = metadata.topics().first()?.partitions();
+        let count = i32::try_from(partitions.len()).ok().filter(|count| *count > 0)?;
+        let number = (hash & i32::MAX) % count;
+        let leader = partitions.iter().find(|partition| partition.id() == number)?.leader();
+        (leader >= 0).then_some(leader)
+    })
 }
 
 /// Runs a future of the admin client to its end.

@@ -1,6 +1,7 @@
-//! A real Apache Kafka for the tests: one broker for a test binary, or a separate one that a test may kill.
+//! A real Apache Kafka for the tests: one broker for a test binary, or separate ones that a test may kill, pause and
+//! slow down by quotas.
 //!
-//! `tests/broker/kafka.sh` finds, starts and stops a broker; this module controls it over a pipe. When the test process
+//! `tests/broker/kafka.sh` finds, starts and stops brokers; this module controls it over a pipe. When the test process
 //! ends, for whatever reason, the pipe closes and the script stops the broker and removes its folder.
 //!
 //! Tests of one binary share a broker, so every name they use comes from [`Broker::topic`] or [`Broker::unique`].
@@ -22,9 +23,16 @@ use rdkafka::ClientConfig;
 
 use self::script::Script;
 
-/// A running broker and the script that manages it.
+/// Variables of `kafka.sh`: brokers of our own, by Maven, with secured listeners, three of them.
+const OWN: (&str, &str) = ("DUPGATE_KAFKA_OWN", "1");
+const MAVEN: (&str, &str) = ("DUPGATE_KAFKA_WAY", "maven");
+const SECURE: (&str, &str) = ("DUPGATE_KAFKA_SECURE", "1");
+const THREE: (&str, &str) = ("DUPGATE_KAFKA_BROKERS", "3");
+
+/// A running broker, or a cluster of three, and the script that manages it.
 #[derive(Debug)]
 pub(crate) struct Broker {
+    /// The addresses of all brokers, as clients take them.
     address: String,
     /// Addresses of secured listeners and the folder of certificates, by name.
     secured: BTreeMap<String, String>,
@@ -39,18 +47,15 @@ impl Broker {
     /// `None` only if `DUPGATE_SKIP_BROKER=1` is set outside of CI; a missing broker is a failure.
     pub(crate) fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Result<Broker, String>> = OnceLock::new();
-        Self::kept(&SHARED, Script::shared)
+        Self::kept(&SHARED, &[])
     }
 
     /// Starts it at the first call, and returns it at every call.
-    fn kept(
-        place: &'static OnceLock<Result<Self, String>>,
-        start: fn() -> Result<(Script, String), String>,
-    ) -> Option<&'static Self> {
+    fn kept(place: &'static OnceLock<Result<Self, String>>, environment: &[(&str, &str)]) -> Option<&'static Self> {
         if skipped() {
             return None;
         }
-        match place.get_or_init(|| Self::start_by(start)) {
+        match place.get_or_init(|| Self::serve(environment)) {
             Ok(broker) => Some(broker),
             Err(why) => panic!("{why}"),
         }
@@ -60,10 +65,31 @@ impl Broker {
     ///
     /// Never the one named by `DUPGATE_TEST_KAFKA`: that is not ours to kill.
     pub(crate) fn private() -> Option<Self> {
+        Self::owned(&[OWN])
+    }
+
+    /// A broker for one test that runs another version of Apache Kafka.
+    pub(crate) fn of_version(version: &str) -> Option<Self> {
+        Self::owned(&[OWN, MAVEN, ("DUPGATE_KAFKA_VERSION", version)])
+    }
+
+    /// A cluster of three brokers for one test, which may stop, kill and pause each of them; ended when dropped. Groups
+    /// and transactions are kept on all three, and need two of them; all other settings, the default replication factor
+    /// of 1 among them, are Apache's own unless `settings` has lines like `name=value`.
+    pub(crate) fn three(settings: &str) -> Option<Self> {
+        Self::owned(&[OWN, MAVEN, THREE, ("DUPGATE_KAFKA_SETTINGS", settings)])
+    }
+
+    /// Like [`Broker::three`], with the listeners and users of [`Broker::secured`].
+    pub(crate) fn three_secured(settings: &str) -> Option<Self> {
+        Self::owned(&[OWN, MAVEN, THREE, SECURE, ("DUPGATE_KAFKA_SETTINGS", settings)])
+    }
+
+    fn owned(environment: &[(&str, &str)]) -> Option<Self> {
         if skipped() {
             return None;
         }
-        match Self::start_by(Script::private) {
+        match Self::serve(environment) {
             Ok(broker) => Some(broker),
             Err(why) => panic!("{why}"),
         }
@@ -73,7 +99,7 @@ impl Broker {
     /// this binary. Users: alice may do everything, bob what ACLs allow him; clients of the plain listener, everything.
     pub(crate) fn secured() -> Option<&'static Self> {
         static SECURED: OnceLock<Result<Broker, String>> = OnceLock::new();
-        Self::kept(&SECURED, Script::secured)
+        Self::kept(&SECURED, &[OWN, MAVEN, SECURE])
     }
 
     /// The address of a secured listener, or the folder of the certificates (`CERTS`).
@@ -81,8 +107,8 @@ impl Broker {
         self.secured.get(name).expect("a secured broker")
     }
 
-    fn start_by(start: fn() -> Result<(Script, String), String>) -> Result<Self, String> {
-        let (script, ready) = start()?;
+    fn serve(environment: &[(&str, &str)]) -> Result<Self, String> {
+        let (script, ready) = Script::serve(environment)?;
         let mut words = ready.split_whitespace();
         let address = words.next().unwrap_or_default().to_owned();
         let named = words.filter_map(|word| word.split_once('='));
@@ -91,7 +117,7 @@ impl Broker {
         Ok(Self { address, secured, run, script: Mutex::new(script) })
     }
 
-    /// `host:port`; stays the same when the broker is restarted.
+    /// `host:port`, with commas between those of several brokers; stays the same when a broker is restarted.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -156,25 +182,67 @@ impl Broker {
         admin::delete_group(&self.client(), name);
     }
 
-    /// Stops the broker cleanly (SIGTERM) and waits for its end.
+    /// Stops all brokers cleanly (SIGTERM) and waits for their end.
     ///
     /// Not with Apache Kafka 4.3 and 4.4 while transactions run: see `version` in `kafka.sh`.
     pub(crate) fn stop(&self) {
-        self.order("stop", "ended");
+        self.order("stop");
     }
 
-    /// Kills the broker (`kill -9`) and waits for its end.
+    /// Kills all brokers (`kill -9`) and waits for their end.
     pub(crate) fn kill(&self) {
-        self.order("kill", "ended");
+        self.order("kill");
     }
 
-    /// Starts the stopped or killed broker again on the same data and address, and waits until it answers.
+    /// Starts the stopped or killed brokers again on the same data and addresses, and waits until they answer.
     pub(crate) fn start(&self) {
-        self.order("start", "ready");
+        self.order("start");
     }
 
-    fn order(&self, order: &str, wanted: &str) {
-        if let Err(why) = self.script().order(order, wanted) {
+    /// Stops one broker of a cluster, 1 to 3, cleanly (SIGTERM) and waits for its end.
+    pub(crate) fn stop_one(&self, number: i32) {
+        self.order(&format!("stop {number}"));
+    }
+
+    /// Kills one broker of a cluster, 1 to 3 (`kill -9`), and waits for its end.
+    pub(crate) fn kill_one(&self, number: i32) {
+        self.order(&format!("kill {number}"));
+    }
+
+    /// Starts a stopped or killed broker of a cluster again and waits until it answers, which takes a second broker.
+    pub(crate) fn start_one(&self, number: i32) {
+        self.order(&format!("start {number}"));
+    }
+
+    /// Stalls one broker of a cluster, 1 to 3 (SIGSTOP).
+    pub(crate) fn pause_one(&self, number: i32) {
+        self.order(&format!("pause {number}"));
+    }
+
+    /// Ends a stall (SIGCONT).
+    pub(crate) fn resume_one(&self, number: i32) {
+        self.order(&format!("resume {number}"));
+    }
+
+    /// Limits all clients with this `client.id`, or lifts the limit: `quota` is for instance `producer_byte_rate`, in
+    /// bytes a second and broker.
+    pub(crate) fn limit(&self, client_id: &str, quota: &str, limit: Option<u64>) {
+        let change = limit.map_or(format!("--delete-config {quota}"), |limit| format!("--add-config {quota}={limit}"));
+        self.order(&format!("configs --alter --entity-type clients --entity-name {client_id} {change}"));
+    }
+
+    /// Returns the number of the broker that coordinates a group that exists.
+    pub(crate) fn group_coordinator(&self, group: &str) -> i32 {
+        admin::coordinator(&self.client(), "__consumer_offsets", group)
+    }
+
+    /// Returns the number of the broker that coordinates a transactional id that has been used.
+    pub(crate) fn transaction_coordinator(&self, transactional_id: &str) -> i32 {
+        admin::coordinator(&self.client(), "__transaction_state", transactional_id)
+    }
+
+    fn order(&self, order: &str) {
+        if let Err(why) = self.script().order(order, if order.starts_with("start") { "ready" } else { "done" }) {
             panic!("{why}");
         }
     }

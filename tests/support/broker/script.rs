@@ -15,23 +15,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Starts the script with the first way that works, and returns the broker's address too.
-    pub(super) fn shared() -> Result<(Self, String), String> {
-        Self::serve(&[])
-    }
-
-    /// Starts the script with a broker of our own.
-    pub(super) fn private() -> Result<(Self, String), String> {
-        Self::serve(&[("DUPGATE_KAFKA_OWN", "1")])
-    }
-
-    /// Starts the script with a broker of our own that has secured listeners, too.
-    pub(super) fn secured() -> Result<(Self, String), String> {
-        let environment = [("DUPGATE_KAFKA_OWN", "1"), ("DUPGATE_KAFKA_WAY", "maven"), ("DUPGATE_KAFKA_SECURE", "1")];
-        Self::serve(&environment)
-    }
-
-    fn serve(environment: &[(&str, &str)]) -> Result<(Self, String), String> {
+    /// Starts the script with these variables in its environment, and returns what it says of the brokers, too.
+    pub(super) fn serve(environment: &[(&str, &str)]) -> Result<(Self, String), String> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broker/kafka.sh");
         let mut child = Command::new(&path)
             .arg("serve")
