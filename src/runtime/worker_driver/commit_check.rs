@@ -23,6 +23,13 @@ use crate::transaction::CallError;
 /// Pause after a failed query.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
+/// Pause before the group is asked again because its offsets differ from those that we know. A commit is answered before
+/// its offsets become visible.
+const DIFFERENCE_DELAY: Duration = Duration::from_millis(100);
+
+/// Number of answers in a row that must differ.
+const DIFFERENT_ANSWERS: usize = 3;
+
 impl WorkerDriver {
     /// Submits the command that sends the transaction's offsets, after checking that the group still has the committed
     /// offsets that we know.
@@ -38,7 +45,12 @@ impl WorkerDriver {
         self.unchecked = Some(command);
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
         self.commit_checks.run(move || {
-            let answer = look(&offsets, &known);
+            let answer = confirm(
+                || look(&offsets, &known),
+                || {
+                    let _ = after(DIFFERENCE_DELAY).recv();
+                },
+            );
             if matches!(answer, Err(CallError::Retriable(_))) {
                 let _ = after(RETRY_DELAY).recv();
             }
@@ -58,6 +70,19 @@ impl WorkerDriver {
             Err(error) => self.on_message(Message::Called(Err(error))),
         }
     }
+}
+
+/// Looks until the offsets are as we know them, at most [`DIFFERENT_ANSWERS`] times.
+fn confirm(mut look: impl FnMut() -> Result<(), CallError>, pause: impl Fn()) -> Result<(), CallError> {
+    let mut answer = look();
+    for _ in 1..DIFFERENT_ANSWERS {
+        if !matches!(answer, Err(CallError::Abortable(_))) {
+            break;
+        }
+        pause();
+        answer = look();
+    }
+    answer
 }
 
 fn look(offsets: &Offsets, known: &BTreeMap<PartitionId, i64>) -> Result<(), CallError> {
@@ -88,6 +113,8 @@ fn compare(known: &BTreeMap<PartitionId, i64>, found: &BTreeMap<PartitionId, Opt
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -100,5 +127,20 @@ mod tests {
         assert!(difference(None).unwrap().contains("pages:0, 300, is gone"));
         assert!(difference(Some(7)).unwrap().contains("is 7, and was 300"));
         assert_eq!(compare(&BTreeMap::new(), &BTreeMap::new()), None, "a group without an offset has none to lose");
+    }
+
+    #[test]
+    fn offsets_that_become_visible_late_are_not_a_difference() {
+        let differs = || Err(CallError::Abortable("is 299, and was 300".to_owned()));
+        let looks = |answers: Vec<Result<(), CallError>>| {
+            let (mut left, pauses) = (answers.into_iter(), Cell::new(0));
+            let answer = confirm(|| left.next().unwrap(), || pauses.set(pauses.get() + 1));
+            (answer, left.len(), pauses.get())
+        };
+        assert_eq!(looks(vec![differs(), differs(), Ok(())]), (Ok(()), 0, 2));
+        assert_eq!(looks(vec![differs(), differs(), differs(), Ok(())]), (differs(), 1, 2));
+        assert_eq!(looks(vec![Ok(()), differs()]), (Ok(()), 1, 0));
+        let unknown = || Err(CallError::Retriable("no answer".to_owned()));
+        assert_eq!(looks(vec![differs(), unknown(), Ok(())]), (unknown(), 1, 1));
     }
 }
