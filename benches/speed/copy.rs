@@ -101,8 +101,7 @@ fn clients(
         ..ConnectionSettings::default()
     };
     let timeouts = ConsumerTimeouts { session: kafka.session_timeout, poll: kafka.max_poll_interval };
-    let queue = settings.processing.max_in_flight_bytes;
-    let mut consumer: ClientSettings = connection.input_consumer(group, Some("copy"), timeouts, queue);
+    let mut consumer: ClientSettings = connection.input_consumer(group, Some("copy"), timeouts);
     // The service seeks by itself.
     consumer.set("auto.offset.reset", "earliest");
     let sending = ProducerSettings {

@@ -72,11 +72,15 @@ pub struct ProducerSettings {
     pub transaction_timeout: Duration,
 }
 
-/// Maximum compressed bytes of one partition of the input in one fetch response; a larger batch comes alone.
-const PARTITION_FETCH_BYTES: usize = 256 << 10;
+/// Maximum compressed bytes of one partition of the input in one fetch response; a larger batch comes alone. Batches of a
+/// page that repeats one letter take a thousandth of their size and less.
+const PARTITION_FETCH_BYTES: usize = 16 << 10;
 
 /// Maximum compressed bytes of one fetch response of the input.
-const FETCH_BYTES: usize = 8 << 20;
+const FETCH_BYTES: usize = 128 << 10;
+
+/// Unpacked bytes of the input that the client reads ahead. Each broker may add one response.
+const INPUT_QUEUE_BYTES: usize = 16 << 20;
 
 /// Bytes that the client of a follower reads ahead: more would only be memory, because it fetches again 10 ms after there is
 /// room.
@@ -110,14 +114,8 @@ pub struct ConsumerTimeouts {
 impl ConnectionSettings {
     /// Settings of a worker's consumer: static member of the group when it has an instance id.
     #[must_use]
-    pub fn input_consumer(
-        &self,
-        group: &str,
-        instance_id: Option<&str>,
-        timeouts: ConsumerTimeouts,
-        queue_bytes: usize,
-    ) -> ClientConfig {
-        let mut config = self.member(group, timeouts.session, timeouts.session / 10, queue_bytes);
+    pub fn input_consumer(&self, group: &str, instance_id: Option<&str>, timeouts: ConsumerTimeouts) -> ClientConfig {
+        let mut config = self.member(group, timeouts.session, timeouts.session / 10, INPUT_QUEUE_BYTES);
         config.set("max.poll.interval.ms", millis(timeouts.poll));
         // The client decompresses a whole fetch response before it checks the limit of its queue, and crawled pages
         // compress well, so the responses must be small. A user who sets one limit is expected to set both.
@@ -127,6 +125,8 @@ impl ConnectionSettings {
         {
             config.set("fetch.message.max.bytes", PARTITION_FETCH_BYTES.to_string());
             config.set("fetch.max.bytes", FETCH_BYTES.to_string());
+            // A limit of producers, but the client library refuses to fetch less.
+            config.set("message.max.bytes", FETCH_BYTES.to_string());
         }
         if let Some(id) = instance_id {
             config.set("group.instance.id", id);
@@ -469,12 +469,12 @@ mod tests {
         let max = |of_user: &[(&str, &str)]| {
             let own = of_user.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             let connection = ConnectionSettings { consumer_properties: own.collect(), ..ConnectionSettings::default() };
-            let config = connection.input_consumer("g", None, timeouts, 64 << 20);
+            let config = connection.input_consumer("g", None, timeouts);
             config.create_native_config().unwrap();
             keys.map(|key| config.get(key).map(str::to_owned))
         };
         let both = |each: &str, all: &str| [Some(each.to_owned()), Some(all.to_owned())];
-        assert_eq!(max(&[]), both("262144", "8388608"));
+        assert_eq!(max(&[]), both("16384", "131072"));
         assert_eq!(max(&[(keys[0], "1000000")]), [Some("1000000".to_owned()), None], "a user who sets one sets both");
         assert_eq!(max(&[("max.partition.fetch.bytes", "1000000")]), [None, None]);
         let readers = ConnectionSettings::default().follower("g");
@@ -533,7 +533,6 @@ mod tests {
             "g",
             Some("i"),
             ConsumerTimeouts { session: Duration::from_secs(30), poll: Duration::from_mins(5) },
-            1 << 20,
         );
         let producer = connection.transactional_producer("t", &ProducerSettings::of_judge());
         for key in of_consumers {

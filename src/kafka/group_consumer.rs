@@ -6,6 +6,10 @@
 //! waits for it on the polling thread, so that what the owner commits meanwhile still counts for this member's
 //! generation.
 //!
+//! A paused partition hands nothing over. What the client has fetched of it is held back until the partition is resumed,
+//! because pausing the client drops all that: it would be fetched and unpacked again. The client is paused only when
+//! [`HELD_BACK_BYTES`] are held back.
+//!
 //! Partitions are added to the client's own assignment at their first seek and removed only inside the revocation
 //! callback: removing them at any other moment could acknowledge a revocation that the owner has not seen yet.
 
@@ -52,6 +56,9 @@ const SEEK: Duration = Duration::from_millis(500);
 /// Maximum time that a revocation waits for the owner. The group's own limit is `max.poll.interval.ms` (5 min).
 const REVOKE_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// Bytes of records of paused partitions that are held back before the client is paused, too.
+const HELD_BACK_BYTES: usize = 32 << 20;
+
 /// The group to join, and the settings.
 pub struct GroupConsumerSettings {
     /// Settings of the consumer.
@@ -89,6 +96,7 @@ impl GroupConsumer {
             commands,
             fetch_states: Mutex::new(FetchStates::default()),
             budget: Arc::clone(&settings.budget),
+            held_back: ByteBudget::new(HELD_BACK_BYTES),
         });
         let create = {
             let (config, topics, shared) = (settings.config.clone(), settings.topics.clone(), Arc::clone(&shared));
@@ -127,6 +135,8 @@ struct Shared {
     commands: Receiver<Command>,
     fetch_states: Mutex<FetchStates>,
     budget: Arc<ByteBudget>,
+    /// Counts the bytes of records of paused partitions.
+    held_back: Arc<ByteBudget>,
 }
 
 /// Context of one client of the group.
@@ -307,7 +317,7 @@ impl Shared {
         match command {
             Command::Seek(partition, start, serial) => {
                 if let Some(fetch_state) = fetch_states.by_partition.get_mut(&partition) {
-                    fetch_state.open = None;
+                    fetch_state.close();
                     fetch_state.wanted = Some((start, serial));
                 }
                 drop(fetch_states);
@@ -315,21 +325,22 @@ impl Shared {
             }
             Command::Close(partition) => {
                 if let Some(fetch_state) = fetch_states.by_partition.get_mut(&partition) {
-                    fetch_state.open = None;
+                    fetch_state.close();
                     fetch_state.wanted = None;
                     if fetch_state.started {
+                        fetch_state.is_client_paused = true;
                         report(consumer.pause(&list_of(&BTreeSet::from([partition]))), "pause");
                     }
                 }
             }
             Command::Pause(partitions) => {
-                let started = fetch_states.set_paused(&partitions, true);
-                report(consumer.pause(&started), "pause");
+                fetch_states.pause(&partitions);
                 (self.sink)(ConsumerEvent::Paused);
             }
             Command::Resume(partitions) => {
-                let started = fetch_states.set_paused(&partitions, false);
-                report(consumer.resume(&started), "resume");
+                let (held_back, paused) = fetch_states.resume(&partitions);
+                held_back.into_iter().for_each(&self.sink);
+                report(consumer.resume(&paused), "resume");
             }
             Command::RevokeDone => {
                 if fetch_states.overdue > 0 {
@@ -351,17 +362,35 @@ impl Shared {
         }
     }
 
-    fn arrived(&self, message: &BorrowedMessage<'_>, topic: &mut TopicName) {
+    fn arrived(&self, consumer: &BaseConsumer<Context>, message: &BorrowedMessage<'_>, topic: &mut TopicName) {
         let partition = PartitionId::new(topic.shared(message.topic()), message.partition());
-        let serial = self
-            .fetch_states()
-            .by_partition
-            .get_mut(&partition)
-            .and_then(|fetch_state| fetch_state.passed(message.offset()));
-        let Some(serial) = serial else { return };
+        let mut fetch_states = self.fetch_states();
+        let Some(fetch_state) = fetch_states.by_partition.get_mut(&partition) else { return };
+        let is_paused = fetch_state.is_paused;
+        let Some(serial) = fetch_state.passed(message.offset()) else { return };
+        drop(fetch_states);
         let record = detach(message);
-        let permit = self.budget.hold(record.bytes() + size_of::<ConsumedRecord>());
-        (self.sink)(ConsumerEvent::Record { partition, offset: message.offset(), serial, record, permit });
+        let budget = if is_paused { &self.held_back } else { &self.budget };
+        let permit = budget.hold(record.bytes() + size_of::<ConsumedRecord>());
+        let event =
+            ConsumerEvent::Record { partition: partition.clone(), offset: message.offset(), serial, record, permit };
+        self.hand_over(&partition, event);
+        if is_paused && !self.held_back.wait_for_room(Duration::ZERO) {
+            let paused = self.fetch_states().pause_client();
+            report(consumer.pause(&paused), "pause");
+        }
+    }
+
+    /// Hands an event of a partition over, or holds it back while the partition is paused.
+    fn hand_over(&self, partition: &PartitionId, event: ConsumerEvent) {
+        let mut fetch_states = self.fetch_states();
+        match fetch_states.by_partition.get_mut(partition) {
+            Some(fetch_state) if fetch_state.is_paused => fetch_state.held_back.push(event),
+            Some(_) | None => {
+                drop(fetch_states);
+                (self.sink)(event);
+            }
+        }
     }
 
     /// Reports the end of a partition. The client names only the partition's number: if several topics have such a
@@ -378,7 +407,7 @@ impl Shared {
         for (partition, serial, next) in open {
             let offset = read_up_to(consumer.client(), &partition, next);
             if is_sure || known_end(consumer.client(), &partition).is_some_and(|end| offset >= end) {
-                (self.sink)(ConsumerEvent::AtEnd { partition, serial, offset });
+                self.hand_over(&partition.clone(), ConsumerEvent::AtEnd { partition, serial, offset });
             }
         }
     }
@@ -425,7 +454,8 @@ impl Shared {
                         .entry(partition.clone())
                         .and_modify(|fetch_state| fetch_state.open = None);
                     let (partition, serial, offset) = (partition.clone(), *serial, *offset);
-                    (self.sink)(ConsumerEvent::OutOfRange { partition, serial, offset, first, end });
+                    let event = ConsumerEvent::OutOfRange { partition: partition.clone(), serial, offset, first, end };
+                    self.hand_over(&partition, event);
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -500,7 +530,7 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
         }
         match consumer.poll(POLL) {
             None => {}
-            Some(Ok(message)) => shared.arrived(&message, &mut topic),
+            Some(Ok(message)) => shared.arrived(&consumer, &message, &mut topic),
             Some(Err(KafkaError::PartitionEOF(number))) => shared.at_end(&consumer, number),
             Some(Err(error)) => shared.failed(&consumer, &error),
         }

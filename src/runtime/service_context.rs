@@ -97,9 +97,8 @@ impl ServiceContext {
     pub(super) fn input_consumer(&self) -> ClientSettings {
         let kafka = &self.settings.kafka;
         let timeout = ConsumerTimeouts { session: kafka.session_timeout, poll: kafka.max_poll_interval };
-        let queue = self.settings.processing.max_in_flight_bytes;
         let input = &self.settings.input;
-        self.connection.input_consumer(&input.group, input.instance_id.as_deref(), timeout, queue)
+        self.connection.input_consumer(&input.group, input.instance_id.as_deref(), timeout)
     }
 
     /// Settings of the producer of a judge.

@@ -6,7 +6,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::{Context, SEEK, Start};
+use super::{ConsumerEvent, Context, SEEK, Start};
 use crate::record::PartitionId;
 
 /// Fetch state of one partition.
@@ -17,7 +17,11 @@ pub(super) struct FetchState {
     /// The serial number of the seek whose records are handed over.
     pub(super) open: Option<u64>,
     /// Whether the owner has paused the partition.
-    pub(super) paused: bool,
+    pub(super) is_paused: bool,
+    /// Whether the client is paused, so that it has dropped what it had fetched and fetches nothing.
+    pub(super) is_client_paused: bool,
+    /// What has arrived since the owner paused the partition.
+    pub(super) held_back: Vec<ConsumerEvent>,
     /// A seek that has not succeeded yet.
     pub(super) wanted: Option<(Start, u64)>,
     /// The offset after the last record that arrived, or of the last seek.
@@ -30,6 +34,12 @@ impl FetchState {
     pub(super) fn passed(&mut self, offset: i64) -> Option<u64> {
         self.next = offset.saturating_add(1);
         self.open
+    }
+
+    /// Ends the open seek: nothing of it is handed over any more.
+    pub(super) fn close(&mut self) {
+        self.open = None;
+        self.held_back.clear();
     }
 }
 
@@ -67,30 +77,53 @@ impl FetchStates {
         started
     }
 
-    /// Forgets the seek and the pause of each partition, and returns the partitions that the client reads.
+    /// Forgets the seek and the pause of each partition, and returns the partitions that the client must pause.
     pub(super) fn close_all(&mut self) -> TopicPartitionList {
         let mut started = TopicPartitionList::new();
         for (partition, fetch_state) in &mut self.by_partition {
-            *fetch_state = FetchState { started: fetch_state.started, ..FetchState::default() };
-            if fetch_state.started {
+            let is_started = fetch_state.started;
+            *fetch_state = FetchState { started: is_started, is_client_paused: is_started, ..FetchState::default() };
+            if is_started {
                 started.add_partition(&partition.topic, partition.number);
             }
         }
         started
     }
 
-    /// Stores whether these partitions are paused, and returns those that the client must pause or resume.
-    pub(super) fn set_paused(&mut self, partitions: &BTreeSet<PartitionId>, paused: bool) -> TopicPartitionList {
-        let mut started = TopicPartitionList::new();
+    /// Holds back what arrives of these partitions from now on.
+    pub(super) fn pause(&mut self, partitions: &BTreeSet<PartitionId>) {
         for partition in partitions {
-            if let Some(fetch_state) = self.by_partition.get_mut(partition) {
-                fetch_state.paused = paused;
-                if fetch_state.started && (paused || fetch_state.open.is_some() || fetch_state.wanted.is_some()) {
-                    started.add_partition(&partition.topic, partition.number);
-                }
+            self.by_partition.entry(partition.clone()).and_modify(|fetch_state| fetch_state.is_paused = true);
+        }
+    }
+
+    /// Returns the partitions that are paused and that the client still reads: it must pause them.
+    pub(super) fn pause_client(&mut self) -> TopicPartitionList {
+        let mut read = TopicPartitionList::new();
+        for (partition, fetch_state) in &mut self.by_partition {
+            if fetch_state.is_paused && fetch_state.started && !fetch_state.is_client_paused {
+                fetch_state.is_client_paused = true;
+                read.add_partition(&partition.topic, partition.number);
             }
         }
-        started
+        read
+    }
+
+    /// Returns what was held back of these partitions, and those that the client must resume.
+    pub(super) fn resume(&mut self, partitions: &BTreeSet<PartitionId>) -> (Vec<ConsumerEvent>, TopicPartitionList) {
+        let (mut held_back, mut paused) = (Vec::new(), TopicPartitionList::new());
+        for partition in partitions {
+            let Some(fetch_state) = self.by_partition.get_mut(partition) else { continue };
+            fetch_state.is_paused = false;
+            held_back.append(&mut fetch_state.held_back);
+            let is_open = fetch_state.open.is_some() || fetch_state.wanted.is_some();
+            // To resume a partition that is not paused would make the client read it again from its last seek.
+            if fetch_state.started && fetch_state.is_client_paused && is_open {
+                fetch_state.is_client_paused = false;
+                paused.add_partition(&partition.topic, partition.number);
+            }
+        }
+        (held_back, paused)
     }
 }
 
@@ -113,7 +146,8 @@ fn seek(
         fetch_state.started = true;
     }
     // The client keeps a pause across assignments, so it is set or cleared explicitly.
-    if fetch_state.paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
+    if fetch_state.is_paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
+    fetch_state.is_client_paused = fetch_state.is_paused;
     Ok(offset)
 }
 

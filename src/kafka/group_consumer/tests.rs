@@ -117,8 +117,10 @@ fn a_member_that_was_expelled_during_a_join_loses_what_it_keeps() {
     read_again(again, 2);
 }
 
+/// Appends records in one batch.
 fn fill(brokers: &str, topic: &str, records: i64) {
-    let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    let producer: BaseProducer =
+        ClientConfig::new().set("bootstrap.servers", brokers).set("linger.ms", "10000").create().unwrap();
     for number in 0..records {
         producer.send(BaseRecord::<str, _>::to(topic).partition(0).payload(&number.to_be_bytes())).unwrap();
     }
@@ -163,4 +165,46 @@ fn a_partition_does_not_end_with_that_of_another_topic_of_its_number() {
         }
     }
     assert_eq!(ended, [(live, false), (archive, true)], "each with all of its records read");
+}
+
+#[test]
+fn what_was_fetched_before_a_pause_is_handed_over_at_its_end_without_being_fetched_again() {
+    const LENGTH: i64 = 100;
+    let cluster = MockCluster::new(1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    cluster.create_topic("pages", 1, 1).unwrap();
+    fill(&brokers, "pages", LENGTH);
+    let ((sender, events), (release, released)) = (unbounded(), unbounded::<()>());
+    let sink = move |event: ConsumerEvent| {
+        let is_first = matches!(event, ConsumerEvent::Record { offset: 0, .. });
+        let _ = sender.send(event);
+        if is_first {
+            // Until the test has sent the pause.
+            let _: Result<(), _> = released.recv();
+        }
+    };
+    let member = member_of(&["pages"], &brokers, Box::new(|| {}), sink);
+    let pages = PartitionId::new("pages", 0);
+    let next = || events.recv_timeout(LIMIT).unwrap();
+    while !matches!(next(), ConsumerEvent::Assigned(_)) {}
+    member.command(Command::Seek(pages.clone(), Start::Offset(0), 1));
+    while !matches!(next(), ConsumerEvent::Record { offset: 0, .. }) {}
+    // One response has brought all records.
+    cluster.broker_down(1).unwrap();
+    member.command(Command::Pause(BTreeSet::from([pages.clone()])));
+    drop(release);
+    let mut event = next();
+    while !matches!(event, ConsumerEvent::Paused) {
+        assert!(!matches!(event, ConsumerEvent::Record { .. }), "{event:?} before the pause is reported");
+        event = next();
+    }
+    member.command(Command::Resume(BTreeSet::from([pages])));
+    for expected in 1..LENGTH {
+        let offset = loop {
+            if let ConsumerEvent::Record { offset, .. } = next() {
+                break offset;
+            }
+        };
+        assert_eq!(offset, expected);
+    }
 }

@@ -1,5 +1,6 @@
 //! `dupgate run` against a real broker: pages in; unique, duplicate and dead letters out.
 
+mod compressible;
 mod crashes;
 pub(super) mod instance;
 mod delivery_modes;

@@ -163,6 +163,13 @@ impl Instance {
         assert!(sent.success(), "SIG{signal} was not sent to {}", self.name);
     }
 
+    /// The largest memory that the process has taken so far, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the process runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        peak.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+    }
+
     /// The whole log.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
