@@ -98,6 +98,7 @@ section! {
         properties: BTreeMap<String, RawProperty> = BTreeMap::new(),
         consumer_properties: BTreeMap<String, RawProperty> = BTreeMap::new(),
         producer_properties: BTreeMap<String, RawProperty> = BTreeMap::new(),
+        skip_corrupt_verdict: Option<String> = None,
     }
 }
 section! {

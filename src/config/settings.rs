@@ -12,7 +12,7 @@ use super::levels::Levels;
 use super::properties::Properties;
 use super::units::Start;
 use crate::fingerprint::PerMille;
-use crate::protocol::Rules;
+use crate::protocol::{LogPartition, Rules, VerdictOffset};
 use crate::transaction::Delivery;
 use crate::{fingerprint, record, text};
 
@@ -125,6 +125,8 @@ pub struct Kafka {
     pub session_timeout: Duration,
     /// The worker's `max.poll.interval.ms`; also how long a loop may stall before `/livez` fails.
     pub max_poll_interval: Duration,
+    /// The record of the verdict log that readers pass if they cannot read it: they continue at the next checkpoint.
+    pub skip_corrupt_verdict: Option<(LogPartition, VerdictOffset)>,
 }
 
 /// Encryption and identity (`kafka.security`).

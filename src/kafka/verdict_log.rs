@@ -6,7 +6,8 @@
 //! same reason.
 //!
 //! Records that dupgate has not written are skipped. A record that dupgate has written and that cannot be read stops
-//! the reader, because it may hold verdicts.
+//! the reader, because it may hold verdicts. Only an operator can let readers pass it ([`Passing`]): they continue at the
+//! next checkpoint, which holds all that is judged.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use super::client::LoggingContext;
 use super::offsets::Offsets;
 use super::renewed_client::RenewedClient;
 use super::rereading::Rereading;
-use crate::protocol::{BARRIER, VerdictOffset, VerdictReader, VerdictRecord, is_ours};
+use crate::protocol::{BARRIER, CodecError, VerdictOffset, VerdictReader, VerdictRecord, is_ours};
 use crate::record::{PartitionId, Timestamp};
 
 const POLL: Duration = Duration::from_millis(20);
@@ -82,6 +83,24 @@ pub enum FollowEventKind {
     Moved(String),
 }
 
+/// How a reader passes the one record that an operator lets it pass if it cannot be read. After it, other records that
+/// cannot be read are skipped up to the next checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// The reader begins anew at the next checkpoint. Its owner hears that the log has moved.
+    ToCheckpoint(VerdictOffset),
+    /// The reader goes on, for an owner that follows no state.
+    GoOn(VerdictOffset),
+}
+
+impl Passing {
+    const fn offset(self) -> VerdictOffset {
+        match self {
+            Self::ToCheckpoint(offset) | Self::GoOn(offset) => offset,
+        }
+    }
+}
+
 /// The owner's handle of a reader. Dropping it ends the thread.
 pub struct Follower {
     commands: Sender<FollowCommand>,
@@ -100,10 +119,11 @@ impl Follower {
         thread: String,
         sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Self, KafkaError> {
-        Self::start_counting(config, partition, budget, thread, sink, || {})
+        Self::start_counting(config, partition, budget, thread, sink, None, || {})
     }
 
-    /// Like [`Follower::start`], but calls `skipped` for each record that dupgate has not written.
+    /// Like [`Follower::start`], but passes a record that cannot be read, and calls `skipped` for each record that is
+    /// skipped.
     ///
     /// # Errors
     ///
@@ -114,6 +134,7 @@ impl Follower {
         budget: Arc<ByteBudget>,
         thread: String,
         sink: impl Fn(FollowEvent) + Send + 'static,
+        passing: Option<Passing>,
         skipped: impl Fn() + Send + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
@@ -128,6 +149,9 @@ impl Follower {
             commands,
             sink: Box::new(sink),
             foreign: Foreign { skipped: Box::new(skipped), unreported: 0, again: None },
+            passing,
+            has_passed: false,
+            seeks_checkpoint: false,
             assembly: VerdictReader::new(),
             serial: 0,
             next: None,
@@ -229,6 +253,11 @@ struct Reader {
     commands: Receiver<FollowCommand>,
     sink: Box<dyn Fn(FollowEvent) + Send>,
     foreign: Foreign,
+    passing: Option<Passing>,
+    /// Whether the record of `passing` was found, and could not be read.
+    has_passed: bool,
+    /// Whether no checkpoint was read since then.
+    seeks_checkpoint: bool,
     assembly: VerdictReader,
     serial: u64,
     /// Next offset to read; `None` at the beginning of the log.
@@ -282,6 +311,14 @@ impl Reader {
             FollowCommand::From(from, serial) => {
                 self.serial = serial;
                 self.next = from;
+                self.seeks_checkpoint = false;
+                if let Some(Passing::ToCheckpoint(offset)) = self.passing
+                    && self.has_passed
+                    && from.is_none_or(|from| from <= offset)
+                {
+                    self.next = Some(offset.next());
+                    self.seeks_checkpoint = true;
+                }
                 self.assembly = VerdictReader::new();
                 self.ends = Ends::NotRequested;
                 self.newest_barrier = None;
@@ -422,16 +459,21 @@ impl Reader {
                     self.end_here();
                     return;
                 }
-                match self.assembly.push(message.offset(), payload) {
+                let (at, bytes) = (VerdictOffset(message.offset()), payload.len());
+                let time = message.timestamp().to_millis().map(Timestamp::from_millis);
+                let pushed = self.assembly.push(at.0, payload);
+                drop(message);
+                match pushed {
                     Ok(None) => None,
+                    Ok(Some((_, record))) if self.is_passed_over(&record) => None,
                     Ok(Some((offset, record))) => Some(FollowEventKind::Record {
                         offset: VerdictOffset(offset),
                         next,
                         record,
-                        time: message.timestamp().to_millis().map(Timestamp::from_millis),
-                        permit: self.budget.hold(payload.len() * 4 + 256),
+                        time,
+                        permit: self.budget.hold(bytes * 4 + 256),
                     }),
-                    Err(error) => Some(FollowEventKind::Moved(format!("offset {}: {error}", message.offset()))),
+                    Err(error) => self.unreadable(at, &error).map(FollowEventKind::Moved),
                 }
             }
             Some(Err(KafkaError::PartitionEOF(_))) => {
@@ -441,6 +483,8 @@ impl Reader {
                 return;
             }
             Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => {
+                // The record that was passed is gone, too.
+                self.has_passed = false;
                 Some(FollowEventKind::Moved(format!("does not hold {}", place(self.next))))
             }
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowEventKind::Moved(code.to_string())),
@@ -455,6 +499,51 @@ impl Reader {
             None => {}
         }
         self.end_here();
+    }
+
+    /// Returns whether a record is skipped because what precedes it was not read. A checkpoint ends that.
+    fn is_passed_over(&mut self, record: &VerdictRecord) -> bool {
+        if matches!(record, VerdictRecord::Checkpoint(_)) {
+            self.seeks_checkpoint = false;
+        }
+        self.seeks_checkpoint && matches!(self.passing, Some(Passing::ToCheckpoint(_)))
+    }
+
+    /// Returns why the record at this offset stops the reader, unless it is skipped.
+    fn unreadable(&mut self, offset: VerdictOffset, error: &CodecError) -> Option<String> {
+        if self.seeks_checkpoint {
+            (self.foreign.skipped)();
+            tracing::warn!(
+                target: "dupgate::kafka",
+                partition = %self.partition, offset = offset.0, %error,
+                "skipping a record of the verdict log that cannot be read, before the next checkpoint"
+            );
+            return None;
+        }
+        let Some(passing) = self.passing.filter(|passing| passing.offset() == offset) else {
+            return Some(format!(
+                "failed to read offset {offset}: {error}; run the release that has written it, or set \
+                 kafka.skip_corrupt_verdict to {}:{offset}: then reading continues at the next checkpoint, and pages are \
+                 not compared with those that were judged before",
+                self.partition.number
+            ));
+        };
+        (self.foreign.skipped)();
+        tracing::warn!(
+            target: "dupgate::kafka",
+            partition = %self.partition, offset = offset.0, %error,
+            "passing a record of the verdict log that cannot be read, as kafka.skip_corrupt_verdict says"
+        );
+        match passing {
+            Passing::ToCheckpoint(_) => {
+                self.has_passed = true;
+                Some(format!("offset {offset} is passed: continuing at the next checkpoint"))
+            }
+            Passing::GoOn(_) => {
+                self.seeks_checkpoint = true;
+                None
+            }
+        }
     }
 
     /// Reports the end if this is the requested one.

@@ -15,7 +15,7 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::{ClientSettings, ConnectionSettings, ConsumerTimeouts, ProducerSettings};
 use crate::kafka::in_flight::InFlight;
 use crate::kafka::output::Outputs;
-use crate::kafka::verdict_log::{FollowEvent, Follower};
+use crate::kafka::verdict_log::{FollowEvent, Follower, Passing};
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition};
 use crate::record::PartitionId;
 use crate::telemetry::labels::{Component, ErrorKind};
@@ -27,6 +27,9 @@ pub(super) const REVOKE_GRACE: Duration = Duration::from_secs(5);
 
 /// Maximum overhead of a batch besides its records.
 const BATCH_HEAD_BYTES: usize = 64 << 10;
+
+/// The purpose of a reader that collects old verdicts.
+pub(super) const SCAN: &str = "scan";
 
 /// Shared context of all parts of the service.
 pub struct ServiceContext {
@@ -79,7 +82,7 @@ impl ServiceContext {
         PartitionId::new(Arc::clone(&self.names.verdicts), number(log))
     }
 
-    /// Starts a reader of one partition of the verdict log.
+    /// Starts a reader of one partition of the verdict log. One for [`SCAN`] follows no state.
     pub(super) fn follow(
         &self,
         log: LogPartition,
@@ -90,7 +93,11 @@ impl ServiceContext {
         let config = self.connection.follower(&self.settings.input.group);
         let (name, metrics) = (format!("{purpose}-{log}"), self.metrics.clone());
         let skipped = move || metrics.error(Component::Log, ErrorKind::Corrupt);
-        Follower::start_counting(&config, self.verdicts(log), Arc::clone(budget), name, sink, skipped).map_err(failure)
+        let passed = self.settings.kafka.skip_corrupt_verdict.filter(|(partition, _)| *partition == log);
+        let passing = passed
+            .map(|(_, offset)| if purpose == SCAN { Passing::GoOn(offset) } else { Passing::ToCheckpoint(offset) });
+        let (partition, budget) = (self.verdicts(log), Arc::clone(budget));
+        Follower::start_counting(&config, partition, budget, name, sink, passing, skipped).map_err(failure)
     }
 
     /// Settings of the worker's consumer.

@@ -1,5 +1,6 @@
 //! The reader of the verdict log, with open, aborted and committed transactions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -7,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::ConnectionSettings;
-use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
+use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower, Passing};
+use dupgate::protocol::codec::FORMAT_VERSION;
 use dupgate::protocol::{
-    BARRIER, ExpiryWatermarks, LogIdentity, PerStage, RequestOffset, RulesNumber, VerdictBatch, VerdictOffset,
-    VerdictRecord, encode_verdict,
+    BARRIER, Checkpoint, ExpiryWatermarks, LogIdentity, PerStage, RequestOffset, Rules, RulesNumber, SameId, Stage,
+    VerdictBatch, VerdictOffset, VerdictRecord, encode_verdict,
 };
 use dupgate::record::{PartitionId, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
@@ -56,6 +58,14 @@ fn follow(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>) {
 
 /// A reader, its events, and the number of records it has skipped.
 fn follow_counting(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>, Arc<AtomicU64>) {
+    follow_passing(broker, topic, None)
+}
+
+fn follow_passing(
+    broker: &Broker,
+    topic: &str,
+    passing: Option<Passing>,
+) -> (Follower, Receiver<FollowEvent>, Arc<AtomicU64>) {
     let skipped = Arc::new(AtomicU64::new(0));
     let connection = ConnectionSettings { brokers: vec![broker.address().to_owned()], ..ConnectionSettings::default() };
     let (sender, events) = channel();
@@ -66,7 +76,7 @@ fn follow_counting(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEv
         counted.fetch_add(1, Ordering::Relaxed);
     };
     let (partition, budget) = (PartitionId::new(topic, 0), ByteBudget::new(1 << 20));
-    let follower = Follower::start_counting(&config, partition, budget, "reader".into(), sink, count);
+    let follower = Follower::start_counting(&config, partition, budget, "reader".into(), sink, passing, count);
     let follower = follower.expect("a reader");
     follower.command(FollowCommand::From(None, 1));
     (follower, events, skipped)
@@ -216,4 +226,107 @@ fn an_unreadable_record_of_ours_stops_the_reader_and_is_retried_after_a_pause() 
         assert!(began.elapsed() >= Duration::from_secs(pause), "{:?}", began.elapsed());
     }
     assert_eq!(skipped.load(Ordering::Relaxed), 0);
+}
+
+/// A checkpoint without anything judged, distinguished from others by its fingerprint log offset.
+fn checkpoint(next_request: i64) -> VerdictRecord {
+    let rules = Rules {
+        stages: vec![Stage::Exact],
+        max_distance: 3,
+        windows: PerStage::all(Duration::from_hours(1)),
+        lateness: Duration::ZERO,
+        max_future_skew: Duration::ZERO,
+        max_entries: 100,
+        same_id: SameId::Update,
+        minhash: None,
+        number_guard: None,
+        simhash_similarity: None,
+        same_site: None,
+    };
+    VerdictRecord::Checkpoint(Box::new(Checkpoint {
+        log: LogIdentity(7),
+        rules_number: RulesNumber(1),
+        rules,
+        stream_time: Timestamp::from_millis(0),
+        watermarks: ExpiryWatermarks { times: PerStage::all(Timestamp::from_millis(0)), first_sequence: 0 },
+        next_sequence: 0,
+        next_request: RequestOffset(next_request),
+        previous: None,
+        partitions: BTreeMap::new(),
+        applied: Vec::new(),
+    }))
+}
+
+/// Returns what stops the reader.
+fn stopped_by(events: &Receiver<FollowEvent>) -> String {
+    loop {
+        match events.recv_timeout(wait::LIMIT).expect("an event of the reader").kind {
+            FollowEventKind::Record { .. } => {}
+            FollowEventKind::End(_) => panic!("the end was reached"),
+            FollowEventKind::Moved(why) => return why,
+        }
+    }
+}
+
+/// A log with a record of a later format between two checkpoints. Returns its topic and the offset of that record.
+fn log_with_a_later_format(broker: &Broker) -> (String, VerdictOffset) {
+    let topic = broker.topic("verdicts", 1);
+    let producer = transactional_producer(broker, &broker.unique("judge"));
+    producer.begin_transaction().expect("begin");
+    write(&producer, &topic, &checkpoint(1));
+    write(&producer, &topic, &record(2));
+    for _ in 0..2 {
+        let mut later = encode_verdict(&record(3), 1 << 20).remove(0);
+        *later.get_mut(2).expect("a version") = FORMAT_VERSION + 1;
+        write_bytes(&producer, &topic, Some(&later));
+    }
+    write(&producer, &topic, &record(4));
+    write(&producer, &topic, &checkpoint(5));
+    write(&producer, &topic, &record(6));
+    commit(broker, &producer, &topic);
+    (topic, VerdictOffset(2))
+}
+
+#[test]
+fn a_record_of_a_later_format_stops_a_reader_that_names_the_setting_to_pass_it() {
+    let Some(broker) = Broker::shared() else { return };
+    let (topic, at) = log_with_a_later_format(broker);
+    // The word for another record is none for this one.
+    for passing in [None, Some(Passing::ToCheckpoint(at.next())), Some(Passing::GoOn(VerdictOffset(0)))] {
+        let (follower, events, skipped) = follow_passing(broker, &topic, passing);
+        follower.command(FollowCommand::ToEnd(1));
+        let why = stopped_by(&events);
+        assert!(why.contains(&format!("format version {}", FORMAT_VERSION + 1)), "{why}");
+        assert!(why.contains("set kafka.skip_corrupt_verdict to 0:2"), "{why}");
+        assert_eq!(skipped.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn a_reader_passes_the_record_that_an_operator_names_and_continues_at_the_next_checkpoint() {
+    let Some(broker) = Broker::shared() else { return };
+    let (topic, at) = log_with_a_later_format(broker);
+    let (follower, events, skipped) = follow_passing(broker, &topic, Some(Passing::ToCheckpoint(at)));
+    follower.command(FollowCommand::ToEnd(1));
+    // Its owner drops what it has followed, and reads again: from the beginning, or from an earlier checkpoint.
+    assert!(stopped_by(&events).contains("continuing at the next checkpoint"));
+    for from in [None, Some(VerdictOffset(0)), Some(at)] {
+        follower.command(FollowCommand::From(from, 2));
+        follower.command(FollowCommand::ToEnd(2));
+        assert_eq!(to_end(&events), [checkpoint(5), record(6)], "from {from:?}");
+    }
+    follower.command(FollowCommand::From(Some(VerdictOffset(5)), 3));
+    follower.command(FollowCommand::ToEnd(3));
+    assert_eq!(to_end(&events), [checkpoint(5), record(6)]);
+    assert_eq!(skipped.load(Ordering::Relaxed), 1 + 3, "the named record, and the one after it at each reading");
+}
+
+#[test]
+fn a_reader_without_a_state_hands_over_what_can_be_read_around_the_record_that_an_operator_names() {
+    let Some(broker) = Broker::shared() else { return };
+    let (topic, at) = log_with_a_later_format(broker);
+    let (follower, events, skipped) = follow_passing(broker, &topic, Some(Passing::GoOn(at)));
+    follower.command(FollowCommand::ToEnd(1));
+    assert_eq!(to_end(&events), [checkpoint(1), record(2), record(4), checkpoint(5), record(6)]);
+    assert_eq!(skipped.load(Ordering::Relaxed), 2);
 }

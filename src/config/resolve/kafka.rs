@@ -9,6 +9,7 @@ use super::super::properties::{Properties, PropertyValue, RawProperty, owned_bec
 use super::super::raw::{self, Mechanism, Protocol, Raw};
 use super::super::settings::{Kafka, Sasl, Security, Tls};
 use super::{Findings, Purpose};
+use crate::protocol::{LogPartition, VerdictOffset};
 
 type Secrets = BTreeMap<&'static str, SecretString>;
 
@@ -70,7 +71,20 @@ pub(super) fn kafka(raw: &Raw, secrets: &Secrets, purpose: Purpose, found: &mut 
         transaction_timeout,
         session_timeout,
         max_poll_interval,
+        skip_corrupt_verdict: kafka.skip_corrupt_verdict.as_deref().and_then(|text| skipped(text, found)),
     }
+}
+
+fn skipped(text: &str, found: &mut Findings) -> Option<(LogPartition, VerdictOffset)> {
+    let parsed = text.split_once(':').and_then(|(partition, offset)| {
+        let offset: i64 = offset.parse().ok().filter(|offset| *offset >= 0)?;
+        Some((LogPartition(partition.parse().ok()?), VerdictOffset(offset)))
+    });
+    if parsed.is_none() {
+        let why = format!("`{text}` is not a record of the verdict log: expected partition:offset, as in 0:184211");
+        found.refuse("kafka.skip_corrupt_verdict", why);
+    }
+    parsed
 }
 
 fn properties(path: &str, raw: &BTreeMap<String, RawProperty>, found: &mut Findings) -> Properties {

@@ -6,7 +6,7 @@ use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
 use crate::fingerprint::{LowConfidence, PerMille};
-use crate::protocol::{PerStage, Rules, Stage};
+use crate::protocol::{LogPartition, PerStage, Rules, Stage, VerdictOffset};
 use crate::{fingerprint, record, text, worker};
 
 /// The minimal configuration of a service.
@@ -423,6 +423,16 @@ fn fields_are_read_only_from_valid_places() {
     refused(&["window.timestamp_source=field"], "input.fields.fetched_at", "window.timestamp_source is field");
     let record = settings(&["window.timestamp_source=field", "input.fields.fetched_at=/at"]).record;
     assert_eq!(record.event_time, record::EventTime::Field);
+}
+
+#[test]
+fn a_record_of_the_verdict_log_to_pass_is_a_partition_and_an_offset() {
+    assert_eq!(settings(&[]).kafka.skip_corrupt_verdict, None);
+    let passed = settings(&["kafka.skip_corrupt_verdict=2:184211"]).kafka.skip_corrupt_verdict;
+    assert_eq!(passed, Some((LogPartition(2), VerdictOffset(184_211))));
+    for wrong in ["184211", "2:", ":5", "-1:5", "0:-5", "0:5:6"] {
+        refused(&[&format!("kafka.skip_corrupt_verdict={wrong}")], "kafka.skip_corrupt_verdict", "as in 0:184211");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::runtime::clock::{wall_clock, wall_time};
 use crate::runtime::driver::sink;
 use crate::runtime::fatal::ended;
 use crate::runtime::remaining_input::subscription;
-use crate::runtime::service_context::heartbeat;
+use crate::runtime::service_context::{SCAN, heartbeat};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
@@ -197,7 +197,7 @@ impl WorkerDriver {
             reader
         } else {
             let sink = sink(&self.sender, move |event| Message::Scanned(log, event));
-            let follower = self.context.follow(log, "scan", &self.log_budget, sink)?;
+            let follower = self.context.follow(log, SCAN, &self.log_budget, sink)?;
             place.insert(Reader { follower, serial, next: None })
         };
         reader.serial = serial;
