@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Stdio;
 
-use dupgate::config::{ExternalInputs, Layers, Purpose};
+use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
 use dupgate::fingerprint::{Fingerprinter, Scratch};
 use dupgate::judge::{LogRetention, SharedSnapshot, State, decide};
 use dupgate::protocol::{LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, VerdictOffset};
@@ -33,9 +33,13 @@ fn explain_json(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&output.out).unwrap()
 }
 
+fn defaults() -> Settings {
+    Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap().0
+}
+
 /// Writes a snapshot whose originals are these texts, all with the same time.
 fn remember(folder: &Path, texts: &[&str]) {
-    let (settings, _) = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
+    let settings = defaults();
     let reader =
         Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
     let mut state = State::begin(LogIdentity(1), settings.rules.clone(), RequestOffset(0));
@@ -82,7 +86,7 @@ fn people_see_text_words_shingles_and_fingerprints() {
     assert!(row("shingles ").contains("first: 据了解研, 了解研究, "), "{}", output.out);
     assert_eq!(row("numbers "), "0 different");
     assert_eq!(row("simhash "), "41aba784b07e92e3", "as in the library");
-    assert_eq!(row("scheme "), "sh64-29c0a4");
+    assert_eq!(row("scheme "), defaults().scheme().to_string());
     assert!(row("lookup ").starts_with("no snapshot of this scheme in "), "{}", output.out);
 }
 

@@ -11,6 +11,7 @@ mod configuration;
 mod log_targets;
 mod metrics;
 mod output;
+mod scheme;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};

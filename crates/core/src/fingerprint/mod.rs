@@ -43,7 +43,7 @@ pub use minhash::{
 };
 pub use numbers::{Numbers, dates};
 pub use per_mille::PerMille;
-pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, is_scheme_id, partition_of, scheme_id};
+pub use scheme::{CODE_VERSION, canonical, is_scheme_id, partition_of, scheme_id};
 pub use seed::Seed;
 pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights};
 pub use shingle::{
