@@ -87,7 +87,7 @@ fn run(entries: usize) -> Value {
     let snapshot =
         Snapshot { at: VerdictOffset(1), state: checkpoint, originals, latest_checkpoint: None, spans: Vec::new() };
     let folder = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();
-    let snapshots = Folder::open(folder.path(), std::num::NonZeroUsize::MIN).unwrap();
+    let snapshots = Folder::open(folder.path(), std::num::NonZeroUsize::MIN, Duration::ZERO).unwrap();
     let scheme = SchemeId("bench".to_owned());
     let start = Instant::now();
     snapshots.store("0", &scheme, &snapshot).unwrap();

@@ -91,7 +91,8 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
         Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
             .map_err(|error| Reason::Config.because(error))?;
     // Open the folder before waiting for the brokers, so that a wrong `index.path` fails at once.
-    let folder = settings.roles.judge.then(|| snapshot_store::open(&settings.index)).transpose()?;
+    let remembered = settings.rules.windows.max() + settings.rules.lateness;
+    let folder = settings.roles.judge.then(|| snapshot_store::open(&settings.index, remembered)).transpose()?;
     let Some(topics) = topics::wait_for(&settings, brokers, clock, &signals, &starting)? else { return Ok(()) };
     let mut service = Service::build(settings, brokers, fingerprinter, topics, clock, metrics, health)?;
     service.start_parts(folder.as_ref())?;

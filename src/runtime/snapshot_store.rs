@@ -1,6 +1,7 @@
 //! Stores the snapshots of the judges: in one folder per process, under a name for each log partition.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
 use super::parallel::run_parallel;
@@ -31,9 +32,10 @@ pub(super) struct FsSnapshotStore {
     metrics: Metrics,
 }
 
-/// Opens the folder of the snapshots of all judges of this process.
-pub(super) fn open(index: &settings::Index) -> Result<Arc<Folder>, Fatal> {
-    let opened = Folder::open(&index.path, index.snapshots_kept).map(Arc::new);
+/// Opens the folder of the snapshots of all judges of this process. Originals expire after `remembered`: the window and
+/// the allowed lateness.
+pub(super) fn open(index: &settings::Index, remembered: Duration) -> Result<Arc<Folder>, Fatal> {
+    let opened = Folder::open(&index.path, index.snapshots_kept, remembered).map(Arc::new);
     opened.map_err(|error| {
         let path = index.path.display();
         Reason::State.because(anyhow::Error::new(error).context(format!("{path} cannot hold snapshots (index.path)")))
@@ -119,7 +121,7 @@ mod tests {
     /// corrupt data and failed restores.
     fn counted(scheme: &str, sections: Vec<Vec<u8>>) -> [bool; 2] {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Arc::new(Folder::open(dir.path(), NonZeroUsize::MIN).unwrap());
+        let folder = Arc::new(Folder::open(dir.path(), NonZeroUsize::MIN, Duration::ZERO).unwrap());
         let manifest = Manifest { log: LogIdentity(7), at: VerdictOffset(3), scheme: SchemeId(scheme.to_owned()) };
         folder.write("0", &manifest, sections).unwrap();
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();

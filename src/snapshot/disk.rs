@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// One change of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,11 @@ impl DiskError {
     /// Returns the error of an operation on a path.
     pub(super) fn new(doing: &'static str, path: &Path, source: io::Error) -> Self {
         Self { doing, path: path.to_owned(), source }
+    }
+
+    /// Returns whether there is no space left.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 }
 
@@ -104,6 +110,11 @@ pub(super) fn remove(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
 /// Reads a whole file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
     fs::read(path).map_err(|source| DiskError::new("read", path, source))
+}
+
+/// Returns when a file was last written, if that is known.
+pub(super) fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|known| known.modified()).ok()
 }
 
 /// Returns whether a file has these bytes, without reading all of it at once.

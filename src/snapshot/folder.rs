@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crossbeam_channel::bounded;
 
@@ -25,8 +26,10 @@ pub(super) type Reading = crossbeam_channel::IntoIter<Result<Vec<u8>, Damage>>;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// Number of snapshots kept for each log partition; at least one.
+    /// Number of snapshots kept for each log partition and scheme; at least one.
     kept: NonZeroUsize,
+    /// How long the snapshots of the scheme before are kept.
+    former_for: Duration,
     /// The lock is released when the file closes, however the process ends; `None` if the folder is read-only.
     _lock: Option<File>,
 }
@@ -89,19 +92,21 @@ pub enum Damage {
 
 impl Folder {
     /// Opens a folder, creating it if necessary, and locks it until the value is dropped. The newest `kept` snapshots
-    /// of each log partition are kept.
+    /// of each log partition are kept. So are those of the scheme that was in use before, for a rollback, as long as
+    /// `former_for`, the time in which all their originals expire, has not passed between them and the newest snapshot.
+    /// Those of earlier schemes are deleted.
     ///
     /// # Errors
     ///
     /// [`SnapshotError::Held`] if another process (or another value in this one) has it open.
-    pub fn open(path: impl Into<PathBuf>, kept: NonZeroUsize) -> Result<Self, SnapshotError> {
+    pub fn open(path: impl Into<PathBuf>, kept: NonZeroUsize, former_for: Duration) -> Result<Self, SnapshotError> {
         let path = path.into();
         disk::create_folder(&mut |_| Ok(()), &path)?;
         let lock = path.join("lock");
         let refuse = |source| DiskError::new("lock", &lock, source);
         let file = File::options().create(true).write(true).truncate(false).open(&lock).map_err(refuse)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { path, kept, _lock: Some(file) }),
+            Ok(()) => Ok(Self { path, kept, former_for, _lock: Some(file) }),
             Err(TryLockError::WouldBlock) => Err(SnapshotError::Held(path)),
             Err(TryLockError::Error(source)) => Err(refuse(source).into()),
         }
@@ -111,11 +116,24 @@ impl Folder {
     /// read: a retry then finds a newer one. Do not write with this value.
     #[must_use]
     pub fn look(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), kept: NonZeroUsize::MIN, _lock: None }
+        Self { path: path.into(), kept: NonZeroUsize::MIN, former_for: Duration::MAX, _lock: None }
     }
 
-    /// Writes a snapshot as these chunks under `name`, then deletes all snapshots of that name except the newest ones,
-    /// whose number was given to [`Folder::open`].
+    /// Returns the schemes that have snapshots here, of any log partition.
+    #[must_use]
+    pub fn schemes(&self) -> BTreeSet<SchemeId> {
+        let mut schemes = BTreeSet::new();
+        for folder in disk::names(&self.path).unwrap_or_default().iter().filter_map(|name| self.of(name).ok()) {
+            let manifests = numbers(&disk::names(&folder).unwrap_or_default()).into_iter().map(manifest_name);
+            let known = manifests.filter_map(|name| read_manifest(&folder.join(name)).ok());
+            schemes.extend(known.map(|(manifest, _)| manifest.scheme));
+        }
+        schemes
+    }
+
+    /// Writes a snapshot as these chunks under `name`, then deletes the snapshots of that name that need not be kept
+    /// (see [`Folder::open`]). Before the write, and if it fails, what failed writes have left is deleted, so that a full
+    /// disk does not stay full of it; if the disk is full, those of the scheme before go, too.
     ///
     /// Existing chunks are not written again. Until the manifest is renamed and its name synced, the previous snapshots
     /// are unchanged. Returns the size of all files of the snapshot in bytes.
@@ -170,28 +188,71 @@ impl Folder {
         let folder = self.of(name)?;
         disk::create_folder(watch, &folder)?;
         disk::sync_folder(watch, &self.path)?;
-        let mut chunks = Vec::new();
-        // Equal chunks share one file.
-        let (mut counted, mut size) = (BTreeSet::new(), 0);
-        for bytes in sections {
-            let hash = ChunkHash::of(&bytes);
-            let path = folder.join(hash.file_name());
-            // Compare an existing file with the bytes, so that a damaged chunk does not become part of new snapshots.
-            if !disk::holds(&path, &bytes) {
-                disk::put(watch, &path, &bytes)?;
-            }
-            if counted.insert(hash) {
-                size += bytes.len() as u64;
-            }
-            chunks.push(hash);
+        self.prune(&folder, &manifest.scheme, self.kept.get(), watch)?;
+        let written = put_snapshot(&folder, manifest, sections, watch);
+        // Snapshots of the scheme in use are worth more than those for a rollback.
+        let is_full = matches!(&written, Err(SnapshotError::Disk(error)) if error.is_full());
+        let former = if is_full { 0 } else { self.kept.get() };
+        let pruned = self.prune(&folder, &manifest.scheme, former, watch);
+        let size = written?;
+        pruned?;
+        Ok(size)
+    }
+
+    /// Deletes all manifests but the newest of this scheme and `former` of the scheme before, then every chunk that no remaining
+    /// manifest names. Leaves other files alone.
+    fn prune(&self, folder: &Path, scheme: &SchemeId, former: usize, watch: Watch<'_>) -> Result<(), SnapshotError> {
+        let mut kept = BTreeSet::new();
+        for (manifest, chunks) in self.kept(folder, scheme, former)? {
+            kept.insert(manifest);
+            kept.extend(chunks.into_iter().map(ChunkHash::file_name));
         }
-        disk::sync_folder(watch, &folder)?;
-        let number = numbers(&disk::names(&folder)?).last().map_or(1, |newest| newest.saturating_add(1));
-        let manifest = manifest::encode(manifest, &chunks);
-        disk::put(watch, &folder.join(manifest_name(number)), &manifest)?;
-        disk::sync_folder(watch, &folder)?;
-        prune(&folder, self.kept, watch)?;
-        Ok(size + manifest.len() as u64)
+        let is_ours = |file: &str| number_of(file).is_some() || ChunkHash::is_file_name(file);
+        let mut gone = disk::names(folder)?;
+        gone.retain(|file| !kept.contains(file) && is_ours(disk::finished_name(file)));
+        // Manifests first: a leftover manifest must not name deleted chunks.
+        gone.sort_by_key(|file| number_of(file).is_none());
+        for file in gone {
+            disk::remove(watch, &folder.join(file))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the manifests to keep while this scheme is in use, and the chunks that they name: the newest ones of the
+    /// scheme, and at most `most_former` of the scheme before. An unreadable manifest counts as one of the scheme, and
+    /// names no usable chunk.
+    fn kept(
+        &self,
+        folder: &Path,
+        scheme: &SchemeId,
+        most_former: usize,
+    ) -> Result<Vec<(String, Vec<ChunkHash>)>, SnapshotError> {
+        let (mut current, mut former) = (Vec::new(), Vec::new());
+        let mut former_scheme = None;
+        let mut newest = None;
+        for number in numbers(&disk::names(folder)?).into_iter().rev() {
+            let name = manifest_name(number);
+            let path = folder.join(&name);
+            let (of, chunks) = match read_manifest(&path) {
+                Ok((manifest, chunks)) => (manifest.scheme, chunks),
+                Err(_) => (scheme.clone(), Vec::new()),
+            };
+            let written = disk::modified(&path);
+            newest = newest.max(written);
+            if of == *scheme {
+                current.push((name, chunks));
+                continue;
+            }
+            // The clock is that of the file system. A time that is unknown or later than the newest deletes nothing.
+            let age = newest.zip(written).and_then(|(newest, written)| newest.duration_since(written).ok());
+            if *former_scheme.get_or_insert_with(|| of.clone()) == of && age.is_none_or(|age| age <= self.former_for) {
+                former.push((name, chunks));
+            }
+        }
+        current.truncate(self.kept.get());
+        former.truncate(most_former);
+        current.append(&mut former);
+        Ok(current)
     }
 
     fn of(&self, name: &str) -> Result<PathBuf, SnapshotError> {
@@ -203,27 +264,34 @@ impl Folder {
     }
 }
 
-/// Deletes all manifests except the newest ones, then every chunk that no remaining manifest names. Leaves other files
-/// alone.
-fn prune(folder: &Path, kept_snapshots: NonZeroUsize, watch: Watch<'_>) -> Result<(), SnapshotError> {
-    let mut kept = BTreeSet::new();
-    for number in numbers(&disk::names(folder)?).into_iter().rev().take(kept_snapshots.get()) {
-        let manifest = manifest_name(number);
-        // An unreadable manifest names no usable chunk.
-        if let Ok((_, chunks)) = read_manifest(&folder.join(&manifest)) {
-            kept.extend(chunks.into_iter().map(ChunkHash::file_name));
+/// Writes the chunks of a snapshot and its manifest. Returns the size of all its files in bytes.
+fn put_snapshot(
+    folder: &Path,
+    manifest: &Manifest,
+    sections: impl IntoIterator<Item = Vec<u8>>,
+    watch: Watch<'_>,
+) -> Result<u64, SnapshotError> {
+    let mut chunks = Vec::new();
+    // Equal chunks share one file.
+    let (mut counted, mut size) = (BTreeSet::new(), 0);
+    for bytes in sections {
+        let hash = ChunkHash::of(&bytes);
+        let path = folder.join(hash.file_name());
+        // Compare an existing file with the bytes, so that a damaged chunk does not become part of new snapshots.
+        if !disk::holds(&path, &bytes) {
+            disk::put(watch, &path, &bytes)?;
         }
-        kept.insert(manifest);
+        if counted.insert(hash) {
+            size += bytes.len() as u64;
+        }
+        chunks.push(hash);
     }
-    let is_ours = |file: &str| number_of(file).is_some() || ChunkHash::is_file_name(file);
-    let mut gone = disk::names(folder)?;
-    gone.retain(|file| !kept.contains(file) && is_ours(disk::finished_name(file)));
-    // Manifests first: a leftover manifest must not name deleted chunks.
-    gone.sort_by_key(|file| number_of(file).is_none());
-    for file in gone {
-        disk::remove(watch, &folder.join(file))?;
-    }
-    Ok(())
+    disk::sync_folder(watch, folder)?;
+    let number = numbers(&disk::names(folder)?).last().map_or(1, |newest| newest.saturating_add(1));
+    let manifest = manifest::encode(manifest, &chunks);
+    disk::put(watch, &folder.join(manifest_name(number)), &manifest)?;
+    disk::sync_folder(watch, folder)?;
+    Ok(size + manifest.len() as u64)
 }
 
 fn manifest_name(number: u64) -> String {

@@ -6,6 +6,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -26,6 +27,7 @@ use crate::record::{PartitionId, Timestamp};
 use dupgate_testkit::hex::{hex, records};
 
 const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
+const HOUR: Duration = Duration::from_hours(1);
 
 fn manifest(at: i64) -> Manifest {
     Manifest { log: LogIdentity(7), at: VerdictOffset(at), scheme: scheme() }
@@ -42,7 +44,7 @@ fn sections(at: i64) -> Vec<Vec<u8>> {
 
 fn open() -> (TempDir, Folder) {
     let dir = tempfile::tempdir().unwrap();
-    let folder = Folder::open(dir.path().join("snapshots"), TWO).unwrap();
+    let folder = Folder::open(dir.path().join("snapshots"), TWO, HOUR).unwrap();
     (dir, folder)
 }
 
@@ -72,7 +74,7 @@ fn ends_with(path: &Path, ending: &str) -> bool {
 fn the_newest_snapshot_is_read_and_the_configured_number_is_kept() {
     for kept in 1..=3 {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::open(dir.path().join("snapshots"), NonZeroUsize::new(kept).unwrap()).unwrap();
+        let folder = Folder::open(dir.path().join("snapshots"), NonZeroUsize::new(kept).unwrap(), HOUR).unwrap();
         assert_eq!(found(&folder), None);
         for at in 1..=5 {
             write(&folder, at);
@@ -133,11 +135,11 @@ fn names_are_apart() {
 fn a_second_process_is_refused_while_the_first_lives() {
     let (dir, folder) = open();
     let path = dir.path().join("snapshots");
-    let error = Folder::open(&path, TWO).unwrap_err();
+    let error = Folder::open(&path, TWO, HOUR).unwrap_err();
     assert!(matches!(error, SnapshotError::Held(_)));
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     drop(folder);
-    Folder::open(&path, TWO).unwrap();
+    Folder::open(&path, TWO, HOUR).unwrap();
 }
 
 #[test]
@@ -145,7 +147,7 @@ fn a_folder_that_cannot_be_created_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, "").unwrap();
-    let error = Folder::open(path.join("below"), TWO).unwrap_err();
+    let error = Folder::open(path.join("below"), TWO, HOUR).unwrap_err();
     assert!(error.to_string().contains("file/below"), "{error}");
 }
 
@@ -240,6 +242,155 @@ fn a_stop_before_any_change_of_the_disk_leaves_a_whole_snapshot() {
     assert!(before > 10, "only {before} changes were seen");
 }
 
+/// Fails the write of each file in turn as a full disk does: some of its bytes are there.
+#[test]
+fn a_write_that_fails_on_a_full_disk_leaves_nothing_behind() {
+    let (dir, folder) = open();
+    write(&folder, 1);
+    let before = files(&dir);
+    for full_at in 1..=3 {
+        let mut writes = 0;
+        let failed = folder.write_watched("0", &manifest(2), sections(2), &mut |change| {
+            let Change::Write(path) = change else { return Ok(()) };
+            writes += 1;
+            if writes < full_at {
+                return Ok(());
+            }
+            fs::write(path, "some")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(failed.unwrap_err().to_string().starts_with("cannot write"));
+        assert_eq!(files(&dir), before, "write {full_at} of three");
+    }
+    write(&folder, 2);
+    assert_eq!(found(&folder), Some(2));
+}
+
+#[test]
+fn a_full_disk_takes_the_snapshots_of_the_scheme_before_first() {
+    let (dir, folder) = open();
+    (1..=2).for_each(|at| write_of(&folder, "sh64-a", at));
+    write(&folder, 3);
+    let fail = |kind: io::ErrorKind| {
+        let mut watch = |change: Change<'_>| if let Change::Write(_) = change { Err(kind.into()) } else { Ok(()) };
+        folder.write_watched("0", &manifest(4), sections(4), &mut watch).unwrap_err();
+        (kept_of(&dir, "sh64-a"), kept_of(&dir, &scheme().0))
+    };
+    assert_eq!(fail(io::ErrorKind::PermissionDenied), (vec![2, 1], vec![3]));
+    assert_eq!(fail(io::ErrorKind::StorageFull), (vec![], vec![3]));
+}
+
+/// What was left when the process ended does not stop the next write from finding space.
+#[test]
+fn leftovers_are_deleted_before_anything_is_written() {
+    let (dir, folder) = open();
+    write(&folder, 1);
+    let leftovers =
+        ["chunk", "chunk.unfinished"].map(|ending| dir.path().join(format!("snapshots/0/{:032x}.{ending}", 7)));
+    for path in &leftovers {
+        fs::write(path, "x").unwrap();
+    }
+    let mut seen = 0;
+    let mut note = |change: Change<'_>| {
+        if let Change::Write(_) = change {
+            assert!(leftovers.iter().all(|path| !path.exists()));
+            seen += 1;
+        }
+        Ok(())
+    };
+    folder.write_watched("0", &manifest(2), sections(2), &mut note).unwrap();
+    assert_eq!(seen, 3);
+}
+
+fn write_of(folder: &Folder, scheme: &str, at: i64) {
+    let manifest = Manifest { scheme: SchemeId(scheme.to_owned()), ..manifest(at) };
+    folder.write("0", &manifest, sections(at)).unwrap();
+}
+
+/// The snapshots of each scheme that are whole, newest first.
+fn kept_of(dir: &TempDir, scheme: &str) -> Vec<i64> {
+    let folder = Folder::look(dir.path().join("snapshots"));
+    let mut kept = Vec::new();
+    let newest = folder.newest::<()>("0", |manifest, sections| {
+        let whole: Result<Vec<_>, _> = sections.collect();
+        whole.unwrap();
+        if manifest.scheme.0 == scheme {
+            kept.push(manifest.at.0);
+        }
+        Err(Damage::AnotherScheme { found: manifest.scheme, expected: SchemeId(String::new()) })
+    });
+    newest.unwrap();
+    kept
+}
+
+#[test]
+fn snapshots_are_kept_for_each_of_two_schemes_so_that_a_rollback_finds_its_own() {
+    let (dir, folder) = open();
+    (1..=3).for_each(|at| write_of(&folder, "sh64-a", at));
+    (4..=9).for_each(|at| write_of(&folder, "sh64-b", at));
+    assert_eq!((kept_of(&dir, "sh64-a"), kept_of(&dir, "sh64-b")), (vec![3, 2], vec![9, 8]));
+    write_of(&folder, "sh64-a", 10);
+    assert_eq!((kept_of(&dir, "sh64-a"), kept_of(&dir, "sh64-b")), (vec![10, 3], vec![9, 8]), "rolled back");
+    let schemes: Vec<String> = folder.schemes().into_iter().map(|scheme| scheme.0).collect();
+    assert_eq!(schemes, ["sh64-a", "sh64-b"]);
+    write_of(&folder, "sh64-c", 11);
+    let kept = ["sh64-a", "sh64-b", "sh64-c"].map(|scheme| kept_of(&dir, scheme));
+    assert_eq!(kept, [vec![10, 3], vec![], vec![11]], "only the scheme before is kept");
+}
+
+#[test]
+fn snapshots_of_the_scheme_before_go_when_their_originals_have_expired() {
+    let (dir, folder) = open();
+    (1..=2).for_each(|at| write_of(&folder, "sh64-a", at));
+    let older = files(&dir)
+        .into_iter()
+        .filter(|file| ends_with(file, "manifest"))
+        .zip([HOUR + Duration::from_mins(1), HOUR / 2]);
+    for (manifest, age) in older {
+        let file = fs::File::options().append(true).open(manifest).unwrap();
+        let written = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(written - age).unwrap();
+    }
+    write_of(&folder, "sh64-b", 3);
+    assert_eq!((kept_of(&dir, "sh64-a"), kept_of(&dir, "sh64-b")), (vec![2], vec![3]));
+    let chunks = files(&dir).into_iter().filter(|file| ends_with(file, "chunk")).count();
+    assert_eq!(chunks, 5, "two of each snapshot, and the one that they share");
+}
+
+proptest! {
+    // Each write waits for the disk.
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Whatever schemes were in use: the newest snapshots of the current one and of the one before it are whole, and
+    /// nothing else is left.
+    #[test]
+    fn the_newest_snapshots_of_the_last_two_schemes_are_kept(used in prop::collection::vec(0..4_usize, 1..20)) {
+        let (dir, folder) = open();
+        let names = ["sh64-a", "sh64-b", "sh64-c", "sh64-d"];
+        for (at, scheme) in (1..).zip(&used) {
+            write_of(&folder, names[*scheme], at);
+        }
+        let current = *used.last().unwrap();
+        let numbered: Vec<(i64, usize)> = (1..).zip(used.iter().copied()).collect();
+        let former = numbered.iter().rev().map(|(_, scheme)| *scheme).find(|scheme| *scheme != current);
+        for (number, name) in names.iter().enumerate() {
+            let kept = kept_of(&dir, name);
+            let newest = numbered.iter().rev().filter(|(_, scheme)| *scheme == number).map(|(at, _)| *at);
+            if number == current || Some(number) == former {
+                // Those of a scheme that is used again may have been deleted in between.
+                prop_assert_eq!(kept.first().copied(), newest.clone().next());
+                prop_assert!(kept.len() <= 2 && newest.take(kept.len()).eq(kept.iter().copied()));
+            } else {
+                prop_assert!(kept.is_empty(), "{}: {:?}", name, kept);
+            }
+        }
+        let left: usize = names.iter().map(|name| kept_of(&dir, name).len()).sum();
+        let manifests = files(&dir).iter().filter(|file| ends_with(file, "manifest")).count();
+        let chunks = files(&dir).iter().filter(|file| ends_with(file, "chunk")).count();
+        prop_assert_eq!((manifests, chunks), (left, 2 * left + 1));
+    }
+}
+
 #[test]
 fn bytes_are_on_the_disk_before_their_name_and_chunks_before_the_manifest() {
     let (_dir, folder) = open();
@@ -330,9 +481,9 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
             rules: Rules {
                 stages: Stage::ALL.into(),
                 max_distance: 3,
-                windows: PerStage::all(std::time::Duration::from_hours(1)),
-                lateness: std::time::Duration::ZERO,
-                max_future_skew: std::time::Duration::ZERO,
+                windows: PerStage::all(Duration::from_hours(1)),
+                lateness: Duration::ZERO,
+                max_future_skew: Duration::ZERO,
                 max_entries: 5,
                 same_id: SameId::Update,
                 minhash: None,

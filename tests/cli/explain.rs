@@ -5,6 +5,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
 use dupgate::fingerprint::{Fingerprinter, Scratch};
@@ -64,7 +65,7 @@ fn remember(folder: &Path, texts: &[&str]) {
         state.follow(&verdict).unwrap();
     }
     let snapshot = SharedSnapshot::take(&state, &LogRetention::default(), VerdictOffset(17), None).unwrap().listed();
-    let folder = Folder::open(folder.join("state"), NonZeroUsize::MIN).unwrap();
+    let folder = Folder::open(folder.join("state"), NonZeroUsize::MIN, Duration::ZERO).unwrap();
     folder.store("0", &settings.scheme(), &snapshot).unwrap();
 }
 

@@ -143,7 +143,7 @@ fn measure(case: Case) {
     index.set_minhash(case.minhash());
     (0..case.originals).for_each(|sequence| index.insert(&of(sequence)));
     let folder = tempfile::tempdir().unwrap();
-    let snapshots = Folder::open(folder.path(), NonZeroUsize::MIN).unwrap();
+    let snapshots = Folder::open(folder.path(), NonZeroUsize::MIN, Duration::ZERO).unwrap();
 
     let held = memory("VmRSS:");
     // The high-water mark starts over.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::time::Duration;
 
 use dupgate::fingerprint::SchemeId;
 use dupgate::index::run_sequential;
@@ -70,7 +71,7 @@ fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
         let file = file.ok()?;
         std::fs::copy(file.path(), name.join(file.file_name())).ok()?;
     }
-    let folder = Folder::open(copy.path(), NonZeroUsize::MIN).expect("the copy opens");
+    let folder = Folder::open(copy.path(), NonZeroUsize::MIN, Duration::ZERO).expect("the copy opens");
     let found = folder.load("0", scheme).expect("the copy is read").found?;
     Some((found.at.0, State::load(&found.state, &found.originals, run_sequential).digest()))
 }
