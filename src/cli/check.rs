@@ -15,13 +15,15 @@ use super::report::count;
 use super::topics::{CONNECTION_HINT, brokers, input_names, inspector, no_answer, plan};
 use super::{Global, human};
 use crate::config::Purpose;
-use crate::config::settings::Settings;
+use crate::config::settings::{ColdStart, Settings};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{LogKind, LogNames};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
+use crate::runtime::scheme_change::{SchemeChange, WAYS_OUT};
 use crate::runtime::topics::{IDENTITY_HINT, identity_refused};
+use crate::snapshot::Folder;
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Default, Args)]
@@ -231,7 +233,21 @@ fn logs(settings: &Settings, inspector: &ClusterInspector, brokers: &[i32], repo
     report.add(match inspector.topic_names() {
         Ok(names) => topics::other_schemes(&names, settings),
         Err(cluster_error) => vec![Row::cluster_error("schemes", &cluster_error)],
+    })?;
+    let folder = Folder::look(&settings.index.path);
+    report.add(match SchemeChange::find(inspector, settings, Some(&folder)) {
+        Ok(change) => change.blindness(wall_time()).map(|blindness| blind(settings, blindness)),
+        Err(cluster_error) => Some(Row::cluster_error("window", &cluster_error)),
     })
+}
+
+/// Reports a start that would lose the window. Under `index.cold_start: stop`, it is refused.
+fn blind(settings: &Settings, blindness: String) -> Row {
+    let fix = Some(WAYS_OUT.to_owned());
+    match settings.index.cold_start {
+        ColdStart::Stop => Row::fail("window", format!("index.cold_start is stop, and {blindness}"), fix),
+        ColdStart::Proceed => Row::warn("window", blindness, fix),
+    }
 }
 
 fn transactions(settings: &Settings, inspector: &ClusterInspector, report: &mut Report) -> Result<(), Fatal> {

@@ -309,6 +309,23 @@ impl ClusterInspector {
         Ok(found.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))).collect())
     }
 
+    /// Returns whether a topic exists and holds records.
+    ///
+    /// # Errors
+    ///
+    /// We may not describe it, or no broker answers.
+    pub fn has_records(&self, topic: &str) -> Result<bool, ClusterError> {
+        let Some(view) = self.topic(topic)? else { return Ok(false) };
+        for number in (0..view.partitions).filter_map(|number| i32::try_from(number).ok()) {
+            let range = self.consumer.fetch_watermarks(topic, number, self.timeout);
+            let (first, end) = range.map_err(|error| ClusterError::of_topic(&error, topic, "Read"))?;
+            if first < end {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Reads the first and the last record of each partition, as far as they arrive within the timeout.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
     JudgeSettings {
         rules: settings.rules.clone(),
         new_log: LogIdentity(random_id()),
+        // Of a service that runs, `scheme_change` decides whether a new log may begin.
         cold_start: settings.index.cold_start.into(),
         commit_interval: settings.judge.commit_interval,
         checkpoint_interval_records: settings.judge.checkpoint_interval_records,

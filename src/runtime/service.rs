@@ -21,6 +21,7 @@ use super::page_cache::PageCache;
 use super::pair_inspector::{self, PairInspector};
 use super::random::random_id;
 use super::record_processor::RecordProcessor;
+use super::scheme_change;
 use super::service_context::{self, REVOKE_GRACE, ServiceContext};
 use super::snapshot_store::{self, FsSnapshotStore, SnapshotStore};
 use super::topics::{self, Topics};
@@ -29,6 +30,7 @@ use super::worker_driver::WorkerDriver;
 use crate::config::settings::{Settings, Topics as InputTopics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
+use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::admin::Brokers;
 use crate::panics;
 use crate::protocol::{LogPartition, Stage};
@@ -94,8 +96,9 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let remembered = settings.rules.windows.max() + settings.rules.lateness;
     let folder = settings.roles.judge.then(|| snapshot_store::open(&settings.index, remembered)).transpose()?;
     let Some(topics) = topics::wait_for(&settings, brokers, clock, &signals, &starting)? else { return Ok(()) };
+    let cold_start = scheme_change::cold_start(&settings, brokers, folder.as_deref())?;
     let mut service = Service::build(settings, brokers, fingerprinter, topics, clock, metrics, health)?;
-    service.start_parts(folder.as_ref())?;
+    service.start_parts(folder.as_ref(), cold_start)?;
     drop(starting);
     let operators = service.serve_operators(operators)?;
     if let Some(operators) = &operators {
@@ -194,11 +197,11 @@ impl Service {
     }
 
     /// Starts the judges, which keep their snapshots in this folder, and the worker.
-    fn start_parts(&mut self, folder: Option<&Arc<Folder>>) -> Result<(), Fatal> {
+    fn start_parts(&mut self, folder: Option<&Arc<Folder>>, cold_start: ColdStart) -> Result<(), Fatal> {
         let logs = self.context.settings.log_partitions().get();
         if let Some(folder) = folder {
             for log in served(&self.context.settings.judge.served_partitions, logs) {
-                self.spawn_judge(log, folder)?;
+                self.spawn_judge(log, folder, cold_start)?;
             }
         }
         if self.context.settings.roles.worker {
@@ -207,13 +210,13 @@ impl Service {
         Ok(())
     }
 
-    fn spawn_judge(&mut self, log: LogPartition, folder: &Arc<Folder>) -> Result<(), Fatal> {
+    fn spawn_judge(&mut self, log: LogPartition, folder: &Arc<Folder>, cold_start: ColdStart) -> Result<(), Fatal> {
         let context = Arc::clone(&self.context);
         let settings = &context.settings;
         let (folder, metrics) = (Arc::clone(folder), context.metrics.clone());
         let snapshots: Arc<dyn SnapshotStore> =
             Arc::new(FsSnapshotStore::new(folder, log, &context.scheme, context.clock, metrics));
-        let settings = judge_settings(settings, context.verdict_log_bytes);
+        let settings = JudgeSettings { cold_start, ..judge_settings(settings, context.verdict_log_bytes) };
         let driver = JudgeDriver::new(Arc::clone(&context), log, settings, Some(snapshots))?;
         self.parts.start(format!("judge-{log}"), Handle::Judge(log, driver.new_handle()), move || driver.run())
     }

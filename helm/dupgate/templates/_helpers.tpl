@@ -142,6 +142,7 @@ maxEntries: {{ int64 . }}
 {{- end }}
 maxInFlight: {{ dig "processing" "max_in_flight_bytes" "" $config | default "64MiB" | toString | quote }}
 format: {{ dig "input" "format" "" $config | default "json" | quote }}
+coldStart: {{ dig "index" "cold_start" "" $config | default "proceed" | quote }}
 shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" | quote }}
 {{- end }}
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Read, read};
 use crate::cli::output::{Format, print, print_json, table};
 use crate::cli::{Global, human};
-use crate::config::settings::Mode;
+use crate::config::settings::{ColdStart, Mode};
 use crate::config::{ChangeImpact, Shown};
 use crate::error::Fatal;
 use crate::runtime::warm::fits;
@@ -140,11 +140,16 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, Strin
         let _ = write!(
             text,
             "starts a new index in {0}.fingerprints.{1} and {0}.verdicts.{1}: a duplicate whose original came before the \
-             change is called unique, until one window ({2}) has passed",
+             change is called unique; that is all of the window at first, and none of it once one window ({2}) has passed",
             will.logs.prefix,
             new_scheme,
             span(will.rules.windows.max())
         );
+        if will.index.cold_start == ColdStart::Stop {
+            text.push_str(
+                "; index.cold_start is stop, so instances refuse to start until `index warm` has filled the new index",
+            );
+        }
         costs.push((if state { ChangeImpact::State } else { ChangeImpact::Scheme }, text));
         if was.mode == will.mode || will.mode != Mode::Observe && was.mode != Mode::Observe {
             costs.push((

@@ -104,3 +104,36 @@ fn a_start_at_a_time_is_committed_at_once_and_never_resolved_again() {
     instance.stop();
     assert_eq!(sources(&unique), [0, 1].into_iter().flat_map(|number| expected(&site.input, number, 2..4)).collect());
 }
+
+#[test]
+fn a_start_under_a_new_scheme_is_refused_unless_an_empty_index_is_accepted_once() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let pages = |numbers: std::ops::Range<u32>| produce(broker, &site.input, 0, &dated(numbers));
+    let other = |cold_start| {
+        json!({
+            "match": { "simhash": { "bits": 128 } },
+            "index": { "cold_start": cold_start },
+        })
+    };
+    pages(0..3);
+    let instance = site.start_with("one", json!({ "index": { "cold_start": "stop" } }));
+    committed(broker, &site.unique, 3);
+    instance.stop();
+
+    let mut refused = site.start_with("refused", other("stop"));
+    let code = wait::until("the start to be refused", || refused.has_ended()).code();
+    let log = site.log("refused");
+    assert_eq!(code, Some(74), "{log}");
+    assert!(log.contains("nothing is judged under scheme sh128-") && log.contains("judged under sh64-"), "{log}");
+
+    pages(3..5);
+    let accepted = site.start_with("one", other("proceed"));
+    committed(broker, &site.unique, 5);
+    accepted.stop();
+    assert!(site.log("one").contains("the index starts empty"), "{}", site.log("one"));
+
+    let again = site.start_with("one", other("stop"));
+    wait::until("readiness", || again.is_ready().then_some(()));
+    again.stop();
+}

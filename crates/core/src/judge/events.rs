@@ -162,4 +162,10 @@ pub enum Failure {
         "the verdict log does not start with a checkpoint: verdicts were deleted (index.cold_start: proceed starts with an empty index)"
     )]
     VerdictsDeleted,
+    /// Nothing is judged under this scheme yet, and [`super::ColdStart::StopOnNewScheme`] forbids a new log.
+    #[error(
+        "nothing is judged under this scheme yet, and the service has judged under another one (index.cold_start: proceed \
+         starts with an empty index; `dupgate index warm` fills it)"
+    )]
+    NewScheme,
 }

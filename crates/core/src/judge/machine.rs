@@ -282,7 +282,9 @@ impl Judge {
                     self.cold_starts.log_truncated += u64::from(self.log.position() == VerdictOffset(0));
                     self.log.skip_to(next);
                 }
-                ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::VerdictsDeleted)),
+                ColdStart::Stop | ColdStart::StopOnNewScheme => {
+                    self.effects.push_back(Effect::Fail(Failure::VerdictsDeleted));
+                }
             },
             // This record begins the other log, so nothing before it is missing.
             Err(Diverged::AnotherLog { .. }) if record.begins_log() => {
@@ -354,6 +356,9 @@ impl Judge {
             if let Some(record) = self.log.change_rules(&self.settings.rules) {
                 self.pending.push_rules(record);
             }
+        } else if self.settings.cold_start == ColdStart::StopOnNewScheme {
+            self.effects.push_back(Effect::Fail(Failure::NewScheme));
+            return;
         } else {
             // There is no log to follow, so a new one begins, with a checkpoint as every log does. Requests without a
             // recorded verdict are judged now.

@@ -40,8 +40,11 @@ pub struct JudgeSettings {
 pub enum ColdStart {
     /// Begin at the first checkpoint there is, or with an empty log: duplicates of older pages are missed.
     Proceed,
-    /// Stop with [`super::Failure::VerdictsDeleted`].
+    /// Stop with [`super::Failure::VerdictsDeleted`]. Where no log is, a new one begins.
     Stop,
+    /// As [`ColdStart::Stop`]; where no log is, stop with [`super::Failure::NewScheme`]. For a service that has judged
+    /// under another scheme.
+    StopOnNewScheme,
 }
 
 /// How often a judge began without the verdicts of a full window.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rules;
 use super::test_judge::TestJudge;
 use crate::fingerprint::PageDigest;
-use crate::judge::{Effect, Event, OperatorOutcome, Role, State};
+use crate::judge::{ColdStart, Effect, Event, Failure, OperatorOutcome, Role, State};
 use crate::protocol::{
     Answer, Checkpoint, Decision, ForgetTarget, LogIdentity, PageVerdict, Request, RequestBody, RequestId,
     RequestOffset, Rules, RulesNumber, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
@@ -353,4 +353,17 @@ fn a_verdict_after_a_reopening_is_no_second_one() {
     judge.followed(1, verdicts(vec![verdict(1, 0, 10), reopened, verdict(3, 0, 70)]));
     assert_eq!(judge.judge.counts().second_verdicts, 0);
     assert_eq!(judge.judge.state().stream_time(), Timestamp::from_millis(70));
+}
+
+#[test]
+fn a_judge_of_a_new_scheme_begins_no_log_if_the_window_of_another_one_would_be_lost() {
+    let started = |cold_start| {
+        let mut judge = TestJudge::restoring_with(cold_start);
+        judge.handle(Event::Restored(None));
+        judge.handle(Event::Assigned);
+        let wrote = judge.calls.iter().filter(|call| **call == Call::Produce).count();
+        (judge.effects.contains(&Effect::Fail(Failure::NewScheme)), judge.judge.cold_starts().new_log, wrote)
+    };
+    assert_eq!(started(ColdStart::Stop), (false, 1, 2), "the barrier and a checkpoint");
+    assert_eq!(started(ColdStart::StopOnNewScheme), (true, 0, 1), "only the barrier");
 }

@@ -48,11 +48,16 @@ impl TestJudge {
 
     /// Makes a judge that looks for a snapshot.
     pub(super) fn restoring() -> Self {
+        Self::restoring_with(ColdStart::Proceed)
+    }
+
+    /// Makes a judge that looks for a snapshot, and does this where verdicts are lost.
+    pub(super) fn restoring_with(cold_start: ColdStart) -> Self {
         let hour = Duration::from_hours(1);
         let settings = JudgeSettings {
             rules: rules(1_000),
             new_log: LogIdentity(7),
-            cold_start: ColdStart::Proceed,
+            cold_start,
             commit_interval: Duration::ZERO,
             checkpoint_interval_records: 1,
             keep: hour,
