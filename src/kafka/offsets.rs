@@ -219,7 +219,7 @@ impl Offsets {
         start: Start,
     ) -> Result<BTreeMap<PartitionId, i64>, KafkaError> {
         let wanted = match start {
-            Start::Offset(offset) | Start::NotBefore(offset) => {
+            Start::Offset(offset) => {
                 return Ok(partitions.iter().map(|partition| (partition.clone(), offset)).collect());
             }
             Start::Earliest => Offset::Beginning,

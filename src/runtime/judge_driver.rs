@@ -18,7 +18,7 @@ use super::judge_message::Message;
 use super::judge_report::JudgeReport;
 use super::service_context::{ServiceContext, heartbeat};
 use super::snapshot_store::SnapshotStore;
-use super::time_slice::{FetchedRequests, RequestQueue, TIME_SLICE, Work, run_time_slice};
+use super::time_slice::{Fetched, FetchedRequests, RequestQueue, TIME_SLICE, Work, run_time_slice};
 use crate::error::{Fatal, Reason};
 use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall};
 use crate::kafka::admin::Admin;
@@ -183,10 +183,11 @@ impl JudgeDriver {
                 self.member.renew(membership);
                 Ok(())
             }
-            ConsumerEvent::OutOfRange { partition, offset, first, end, .. } => {
-                let why =
-                    format!("the next offset to read of {partition} is {offset}, but it holds only {first} to {end}");
-                self.member_event(ConsumerEvent::Failed(why))
+            ConsumerEvent::OutOfRange { partition, serial, first, end, .. } => {
+                if partition == ours && serial == self.reading {
+                    self.requests.end_with(RequestOffset(first)..RequestOffset(end));
+                }
+                Ok(())
             }
             ConsumerEvent::Reaches(_)
             | ConsumerEvent::Started { .. }
@@ -229,9 +230,17 @@ impl JudgeDriver {
         let event = if self.judge.is_unfinished() {
             Event::Continue
         } else if self.judge.wants_requests() {
-            let Some(record) = self.requests.pop() else { return Ok(Work::Done) };
-            self.report.waited(record.requests.len(), record.waited(began));
-            record.into_event()
+            match self.requests.pop() {
+                Some(Fetched::Record(record)) => {
+                    self.report.waited(record.requests.len(), record.waited(began));
+                    record.into_event()
+                }
+                Some(Fetched::OutOfRange(range)) => {
+                    self.report.requests_lost(self.judge.state().next_request(), &range);
+                    Event::RequestsOutOfRange { first: range.start, end: range.end }
+                }
+                None => return Ok(Work::Done),
+            }
         } else {
             return Ok(Work::Done);
         };
@@ -290,7 +299,7 @@ impl JudgeDriver {
                 self.reading = self.serials;
                 self.requests.clear();
                 let ours = self.context.fingerprints(self.log);
-                self.member.command(Command::Seek(ours, Start::NotBefore(from.0), self.serials));
+                self.member.command(Command::Seek(ours, Start::Offset(from.0), self.serials));
             }
             Effect::StopReading => self.stop_reading(),
             Effect::FetchInputCommitted { question } => self.fetch_input_committed(question),

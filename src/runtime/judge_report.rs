@@ -11,7 +11,7 @@ use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, OperatorOutcome, Role};
 use crate::protocol::{Answer, LogPartition, RequestOffset, VerdictOffset};
 use crate::record::Timestamp;
-use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
+use crate::telemetry::labels::{ColdStart, Component, ErrorKind, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NO_JUDGE, judge_check};
 use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
 use crate::transaction::CallError;
@@ -216,6 +216,17 @@ impl JudgeReport {
         if self.role == Role::Restoring {
             self.ready.fail(self.progress.to_string());
         }
+    }
+
+    /// Logs that the fingerprint log does not hold the next request. Nothing depends on the requests that it has lost.
+    pub(super) fn requests_lost(&self, next_request: RequestOffset, held: &Range<RequestOffset>) {
+        tracing::warn!(
+            target: "dupgate::judge",
+            log = self.log.0, next_request = next_request.0, first = held.start.0, end = held.end.0,
+            "the fingerprint log does not hold the next request: it was recreated, or has lost records; judging goes on \
+             with what it holds, and workers make the requests again that were lost"
+        );
+        self.metrics.error(Component::Log, ErrorKind::Lost);
     }
 
     /// Logs what operators' requests have done.

@@ -4,6 +4,7 @@
 //! it would keep the transaction open for too long, and the coordinator would abort it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::judge::Event;
@@ -27,26 +28,44 @@ pub(super) struct FetchedRequests {
     pub(super) _permit: Permit,
 }
 
+/// What was fetched of the fingerprint log.
+pub(super) enum Fetched {
+    /// The next record.
+    Record(FetchedRequests),
+    /// The log holds only these offsets, and the next one to read is not among them.
+    OutOfRange(Range<RequestOffset>),
+}
+
 /// Fetched records of the fingerprint log, in order.
 #[derive(Default)]
-pub(super) struct RequestQueue(VecDeque<FetchedRequests>);
+pub(super) struct RequestQueue {
+    records: VecDeque<FetchedRequests>,
+    /// What follows the records, if the log does not hold the offset after them.
+    out_of_range: Option<Range<RequestOffset>>,
+}
 
 impl RequestQueue {
     pub(super) fn push(&mut self, record: FetchedRequests) {
-        self.0.push_back(record);
+        self.records.push_back(record);
     }
 
-    pub(super) fn pop(&mut self) -> Option<FetchedRequests> {
-        self.0.pop_front()
+    /// Notes that the log holds only these offsets: no more records come before the next seek.
+    pub(super) fn end_with(&mut self, held: Range<RequestOffset>) {
+        self.out_of_range = Some(held);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Fetched> {
+        let record = self.records.pop_front().map(Fetched::Record);
+        record.or_else(|| self.out_of_range.take().map(Fetched::OutOfRange))
     }
 
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 
     /// Returns the number of waiting requests.
     pub(super) fn requests(&self) -> usize {
-        self.0.iter().map(|record| record.requests.len()).sum()
+        self.records.iter().map(|record| record.requests.len()).sum()
     }
 }
 
@@ -286,7 +305,7 @@ mod tests {
                 let event = if judge.is_unfinished() {
                     Event::Continue
                 } else if judge.wants_requests() {
-                    let Some(record) = queue.pop() else { return Ok(Work::Done) };
+                    let Some(Fetched::Record(record)) = queue.pop() else { return Ok(Work::Done) };
                     waits.push(record.waited(now.get()));
                     record.into_event()
                 } else {

@@ -90,7 +90,8 @@ impl StandbyWatch {
     /// Stores the end of the fingerprint log; `None` if the request failed.
     pub(super) fn end_answered(&mut self, end: Option<RequestOffset>) {
         self.is_requested = false;
-        self.end = self.end.max(end.unwrap_or_default());
+        // Not the largest one: the log may have been recreated.
+        self.end = end.unwrap_or(self.end);
     }
 
     /// Returns the number of waiting requests.

@@ -394,9 +394,10 @@ impl WorkerReport {
             tracing::warn!(
                 target: "dupgate::worker",
                 requests,
-                "the judge repeatedly passes requests without verdicts: it counts their pages as judged, and the \
-                 verdict log has no verdict on them (has it lost records?); requests are repeated at growing \
-                 intervals. Restart the judge if this continues"
+                "the judge repeatedly passes requests without verdicts: either the fingerprint log was recreated or has \
+                 lost records, and the judge will continue with what it holds; or the verdict log has lost records, and \
+                 has no verdict on pages that the judge counts as judged. Requests are repeated at growing intervals. \
+                 See DupgateUnansweredRequests in the runbooks"
             );
         } else if self.is_unanswered && !is_unanswered {
             tracing::info!(target: "dupgate::worker", "the judge answers every request again");

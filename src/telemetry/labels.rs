@@ -155,6 +155,8 @@ label! {
         Io = "io",
         /// Corrupt bytes.
         Corrupt = "corrupt",
+        /// Records that were there are not there any more.
+        Lost = "lost",
     }
 }
 
@@ -167,7 +169,7 @@ impl Component {
             Self::Producer | Self::Judge => {
                 &[ErrorKind::Retriable, ErrorKind::Abortable, ErrorKind::Fenced, ErrorKind::Fatal]
             }
-            Self::Log => &[ErrorKind::Corrupt],
+            Self::Log => &[ErrorKind::Corrupt, ErrorKind::Lost],
             Self::Snapshot => &[ErrorKind::Io, ErrorKind::Corrupt],
             Self::Admin => &[ErrorKind::Retriable],
             Self::Traces => &[ErrorKind::Io],

@@ -78,8 +78,6 @@ pub enum ConsumerEvent {
 pub enum Start {
     /// At this offset.
     Offset(i64),
-    /// At this offset, or at the oldest record if that is later.
-    NotBefore(i64),
     /// At the oldest record.
     Earliest,
     /// After the newest record.

@@ -155,7 +155,6 @@ fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Sta
     let range = || consumer.fetch_watermarks(&partition.topic, partition.number, SEEK);
     match start {
         Start::Offset(offset) => Ok(offset),
-        Start::NotBefore(offset) => Ok(offset.max(range()?.0)),
         Start::Earliest => Ok(range()?.0),
         Start::Latest => Ok(range()?.1),
         Start::At(time) => {

@@ -45,6 +45,14 @@ pub enum Event {
         /// The requests that it holds.
         requests: Vec<Request>,
     },
+    /// The fingerprint log does not hold the offset that is to be read next, and every record before it was handed
+    /// over. Expected while [`super::Judge::wants_requests`] returns true.
+    RequestsOutOfRange {
+        /// First offset that it holds.
+        first: RequestOffset,
+        /// The offset after its last record.
+        end: RequestOffset,
+    },
     /// Judge the next requests of the current record. Expected while [`super::Judge::is_unfinished`] returns true.
     Continue,
     /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record (of its first part), or that of
@@ -98,7 +106,8 @@ pub enum Effect {
     Leave,
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
     Call(ProducerCall),
-    /// Hand over the fingerprint log from this offset on, or from its beginning if that is later.
+    /// Hand over the fingerprint log from this offset on. Answered by [`Event::RequestsOutOfRange`] if the log does not
+    /// hold it.
     ReadRequests {
         /// First offset wanted.
         from: RequestOffset,

@@ -119,6 +119,7 @@ impl Judge {
             Event::Revoked => self.revoked(now),
             Event::Lost => self.lost(),
             Event::Requests { offset, append_time, requests } => self.judge(offset, append_time, requests),
+            Event::RequestsOutOfRange { first, end } => self.requests_out_of_range(first, end),
             Event::Continue => self.judge_on(),
             Event::Called(result) => self.called(result),
             Event::InputCommitted { question, input } => self.input_committed(question, input),

@@ -140,7 +140,8 @@ impl Pending {
         self.closed.push(record);
     }
 
-    fn close_batch(&mut self, log: &JudgedLog) {
+    /// Closes the open batch, if a record of requests was completed since the last one was closed.
+    pub(super) fn close_batch(&mut self, log: &JudgedLog) {
         if !self.passed || !log.has_begun() {
             return;
         }

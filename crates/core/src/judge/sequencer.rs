@@ -37,6 +37,24 @@ impl Judge {
         }
     }
 
+    /// Continues where the fingerprint log has records: at its end if it ends before the next request, because it was
+    /// recreated or has lost its tail, and at its beginning if it begins after it. The next batch says so: workers make
+    /// the requests again that were lost (law L4: none is judged twice).
+    pub(super) fn requests_out_of_range(&mut self, first: RequestOffset, end: RequestOffset) {
+        if self.role != Role::Active || self.record.is_some() {
+            return;
+        }
+        let next = self.log.state().next_request();
+        let from = next.min(end).max(first);
+        if from != next {
+            self.pending.close_batch(&self.log);
+            self.log.pass_requests(from);
+            // In a batch of its own: a later one may end after the offset from which it went back.
+            self.pending.pass(&self.log, 0);
+        }
+        self.effects.push_back(Effect::ReadRequests { from });
+    }
+
     /// Judges the next requests of the current record. The batch may end after the last one.
     pub(super) fn judge_on(&mut self) {
         let Some(mut record) = self.record.take_if(|record| !record.waits()) else { return };

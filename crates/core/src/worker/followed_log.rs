@@ -62,7 +62,7 @@ impl FollowedLog {
             match update {
                 VerdictUpdate::Judged(verdict) => self.supersede(verdict),
                 VerdictUpdate::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
-                VerdictUpdate::Passed(_) => {}
+                VerdictUpdate::Passed(_) | VerdictUpdate::RequestsLost => {}
             }
         }
         Ok(updates)

@@ -62,6 +62,11 @@ impl<P> Worker<P> {
                 let Some(followed) = self.logs.get_mut(log.index()) else { return };
                 followed.passed(next_request).for_each(|request| self.passed(now, request));
             }
+            VerdictUpdate::RequestsLost => {
+                let Some(followed) = self.logs.get_mut(log.index()) else { return };
+                followed.forget_requests();
+                self.partitions.written_requests(log).into_iter().for_each(|request| self.ask_again(request));
+            }
         }
     }
 
@@ -326,5 +331,25 @@ mod tests {
         }
         assert_eq!(times, [0, 0, 1, 3, 7, 15, 31, 63, 123, 183, 243]);
         assert_eq!(bench.worker.status().unanswered, 1);
+    }
+
+    #[test]
+    fn every_request_is_made_again_once_the_judge_has_gone_back_in_the_log() {
+        let mut bench = TestWorker::new(vec![]);
+        bench.offsets([Some(0), Some(0)]);
+        let asked = |bench: &mut TestWorker, page| request(&bench.page(0, page, 1)).expect("it is asked about");
+        let ids = [0, 1, 2].map(|page| asked(&mut bench, page));
+        let written =
+            |bench: &mut TestWorker, id, offset| request(&bench.handle(Event::Appended(id, Ok(RequestOffset(offset)))));
+        bench.pass(70);
+        assert_eq!(written(&mut bench, ids[0], 71), None, "the log is recreated before it is read");
+        assert_eq!(written(&mut bench, ids[1], 0), Some(ids[1]), "seems to be passed");
+        assert_eq!(written(&mut bench, ids[1], 1), None, "waits for a while");
+        let again: Vec<RequestId> =
+            bench.pass(2).iter().filter_map(|effect| request(std::slice::from_ref(effect))).collect();
+        assert_eq!(again, ids[..2], "the third is not written yet");
+        assert_eq!(written(&mut bench, ids[0], 3), None);
+        assert_eq!(written(&mut bench, ids[2], 2), None);
+        assert_eq!(request(&bench.pass(3)), Some(ids[2]));
     }
 }

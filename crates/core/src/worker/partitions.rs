@@ -117,6 +117,15 @@ impl<P> Partitions<P> {
         Some((source.clone(), log))
     }
 
+    /// Returns the requests that were written to this log and wait for their answer.
+    pub(super) fn written_requests(&self, log: LogPartition) -> Vec<RequestId> {
+        let request = |waiting: &Waiting<P>| match waiting.state() {
+            PageState::Asked { log: of, request, offset: Some(_) } if *of == log => Some(*request),
+            _ => None,
+        };
+        self.queues().flat_map(PartitionQueue::waiting).filter_map(request).collect()
+    }
+
     /// The page has no verdict that is its own: its partition is read up to here.
     pub(super) fn block_at(&mut self, source: &Source, log: LogPartition, why: Blocked) {
         self.set_state(source, PageState::Blocked(log));

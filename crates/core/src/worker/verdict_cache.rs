@@ -38,6 +38,9 @@ pub(super) enum VerdictUpdate {
     Reopened { partition: PartitionId, from: i64, to: i64 },
     /// The judge has passed every request before this offset.
     Passed(RequestOffset),
+    /// The judge has gone back in the fingerprint log, which has lost its end or was recreated. Every request that waits
+    /// may be lost.
+    RequestsLost,
 }
 
 /// The record belongs to another log of the same name, or is no checkpoint where one was promised.
@@ -104,9 +107,8 @@ impl VerdictCache {
                 for (partition, said) in &checkpoint.partitions {
                     self.judged.follow_checkpoint(partition, said, is_first);
                 }
-                self.next_request = checkpoint.next_request;
                 self.last_applied = checkpoint.applied.last().copied();
-                Ok(vec![VerdictUpdate::Passed(self.next_request)])
+                Ok(vec![self.pass(checkpoint.next_request)])
             }
         }
     }
@@ -135,9 +137,13 @@ impl VerdictCache {
                 Answer::Forgotten(_) => {}
             }
         }
-        self.next_request = batch.next_request;
-        news.push(VerdictUpdate::Passed(batch.next_request));
+        news.push(self.pass(batch.next_request));
         news
+    }
+
+    fn pass(&mut self, next_request: RequestOffset) -> VerdictUpdate {
+        let before = std::mem::replace(&mut self.next_request, next_request);
+        if next_request < before { VerdictUpdate::RequestsLost } else { VerdictUpdate::Passed(next_request) }
     }
 
     /// What was judged last about a position counts: a page that is judged may be withdrawn.

@@ -394,7 +394,6 @@ impl JudgeDriver {
         if world.reach().is_some() {
             return Err(Died);
         }
-        let from = from.max(world.bus.start(&log));
         match world.bus.fetch(&log, from) {
             Fetched::Record { offset, timestamp, value: Value::Requests(requests) } => {
                 let requests = decode_requests(requests).unwrap();
@@ -403,7 +402,11 @@ impl JudgeDriver {
                 self.judge.handle(world.elapsed, event);
             }
             Fetched::Record { .. } | Fetched::Nothing { .. } => {}
-            Fetched::OutOfRange => world.violate(format!("{}: reads requests after the end, at {from}", self.name)),
+            Fetched::OutOfRange => {
+                self.reading = None;
+                let (first, end) = (RequestOffset(world.bus.start(&log)), RequestOffset(world.bus.end(&log)));
+                self.judge.handle(world.elapsed, Event::RequestsOutOfRange { first, end });
+            }
         }
         Ok(())
     }

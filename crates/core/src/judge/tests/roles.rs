@@ -311,6 +311,44 @@ fn a_later_checkpoint_of_another_log_is_not_taken_for_its_beginning() {
     assert_eq!(judge.read_from_the_beginning(), 1, "there is more of it");
 }
 
+#[test]
+fn a_judge_continues_where_the_fingerprint_log_has_records_and_says_so() {
+    let mut judge = TestJudge::active();
+    (0..3).for_each(|offset| judge.page(offset));
+    let range = |first, end| Event::RequestsOutOfRange { first: RequestOffset(first), end: RequestOffset(end) };
+    for (first, end, from) in [(0, 1, 1), (9, 9, 9), (10, 20, 10), (0, 20, 10)] {
+        (judge.effects, judge.records) = (Vec::new(), Vec::new());
+        judge.handle(range(first, end));
+        assert_eq!(judge.effects, [Effect::ReadRequests { from: RequestOffset(from) }]);
+        assert_eq!(judge.judge.state().next_request(), RequestOffset(from));
+        let written: Vec<_> = judge.records.iter().map(next_request).collect();
+        assert_eq!(written, if end == 20 && first == 0 { vec![] } else { vec![Some((from, 0))] }, "{first} to {end}");
+    }
+}
+
+#[test]
+fn what_was_judged_before_the_fingerprint_log_was_recreated_is_in_a_batch_of_its_own() {
+    let mut judge = TestJudge::active();
+    judge.records.clear();
+    judge.refuses = true;
+    (0..3).for_each(|offset| judge.page(offset));
+    judge.handle(Event::RequestsOutOfRange { first: RequestOffset(0), end: RequestOffset(0) });
+    judge.next_request = 0;
+    (3..7).for_each(|offset| judge.page(offset));
+    judge.refuses = false;
+    judge.pass(Duration::from_secs(1));
+    let written: Vec<_> = judge.records.iter().filter_map(next_request).collect();
+    assert_eq!(written, [(1, 1), (3, 2), (0, 0), (4, 4)], "next request and verdicts of each batch");
+}
+
+/// Returns the next request that a batch names, and the number of its verdicts.
+fn next_request(record: &VerdictRecord) -> Option<(i64, usize)> {
+    match record {
+        VerdictRecord::Verdicts(batch) => Some((batch.next_request.0, batch.verdicts.len())),
+        VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
+    }
+}
+
 /// A page judged unique, as the log has it.
 fn verdict(request: u64, offset: i64, event_time: i64) -> Verdict {
     let page = PageVerdict {

@@ -21,12 +21,14 @@ pub(super) struct TestJudge {
     pub(super) effects: Vec<Effect>,
     /// Calls to the producer, in order.
     pub(super) calls: Vec<Call>,
+    /// Records that the brokers took, in order.
+    pub(super) records: Vec<VerdictRecord>,
     /// The brokers take no record.
     pub(super) refuses: bool,
     /// Questions for the end of the log are answered by the test.
     pub(super) holds_ends: bool,
     next_verdict: i64,
-    next_request: i64,
+    pub(super) next_request: i64,
 }
 
 impl TestJudge {
@@ -73,6 +75,7 @@ impl TestJudge {
             now: Duration::ZERO,
             effects: Vec::new(),
             calls: Vec::new(),
+            records: Vec::new(),
             refuses: false,
             holds_ends: false,
             next_verdict: 0,
@@ -127,6 +130,7 @@ impl TestJudge {
             ProducerCall::Produce(records) => {
                 self.calls.push(Call::Produce);
                 let first = self.next_verdict;
+                self.records.extend_from_slice(records);
                 self.next_verdict += i64::try_from(records.len()).unwrap() + 1;
                 Ok((first..).take(records.len()).map(VerdictOffset).collect())
             }

@@ -9,6 +9,8 @@ use super::Bus;
 pub(super) struct Partition<V> {
     pub(super) start: i64,
     pub(super) slots: Vec<Slot<V>>,
+    /// Records at its end were lost.
+    is_truncated: bool,
 }
 
 /// What is at one offset.
@@ -57,7 +59,7 @@ impl<V> Partition<V> {
 impl<V> Bus<V> {
     /// Creates an empty partition.
     pub(crate) fn create(&mut self, partition: &PartitionId) {
-        self.partitions.insert(partition.clone(), Partition { start: 0, slots: Vec::new() });
+        self.partitions.insert(partition.clone(), Partition { start: 0, slots: Vec::new(), is_truncated: false });
     }
 
     fn partition(&self, partition: &PartitionId) -> &Partition<V> {
@@ -110,6 +112,19 @@ impl<V> Bus<V> {
     pub(crate) fn delete_before(&mut self, partition: &PartitionId, offset: i64) {
         let partition = self.partitions.get_mut(partition).unwrap();
         partition.start = partition.start.max(offset.min(partition.end()));
+    }
+
+    /// The partition loses everything from `offset` on: it is recreated, or a leader is elected that lacks its end.
+    pub(crate) fn truncate(&mut self, partition: &PartitionId, offset: i64) {
+        let partition = self.partitions.get_mut(partition).unwrap();
+        partition.slots.truncate(usize::try_from(offset).unwrap());
+        partition.start = partition.start.min(offset);
+        partition.is_truncated = true;
+    }
+
+    /// Returns whether the partition ever lost records at its end.
+    pub(crate) fn is_truncated(&self, partition: &PartitionId) -> bool {
+        self.partition(partition).is_truncated
     }
 
     /// First offset still held whose timestamp is not earlier than `time`.

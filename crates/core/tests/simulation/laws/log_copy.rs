@@ -204,6 +204,7 @@ impl LogCopy {
 
     /// Checks that the remaining requests of a batch need no answer. Returns their number.
     pub(super) fn end_batch(&mut self, world: &World, batch: &VerdictBatch) -> Result<u64, String> {
+        self.skip_lost_requests(world, batch);
         let mut repeats = 0;
         while let Some((request, appended)) = self.next_request(world, batch.next_request.0) {
             if let Some(answer) = self.answer(&request, appended)? {
@@ -220,6 +221,17 @@ impl LogCopy {
             return Err(format!("L5 watermarks {found:?}, the oracle's are {expected:?}"));
         }
         Ok(repeats)
+    }
+
+    /// Goes to where the judge goes on, in a batch without verdicts, if the log does not hold the next request: back
+    /// after it was truncated, or on after its beginning was deleted.
+    fn skip_lost_requests(&mut self, world: &World, batch: &VerdictBatch) {
+        let (requests, next) = (requests_of(self.log), batch.next_request.0);
+        let is_back = next < self.next.0 && world.bus.is_truncated(&requests);
+        let start = world.bus.start(&requests);
+        if batch.verdicts.is_empty() && (is_back || self.next.0 < start && next == start) {
+            self.next = (next, 0);
+        }
     }
 
     /// Returns the next request before this offset.
@@ -253,7 +265,8 @@ impl LogCopy {
 
     /// Checks that the judge's offset is committed with all verdicts before it, and never goes back.
     pub(super) fn check_commit(&self, world: &World, moved: &CommittedOffset) -> Law {
-        if moved.before.is_some_and(|before| before > moved.after) {
+        let is_back = moved.before.is_some_and(|before| before > moved.after);
+        if is_back && !world.bus.is_truncated(&moved.partition) {
             return Err(format!("L2 {} went back from {:?} to {}", moved.group, moved.before, moved.after));
         }
         if self.next != (moved.after, 0) {

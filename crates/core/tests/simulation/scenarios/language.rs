@@ -93,6 +93,7 @@ pub(super) enum Command {
     Expect(State),
     Rewind(PartitionId, i64),
     Cut(PartitionId, i64),
+    Truncate(PartitionId, i64),
     /// The input is not consumed any more.
     Drop(PartitionId),
     Reopen(PartitionId, i64, i64),
@@ -162,6 +163,7 @@ pub(super) fn command(text: &str) -> Read<Command> {
         ("expect", _) => Ok(Command::Expect(state(rest)?)),
         ("rewind", [input, "to", offset]) => Ok(Command::Rewind(partition(input)?, number(offset)?)),
         ("cut", [log, "before", offset]) => Ok(Command::Cut(partition(log)?, number(offset)?)),
+        ("truncate", [log, "to", offset]) => Ok(Command::Truncate(partition(log)?, number(offset)?)),
         ("reopen", [input, range]) => {
             let (from, to) = range.split_once("..").ok_or("reopen TOPIC:N FROM..TO")?;
             Ok(Command::Reopen(partition(input)?, number(from)?, number(to)?))

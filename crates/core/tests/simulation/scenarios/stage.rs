@@ -138,6 +138,7 @@ impl Stage {
                 self.world.bus.set_committed(GROUP, &input, offset);
             }
             Command::Cut(log, offset) => self.world.bus.delete_before(&log, offset),
+            Command::Truncate(log, offset) => self.world.bus.truncate(&log, offset),
             Command::Drop(input) => {
                 self.world.bus.remove_partition(GROUP, &input);
                 self.world.inputs.retain(|known| *known != input);
