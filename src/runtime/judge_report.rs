@@ -298,6 +298,9 @@ impl JudgeReport {
         if role == Role::Active {
             self.metrics.judge_takeover();
         }
+        if role == Role::Restoring {
+            self.metrics.index_restored();
+        }
         self.metrics.judge_active(self.log, role == Role::Active);
         match role {
             Role::Restoring => self.ready.fail(self.progress.to_string()),

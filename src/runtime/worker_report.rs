@@ -397,7 +397,7 @@ impl WorkerReport {
                 "the judge repeatedly passes requests without verdicts: either the fingerprint log was recreated or has \
                  lost records, and the judge will continue with what it holds; or the verdict log has lost records, and \
                  has no verdict on pages that the judge counts as judged. Requests are repeated at growing intervals. \
-                 See DupgateUnansweredRequests in the runbooks"
+                 See DupgateNoVerdicts in the runbooks"
             );
         } else if self.is_unanswered && !is_unanswered {
             tracing::info!(target: "dupgate::worker", "the judge answers every request again");

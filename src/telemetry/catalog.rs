@@ -246,6 +246,8 @@ table! {
         "1 on the instance that judges this partition of the fingerprint log. 0 on every instance means that no instance judges and every worker waits.";
     JUDGE_TAKEOVERS: "dupgate_judge_takeovers_total", Counter, Count, &[],
         "Times this instance became the judge of a partition.";
+    INDEX_RESTORES: "dupgate_index_restores_total", Counter, Count, &[],
+        "Times this process dropped an index and restored it, because the verdict log did not go on as the index did. A restore at the start does not count.";
     RESTORED_ENTRIES: "dupgate_restored_entries_total", Counter, Count, &[closed::<RestoreSource>()],
         "Entries restored at start or after a rebalance.";
     SNAPSHOT_DURATION: "dupgate_snapshot_duration_seconds", Histogram(LONG_SECONDS), Seconds, &[closed::<SnapshotOperation>()],

@@ -495,6 +495,11 @@ impl Metrics {
         self.series().judge_takeovers.increment(1);
     }
 
+    /// Counts that an index was dropped, to be restored.
+    pub fn index_restored(&self) {
+        self.series().index_restores.increment(1);
+    }
+
     /// Counts restored originals.
     pub fn restored(&self, source: RestoreSource, entries: u64) {
         self.series().restored_entries.of(source).increment(entries);

@@ -153,6 +153,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.clamped_timestamps(1);
     metrics.judge_active(LogPartition(0), true);
     metrics.judge_takeover();
+    metrics.index_restored();
     metrics.restored(RestoreSource::Log, 1);
     metrics.snapshot_duration(SnapshotOperation::Write, second);
     metrics.snapshot_written(now, 1);

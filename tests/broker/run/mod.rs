@@ -5,6 +5,7 @@ mod crashes;
 pub(super) mod instance;
 mod delivery_modes;
 mod log_limits;
+mod lost_requests;
 pub(super) mod partitions;
 mod starts;
 pub(super) mod topics;

@@ -84,6 +84,43 @@ impl JudgedLog {
         Ok(())
     }
 
+    /// Returns whether a record may follow on what is judged here: it is of this log, and of the rules in force.
+    pub(super) fn goes_on_with(&self, record: &VerdictRecord) -> bool {
+        let has_rules = match record {
+            VerdictRecord::Verdicts(batch) => batch.rules == self.state.rules_number(),
+            VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => true,
+        };
+        has_rules && self.state.log() == Some(record.log())
+    }
+
+    /// Follows a record of which the state holds the first `known` verdicts, or whose rules or checkpoint it holds.
+    /// `is_ahead`: the state holds more than this record and those before it.
+    pub(super) fn confirm(
+        &mut self,
+        offset: VerdictOffset,
+        next: VerdictOffset,
+        record: &VerdictRecord,
+        (known, is_ahead): (usize, bool),
+    ) {
+        match record {
+            VerdictRecord::Verdicts(batch) => {
+                for verdict in batch.verdicts.iter().skip(known) {
+                    self.state.follow_written(verdict);
+                    self.retention.note(verdict, self.state.next_sequence());
+                }
+                if !is_ahead {
+                    self.state.end_batch(batch);
+                }
+            }
+            VerdictRecord::Checkpoint(_) => {
+                self.retention.place(offset);
+                self.latest_checkpoint = Some(offset);
+            }
+            VerdictRecord::Rules(_) => {}
+        }
+        self.position = next;
+    }
+
     /// Skips a record that depends on records that are not in the log.
     pub(super) fn skip_to(&mut self, next: VerdictOffset) {
         self.position = next;

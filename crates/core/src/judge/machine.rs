@@ -231,7 +231,7 @@ impl Judge {
     // ---- restore and follow
 
     /// Drops the state and restores it from the snapshot and the log.
-    pub(super) fn restore(&mut self) {
+    fn restore(&mut self) {
         self.role = Role::Restoring;
         self.reset(JudgedLog::default());
         // Records that still arrive from the old position mean nothing to an empty state.
@@ -275,6 +275,9 @@ impl Judge {
             Role::Restoring | Role::Standby | Role::TakingOver => {}
             Role::Active | Role::Draining | Role::Stopped => return,
         }
+        if !self.pending.is_empty() {
+            return self.confirm(offset, next, record);
+        }
         match self.log.follow(offset, next, record) {
             Ok(()) => {}
             Err(Diverged::NoCheckpoint) => match self.settings.cold_start {
@@ -302,11 +305,24 @@ impl Judge {
         }
     }
 
+    /// Follows a record while the state holds what is not known to be committed. Only if the log holds something else
+    /// is the state restored.
+    fn confirm(&mut self, offset: VerdictOffset, next: VerdictOffset, record: &VerdictRecord) {
+        if self.log.goes_on_with(record)
+            && let Some(known) = self.pending.confirm(record)
+        {
+            self.log.confirm(offset, next, record, (known, !self.pending.is_empty()));
+        } else {
+            self.leave_and_restore();
+        }
+    }
+
     fn log_moved(&mut self) {
         match self.role {
             Role::Restoring | Role::Standby | Role::TakingOver => {}
             Role::Active | Role::Draining | Role::Stopped => return,
         }
+        self.leave();
         self.role = Role::Restoring;
         self.reset(JudgedLog::default());
         self.follow_to_end(None);
@@ -320,15 +336,27 @@ impl Judge {
             Role::Restoring => {
                 self.role = Role::Standby;
                 self.snapshots.begin(now);
-                if !self.joined && !self.stopping {
-                    self.joined = true;
-                    self.effects.push_back(Effect::Join);
-                }
+                self.join();
                 self.try_take_over();
             }
+            Role::Standby => self.join(),
             Role::TakingOver if !self.pending.is_busy() => self.activate(now),
-            Role::TakingOver | Role::Standby | Role::Active | Role::Draining | Role::Stopped => {}
+            Role::TakingOver | Role::Active | Role::Draining | Role::Stopped => {}
         }
+    }
+
+    fn join(&mut self) {
+        if !self.joined && !self.stopping {
+            self.joined = true;
+            self.effects.push_back(Effect::Join);
+        }
+    }
+
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.joined) {
+            self.effects.push_back(Effect::Leave);
+        }
+        self.assigned = false;
     }
 
     // ---- assignment
@@ -404,33 +432,48 @@ impl Judge {
         }
     }
 
-    /// Becomes a standby again. Keeps the state if all of it is committed, and restores it otherwise.
-    pub(super) fn become_standby(&mut self) {
-        if let Some(at) = self.settled_at() {
-            self.role = Role::Standby;
-            self.drain_until = None;
-            self.record = None;
-            self.effects.push_back(Effect::Follow { from: Some(at) });
-        } else {
-            let call = self.pending.abort();
-            self.effects.extend(call.map(Effect::Call));
-            self.restore();
+    /// Becomes a standby, which keeps its state. What is not known to be committed is compared with the log, and what
+    /// the log does not hold is sent once this judge has taken over again. Only whole records of requests are sent, so
+    /// the current one is judged to its end.
+    fn become_standby(&mut self) {
+        self.role = Role::Standby;
+        self.drain_until = None;
+        while self.is_within_record() && self.is_unfinished() {
+            self.judge_on();
         }
+        self.record = None;
+        let call = self.pending.suspend(&self.log);
+        self.effects.extend(call.map(Effect::Call));
+        let from = self.log.has_begun().then_some(self.log.position());
+        self.effects.push_back(Effect::Follow { from });
     }
 
-    /// Leaves the group and restores the state, after the judge was fenced or a commit had an unknown outcome. Only the
-    /// log shows what is committed.
-    pub(super) fn leave_and_restore(&mut self) {
-        if self.role == Role::Draining {
-            self.effects.push_back(Effect::RevokeDone);
-        } else if self.role == Role::Active {
-            self.effects.push_back(Effect::StopReading);
+    /// Steps down after a commit of unknown outcome. Takes the transactional id anew if the partition is still assigned
+    /// to this judge: only the log shows what is committed.
+    pub(super) fn step_down(&mut self) {
+        let was = self.role;
+        self.become_standby();
+        match was {
+            Role::Active => self.effects.push_back(Effect::StopReading),
+            Role::Draining => self.effects.push_back(Effect::RevokeDone),
+            Role::Restoring | Role::Standby | Role::TakingOver | Role::Stopped => {}
         }
-        if self.joined {
-            self.effects.push_back(Effect::Leave);
-        }
-        self.joined = false;
-        self.assigned = false;
+        self.try_take_over();
+    }
+
+    /// Steps down after another judge took the transactional id, or the producer failed. The group would count on a
+    /// member that stays, so it leaves, and joins again.
+    pub(super) fn step_down_and_leave(&mut self) {
+        self.leave();
+        self.step_down();
+        let question = self.ask_for_end();
+        self.effects.push_back(Effect::FollowToEnd { question });
+    }
+
+    /// Drops a state that differs from the log and restores it. Leaves the group first, so that it does not wait for
+    /// this judge.
+    fn leave_and_restore(&mut self) {
+        self.leave();
         self.restore();
     }
 
@@ -499,9 +542,7 @@ impl Judge {
     }
 
     fn leave_and_stop(&mut self) {
-        if self.joined {
-            self.effects.push_back(Effect::Leave);
-        }
+        self.leave();
         self.role = Role::Stopped;
         self.effects.push_back(Effect::Stopped);
     }
@@ -510,6 +551,7 @@ impl Judge {
     /// takes the snapshot.
     fn snapshot_if_due(&mut self) {
         if self.snapshots.is_due()
+            && self.is_settled()
             && let Some(snapshot) = self.log.snapshot()
         {
             self.hand_over_snapshot(snapshot);

@@ -93,6 +93,61 @@ impl Pending {
         };
     }
 
+    /// Keeps what is not known to be committed in one line, because only the log shows what of it is: see
+    /// [`Pending::confirm`]. Aborts the transaction; an outstanding call is still waited for. Returns the call to make
+    /// now.
+    pub(super) fn suspend(&mut self, log: &JudgedLog) -> Option<ProducerCall> {
+        self.close_batch(log);
+        if let Some(sent) = self.sent.take() {
+            self.closed.splice(0..0, Arc::unwrap_or_clone(sent.records));
+        }
+        self.closed_verdicts = self.closed.iter().map(|record| verdicts_of(record).len()).sum();
+        self.oldest = None;
+        self.pause = ResendPause::default();
+        self.barrier = None;
+        self.txn.abort().map(ProducerCall::Plain)
+    }
+
+    /// Takes what a record of the log shows to be committed out of what is not known to be. Returns how many of the
+    /// record's verdicts were judged here, counted from its first; `None` if the log holds something else instead.
+    ///
+    /// Another judge that has judged the same requests meanwhile has made the same verdicts (law L5), but its batches
+    /// may begin and end elsewhere.
+    pub(super) fn confirm(&mut self, record: &VerdictRecord) -> Option<usize> {
+        let verdicts = verdicts_of(record);
+        let mut rest = verdicts;
+        if self.closed.first() == Some(record) {
+            self.closed.remove(0);
+            rest = &[];
+        } else if !matches!(record, VerdictRecord::Verdicts(_)) {
+            return None;
+        }
+        while !rest.is_empty()
+            && let Some(first) = self.closed.first_mut()
+        {
+            let VerdictRecord::Verdicts(own) = first else { return None };
+            let (same, later) = rest.split_at_checked(own.verdicts.len().min(rest.len()))?;
+            if !own.verdicts.starts_with(same) {
+                return None;
+            }
+            own.verdicts.drain(..same.len());
+            if own.verdicts.is_empty() {
+                self.closed.remove(0);
+            }
+            rest = later;
+        }
+        // Batches without verdicts say only how far requests are passed: they are passed again.
+        if self
+            .closed
+            .iter()
+            .all(|record| matches!(record, VerdictRecord::Verdicts(batch) if batch.verdicts.is_empty()))
+        {
+            self.closed.clear();
+        }
+        self.closed_verdicts = self.closed.iter().map(|record| verdicts_of(record).len()).sum();
+        Some(verdicts.len().saturating_sub(rest.len()))
+    }
+
     /// Begins to judge, and drops what was asked about the input before: the answer may have come while no checkpoint
     /// could be written, and the input group may have committed much since.
     pub(super) fn activate(&mut self, now: Duration) {
@@ -177,10 +232,7 @@ impl Pending {
     fn next_question(&mut self) -> Option<u64> {
         self.questions += 1;
         let records = self.sent.iter().flat_map(|sent| sent.records.iter()).chain(&self.closed);
-        let verdicts = records.flat_map(|record| match record {
-            VerdictRecord::Verdicts(batch) => batch.verdicts.as_slice(),
-            VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => &[],
-        });
+        let verdicts = records.flat_map(verdicts_of);
         self.checkpoint.unsettled = SourceSet::of(verdicts.chain(&self.open));
         self.checkpoint.question = Some(self.questions);
         self.checkpoint.question
@@ -259,11 +311,6 @@ impl Pending {
     /// Returns true, once, when a refused barrier may be written again.
     pub(super) fn barrier_pause_is_over(&mut self, now: Duration) -> bool {
         self.pause.is_over(now)
-    }
-
-    /// Aborts the transaction, if one is open.
-    pub(super) fn abort(&mut self) -> Option<ProducerCall> {
-        self.txn.abort().map(ProducerCall::Plain)
     }
 
     /// Returns whether it is time to commit.
@@ -352,6 +399,13 @@ impl Sent {
     fn checkpoint(&self) -> Option<VerdictOffset> {
         let last = self.records.iter().zip(&self.offsets).rfind(|(record, _)| is_checkpoint(record));
         last.map(|(_, &offset)| offset)
+    }
+}
+
+fn verdicts_of(record: &VerdictRecord) -> &[Verdict] {
+    match record {
+        VerdictRecord::Verdicts(batch) => &batch.verdicts,
+        VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => &[],
     }
 }
 

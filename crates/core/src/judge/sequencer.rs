@@ -197,15 +197,16 @@ impl Judge {
                 let call = self.pending.resend(self.now, &self.log);
                 self.effects.extend(call.map(Effect::Call));
             }
-            // Either a transaction from before the state was dropped has ended, or the barrier was not written.
+            // Either a transaction from before this judge stepped down has ended, or the barrier was not written.
             TxnStep::Aborted if self.role == Role::TakingOver => {
                 self.pending.barrier_aborted(self.now);
                 self.role = Role::Standby;
                 self.try_take_over();
             }
             TxnStep::Ready | TxnStep::Committed | TxnStep::Aborted => self.try_take_over(),
+            TxnStep::Unknown(_) if matches!(self.role, Role::Active | Role::Draining) => self.step_down(),
             TxnStep::Fenced(_) | TxnStep::Fatal(_) | TxnStep::Unknown(_) => match self.role {
-                Role::Active | Role::Draining | Role::TakingOver => self.leave_and_restore(),
+                Role::Active | Role::Draining | Role::TakingOver => self.step_down_and_leave(),
                 Role::Restoring | Role::Standby => self.try_take_over(),
                 Role::Stopped => {}
             },

@@ -8,10 +8,10 @@ use crate::fingerprint::PageDigest;
 use crate::judge::{ColdStart, Effect, Event, Failure, OperatorOutcome, Role, State};
 use crate::protocol::{
     Answer, Checkpoint, Decision, ForgetTarget, LogIdentity, PageVerdict, Request, RequestBody, RequestId,
-    RequestOffset, Rules, RulesNumber, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+    RequestOffset, Rules, RulesNumber, RulesRecord, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::Timestamp;
-use crate::transaction::Call;
+use crate::transaction::{Call, CallError};
 
 /// A checkpoint as a new log begins with.
 fn beginning(log: u64, rules: Rules) -> Checkpoint {
@@ -404,4 +404,173 @@ fn a_judge_of_a_new_scheme_begins_no_log_if_the_window_of_another_one_would_be_l
     };
     assert_eq!(started(ColdStart::Stop), (false, 1, 2), "the barrier and a checkpoint");
     assert_eq!(started(ColdStart::StopOnNewScheme), (true, 0, 1), "only the barrier");
+}
+
+// ---- stepping down with verdicts that are not known to be committed
+
+/// A judge that has committed page 0. It waits for the answer to the commit of page 1, and has judged page 2.
+fn committing() -> TestJudge {
+    let mut judge = TestJudge::active();
+    judge.page(0);
+    (judge.effects, judge.records) = (Vec::new(), Vec::new());
+    judge.held = Some(Call::Commit);
+    judge.page(1);
+    judge.page(2);
+    assert_eq!(judge.records.len(), 1);
+    judge
+}
+
+/// The batches of page 1 and of page 2, as that judge sends them.
+fn batches() -> [VerdictRecord; 2] {
+    let mut judge = committing();
+    judge.answer_call(Ok(()));
+    judge.records.try_into().expect("one after the other")
+}
+
+/// A batch of another judge with these verdicts.
+fn batch_of(verdicts: &[&[Verdict]], next_request: i64) -> VerdictRecord {
+    let [VerdictRecord::Verdicts(own), _] = batches() else { panic!() };
+    let (verdicts, next_request) = (verdicts.concat(), RequestOffset(next_request));
+    VerdictRecord::Verdicts(VerdictBatch { verdicts, next_request, ..own })
+}
+
+fn verdicts_in(record: &VerdictRecord) -> &[Verdict] {
+    let VerdictRecord::Verdicts(batch) = record else { panic!("{record:?}") };
+    &batch.verdicts
+}
+
+fn unknown() -> Result<(), CallError> {
+    Err(CallError::Unknown(String::new()))
+}
+
+fn has_judged(judge: &TestJudge, pages: &[i64]) -> bool {
+    !judge.effects.contains(&Effect::Restore) && pages.iter().all(|&page| judge.is_judged(page))
+}
+
+#[test]
+fn a_judge_that_was_thrown_out_sends_again_what_was_not_committed() {
+    let mut judge = committing();
+    judge.handle(Event::Lost);
+    judge.records.clear();
+    judge.answer_call(Err(CallError::Abortable(String::new())));
+    assert_eq!((judge.role(), judge.calls.last()), (Role::Standby, Some(&Call::Abort)));
+    assert!(has_judged(&judge, &[0, 1, 2]) && judge.judge.settled_at().is_none(), "it may be ahead of the log");
+    judge.handle(Event::Assigned);
+    assert_eq!((judge.role(), &judge.records[..]), (Role::Active, &batches()[..]));
+    assert!(has_judged(&judge, &[0, 1, 2]) && judge.judge.settled_at().is_some());
+}
+
+#[test]
+fn a_commit_of_unknown_outcome_is_looked_up_in_the_log() {
+    for is_committed in [true, false] {
+        let mut judge = committing();
+        judge.holds_ends = true;
+        judge.answer_call(unknown());
+        assert_eq!(judge.role(), Role::TakingOver, "it is still assigned");
+        let question = judge.end_question().expect("follows to the barrier");
+        let [first, second] = batches();
+        if is_committed {
+            judge.followed(10, first.clone());
+        }
+        judge.records.clear();
+        judge.handle(Event::FollowedToEnd { question });
+        let expected = if is_committed { vec![second] } else { vec![first, second] };
+        assert_eq!((judge.role(), &judge.records), (Role::Active, &expected), "committed: {is_committed}");
+        assert!(has_judged(&judge, &[0, 1, 2]) && !judge.effects.contains(&Effect::Leave));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_unknown_outcome_is_looked_up_in_the_log() {
+    let mut judge = TestJudge::active();
+    judge.page(0);
+    let question = judge.question().expect("a checkpoint is due");
+    (judge.holds_ends, judge.held) = (true, Some(Call::Commit));
+    judge.records.clear();
+    judge.answer(question, 1);
+    let sent = std::mem::take(&mut judge.records);
+    assert!(matches!(sent[..], [VerdictRecord::Checkpoint(_)]), "{sent:?}");
+    judge.answer_call(unknown());
+    let end = judge.end_question().expect("follows to the barrier");
+    judge.followed(10, sent[0].clone());
+    judge.handle(Event::FollowedToEnd { question: end });
+    assert_eq!((judge.role(), &judge.records[..]), (Role::Active, &[][..]));
+    assert_eq!(judge.judge.settled_at(), Some(VerdictOffset(11)));
+    judge.page(1);
+    let question = judge.question().expect("the next checkpoint is due");
+    judge.answer(question, 2);
+    let Some(VerdictRecord::Checkpoint(next)) = judge.records.last() else { panic!("{:?}", judge.records) };
+    assert_eq!(next.previous, Some(VerdictOffset(10)));
+}
+
+#[test]
+fn what_another_judge_has_judged_alike_is_kept() {
+    let mut judge = committing();
+    judge.handle(Event::Lost);
+    judge.answer_call(Err(CallError::Abortable(String::new())));
+    let [first, second] = batches();
+    judge.followed(10, batch_of(&[verdicts_in(&first)], 2));
+    assert!(judge.judge.settled_at().is_none(), "it is ahead by page 2");
+    assert_eq!(judge.judge.state().next_request(), RequestOffset(3));
+    judge.followed(11, batch_of(&[verdicts_in(&second), &[verdict(9, 5, 0)]], 9));
+    assert!(has_judged(&judge, &[0, 1, 2, 5]));
+    assert_eq!(judge.judge.settled_at(), Some(VerdictOffset(12)));
+    assert_eq!(judge.judge.state().next_request(), RequestOffset(9));
+    judge.records.clear();
+    judge.handle(Event::Assigned);
+    assert_eq!((judge.role(), &judge.records[..]), (Role::Active, &[][..]));
+}
+
+#[test]
+fn what_another_judge_has_not_judged_is_sent_alone() {
+    let mut judge = committing();
+    judge.handle(Event::Lost);
+    judge.answer_call(Err(CallError::Abortable(String::new())));
+    let [first, second] = batches();
+    judge.followed(10, batch_of(&[verdicts_in(&first)], 2));
+    judge.records.clear();
+    judge.handle(Event::Assigned);
+    assert_eq!(judge.records, [second]);
+}
+
+#[test]
+fn a_judge_leaves_the_group_and_restores_its_state_if_the_log_holds_something_else() {
+    let [first, _] = batches();
+    let (log, number) = (LogIdentity(7), RulesNumber(2));
+    let rules = VerdictRecord::Rules(RulesRecord { log, number, rules: rules(5) });
+    let checkpoint = VerdictRecord::Checkpoint(Box::new(beginning(7, super::rules(1_000))));
+    let VerdictRecord::Verdicts(other_rules) = &first else { panic!() };
+    let other_rules = VerdictRecord::Verdicts(VerdictBatch { rules: number, ..other_rules.clone() });
+    let other_verdict = batch_of(&[&[verdict(77, 1, 5)]], 2);
+    for record in [rules, checkpoint, other_rules, other_verdict] {
+        let mut judge = committing();
+        judge.handle(Event::Lost);
+        judge.effects.clear();
+        judge.followed(10, record.clone());
+        assert_eq!(judge.role(), Role::Restoring, "{record:?}");
+        assert_eq!(judge.effects, [Effect::Leave, Effect::Unfollow, Effect::Restore]);
+        assert!(!judge.is_judged(0));
+    }
+}
+
+#[test]
+fn a_fenced_judge_leaves_the_group_keeps_its_state_and_joins_again() {
+    let mut judge = committing();
+    judge.answer_call(Err(CallError::Fenced(String::new())));
+    assert!(has_judged(&judge, &[0, 1, 2]));
+    let changes = judge.effects.iter().filter(|effect| matches!(effect, Effect::Leave | Effect::Join));
+    assert_eq!(changes.cloned().collect::<Vec<_>>(), [Effect::Leave, Effect::Join]);
+    assert_eq!(judge.role(), Role::Standby, "until it is assigned again");
+}
+
+#[test]
+fn a_record_of_requests_is_judged_to_its_end_before_its_judge_steps_down() {
+    let mut judge = committing();
+    let requests = vec![TestJudge::request(3, 3), TestJudge::request(4, 4)];
+    let event = Event::Requests { offset: RequestOffset(3), append_time: Timestamp::MIN, requests };
+    judge.judge.handle(Duration::ZERO, event);
+    assert!(judge.is_judged(3) && !judge.is_judged(4));
+    judge.handle(Event::Lost);
+    assert!(judge.is_judged(4));
+    assert_eq!(judge.judge.state().next_request(), RequestOffset(4));
 }

@@ -25,6 +25,8 @@ pub(super) struct TestJudge {
     pub(super) records: Vec<VerdictRecord>,
     /// The brokers take no record.
     pub(super) refuses: bool,
+    /// The next call of this kind is answered by the test.
+    pub(super) held: Option<Call>,
     /// Questions for the end of the log are answered by the test.
     pub(super) holds_ends: bool,
     next_verdict: i64,
@@ -77,6 +79,7 @@ impl TestJudge {
             calls: Vec::new(),
             records: Vec::new(),
             refuses: false,
+            held: None,
             holds_ends: false,
             next_verdict: 0,
             next_request: 0,
@@ -110,7 +113,9 @@ impl TestJudge {
             let Some(effect) = self.judge.poll() else { return };
             if let Effect::Call(request) = &effect {
                 let answer = self.call(request);
-                self.judge.handle(self.now, Event::Called(answer));
+                if self.held.take_if(|held| self.calls.last() == Some(held)).is_none() {
+                    self.judge.handle(self.now, Event::Called(answer));
+                }
             } else if let Effect::FollowToEnd { question } | Effect::FollowToBarrier { question, .. } = effect
                 && !self.holds_ends
             {
@@ -119,6 +124,12 @@ impl TestJudge {
                 self.effects.push(effect);
             }
         }
+    }
+
+    /// Answers the call that was held.
+    pub(super) fn answer_call(&mut self, answer: Result<(), CallError>) {
+        assert_eq!(self.held, None, "it was made");
+        self.handle(Event::Called(answer.map(|()| Vec::new())));
     }
 
     fn call(&mut self, request: &ProducerCall) -> Result<Vec<VerdictOffset>, CallError> {
@@ -158,8 +169,8 @@ impl TestJudge {
         PartitionId::new("pages", 0)
     }
 
-    /// Has a page judged that was not seen before.
-    pub(super) fn page(&mut self, offset: i64) {
+    /// The request of a page that was not seen before.
+    pub(super) fn request(id: u64, offset: i64) -> Request {
         let page = PageRequest {
             source: Self::input().at(offset),
             event_time: Timestamp::from_millis(0),
@@ -177,7 +188,12 @@ impl TestJudge {
             },
             digest: PageDigest(0),
         };
-        self.ask(RequestBody::Page(page));
+        Request { id: RequestId(id), body: RequestBody::Page(page) }
+    }
+
+    /// Has a page judged that was not seen before.
+    pub(super) fn page(&mut self, offset: i64) {
+        self.ask(Self::request(0, offset).body);
     }
 
     /// Has a range of the input judged again.
