@@ -37,7 +37,7 @@ impl Site {
 
     fn configuration(&self, instance: &str) -> Value {
         json!({
-            "kafka": { "brokers": [self.broker.address()] },
+            "kafka": { "brokers": self.broker.address().split(',').collect::<Vec<_>>() },
             "input": { "topics": [&self.input], "group": &self.group, "instance_id": instance },
             "output": {
                 "unique": { "topic": &self.unique },

@@ -51,6 +51,8 @@ pub struct Judge {
     snapshot: Option<SharedSnapshot>,
     joined: bool,
     assigned: bool,
+    /// Whether the judge leaves the group once everything is committed, to join it with another client.
+    pub(super) rejoins: bool,
     stopping: bool,
     /// While draining, the time at which the partition is given up at the latest.
     drain_until: Option<Duration>,
@@ -83,6 +85,7 @@ impl Judge {
             snapshot: None,
             joined: false,
             assigned: false,
+            rejoins: false,
             stopping: false,
             drain_until: None,
             cold_starts: ColdStarts::default(),
@@ -357,6 +360,7 @@ impl Judge {
             self.effects.push_back(Effect::Leave);
         }
         self.assigned = false;
+        self.rejoins = false;
     }
 
     // ---- assignment
@@ -518,7 +522,9 @@ impl Judge {
         if self.pending.is_busy() || self.is_within_record() {
             return;
         }
-        if self.is_settled() {
+        if self.is_settled() && self.rejoins {
+            self.step_down_and_leave();
+        } else if self.is_settled() {
             self.snapshot_if_due();
         } else if self.pending.is_due(now, &self.settings) {
             self.begin(now);

@@ -40,6 +40,9 @@ impl Judge {
     /// Continues where the fingerprint log has records: at its end if it ends before the next request, because it was
     /// recreated or has lost its tail, and at its beginning if it begins after it. The next batch says so: workers make
     /// the requests again that were lost (law L4: none is judged twice).
+    ///
+    /// A client may read nothing more of a topic that was recreated (librdkafka 2.12 and before). So once the batch is
+    /// committed, the judge leaves the group and joins it with a new one.
     pub(super) fn requests_out_of_range(&mut self, first: RequestOffset, end: RequestOffset) {
         if self.role != Role::Active || self.record.is_some() {
             return;
@@ -52,7 +55,10 @@ impl Judge {
             // In a batch of its own: a later one may end after the offset from which it went back.
             self.pending.pass(&self.log, 0);
         }
-        self.effects.push_back(Effect::ReadRequests { from });
+        self.rejoins = from < next;
+        if !self.rejoins {
+            self.effects.push_back(Effect::ReadRequests { from });
+        }
     }
 
     /// Judges the next requests of the current record. The batch may end after the last one.
