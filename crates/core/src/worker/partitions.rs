@@ -121,7 +121,11 @@ impl<P> Partitions<P> {
     pub(super) fn written_requests(&self, log: LogPartition) -> Vec<RequestId> {
         let request = |waiting: &Waiting<P>| match waiting.state() {
             PageState::Asked { log: of, request, offset: Some(_) } if *of == log => Some(*request),
-            _ => None,
+            PageState::New
+            | PageState::Asked { .. }
+            | PageState::AwaitingScan(_)
+            | PageState::Blocked(_)
+            | PageState::Ready(_) => None,
         };
         self.queues().flat_map(PartitionQueue::waiting).filter_map(request).collect()
     }
