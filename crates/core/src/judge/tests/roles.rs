@@ -434,7 +434,7 @@ fn batches() -> [VerdictRecord; 2] {
 fn batch_of(verdicts: &[&[Verdict]], next_request: i64) -> VerdictRecord {
     let [VerdictRecord::Verdicts(own), _] = batches() else { panic!() };
     let (verdicts, next_request) = (verdicts.concat(), RequestOffset(next_request));
-    VerdictRecord::Verdicts(VerdictBatch { verdicts, next_request, ..own })
+    VerdictRecord::Verdicts(VerdictBatch { next_request, verdicts, ..own })
 }
 
 fn verdicts_in(record: &VerdictRecord) -> &[Verdict] {
