@@ -51,5 +51,7 @@ fn pages_come_out_once_although_the_fingerprint_log_is_deleted_under_load() {
     }
     let logs: String = ["one", "two"].map(|name| site.log(name)).concat();
     assert!(logs.contains("does not hold the next request"), "{logs}");
-    instances.into_iter().for_each(|instance| instance.stop());
+    for instance in instances {
+        instance.stop();
+    }
 }
