@@ -12,13 +12,14 @@ use clap::Args;
 use self::rows::{Report, Row, State};
 use super::output::Format;
 use super::report::count;
-use super::topics::{CONNECTION_HINT, brokers, input_names, inspector, no_answer, plan};
+use super::topics::{CONNECTION_HINT, brokers, default_replication_factor, input_names, inspector, no_answer, plan};
 use super::{Global, human};
 use crate::config::Purpose;
 use crate::config::settings::{ColdStart, Settings};
 use crate::error::{Fatal, Reason};
-use crate::kafka::admin::{LogKind, LogNames};
+use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
+use crate::kafka::log_topic::LogKind;
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
 use crate::runtime::scheme_change::{SchemeChange, WAYS_OUT};
@@ -212,14 +213,13 @@ fn outputs(
 }
 
 fn logs(settings: &Settings, inspector: &ClusterInspector, brokers: &[i32], report: &mut Report) -> Result<(), Fatal> {
-    let default = brokers.first().and_then(|id| inspector.broker_setting(*id, "default.replication.factor"));
-    let default = default.and_then(|text| text.parse().ok()).unwrap_or(1);
+    let default = default_replication_factor(inspector, brokers.iter());
     let kinds = [LogKind::Fingerprints, LogKind::Verdicts];
     for (kind, plan) in kinds.into_iter().zip(plan::logs(settings, default)) {
         report.asks(&format!("for {}, and whether it may be read, written and trimmed", plan.name));
         report.add(match inspector.topic(&plan.name) {
             Ok(view) => {
-                let rows = topics::log(&plan, view.as_ref(), brokers.len(), settings);
+                let rows = topics::log(kind, &plan, view.as_ref(), brokers.len(), settings);
                 let denied = match &view {
                     Some(view) => permits::log(settings, inspector, kind, view),
                     None => permits::new_log(inspector, &plan, &report.create()),

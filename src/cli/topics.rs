@@ -15,6 +15,7 @@ use crate::config::Purpose;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
+use crate::kafka::log_topic::replication_factor;
 use crate::runtime::topics::connect_error;
 use crate::runtime::{fatal, service_context};
 
@@ -80,14 +81,12 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
         );
         return Err(Reason::Config.because(why));
     }
-    let default_replication_factor =
-        brokers.keys().next().and_then(|id| inspector.broker_setting(*id, "default.replication.factor"));
     let plans = wanted(&Wanted {
         settings: &settings,
         input: &input,
         partitions: args.partitions.map(|number| number as usize),
         replication_factor: args.replication_factor.map(|number| number as usize),
-        default_replication_factor: default_replication_factor.and_then(|text| text.parse().ok()).unwrap_or(1),
+        default_replication_factor: default_replication_factor(&inspector, brokers.keys()),
     });
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
     let mut outcome = Ok(());
@@ -123,6 +122,17 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
         note("nothing was done: add --execute to create what is missing");
     }
     outcome
+}
+
+/// Returns the replication factor of topics for which none is configured.
+pub(super) fn default_replication_factor<'b>(
+    inspector: &ClusterInspector,
+    mut brokers: impl ExactSizeIterator<Item = &'b i32>,
+) -> usize {
+    let count = brokers.len();
+    let default = brokers.next().and_then(|id| inspector.broker_setting(*id, "default.replication.factor"));
+    let factor = replication_factor(None, default.and_then(|text| text.parse().ok()), count);
+    usize::try_from(factor).unwrap_or(1)
 }
 
 /// Advice if no broker answers.

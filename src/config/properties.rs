@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
 /// Keys that are refused in the raw property maps, each with its reason.
-const OWNED: [(&str, &str); 22] = [
+const OWNED: [(&str, &str); 23] = [
     ("bootstrap.servers", "kafka.brokers sets the brokers"),
     ("metadata.broker.list", "kafka.brokers sets the brokers"),
     ("client.id", "kafka.client_id sets it"),
@@ -21,6 +21,7 @@ const OWNED: [(&str, &str); 22] = [
     ("enable.auto.offset.store", "offsets are committed only together with the outputs of all records before them"),
     ("enable.partition.eof", "the program relies on end-of-partition events"),
     ("isolation.level", "the program reads committed records only"),
+    ("allow.auto.create.topics", "always off: a topic that exists because a client asked for it deletes its records"),
     ("auto.offset.reset", "input.start sets where a new group begins; any other jump would lose pages silently"),
     ("partition.assignment.strategy", "the rebalance protocol of the program is cooperative-sticky"),
     ("group.protocol", "the rebalance protocol of the program is that of classic groups"),

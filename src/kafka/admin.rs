@@ -1,15 +1,23 @@
-//! Creates both logs, reads the settings of other topics, and deletes records.
+//! Creates and mends both logs, reads the settings of other topics, and deletes records.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{after, tick};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, ConfigSource, NewTopic, ResourceSpecifier, TopicReplication,
+};
+use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::LoggingContext;
 use super::errors::{Denied, denied_by_code};
+use super::log_topic::{
+    Creation, LogKind, LogProblem, MORE_REPLICAS, is_on_one_disk, log_settings, mend_command, problems,
+    replication_factor,
+};
 use super::output::TimeLimits;
 use crate::fingerprint::is_scheme_id;
 use crate::record::PartitionId;
@@ -19,6 +27,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time between two checks for a new topic.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long the brokers may take to learn of a changed setting.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Largest batch that a broker accepts unless the topic sets another limit, in bytes.
 pub const DEFAULT_BATCH_BYTES: usize = 1_048_588;
@@ -39,6 +50,28 @@ pub enum TopicError {
         /// The configured number.
         wanted: usize,
     },
+    /// A log has a setting that would lose data.
+    #[error(
+        "topic `{topic}`: {}; mend it with `{}`, or allow AlterConfigs on the topic",
+        join(problems),
+        mend_command(topic, problems)
+    )]
+    Unsafe {
+        /// The log.
+        topic: String,
+        /// What is wrong with it.
+        problems: Vec<LogProblem>,
+    },
+    /// A log is on one disk, although the cluster has more.
+    #[error(
+        "topic `{topic}` has one replica on {brokers} brokers: the loss of one broker would lose all verdicts; {MORE_REPLICAS}"
+    )]
+    OneReplica {
+        /// The log.
+        topic: String,
+        /// The number of brokers.
+        brokers: usize,
+    },
     /// A log could not be created.
     #[error("topic `{topic}` cannot be created: {code}")]
     NotCreated {
@@ -58,33 +91,19 @@ pub enum TopicError {
     Runtime(#[from] std::io::Error),
 }
 
-/// One of the two logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogKind {
-    /// The fingerprint log, with timestamps of the brokers' clock.
-    Fingerprints,
-    /// The verdict log.
-    Verdicts,
+/// Joins problems to a sentence.
+fn join(problems: &[LogProblem]) -> String {
+    problems.iter().map(LogProblem::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the settings of a log that the protocol relies on.
-#[must_use]
-pub fn log_settings(kind: LogKind, replication_factor: i32) -> Vec<(&'static str, &'static str)> {
-    let mut settings = vec![
-        ("cleanup.policy", "delete"),
-        ("retention.ms", "-1"),
-        ("retention.bytes", "-1"),
-        ("unclean.leader.election.enable", "false"),
-        // Well above what we write in one batch; the limit of the brokers may be lower.
-        ("max.message.bytes", "2097152"),
-    ];
-    if kind == LogKind::Fingerprints {
-        settings.push(("message.timestamp.type", "LogAppendTime"));
-    }
-    if replication_factor >= 3 {
-        settings.push(("min.insync.replicas", "2"));
-    }
-    settings
+/// What a cluster says of a topic.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    partitions: usize,
+    /// Of the partition that has fewest.
+    replicas: usize,
+    /// Number of brokers of the cluster.
+    brokers: usize,
 }
 
 /// The client for topics.
@@ -120,6 +139,11 @@ impl Admin {
     ///
     /// The client cannot be created from these settings.
     pub fn of(config: &ClientConfig, brokers: Brokers) -> Result<Self, TopicError> {
+        let mut config = config.clone();
+        if brokers == Brokers::InProcess {
+            // The only way to create topics there.
+            config.set("allow.auto.create.topics", "true");
+        }
         let client = config.create_with_context(LoggingContext(()))?;
         // The client has its own threads; this one only waits for their answers.
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -138,13 +162,22 @@ impl Admin {
     ///
     /// No broker answered in time.
     pub fn partition_count(&self, topic: &str) -> Result<Option<usize>, TopicError> {
+        Ok(self.find(topic)?.map(|found| found.partitions))
+    }
+
+    fn find(&self, topic: &str) -> Result<Option<Found>, TopicError> {
         let metadata = self.client.inner().fetch_metadata(Some(topic), self.timeout)?;
         let known = metadata.topics().iter().find(|found| found.name() == topic);
         let code = known.and_then(rdkafka::metadata::MetadataTopic::error).map(RDKafkaErrorCode::from);
         if let Some(denied) = code.and_then(|code| denied_by_code(code, topic)) {
             return Err(TopicError::Denied(denied));
         }
-        Ok(known.filter(|found| found.error().is_none()).map(|found| found.partitions().len()).filter(|&n| n > 0))
+        let of_topic = known.filter(|found| found.error().is_none()).map(rdkafka::metadata::MetadataTopic::partitions);
+        Ok(of_topic.filter(|partitions| !partitions.is_empty()).map(|partitions| Found {
+            partitions: partitions.len(),
+            replicas: partitions.iter().map(|partition| partition.replicas().len()).min().unwrap_or_default(),
+            brokers: metadata.brokers().len(),
+        }))
     }
 
     /// Returns the number of partitions of a required topic.
@@ -157,11 +190,13 @@ impl Admin {
     }
 
     /// Creates a log if it does not exist, with the settings that the protocol relies on; else checks its number of
-    /// partitions.
+    /// partitions. Then reads back what the log is, and mends what would lose data. `replication` is the configured
+    /// replication factor.
     ///
     /// # Errors
     ///
-    /// [`TopicError::Partitions`], [`TopicError::NotCreated`], or no broker answered in time.
+    /// [`TopicError::Partitions`], [`TopicError::NotCreated`]; [`TopicError::OneReplica`], or [`TopicError::Unsafe`] if
+    /// the brokers do not let us mend it; or no broker answered in time.
     pub fn ensure_log(
         &self,
         topic: &str,
@@ -169,22 +204,25 @@ impl Admin {
         partitions: usize,
         replication: Option<i32>,
     ) -> Result<(), TopicError> {
-        if self.partition_count(topic)?.is_none() {
+        if self.find(topic)?.is_none() {
             self.create_log(topic, kind, partitions, replication)?;
         }
-        match self.await_partitions(topic)? {
-            Some(found) if found == partitions => Ok(()),
-            Some(found) => Err(TopicError::Partitions { topic: topic.to_owned(), found, wanted: partitions }),
-            None => Err(TopicError::Missing(topic.to_owned())),
+        let Some(found) = self.await_topic(topic)? else { return Err(TopicError::Missing(topic.to_owned())) };
+        if found.partitions != partitions {
+            let topic = topic.to_owned();
+            return Err(TopicError::Partitions { topic, found: found.partitions, wanted: partitions });
         }
+        if is_on_one_disk(found.replicas, found.brokers, replication) {
+            return Err(TopicError::OneReplica { topic: topic.to_owned(), brokers: found.brokers });
+        }
+        self.verify_settings(topic, kind, found.replicas)
     }
 
-    /// Returns the number of partitions of a topic that may be new, and waits for it: the brokers learn of a new topic
-    /// one by one.
-    fn await_partitions(&self, topic: &str) -> Result<Option<usize>, TopicError> {
+    /// Finds a topic that may be new, and waits for it: the brokers learn of a new topic one by one.
+    fn await_topic(&self, topic: &str) -> Result<Option<Found>, TopicError> {
         let (late, checks) = (after(self.timeout), tick(POLL_INTERVAL));
         loop {
-            let found = self.partition_count(topic)?;
+            let found = self.find(topic)?;
             if found.is_some() || late.try_recv().is_ok() {
                 return Ok(found);
             }
@@ -193,14 +231,81 @@ impl Admin {
         }
     }
 
+    /// Reads the settings of a log, logs those that make it less safe, and mends those that would lose data.
+    fn verify_settings(&self, topic: &str, kind: LogKind, replicas: usize) -> Result<(), TopicError> {
+        if self.brokers == Brokers::InProcess {
+            return Ok(());
+        }
+        let read = || self.topic_settings(topic);
+        let judge = |settings: &TopicSettings| problems(kind, replicas, &settings.all);
+        let found = read()?;
+        if found.all.is_empty() {
+            let denied = Denied { operation: "DescribeConfigs", resource: "topic", name: topic.to_owned() };
+            tracing::warn!(
+                target: "dupgate::kafka",
+                topic, fix = denied.remedy(),
+                "the brokers do not show the settings of the log, so it is not known whether it keeps its records"
+            );
+            return Ok(());
+        }
+        let (deadly, lesser): (Vec<_>, Vec<_>) = judge(&found).into_iter().partition(|problem| problem.is_deadly);
+        if !lesser.is_empty() {
+            let (problems, fix) = (join(&lesser), mend_command(topic, &lesser));
+            tracing::warn!(target: "dupgate::kafka", topic, fix, "settings of the log are not as planned: {problems}");
+        }
+        if deadly.is_empty() {
+            return Ok(());
+        }
+        self.alter(topic, found.of_topic, &deadly)?;
+        // The client library does not say whether the brokers have accepted the change, and they learn of it one by one.
+        let (late, checks) = (after(CHANGE_TIMEOUT), tick(POLL_INTERVAL));
+        while judge(&read()?).iter().any(|problem| problem.is_deadly) {
+            if late.try_recv().is_ok() {
+                return Err(TopicError::Unsafe { topic: topic.to_owned(), problems: deadly });
+            }
+            // The ticker lives as long as this channel.
+            let _ = checks.recv();
+        }
+        let problems = join(&deadly);
+        tracing::warn!(target: "dupgate::kafka", topic, "changed settings of the log that would lose data: {problems}");
+        Ok(())
+    }
+
+    /// Reads the settings of a topic: none if the brokers do not let us, for which the client library has no error.
+    fn topic_settings(&self, topic: &str) -> Result<TopicSettings, TopicError> {
+        let resource = ResourceSpecifier::Topic(topic);
+        let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options(self.timeout)))?;
+        let mut settings = TopicSettings::default();
+        for entry in answer.into_iter().filter_map(Result::ok).flat_map(|found| found.entries) {
+            let Some(value) = entry.value else { continue };
+            if entry.source == ConfigSource::DynamicTopic {
+                settings.of_topic.insert(entry.name.clone(), value.clone());
+            }
+            settings.all.insert(entry.name, value);
+        }
+        Ok(settings)
+    }
+
+    /// Asks for what is wanted instead of these problems. The request replaces all settings of the topic, so it repeats
+    /// those that the topic has.
+    fn alter(&self, topic: &str, of_topic: Settings, problems: &[LogProblem]) -> Result<(), TopicError> {
+        let wanted = problems.iter().map(|problem| (problem.setting.to_owned(), problem.wanted.to_owned()));
+        let settings: Settings = of_topic.into_iter().chain(wanted).collect();
+        let change = settings
+            .iter()
+            .fold(AlterConfig::new(ResourceSpecifier::Topic(topic)), |change, (name, value)| change.set(name, value));
+        self.runtime.block_on(self.client.alter_configs([&change], &options(self.timeout)))?;
+        Ok(())
+    }
+
     /// Creates a topic with the cluster's own settings, if it does not exist.
     ///
     /// # Errors
     ///
     /// [`TopicError::NotCreated`], or no broker answered in time.
     pub fn ensure_topic(&self, topic: &str, partitions: usize) -> Result<(), TopicError> {
-        let count = i32::try_from(partitions).unwrap_or(i32::MAX);
-        self.create(&NewTopic::new(topic, count, TopicReplication::Fixed(self.default_replication()?)))
+        let replication_factor = self.replication_factor(None)?;
+        self.create(topic, partitions, Creation::new(replication_factor, None, Settings::new()))
     }
 
     fn create_log(
@@ -208,39 +313,36 @@ impl Admin {
         topic: &str,
         kind: LogKind,
         partitions: usize,
-        replication: Option<i32>,
+        configured: Option<i32>,
     ) -> Result<(), TopicError> {
-        let replication_factor = match replication {
-            Some(replication_factor) => replication_factor,
-            None => self.default_replication()?,
+        let replication_factor = self.replication_factor(configured)?;
+        let settings = log_settings(kind, replication_factor);
+        let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        self.create(topic, partitions, Creation::new(replication_factor, configured, settings))
+    }
+
+    fn create(&self, topic: &str, partitions: usize, creation: Creation) -> Result<(), TopicError> {
+        let options = options(self.timeout);
+        let code = match create(&self.client, &self.runtime, &options, topic, partitions, creation)? {
+            Ok(()) | Err(RDKafkaErrorCode::TopicAlreadyExists) => return Ok(()),
+            Err(code) => code,
         };
-        let count = i32::try_from(partitions).unwrap_or(i32::MAX);
-        let mut log = NewTopic::new(topic, count, TopicReplication::Fixed(replication_factor));
-        for (name, value) in log_settings(kind, replication_factor) {
-            log = log.set(name, value);
-        }
-        self.create(&log)
+        Err(match denied_by_code(code, topic) {
+            Some(denied) => TopicError::Denied(denied.to("Create")),
+            None => TopicError::NotCreated { topic: topic.to_owned(), code },
+        })
     }
 
-    fn create(&self, topic: &NewTopic<'_>) -> Result<(), TopicError> {
-        let answer = self.runtime.block_on(self.client.create_topics([topic], &options(self.timeout)))?;
-        match answer.into_iter().next() {
-            Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => {
-                Err(match denied_by_code(code, topic.name) {
-                    Some(denied) => TopicError::Denied(denied.to("Create")),
-                    None => TopicError::NotCreated { topic: topic.name.to_owned(), code },
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the cluster's default replication factor, read from one of its brokers; 1 if that reports none.
-    fn default_replication(&self) -> Result<i32, TopicError> {
+    /// Returns the replication factor of a new topic.
+    fn replication_factor(&self, configured: Option<i32>) -> Result<i32, TopicError> {
         let metadata = self.client.inner().fetch_metadata(None, self.timeout)?;
-        let Some(broker) = metadata.brokers().first() else { return Ok(1) };
-        let replication_factor = self.setting(ResourceSpecifier::Broker(broker.id()), "default.replication.factor")?;
-        Ok(replication_factor.and_then(|text| text.parse().ok()).unwrap_or(1))
+        let default = match metadata.brokers().first() {
+            Some(broker) if configured.is_none() => {
+                self.setting(ResourceSpecifier::Broker(broker.id()), "default.replication.factor")?
+            }
+            Some(_) | None => None,
+        };
+        Ok(replication_factor(configured, default.and_then(|text| text.parse().ok()), metadata.brokers().len()))
     }
 
     /// Returns the largest batch that a topic accepts, in bytes.
@@ -303,6 +405,55 @@ impl Admin {
         }
         Ok(())
     }
+}
+
+/// Settings by name.
+type Settings = BTreeMap<String, String>;
+
+/// The settings of a topic.
+#[derive(Debug, Default)]
+struct TopicSettings {
+    /// All, those of the brokers included.
+    all: Settings,
+    /// Those that were set for the topic alone.
+    of_topic: Settings,
+}
+
+/// Creates a topic, in the first way that the brokers do not refuse, and logs what it could not have. Returns the code
+/// of their last refusal, if they refuse all ways.
+///
+/// # Errors
+///
+/// No broker answered in time.
+pub(super) fn create<C: ClientContext>(
+    client: &AdminClient<C>,
+    runtime: &tokio::runtime::Runtime,
+    options: &AdminOptions,
+    topic: &str,
+    partitions: usize,
+    mut creation: Creation,
+) -> Result<Result<(), RDKafkaErrorCode>, KafkaError> {
+    let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
+    let mut first = None;
+    loop {
+        let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(creation.replication_factor));
+        for (name, value) in &creation.settings {
+            new = new.set(name, value);
+        }
+        let answer = runtime.block_on(client.create_topics([&new], options))?;
+        let Some(Err((_, code))) = answer.into_iter().next() else { break };
+        if code == RDKafkaErrorCode::TopicAlreadyExists {
+            return Ok(Err(code));
+        }
+        let first = *first.get_or_insert(code);
+        let Some(next) = creation.after_refusal(code) else { return Ok(Err(first)) };
+        creation = next;
+    }
+    if !creation.left_out.is_empty() {
+        let left_out = creation.left_out.join(", ");
+        tracing::warn!(target: "dupgate::kafka", topic, "the brokers refuse settings of a new topic: created without {left_out}");
+    }
+    Ok(Ok(()))
 }
 
 /// Returns options with this time-out, for the request and for the brokers' wait for each other.

@@ -232,7 +232,10 @@ impl ConnectionSettings {
         config
             .set("bootstrap.servers", self.brokers.join(","))
             .set("client.id", &self.client_id)
-            .set("statistics.interval.ms", "0");
+            .set("statistics.interval.ms", "0")
+            // A client that asks whether a topic exists would create it, with settings that delete its records. This is
+            // the library's default for producers and administrators.
+            .set("allow.auto.create.topics", "false");
         // A user who sets one of them is expected to set both.
         if ["reconnect.backoff.ms", "reconnect.backoff.max.ms"].iter().all(|key| config.get(key).is_none()) {
             config.set("reconnect.backoff.max.ms", millis(LONGEST_PAUSE));
@@ -519,8 +522,10 @@ mod tests {
             "statistics.interval.ms",
             "enable.partition.eof",
             "partition.assignment.strategy",
+            "allow.auto.create.topics",
         ];
-        let of_producers = ["transactional.id", "enable.idempotence", "partitioner", "acks"];
+        let of_producers =
+            ["allow.auto.create.topics", "transactional.id", "enable.idempotence", "partitioner", "acks"];
         let hostile: BTreeMap<String, String> =
             of_consumers.iter().chain(&of_producers).map(|key| ((*key).to_owned(), "evil".to_owned())).collect();
         let connection = ConnectionSettings {

@@ -189,6 +189,8 @@ pub struct TopicPlan {
     pub partitions: usize,
     /// Replicas of each.
     pub replicas: usize,
+    /// Whether somebody asked for this number of replicas, so that brokers that refuse it must not choose another.
+    pub is_configured: bool,
     /// Its settings.
     pub settings: BTreeMap<String, String>,
 }
@@ -306,6 +308,11 @@ impl ClusterInspector {
         let answer = answer.map_err(|error| ClusterError::of(&error, what))?;
         let Some(first) = answer.into_iter().next() else { return Ok(BTreeMap::new()) };
         let found = first.map_err(|code| ClusterError::of(&KafkaError::AdminOp(code), what))?;
+        if found.entries.is_empty() {
+            // The client library has no error for what the brokers do not show.
+            let denied = Denied { operation: "DescribeConfigs", resource: "topic", name: what.to_owned() };
+            return Err(ClusterError::Denied(denied));
+        }
         Ok(found.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))).collect())
     }
 

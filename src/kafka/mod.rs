@@ -4,11 +4,12 @@
 //! [`group_consumer`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows),
 //! [`fingerprint_log`] (appending requests), [`producer`] (one transactional producer), [`open_transaction`] (ending
 //! that of a dead one), [`output`] (pages to records), [`offsets`], [`first_records`], [`pages`], [`position_reader`],
-//! [`requests`], [`inspector`] and [`admin`] (requests with one answer); [`page_producer`], and for the demo [`tail`]
+//! [`requests`], [`inspector`] and [`admin`] (requests with one answer; [`log_topic`] judges what they find); [`page_producer`], and for the demo [`tail`]
 //! and [`mock`]. Those with a thread of their own report by handing values, in order, to a sink given at the start;
 //! none makes decisions. [`in_flight`] counts the records that the producers have yet to deliver.
 
 pub mod admin;
+pub mod log_topic;
 pub mod in_flight;
 pub mod client;
 pub mod requests;

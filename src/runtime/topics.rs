@@ -15,9 +15,10 @@ use super::clock::{Clock, wall_time};
 use super::{fatal, output_settings, service_context};
 use crate::config::settings::{Sasl, Settings, Topics as ConfiguredTopics};
 use crate::error::{Fatal, Reason};
-use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
+use crate::kafka::admin::{Admin, Brokers, LogNames, TopicError};
 use crate::kafka::client::ConnectionSettings;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
+use crate::kafka::log_topic::LogKind;
 use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
 use crate::telemetry::Check;
 use crate::worker::{HeaderSettings, OutputKind};
@@ -188,11 +189,12 @@ fn ask(admin: &Admin, settings: &Settings) -> Result<Topics, TopicError> {
     Ok(Topics { logs, verdict_log_bytes, outputs })
 }
 
-/// Creates missing logs; checks the number of partitions of existing ones.
+/// Creates missing logs; checks the partitions, replicas and settings of existing ones, and mends settings that would
+/// lose data.
 ///
 /// # Errors
 ///
-/// The number differs, or no broker answered in time.
+/// A log is not as it must be and cannot be mended, or no broker answered in time.
 pub(super) fn ensure_logs(admin: &Admin, names: &LogNames, settings: &Settings) -> Result<(), TopicError> {
     let (partitions, copies) = (settings.log_partitions().get(), settings.logs.replication_factor);
     admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, partitions, copies)?;
@@ -264,7 +266,10 @@ fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
 pub(super) fn unavailable(error: TopicError) -> Fatal {
     let reason = match &error {
         TopicError::Denied(denied) => return fatal::cluster_error(ClusterError::Denied(denied.clone())),
-        TopicError::Missing(_) | TopicError::Partitions { .. } => Reason::Config,
+        TopicError::Missing(_)
+        | TopicError::Partitions { .. }
+        | TopicError::Unsafe { .. }
+        | TopicError::OneReplica { .. } => Reason::Config,
         TopicError::NotCreated { .. } | TopicError::Kafka(_) => Reason::Unavailable,
         TopicError::Runtime(_) => Reason::Failure,
     };

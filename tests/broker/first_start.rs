@@ -36,10 +36,11 @@ impl CliRunner {
     pub(super) fn files(&self, address: &str, more: &str) -> String {
         let [unique, duplicate, dead] = &self.outputs;
         let text = format!(
-            "version: 1\nkafka: {{brokers: [\"{address}\"]}}\n\
+            "version: 1\nkafka: {{brokers: [\"{}\"]}}\n\
              input: {{topics: [\"{}\"], group: \"{}\", instance_id: one}}\n\
              output:\n  unique: {{topic: \"{unique}\"}}\n  duplicate: {{topic: \"{duplicate}\"}}\n  dead_letter: {{topic: \"{dead}\"}}\n\
              index: {{path: \"{}\", max_memory: 64MiB}}\nhttp: {{listen: \"127.0.0.1:0\"}}\n",
+            address.replace(',', "\", \""),
             self.input,
             self.group,
             self.folder.path().join("index").display()

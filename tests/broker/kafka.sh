@@ -107,7 +107,8 @@ min.insync.replicas=1
 # Pages of the tests are older than a topic keeps by default: nothing is deleted while they run.
 log.initial.task.delay.ms=86400000
 log.retention.check.interval.ms=86400000
-auto.create.topics.enable=false
+# As by default, and so a client that asks for a topic must not create it.
+auto.create.topics.enable=true
 delete.topic.enable=true
 offsets.topic.replication.factor=$most
 offsets.topic.num.partitions=4

@@ -14,6 +14,7 @@ mod demo;
 mod follower;
 mod harness;
 mod invariants;
+mod log_topics;
 mod http_server;
 mod oauth;
 mod first_start;

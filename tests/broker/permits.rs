@@ -23,21 +23,47 @@ use super::run::topics::{committed, page, produce};
 use super::secured::{SECRET, cli, sasl};
 
 /// A permission: resource, prefix, operations.
-type Permit = (Resource, String, Vec<Operation>);
+pub(super) type Permit = (Resource, String, Vec<Operation>);
 
-/// All permissions of a worker and judge, as `docs/OPERATIONS.md` lists it.
-fn all(cli: &CliRunner) -> Vec<Permit> {
-    let group = &cli.group;
-    let mut permits = vec![
-        (TOPIC, cli.input.clone(), vec![READ, CONFIGS]),
-        (TOPIC, format!("{group}.fingerprints."), vec![READ, WRITE, DELETE, CREATE, CONFIGS]),
-        (TOPIC, format!("{group}.verdicts."), vec![READ, WRITE, DELETE, CREATE, CONFIGS]),
-        (GROUP, group.clone(), vec![READ]),
-        (ID, format!("{group}.worker."), vec![WRITE]),
-        (ID, format!("{group}.judge."), vec![WRITE]),
-    ];
-    permits.extend(cli.outputs.iter().map(|output| (TOPIC, output.clone(), vec![WRITE, CONFIGS])));
+/// The permissions of a worker and judge, read from the table in `docs/OPERATIONS.md`.
+pub(super) fn documented(cli: &CliRunner) -> Vec<Permit> {
+    let document = include_str!("../../docs/OPERATIONS.md");
+    let (_, section) = document.split_once("\n## Permissions\n").expect("a section about permissions");
+    let rows = section.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let mut permits = Vec::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, resources, operations, ..] = cells[..] else { panic!("a row of three: {row}") };
+        let operations: Vec<Operation> = operations.split(", ").map(operation).collect();
+        // `group.verdicts.` and the like stand for themselves.
+        let prefixes = || {
+            let named = resources.split(" (prefixed").next().unwrap_or_default();
+            let quoted = named.split('`').skip(1).step_by(2);
+            quoted.map(|prefix| prefix.replacen("group", &cli.group, 1)).collect::<Vec<_>>()
+        };
+        let (resource, names) = match resources.split_whitespace().next() {
+            Some("topics") if resources.starts_with("topics of the input") => (TOPIC, vec![cli.input.clone()]),
+            Some("each") => (TOPIC, cli.outputs.to_vec()),
+            Some("topics") => (TOPIC, prefixes()),
+            Some("groups") => (GROUP, prefixes()),
+            Some("transactional") => (ID, prefixes()),
+            _ => panic!("an unknown resource: {row}"),
+        };
+        permits.extend(names.into_iter().map(|name| (resource, name, operations.clone())));
+    }
+    assert_eq!(permits.len(), 9, "{permits:?}");
     permits
+}
+
+fn operation(name: &str) -> Operation {
+    match name {
+        "Read" => READ,
+        "Write" => WRITE,
+        "Create" => CREATE,
+        "Delete" => DELETE,
+        "DescribeConfigs" => CONFIGS,
+        _ => panic!("an unknown operation: {name}"),
+    }
 }
 
 /// Grants bob these permissions, and runs `check` as bob.
@@ -57,7 +83,7 @@ fn check_without(
     prefix: &str,
     operation: Operation,
 ) -> CliOutput {
-    let mut permits = all(cli);
+    let mut permits = documented(cli);
     for (of, under, operations) in &mut permits {
         if *of == resource && under == prefix {
             operations.retain(|permitted| *permitted != operation);
@@ -72,7 +98,7 @@ fn the_documented_permissions_are_sufficient() {
     let Some(broker) = Broker::secured() else { return };
     let cli = CliRunner::new(broker);
     let topics = cli.create_topics(broker.address(), "", &[]);
-    let output = check(broker, &cli, &all(&cli));
+    let output = check(broker, &cli, &documented(&cli));
     assert_eq!(output.code, Some(0), "{}{}", output.out, output.err);
     assert!(!output.out.contains("warn"), "{}", output.out);
     // Nothing is left in the cluster: no record, no marker, no member.
@@ -119,7 +145,7 @@ fn run_to_its_end(broker: &Broker, cli: &CliRunner, permits: &[Permit]) -> (Opti
 
 /// The documented permissions without Write under this prefix.
 fn all_but_writing(cli: &CliRunner, prefix: &str) -> Vec<Permit> {
-    let mut permits = all(cli);
+    let mut permits = documented(cli);
     for (_, under, operations) in &mut permits {
         if *under == prefix {
             operations.retain(|operation| *operation != WRITE);

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::rows::{Row, State};
 use crate::config::settings::Settings;
-use crate::kafka::admin::LogKind;
 use crate::kafka::errors::Denied;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, TopicView};
+use crate::kafka::log_topic::LogKind;
 use crate::runtime::service_context;
 
 /// Adds missing permissions to the other findings. They replace rows that report no problem.

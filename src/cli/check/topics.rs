@@ -8,8 +8,9 @@ use crate::cli::human;
 use crate::cli::topics::plan::{Inherited, max_document, output_bytes};
 use crate::config::raw::Partition;
 use crate::config::settings::Settings;
-use crate::kafka::admin::{DEFAULT_BATCH_BYTES, LogNames};
+use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
+use crate::kafka::log_topic::{LogKind, MORE_REPLICAS, alter_command, is_on_one_disk, problems};
 use crate::record::Timestamp;
 use crate::worker::MAX_HEADER_BYTES;
 
@@ -171,7 +172,13 @@ pub(super) fn output(
 }
 
 /// Checks a log against the needs of the protocol.
-pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, settings: &Settings) -> Vec<Row> {
+pub(super) fn log(
+    kind: LogKind,
+    plan: &TopicPlan,
+    view: Option<&TopicView>,
+    brokers: usize,
+    settings: &Settings,
+) -> Vec<Row> {
     let name = plan.name.as_str();
     let Some(view) = view else {
         let text = "does not exist yet: the first start creates it".to_owned();
@@ -183,37 +190,22 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
         let text = format!("{} partitions, but judge.partitions is {}", view.partitions, plan.partitions);
         rows.push(Row::fail(name, text, Some(format!("set judge.partitions: {}", view.partitions))));
     }
-    if let Err(cluster_error) = &view.settings {
-        rows.push(Row::warn(name, format!("failed to read its settings: {cluster_error}"), remedy(cluster_error)));
-        return rows;
-    }
-    for (key, wanted) in &plan.settings {
-        let Some(found) = view.setting(key).filter(|found| found != wanted) else { continue };
-        let fix = Some(alter(name, &format!("{key}={wanted}")));
-        let (is_deadly, why) = match key.as_str() {
-            "retention.ms" | "retention.bytes" => (true, "records would be deleted that nothing else holds"),
-            "cleanup.policy" => (true, "a log has no keys to be compacted by"),
-            "message.timestamp.type" => (true, "event time is bounded by the brokers' clock"),
-            "unclean.leader.election.enable" => (false, "a broker that lags may take over and lose verdicts"),
-            "min.insync.replicas" => (false, "verdicts on one broker alone are lost with it"),
-            "max.message.bytes" => {
-                (false, "records of the log have to be smaller, and a very small limit refuses them")
-            }
-            _ => (false, "not as planned"),
-        };
-        let is_enough = match key.as_str() {
-            // More in-sync replicas than planned are no problem.
-            "min.insync.replicas" => found.parse::<u32>().ok() > wanted.parse::<u32>().ok(),
-            // Nor is the brokers' default limit, which the logs of older releases have.
-            "max.message.bytes" => found.parse::<usize>().is_ok_and(|found| found >= DEFAULT_BATCH_BYTES),
-            _ => false,
-        };
-        if !is_enough {
-            let text = format!("{key} is {found}, expected {wanted}: {why}");
-            rows.push(if is_deadly { Row::fail(name, text, fix) } else { Row::warn(name, text, fix) });
+    match &view.settings {
+        Err(cluster_error) => {
+            rows.push(Row::warn(name, format!("failed to read its settings: {cluster_error}"), remedy(cluster_error)));
         }
+        Ok(found) => rows.extend(problems(kind, view.replicas, found).into_iter().map(|problem| {
+            let fix = Some(alter(name, &format!("{}={}", problem.setting, problem.wanted)));
+            let finding = if problem.is_deadly { Row::fail } else { Row::warn };
+            finding(name, problem.to_string(), fix)
+        })),
     }
-    rows.extend(low_replication(name, view.replicas, brokers));
+    if is_on_one_disk(view.replicas, brokers, settings.logs.replication_factor) {
+        let text = format!("one replica on {brokers} brokers: the loss of one broker would lose all verdicts");
+        rows.push(Row::fail(name, text, Some(MORE_REPLICAS.to_owned())));
+    } else {
+        rows.extend(low_replication(name, view.replicas, brokers));
+    }
     if rows.is_empty() {
         let keep = human::span(settings.logs.retention);
         rows.push(Row::ok(name, format!("read, write; {} partitions; trimmed after {keep}", view.partitions)));
@@ -232,9 +224,7 @@ fn low_replication(name: &str, replication_factor: usize, brokers: usize) -> Opt
 }
 
 fn alter(topic: &str, setting: &str) -> String {
-    format!(
-        "kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name {topic} --add-config {setting}"
-    )
+    alter_command(topic, &[setting.to_owned()])
 }
 
 fn remedy(cluster_error: &ClusterError) -> Option<String> {

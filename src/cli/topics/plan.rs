@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::config::settings::Settings;
-use crate::kafka::admin::{LogKind, LogNames, log_settings};
+use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{TopicPlan, TopicView};
+use crate::kafka::log_topic::{LogKind, log_settings};
 
 /// Upper bound of the bytes that our headers and the batch add to a record.
 pub(in crate::cli) const HEADROOM: i64 = 64 << 10;
@@ -24,7 +25,7 @@ pub(super) struct Wanted<'a> {
     pub(super) partitions: Option<usize>,
     /// Requested replication factor.
     pub(super) replication_factor: Option<usize>,
-    /// Default replication factor of the cluster.
+    /// Replication factor of topics for which none is configured.
     pub(super) default_replication_factor: usize,
 }
 
@@ -91,6 +92,7 @@ pub(super) fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
         name: name.to_owned(),
         partitions,
         replicas: replication_factor,
+        is_configured: wanted.replication_factor.is_some(),
         settings,
     };
     let missing = wanted.input.iter().filter(|(_, view)| view.is_none());
@@ -128,6 +130,7 @@ pub(in crate::cli) fn logs(settings: &Settings, default_replication_factor: usiz
             name: name.to_string(),
             partitions: settings.log_partitions().get(),
             replicas,
+            is_configured: configured.is_some(),
             settings: of_log.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         }
     })

@@ -7,7 +7,7 @@
 use std::sync::PoisonError;
 
 use crossbeam_channel::{Sender, after, bounded};
-use rdkafka::admin::{NewTopic, TopicReplication};
+use rdkafka::admin::AdminOptions;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -17,9 +17,10 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{ClusterError, ClusterInspector, ErrorCapture, POLL, TopicPlan};
-use crate::kafka::admin::options;
+use crate::kafka::admin::{create, options};
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::errors::denied_by_code;
+use crate::kafka::log_topic::Creation;
 
 /// An `acks` value that no broker knows: `0`, `1` and `all` are the only ones.
 const NO_SUCH_ACKS: &str = "2";
@@ -155,7 +156,7 @@ impl ClusterInspector {
     ///
     /// The missing permission, or why else it could not be created.
     pub fn may_create(&self, plan: &TopicPlan) -> Result<(), ClusterError> {
-        self.make(plan, true)
+        self.make(plan, &options(self.timeout).validate_only(true))
     }
 
     /// Creates a topic.
@@ -164,24 +165,15 @@ impl ClusterInspector {
     ///
     /// Why the brokers refuse.
     pub fn create(&self, plan: &TopicPlan) -> Result<(), ClusterError> {
-        self.make(plan, false)
+        self.make(plan, &options(self.timeout))
     }
 
-    fn make(&self, plan: &TopicPlan, only_check: bool) -> Result<(), ClusterError> {
-        let partitions = i32::try_from(plan.partitions).unwrap_or(i32::MAX);
+    fn make(&self, plan: &TopicPlan, options: &AdminOptions) -> Result<(), ClusterError> {
         let replicas = i32::try_from(plan.replicas).unwrap_or(i32::MAX);
-        let mut topic = NewTopic::new(&plan.name, partitions, TopicReplication::Fixed(replicas));
-        for (name, value) in &plan.settings {
-            topic = topic.set(name, value);
-        }
-        let options = options(self.timeout);
-        let options = options.validate_only(only_check);
-        let answer = self.runtime.block_on(self.admin.create_topics([&topic], &options));
-        let answer = answer.map_err(|error| ClusterError::of(&error, &plan.name))?;
-        match answer.into_iter().next() {
-            Some(Err((_, code))) => Err(ClusterError::of_topic(&KafkaError::AdminOp(code), &plan.name, "Create")),
-            Some(Ok(_)) | None => Ok(()),
-        }
+        let creation = Creation::new(replicas, plan.is_configured.then_some(replicas), plan.settings.clone());
+        let created = create(&self.admin, &self.runtime, options, &plan.name, plan.partitions, creation);
+        let refused = |code| ClusterError::of_topic(&KafkaError::AdminOp(code), &plan.name, "Create");
+        created.map_err(|error| ClusterError::of(&error, &plan.name))?.map_err(refused)
     }
 }
 

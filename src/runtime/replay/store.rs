@@ -453,7 +453,13 @@ impl Store {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
         };
         let kept = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
-        let of = |name: String, partitions, settings| TopicPlan { name, partitions, replicas, settings };
+        let of = |name: String, partitions, settings| TopicPlan {
+            name,
+            partitions,
+            replicas,
+            is_configured: false,
+            settings,
+        };
         let mut plan_settings = text(&kept);
         plan_settings.insert("max.message.bytes".to_owned(), PLAN_BYTES.to_owned());
         let mut topics = vec![

@@ -1,5 +1,6 @@
 //! Administrative requests of the harness.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -65,6 +66,18 @@ pub(super) fn alter_topic(config: &ClientConfig, name: &str, settings: &[(&str, 
             |key: &str, value: &str| known.get(key).is_some_and(|entry| entry.value.as_deref() == Some(value));
         settings.iter().all(|(key, value)| is_known(key, value)).then_some(())
     });
+}
+
+/// Returns the settings of a topic, those of the brokers included, and the smallest number of replicas of a partition;
+/// `None` if there is no such topic.
+pub(super) fn describe(config: &ClientConfig, name: &str) -> Option<(BTreeMap<String, String>, usize)> {
+    let client = client(config);
+    let metadata = client.inner().fetch_metadata(Some(name), Duration::from_secs(30)).expect("metadata");
+    let topic = metadata.topics().iter().find(|topic| topic.name() == name && topic.error().is_none())?;
+    let replicas = topic.partitions().iter().map(|partition| partition.replicas().len()).min()?;
+    let answer = block_on(client.describe_configs([&ResourceSpecifier::Topic(name)], &AdminOptions::new()));
+    let found = answer.expect("an answer to DescribeConfigs").into_iter().next()?.expect("settings");
+    Some((found.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))).collect(), replicas))
 }
 
 /// Deletes the records of a partition before an offset.

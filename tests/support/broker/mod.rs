@@ -127,6 +127,8 @@ impl Broker {
         let mut config = ClientConfig::new();
         // Reconnect to a restarted broker at once.
         config.set("bootstrap.servers", &self.address).set("reconnect.backoff.max.ms", "200");
+        // The brokers create topics for those who ask for them, as they do by default.
+        config.set("allow.auto.create.topics", "false");
         config
     }
 
@@ -156,6 +158,11 @@ impl Broker {
     /// Deletes a topic.
     pub(crate) fn delete_topic(&self, name: &str) {
         admin::delete_topic(&self.client(), name);
+    }
+
+    /// Returns the settings and the replicas of a topic; `None` if there is no such topic.
+    pub(crate) fn describe(&self, topic: &str) -> Option<(BTreeMap<String, String>, usize)> {
+        admin::describe(&self.client(), topic)
     }
 
     /// Deletes a topic and creates an empty one with its name.

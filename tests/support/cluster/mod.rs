@@ -67,7 +67,7 @@ impl<'b> Cluster<'b> {
         let group = broker.unique("dupgate");
         let mut config = json!({
             "kafka": {
-                "brokers": [broker.address()],
+                "brokers": broker.address().split(',').collect::<Vec<_>>(),
                 // Shorter than the defaults, so that the group notices a silent member soon.
                 "consumer_properties": { "session.timeout.ms": 6000 },
                 "producer_properties": { "transaction.timeout.ms": 4000 },

@@ -91,12 +91,15 @@ fn a_log_that_would_lose_records_fails() {
         in_sync: 3,
         settings: Ok(plan.settings.clone()),
     };
+    let kind = |plan: &TopicPlan| {
+        if plan.name == requested.name { LogKind::Fingerprints } else { LogKind::Verdicts }
+    };
     let look = |plan: &TopicPlan, change: &[(&str, &str)]| {
         let mut view = good(plan);
         if let Ok(settings) = &mut view.settings {
             settings.extend(change.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         }
-        let rows = log(plan, Some(&view), 3, &settings);
+        let rows = log(kind(plan), plan, Some(&view), 3, &settings);
         rows.into_iter().map(|row| (row.state, row.text)).collect::<Vec<_>>()
     };
     assert_eq!(look(&requested, &[])[0].0, State::Ok);
@@ -109,15 +112,19 @@ fn a_log_that_would_lose_records_fails() {
     assert_eq!(look(&answered, &[("max.message.bytes", "1048588")])[0].0, State::Ok, "the brokers' default");
     assert_eq!(look(&answered, &[("max.message.bytes", "8388608")])[0].0, State::Ok);
     assert_eq!(look(&answered, &[("max.message.bytes", "500000")])[0].0, State::Warn);
-    let single = TopicView { replicas: 1, ..good(&requested) };
-    assert!(
-        log(&requested, Some(&single), 3, &settings)
-            .iter()
-            .any(|row| row.text.contains("replication factor 1 on 3 brokers"))
-    );
-    assert_eq!(log(&requested, None, 3, &settings)[0].state, State::Ok);
+    let of_log = |view: Option<&TopicView>, brokers| log(kind(&requested), &requested, view, brokers, &settings);
+    let replicated = |replicas, brokers| {
+        let rows = of_log(Some(&TopicView { replicas, ..good(&requested) }), brokers);
+        rows.into_iter().map(|row| (row.state, row.text)).collect::<Vec<_>>()
+    };
+    let single = replicated(1, 3);
+    assert!(single[0].0 == State::Fail && single[0].1.contains("one replica on 3 brokers"), "{single:?}");
+    let few = replicated(2, 3);
+    assert!(few[0].0 == State::Warn && few[0].1.contains("replication factor 2 on 3 brokers"), "{few:?}");
+    assert_eq!(replicated(1, 1)[0].0, State::Ok);
+    assert_eq!(of_log(None, 3)[0].state, State::Ok);
     let split = TopicView { partitions: 2, ..good(&requested) };
-    assert_eq!(log(&requested, Some(&split), 3, &settings)[0].state, State::Fail);
+    assert_eq!(of_log(Some(&split), 3)[0].state, State::Fail);
 }
 
 #[test]
