@@ -10,9 +10,10 @@ use clap::Args;
 use super::output::{Format, columns, print, print_json};
 use super::{Global, human, report};
 use crate::config::settings::Settings;
-use crate::config::{Purpose, load};
+use crate::config::{Problem, Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::protocol::Stage;
+use crate::runtime::service_context;
 
 use chance_matches::ChanceMatches;
 use curve::Curve;
@@ -46,7 +47,14 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     let mut sources = global.sources();
     sources.files.extend(args.files.iter().cloned());
     let (problems, warnings, settings) = match load(&sources, Purpose::Run) {
-        Ok(loaded) => (Vec::new(), loaded.warnings, Some(loaded.settings)),
+        // What is valid starts: the library is asked about properties that do not go together.
+        Ok(loaded) => match service_context::refused_client(&loaded.settings) {
+            None => (Vec::new(), loaded.warnings, Some(loaded.settings)),
+            Some(why) => {
+                let problem = Problem { path: "kafka".to_owned(), message: why, ..Problem::default() };
+                (vec![problem], loaded.warnings, None)
+            }
+        },
         Err(refused) => (refused.problems, refused.warnings, None),
     };
     let stages = settings.as_ref().map(stages).unwrap_or_default();

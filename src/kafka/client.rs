@@ -11,9 +11,9 @@ pub use rdkafka::ClientConfig as ClientSettings;
 use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::ConsumerContext;
+use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::KafkaError;
-use rdkafka::producer::{DeliveryResult, ProducerContext};
+use rdkafka::producer::{BaseProducer, DeliveryResult, ProducerContext};
 use rdkafka::types::RDKafkaConfRes;
 
 /// The time-out of a judge's transaction at the coordinator.
@@ -185,6 +185,11 @@ impl ConnectionSettings {
         config
             .set("transactional.id", transactional_id)
             .set("transaction.timeout.ms", millis(settings.transaction_timeout));
+        // A user's limit for requests may be meant for other clients; the library allows none above the transaction's.
+        let wait = config.get("socket.timeout.ms").and_then(|wait| wait.parse().ok()).map(Duration::from_millis);
+        if wait.is_some_and(|wait| wait > settings.transaction_timeout) {
+            config.set("socket.timeout.ms", millis(settings.transaction_timeout));
+        }
         // Reconnect well before the transaction times out, to a broker that was lost or that asked for a new token: a
         // producer that is late is fenced.
         if config.get("reconnect.backoff.max.ms") == Some(&millis(LONGEST_PAUSE)) {
@@ -215,6 +220,34 @@ impl ConnectionSettings {
             config.set("compression.level", "1");
         }
         config
+    }
+
+    /// Creates a client of each kind, and returns what the library says of settings that do not go together. No client
+    /// connects to anything or reads a certificate.
+    #[must_use]
+    pub fn refused(&self, timeouts: ConsumerTimeouts, transaction_timeout: Duration) -> Option<String> {
+        let of_worker = ProducerSettings { transaction_timeout, ..ProducerSettings::of_judge() };
+        let consumers = [
+            self.input_consumer("group", None, timeouts),
+            self.judge_consumer("group", timeouts.session),
+            self.follower("group"),
+        ];
+        let producers = [
+            self.request_producer(),
+            self.transactional_producer("id", &of_worker),
+            self.transactional_producer("id", &ProducerSettings::of_judge()),
+            self.output_producer(&of_worker),
+        ];
+        let alone = |mut config: ClientConfig| {
+            config.remove("bootstrap.servers").remove("debug").set("security.protocol", "plaintext");
+            config.set_log_level(RDKafkaLogLevel::Emerg);
+            config
+        };
+        let context = || LoggingContext(());
+        let of_consumer = |config| alone(config).create_with_context::<_, BaseConsumer<_>>(context()).err();
+        let of_producer = |config| alone(config).create_with_context::<_, BaseProducer<_>>(context()).err();
+        let refused = consumers.into_iter().find_map(of_consumer);
+        refused.or_else(|| producers.into_iter().find_map(of_producer)).map(|error| error.to_string())
     }
 
     /// Settings of the client that creates topics, reads their settings and deletes records.
@@ -248,6 +281,10 @@ impl ConnectionSettings {
 
     fn consumer(&self, group: &str, queue_bytes: usize) -> ClientConfig {
         let mut config = self.base(&self.consumer_properties);
+        // Properties of the workers' group: a client that joins no group must not be refused for them.
+        for key in ["session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms"] {
+            config.remove(key);
+        }
         config
             .set("group.id", group)
             .set("enable.auto.commit", "false")
@@ -508,6 +545,27 @@ mod tests {
         let judge = connection.judge_consumer("g", Duration::from_secs(10));
         let number = |key| judge.get(key).and_then(|value| value.parse::<u64>().ok());
         assert!(number("max.poll.interval.ms") >= number("session.timeout.ms"), "or there is no client: {judge:?}");
+    }
+
+    #[test]
+    fn properties_of_one_kind_of_client_do_not_stop_another() {
+        let timeouts = |poll| ConsumerTimeouts { session: Duration::from_secs(30), poll: Duration::from_millis(poll) };
+        let refused = |properties: &[(&str, &str)], poll, transaction| {
+            let own = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            let connection = ConnectionSettings { consumer_properties: own, ..ConnectionSettings::default() };
+            let connection = ConnectionSettings { properties: connection.consumer_properties.clone(), ..connection };
+            connection.refused(timeouts(poll), Duration::from_secs(transaction))
+        };
+        assert_eq!(refused(&[], 300_000, 10), None);
+        // The library's own session is longer, and clients without a group have it.
+        assert_eq!(refused(&[("max.poll.interval.ms", "31000")], 31_000, 10), None);
+        assert_eq!(refused(&[("session.timeout.ms", "200000"), ("max.poll.interval.ms", "200000")], 200_000, 10), None);
+        // The judge's transactions are shorter than those of this worker.
+        assert_eq!(refused(&[("socket.timeout.ms", "20000")], 300_000, 25), None);
+        let together = refused(&[("fetch.max.bytes", "1000")], 300_000, 10).unwrap();
+        assert!(together.contains("fetch.max.bytes"), "{together}");
+        let together = refused(&[("max.in.flight", "9")], 300_000, 10).unwrap();
+        assert!(together.contains("max.in.flight"), "{together}");
     }
 
     #[test]

@@ -166,6 +166,15 @@ fn number(log: LogPartition) -> i32 {
     log.number()
 }
 
+/// Returns what the client library says of properties that do not go together, if it would refuse a client of the
+/// service.
+#[must_use]
+pub fn refused_client(settings: &Settings) -> Option<String> {
+    let kafka = &settings.kafka;
+    let timeouts = ConsumerTimeouts { session: kafka.session_timeout, poll: kafka.max_poll_interval };
+    connection(kafka).refused(timeouts, kafka.transaction_timeout)
+}
+
 /// Returns the connection settings.
 #[must_use]
 pub fn connection(kafka: &Kafka) -> ConnectionSettings {
