@@ -35,3 +35,4 @@ mod tracing;
 mod walkthrough;
 mod warm_twice;
 mod running_service;
+mod versions;
