@@ -13,41 +13,40 @@ use crate::text::is_han;
 #[rustfmt::skip]
 const EITHER: [&str; 177] = [
     "accesări", "afisari", "afișări", "aprecieri", "aufrufe", "beğeni", "citiri", "comentarii", "comentarios",
-    "comentários", "commentaires", "commenti", "comments", "compartilhamentos", "condivisioni", "curtidas",
-    "delinger", "delningar", "descargas", "distribuiri", "followers", "gefällt", "görüntüleme", "görüntülenme",
-    "gösterim", "hozzászólás", "hozzászólások", "izlenme", "j'aime", "jakokertaa", "katselukerrat", "katselukertaa",
-    "kedvelés", "klicks", "komentar", "komentarze", "komentarzy", "komentáře", "komentářů", "kommentare",
-    "kommentarer", "kommentek", "kommentit", "kommenttia", "lajków", "lajků", "lecturas", "leituras",
-    "leserkommentare", "lesninger", "letture", "likes", "lukukerrat", "lukukertaa", "läsningar", "læsninger",
-    "lượt chia", "lượt thích", "lượt tải", "lượt xem", "lượt đọc", "me gusta", "megosztás", "megtekintés",
-    "megtekintések", "mi piace", "näyttökerrat", "näyttökertaa", "odpovědí", "odpowiedzi", "odsłon", "odsłony",
-    "okunma", "pageviews", "partages", "partilhas", "paylaşım", "penayangan", "pobrań", "polubienia", "polubień",
-    "přečtení", "raspunsuri", "reacciones", "reacties", "reads", "reazioni", "reações", "replies", "reposts",
-    "reproducciones", "respostas", "respuestas", "retuits", "retweets", "risposte", "réactions", "réponses",
-    "răspunsuri", "sdílení", "shares", "tayangan", "tykkäykset", "tykkäystä", "téléchargements", "udostępnienia",
-    "udostępnień", "views", "visningar", "visninger", "vistas", "visualizaciones", "visualizações", "visualizzazioni",
-    "vizualizari", "vizualizări", "vues", "weergaven", "wyświetlenia", "wyświetleń", "yorum", "yorumlar", "zhlédnutí",
-    "zobrazení", "zugriffe", "вподобань", "коментарі", "коментарів", "комментариев", "комментарии", "комментария",
-    "лайка", "лайки", "лайков", "лайків", "ответов", "перегляди", "переглядів", "поширень", "просмотра", "просмотров",
-    "просмотры", "прочитань", "прочтений", "прочтения", "репоста", "репостов", "репосты", "репостів", "ретвитов",
-    "скачиваний", "إعجابات", "الإعجابات", "التعليقات", "الردود", "القراءات", "المشاهدات", "تعليقات", "ردود",
-    "مشاهدات", "مشاهدة", "개 댓글", "개의 댓글", "공유수", "답글", "댓글", "댓글수", "리트윗", "명이 읽음", "재생수", "조회", "조회수", "좋아요", "추천수",
-    "팔로워", "회 재생", "회 조회",
+    "comentários", "commentaires", "commenti", "comments", "compartilhamentos", "condivisioni", "curtidas", "delinger",
+    "delningar", "descargas", "distribuiri", "followers", "gefällt", "görüntüleme", "görüntülenme", "gösterim",
+    "hozzászólás", "hozzászólások", "izlenme", "j'aime", "jakokertaa", "katselukerrat", "katselukertaa", "kedvelés",
+    "klicks", "komentar", "komentarze", "komentarzy", "komentáře", "komentářů", "kommentare", "kommentarer",
+    "kommentek", "kommentit", "kommenttia", "lajków", "lajků", "lecturas", "leituras", "leserkommentare", "lesninger",
+    "letture", "likes", "lukukerrat", "lukukertaa", "läsningar", "læsninger", "lượt chia", "lượt thích", "lượt tải",
+    "lượt xem", "lượt đọc", "me gusta", "megosztás", "megtekintés", "megtekintések", "mi piace", "näyttökerrat",
+    "näyttökertaa", "odpovědí", "odpowiedzi", "odsłon", "odsłony", "okunma", "pageviews", "partages", "partilhas",
+    "paylaşım", "penayangan", "pobrań", "polubienia", "polubień", "přečtení", "raspunsuri", "reacciones", "reacties",
+    "reads", "reazioni", "reações", "replies", "reposts", "reproducciones", "respostas", "respuestas", "retuits",
+    "retweets", "risposte", "réactions", "réponses", "răspunsuri", "sdílení", "shares", "tayangan", "tykkäykset",
+    "tykkäystä", "téléchargements", "udostępnienia", "udostępnień", "views", "visningar", "visninger", "vistas",
+    "visualizaciones", "visualizações", "visualizzazioni", "vizualizari", "vizualizări", "vues", "weergaven",
+    "wyświetlenia", "wyświetleń", "yorum", "yorumlar", "zhlédnutí", "zobrazení", "zugriffe", "вподобань", "коментарі",
+    "коментарів", "комментариев", "комментарии", "комментария", "лайка", "лайки", "лайков", "лайків", "ответов",
+    "перегляди", "переглядів", "поширень", "просмотра", "просмотров", "просмотры", "прочитань", "прочтений",
+    "прочтения", "репоста", "репостов", "репосты", "репостів", "ретвитов", "скачиваний", "اعجابات", "الاعجابات",
+    "التعليقات", "الردود", "القراءات", "المشاهدات", "تعليقات", "ردود", "مشاهدات", "مشاهده", "개 댓글", "개의 댓글", "공유수",
+    "답글", "댓글", "댓글수", "리트윗", "명이 읽음", "재생수", "조회", "조회수", "좋아요", "추천수", "팔로워", "회 재생", "회 조회",
 ];
 
 /// Words right after a counter. Before a number they are a label only with a colon or a bracket in between.
 #[rustfmt::skip]
-const AFTER: [&str; 94] = [
+const AFTER: [&str; 93] = [
     "antwoorden", "antwort", "antworten", "balasan", "bookmarks", "bình luận", "cevap", "chia sẻ", "claps",
     "comentario", "comentariu", "comentário", "comment", "commentaire", "commento", "deling", "delning", "downloads",
     "gostos", "indirme", "jakoa", "komentarz", "komentář", "komment", "kommentar", "kommentteja", "kommentti",
-    "odpovědi", "odpověď", "odpowiedź", "olvasás", "pageview", "partage", "phản hồi", "reactie", "reactii",
-    "reactions", "reacții", "reakce", "reakcje", "reakcji", "reakcí", "reaksi", "reaksjoner", "reaktionen",
-    "reaktioner", "reaktiota", "reply", "repost", "resposta", "respuesta", "retweet", "risposta", "réponse",
-    "răspuns", "stažení", "suka", "svar", "tepki", "trả lời", "tykkäys", "unduhan", "vastaukset", "vastausta", "view",
-    "visning", "vizualizare", "vue", "válasz", "wyświetlenie", "yanıt", "відповідей", "відповіді", "коментар",
-    "коментаря", "комментарий", "лайк", "ответ", "ответа", "ответы", "перегляд", "поширення", "просмотр", "реакции",
-    "реакций", "реакцій", "реакції", "إعجاب", "اعجاب", "تعليق", "تعليقا", "رد", "قراءات", "قراءة",
+    "odpovědi", "odpověď", "odpowiedź", "olvasás", "pageview", "partage", "phản hồi", "reactie", "reactii", "reactions",
+    "reacții", "reakce", "reakcje", "reakcji", "reakcí", "reaksi", "reaksjoner", "reaktionen", "reaktioner",
+    "reaktiota", "reply", "repost", "resposta", "respuesta", "retweet", "risposta", "réponse", "răspuns", "stažení",
+    "suka", "svar", "tepki", "trả lời", "tykkäys", "unduhan", "vastaukset", "vastausta", "view", "visning",
+    "vizualizare", "vue", "válasz", "wyświetlenie", "yanıt", "відповідей", "відповіді", "коментар", "коментаря",
+    "комментарий", "лайк", "ответ", "ответа", "ответы", "перегляд", "поширення", "просмотр", "реакции", "реакций",
+    "реакцій", "реакції", "اعجاب", "تعليق", "تعليقا", "رد", "قراءات", "قراءه",
 ];
 
 /// Words right before a counter. After a number they are what an article reports.
@@ -74,7 +73,7 @@ const VIEWED: [&str; 73] = [
 const TIMES: [&str; 29] = [
     "alkalommal", "defa", "fois", "gange", "ganger", "gånger", "kali", "keer", "kertaa", "kez", "krát", "maal", "mal",
     "ori", "raz", "razy", "time", "times", "veces", "vezes", "volte", "x", "раз", "раза", "рази", "разу", "разів",
-    "مرات", "مرة",
+    "مرات", "مره",
 ];
 
 /// Words beside the minutes that reading a page takes: `4 min read`, `lesezeit: 4 min`.
@@ -90,7 +89,7 @@ const READING: [&str; 29] = [
 const MULTIPLIERS: [&str; 37] = [
     "bin", "jt", "juta", "k", "m", "mii", "mil", "mila", "milhões", "milj", "million", "millionen", "millions",
     "millones", "mio", "mln", "mn", "mrd", "nghìn", "rb", "ribu", "thousand", "tis", "tr", "triệu", "tsd", "tuhatta",
-    "tusen", "tys", "w", "млн", "тис", "тыс", "ألف", "مليون", "만", "천",
+    "tusen", "tys", "w", "млн", "тис", "тыс", "الف", "مليون", "만", "천",
 ];
 
 /// Chinese and Japanese words right before a counter or the licence of a site, in the form of normalised text. Other
@@ -366,7 +365,7 @@ mod tests {
             "コメント 56",
             "56件のコメント",
             "いいね! 318",
-            "1234 مشاهدة",
+            "1234 مشاهده",
             "التعليقات (5)",
             "赞 318",
             "318赞",

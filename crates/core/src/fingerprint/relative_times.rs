@@ -5,32 +5,32 @@ use super::words::{begins_with_one_of, ends_with_one_of, first_word, has, skip, 
 /// Units of time from the second to the week, in the forms that follow a number.
 #[rustfmt::skip]
 const UNITS: [&str; 215] = [
-    "d", "dag", "dagar", "dage", "dagen", "dager", "dakika", "day", "days", "detik", "dia", "dias", "dk", "dnem",
-    "dni", "dny", "dzień", "día", "días", "giorni", "giorno", "giây", "giờ", "godz", "godzin", "godziny", "godzinę",
-    "gün", "h", "hafta", "hari", "heure", "heures", "hodinami", "hodinou", "hora", "horas", "hour", "hours", "hr",
-    "hrs", "héttel", "jam", "jour", "jours", "m", "menit", "min", "minggu", "mins", "minut", "minutami", "minute",
-    "minuten", "minuter", "minutes", "minuti", "minuto", "minutos", "minutou", "minutt", "minutter", "minuty",
-    "minutę", "minuut", "minuutti", "minuuttia", "másodperccel", "másodperce", "napja", "nappal", "ngày", "ora",
-    "ore", "oră", "perc", "perccel", "perce", "phút", "päivä", "päivää", "s", "sa", "saat", "saniye", "saptamani",
-    "sec", "second", "seconde", "seconden", "secondes", "secondi", "secondo", "seconds", "secs", "secunde", "secundă",
-    "seg", "segundo", "segundos", "sek", "sekund", "sekundami", "sekunde", "sekunden", "sekunder", "sekundou",
-    "sekundy", "sekundę", "sekunti", "sekuntia", "semaine", "semaines", "semana", "semanas", "settimana", "settimane",
-    "sn", "std", "stunde", "stunden", "săptămâni", "săptămână", "tag", "tage", "tagen", "tim", "time", "timer",
-    "timmar", "timme", "tiếng", "tunti", "tuntia", "tuần", "tydzień", "tygodni", "tygodnie", "týdnem", "týdny", "uge",
-    "uger", "uke", "uker", "uur", "vecka", "veckor", "viikko", "viikkoa", "vteřinami", "w", "week", "weeks", "weken",
-    "wk", "wks", "woche", "wochen", "zi", "zile", "órája", "órával", "год", "годин", "години", "годину", "день", "дн",
-    "дней", "дня", "днів", "мин", "минут", "минуту", "минуты", "нед", "недели", "недель", "неделю", "сек", "секунд",
-    "секунди", "секунду", "секунды", "тиждень", "тижні", "тижнів", "хв", "хвилин", "хвилини", "хвилину", "ч", "час",
-    "часа", "часов", "أسابيع", "أسبوع", "أيام", "ثانية", "ثوان", "ثواني", "دقائق", "دقيقة", "ساعات", "ساعة", "ساعتين",
-    "يوم", "يوما", "يومين", "분", "시간", "일", "주", "주일", "초",
+    "d", "dag", "dagar", "dage", "dagen", "dager", "dakika", "day", "days", "detik", "dia", "dias", "dk", "dnem", "dni",
+    "dny", "dzień", "día", "días", "giorni", "giorno", "giây", "giờ", "godz", "godzin", "godziny", "godzinę", "gün",
+    "h", "hafta", "hari", "heure", "heures", "hodinami", "hodinou", "hora", "horas", "hour", "hours", "hr", "hrs",
+    "héttel", "jam", "jour", "jours", "m", "menit", "min", "minggu", "mins", "minut", "minutami", "minute", "minuten",
+    "minuter", "minutes", "minuti", "minuto", "minutos", "minutou", "minutt", "minutter", "minuty", "minutę", "minuut",
+    "minuutti", "minuuttia", "másodperccel", "másodperce", "napja", "nappal", "ngày", "ora", "ore", "oră", "perc",
+    "perccel", "perce", "phút", "päivä", "päivää", "s", "sa", "saat", "saniye", "saptamani", "sec", "second", "seconde",
+    "seconden", "secondes", "secondi", "secondo", "seconds", "secs", "secunde", "secundă", "seg", "segundo", "segundos",
+    "sek", "sekund", "sekundami", "sekunde", "sekunden", "sekunder", "sekundou", "sekundy", "sekundę", "sekunti",
+    "sekuntia", "semaine", "semaines", "semana", "semanas", "settimana", "settimane", "sn", "std", "stunde", "stunden",
+    "săptămâni", "săptămână", "tag", "tage", "tagen", "tim", "time", "timer", "timmar", "timme", "tiếng", "tunti",
+    "tuntia", "tuần", "tydzień", "tygodni", "tygodnie", "týdnem", "týdny", "uge", "uger", "uke", "uker", "uur", "vecka",
+    "veckor", "viikko", "viikkoa", "vteřinami", "w", "week", "weeks", "weken", "wk", "wks", "woche", "wochen", "zi",
+    "zile", "órája", "órával", "год", "годин", "години", "годину", "день", "дн", "дней", "дня", "днів", "мин", "минут",
+    "минуту", "минуты", "нед", "недели", "недель", "неделю", "сек", "секунд", "секунди", "секунду", "секунды",
+    "тиждень", "тижні", "тижнів", "хв", "хвилин", "хвилини", "хвилину", "ч", "час", "часа", "часов", "اسابيع", "اسبوع",
+    "ايام", "ثانيه", "ثوان", "ثواني", "دقائق", "دقيقه", "ساعات", "ساعتين", "ساعه", "يوم", "يوما", "يومين", "분", "시간",
+    "일", "주", "주일", "초",
 ];
 
 /// The minutes among the units.
 #[rustfmt::skip]
 const MINUTES: [&str; 34] = [
     "dakika", "dk", "menit", "min", "mins", "minut", "minutami", "minute", "minuten", "minuter", "minutes", "minuti",
-    "minuto", "minutos", "minutou", "minutt", "minutter", "minuty", "minutę", "minuut", "minuutti", "minuuttia",
-    "perc", "phút", "мин", "минут", "минуту", "минуты", "хв", "хвилин", "хвилини", "хвилину", "دقائق", "دقيقة",
+    "minuto", "minutos", "minutou", "minutt", "minutter", "minuty", "minutę", "minuut", "minuutti", "minuuttia", "perc",
+    "phút", "мин", "минут", "минуту", "минуты", "хв", "хвилин", "хвилини", "хвилину", "دقائق", "دقيقه",
 ];
 
 /// Words that follow the unit of a relative time.
@@ -42,9 +42,7 @@ const AGO: [&str; 18] = [
 
 /// Words that precede the number of a relative time. They have other meanings, too: `vor 500 Zuschauern`.
 #[rustfmt::skip]
-const SINCE: [&str; 9] = [
-    "acum", "cách đây", "hace", "há", "před", "vor", "y a", "قبل", "منذ",
-];
+const SINCE: [&str; 9] = ["acum", "cách đây", "hace", "há", "před", "vor", "y a", "قبل", "منذ"];
 
 /// Units of time with the ending or the syllable that says `ago`.
 const UNITS_AGO: [&str; 8] = ["másodperce", "perce", "órája", "분전", "시간전", "일전", "주전", "초전"];

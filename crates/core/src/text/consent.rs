@@ -36,7 +36,8 @@ pub(super) fn is_notice(text: &str) -> bool {
     language.is_mostly_asking() && language.topics & 1 == 1 && language.count() >= MIN_TOPICS
 }
 
-fn names_cookies(text: &str) -> bool {
+/// Returns whether a text names cookies, in one of the languages that are known.
+pub(super) fn names_cookies(text: &str) -> bool {
     ["ookie", "OOKIE", "クッキー", "куки", "Куки"].iter().any(|name| text.contains(name))
 }
 

@@ -18,3 +18,6 @@ pub(super) const INLINE: [&str; 30] = [
     "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "em", "font", "i", "ins", "kbd", "mark", "q",
     "rb", "rp", "rt", "ruby", "s", "small", "span", "strike", "strong", "sub", "sup", "u", "wbr",
 ];
+
+/// Elements whose text the library seldom takes for an article.
+pub(super) const LISTS: [&str; 7] = ["ul", "ol", "dl", "table", "pre", "blockquote", "menu"];

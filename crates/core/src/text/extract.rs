@@ -2,15 +2,17 @@
 
 use super::characters::non_whitespace_chars;
 use super::consent;
-use super::elements::{HIDDEN, INLINE, READINGS};
+use super::elements::{HIDDEN, INLINE, LISTS, READINGS};
 use super::frame;
 use super::head::title_of;
 use super::headline;
-use super::markup::{Piece, pieces};
-use super::nesting::{self, MAX_ESCAPING, Shape, escaping_cost};
+use super::markup::{Piece, pieces, without_long_tokens};
+use super::nesting::{self, HasLong, MAX_ESCAPING, Shape, escaping_cost};
+use super::outline::Outline;
 use super::settings::HtmlText;
 use super::stripped;
 use super::tree::{self, MAX_ATTRIBUTES};
+use super::unseen;
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
 
@@ -31,9 +33,6 @@ const MIN_SHARE_OF_SHORT: usize = 4;
 /// The same on a page with more text in lists, tables, preformatted text and quotes than was extracted. The library
 /// looks for paragraphs, so on such a page it may have taken the only paragraph for the article.
 const MIN_SHARE_OF_LISTS: usize = 2;
-
-/// Elements whose text the library seldom takes for an article.
-const LISTS: [&str; 7] = ["ul", "ol", "dl", "table", "pre", "blockquote", "menu"];
 
 /// Visible text of more bytes than this is not searched for the article beside a notice, so that the cost stays
 /// bounded.
@@ -89,7 +88,13 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, 
 
 /// Builds the tree of the page and extracts its text; `None` if the tree would be too deep or too large.
 fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(String, Extraction)> {
-    match nesting::shape_of(html, max_nesting) {
+    let (mut shape, HasLong(has_long)) = nesting::shape_of(html, max_nesting);
+    let shortened = has_long.then(|| without_long_tokens(html));
+    let html = shortened.as_deref().unwrap_or(html);
+    if has_long {
+        shape = nesting::shape_of(html, max_nesting).0;
+    }
+    match shape {
         Shape::TooDeep | Shape::TooCostly => return None,
         Shape::Attributes(most) if most > MAX_ATTRIBUTES => return None,
         Shape::Attributes(_) => {}
@@ -99,6 +104,9 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
     let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
     let page = tree::build(html, max_depth)?;
     let mut visible = visible_text(&page, max_depth)?;
+    if let Some(html) = unseen::shown_instead(html, visible.running) {
+        return text_of_tree(&html, wanted, max_nesting);
+    }
     let length = visible.text.trim().len();
     if (1..MIN_MAIN_TEXT).contains(&length) {
         visible.add_title(html);
@@ -111,7 +119,9 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
         Some(notice) if consent::is_notice(&notice.text) || visible.is_frame(&notice) => {
             main_text_without(&notice.text, html, max_depth, &visible)
         }
-        main => main.filter(|main| main.is_trusted(&visible, html)),
+        main => main
+            .map(|main| whole_text(&main, html, max_depth, &visible).unwrap_or(main))
+            .filter(|main| main.is_trusted(&visible, html)),
     };
     Some(match main {
         Some(main) => (main.text, Extraction::Main),
@@ -128,12 +138,12 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
     let notice = without_whitespace(notice);
     let page = tree::build(html, max_depth)?;
     let (mut paragraph, mut text, mut gone) = (Vec::new(), String::new(), Vec::new());
-    walk(&page, max_depth, |step| match step {
+    walk(page.root(), max_depth, |step| match step {
         Step::Text(node, _) => {
             text.push_str(&node.text());
             paragraph.push(node);
         }
-        Step::Break => {
+        Step::Break | Step::Line => {
             if non_whitespace_chars(&text) >= MIN_PARAGRAPH && notice.contains(&without_whitespace(&text)) {
                 gone.append(&mut paragraph);
             }
@@ -147,6 +157,43 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
         .filter(|main| main.is_trusted(&rest, html) && !consent::is_notice(&main.text) && !rest.is_frame(main))
 }
 
+/// Returns the text of the whole article if the library took a part of it: of all that is in the smallest element with
+/// the rest, without frames, forms, comments, teasers and links.
+fn whole_text(part: &MainText, html: &str, max_depth: usize, visible: &Visible) -> Option<MainText> {
+    if visible.text.len() > MAX_SEARCHED {
+        return None;
+    }
+    let whole = visible.outline.whole(&part.text, &visible.text)?;
+    let page = tree::build(html, max_depth)?;
+    remove_no_text(&page);
+    // The trees of a page number their nodes alike.
+    let root = NodeRef::new(whole.root, &page.tree);
+    let is_apart = |node: &NodeRef<'_>| node.node_name().is_some_and(|name| whole.is_apart(&name, node));
+    let apart: Vec<NodeRef<'_>> = root.descendants_it().filter(is_apart).collect();
+    apart.iter().for_each(NodeRef::remove_from_parent);
+    let (mut main, mut paragraph, mut links) = (MainText { text: String::new(), linked: 0 }, String::new(), 0);
+    let mut end = |paragraph: &mut String, links: &mut usize| {
+        let characters = non_whitespace_chars(paragraph);
+        if links.saturating_mul(2) <= characters {
+            main.text.push_str(paragraph);
+            main.text.push('\n');
+            main.linked += *links;
+        }
+        paragraph.clear();
+        *links = 0;
+    };
+    walk(root, max_depth, |step| match step {
+        Step::Text(node, inside) => {
+            let text = node.text();
+            links += if inside.links > 0 { non_whitespace_chars(&text) } else { 0 };
+            paragraph.push_str(&text);
+        }
+        Step::Break | Step::Line => end(&mut paragraph, &mut links),
+    })?;
+    end(&mut paragraph, &mut links);
+    Some(main)
+}
+
 /// The text that the library took for the article.
 struct MainText {
     text: String,
@@ -154,13 +201,19 @@ struct MainText {
     linked: usize,
 }
 
-fn main_text(page: Document) -> Option<MainText> {
-    // The library may take a form for the article, or for a part of it, and readings for text.
+/// Removes what the library may take for the article, or for a part of it: forms, teasers inside links, and readings.
+fn remove_no_text(page: &Document) {
     let is_no_text = |node: &NodeRef<'_>| {
-        node.node_name().is_some_and(|name| READINGS.contains(&&*name) || frame::is_form(&name, node))
+        node.node_name().is_some_and(|name| {
+            READINGS.contains(&&*name) || frame::is_form(&name, node) || frame::is_linked_teaser(&name, node)
+        })
     };
-    let left_out: Vec<NodeRef<'_>> = page.root().descendants_it().filter(is_no_text).collect();
-    left_out.iter().for_each(NodeRef::remove_from_parent);
+    let no_text: Vec<NodeRef<'_>> = page.root().descendants_it().filter(is_no_text).collect();
+    no_text.iter().for_each(NodeRef::remove_from_parent);
+}
+
+fn main_text(page: Document) -> Option<MainText> {
+    remove_no_text(&page);
     let config = Config { text_mode: TextMode::Formatted, disable_json_ld: true, ..Config::default() };
     let article = Readability::with_document(page, None, Some(config)).ok()?.parse().ok()?;
     Some(MainText { text: String::from(article.text_content), linked: linked(&article.content) })
@@ -212,12 +265,34 @@ struct Visible {
     frame: String,
     /// Steps that it takes to write the text as HTML. Past [`MAX_ESCAPING`], the article is not searched for.
     escaping: usize,
+    outline: Outline,
+}
+
+/// The paragraph that is read.
+#[derive(Default)]
+struct Paragraph<'a> {
+    /// Its first text.
+    first: Option<NodeRef<'a>>,
+    /// Where it begins.
+    start: usize,
+    /// Bytes outside and inside of links, without whitespace.
+    own: usize,
+    linked: usize,
 }
 
 impl Visible {
-    fn push(&mut self, text: &str, inside: &Inside) {
+    fn push<'a>(&mut self, node: NodeRef<'a>, inside: &Inside, paragraph: &mut Paragraph<'a>) {
+        let text = node.text();
+        let text = &*text;
+        let bytes = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).count();
+        if paragraph.first.is_none() && bytes > 0 {
+            *paragraph = Paragraph { first: Some(node), start: self.text.len(), ..Paragraph::default() };
+        }
         self.text.push_str(text);
-        if inside.links == 0 {
+        if inside.links > 0 {
+            paragraph.linked += bytes;
+        } else {
+            paragraph.own += bytes;
             let characters = non_whitespace_chars(text);
             self.running += characters;
             self.in_lists += if inside.lists > 0 { characters } else { 0 };
@@ -226,6 +301,14 @@ impl Visible {
             self.frame.push_str(text);
         }
         self.escaping = self.escaping.saturating_add(escaping_cost(text.as_bytes()));
+    }
+
+    fn end(&mut self, paragraph: &mut Paragraph<'_>) {
+        let Paragraph { first, start, own, linked } = std::mem::take(paragraph);
+        if let Some(first) = first {
+            let text = self.text.get(start..).unwrap_or_default();
+            self.outline.note(&first, start..self.text.len(), text, own, linked);
+        }
     }
 
     /// Returns whether most of the main text is text of the frame.
@@ -264,6 +347,8 @@ enum Step<'a, 'i> {
     Text(NodeRef<'a>, &'i Inside),
     /// A block begins or ends: words do not span it.
     Break,
+    /// A line ends within a block.
+    Line,
 }
 
 /// How many open elements of some kinds are around a node.
@@ -290,18 +375,22 @@ impl Inside {
 
 /// Collects the visible text; `None` when the tree is deeper than `max_depth`.
 fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
-    let mut visible = Visible::default();
-    walk(page, max_depth, |step| match step {
-        Step::Text(node, inside) => visible.push(&node.text(), inside),
-        Step::Break => visible.text.push('\n'),
+    let (mut visible, mut paragraph) = (Visible::default(), Paragraph::default());
+    walk(page.root(), max_depth, |step| match step {
+        Step::Text(node, inside) => visible.push(node, inside, &mut paragraph),
+        Step::Break => {
+            visible.end(&mut paragraph);
+            visible.text.push('\n');
+        }
+        Step::Line => visible.text.push('\n'),
     })?;
+    visible.end(&mut paragraph);
     Some(visible)
 }
 
-/// Walks through the visible content without recursion; `None` when the tree is deeper than `max_depth`.
-fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a, '_>)) -> Option<()> {
+/// Walks through the visible content of an element without recursion; `None` when it is deeper than `max_depth`.
+fn walk<'a>(root: NodeRef<'a>, max_depth: usize, mut see: impl FnMut(Step<'a, '_>)) -> Option<()> {
     let (mut depth, mut inside) = (0_usize, Inside::default());
-    let root = page.root();
     let mut node = root;
     loop {
         let mut shown = true;
@@ -310,7 +399,9 @@ fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a, '
             see(Step::Text(node, &inside));
         } else if let Some(name) = &name {
             shown = !HIDDEN.contains(&&**name);
-            if !INLINE.contains(&&**name) {
+            if &**name == "br" {
+                see(Step::Line);
+            } else if !INLINE.contains(&&**name) {
                 see(Step::Break);
             }
         }

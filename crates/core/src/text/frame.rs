@@ -72,9 +72,120 @@ const ASKED_FOR: [&str; 6] = ["comment", "comments", "review", "reviews", "login
 /// Whole names of forms that ask a reader for something.
 const FORMS: [&str; 5] = ["respond", "commentform", "loginform", "registerform", "reviewform"];
 
+/// Elements that hold the text of a teaser.
+const BLOCKS: [&str; 8] = ["article", "blockquote", "div", "li", "main", "p", "section", "td"];
+
+const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
+
+/// A link with fewer bytes besides its headings is a headline.
+const MIN_TEASER: usize = 80;
+
 /// A form with more bytes of text, or more nodes, is a page: some frameworks put all of it into one form.
 const MAX_FORM_TEXT: usize = 1500;
 const MAX_FORM_NODES: usize = 500;
+
+/// Further elements that are never a part of the article around them.
+const APART: [&str; 2] = ["dialog", "form"];
+
+/// Further elements whose names are read to find out what is no part of the article around them.
+const NAMED_APART: [&str; 4] = ["article", "ol", "li", "span"];
+
+/// Words of an id or class that name what is beside an article.
+const BESIDE: [&str; 37] = [
+    "advert",
+    "advertisement",
+    "author",
+    "bio",
+    "breadcrumb",
+    "breadcrumbs",
+    "comment",
+    "commentlist",
+    "comments",
+    "disclaimer",
+    "disqus",
+    "modal",
+    "newsletter",
+    "pagination",
+    "paywall",
+    "popular",
+    "popup",
+    "promo",
+    "promotion",
+    "recirc",
+    "recommendation",
+    "recommendations",
+    "recommended",
+    "related",
+    "replies",
+    "share",
+    "sharing",
+    "sidebar",
+    "signup",
+    "sponsor",
+    "sponsored",
+    "subscribe",
+    "subscription",
+    "teaser",
+    "teasers",
+    "tooltip",
+    "trending",
+];
+
+/// Words beside them that say something else: `no-sidebar`, `comments-open`, `tag-comments`.
+const NOT_BESIDE: [&str; 13] =
+    ["has", "with", "no", "non", "without", "tag", "category", "cat", "open", "closed", "left", "right", "content"];
+
+/// Roles of what is beside an article.
+const ROLES: [&str; 6] = ["alertdialog", "banner", "complementary", "dialog", "navigation", "search"];
+
+/// Returns whether an element is no part of an article around it: it belongs to the frame, is hidden, or is named a
+/// comment, a teaser, a dialog or the like.
+pub(super) fn is_apart(element: &str, node: &NodeRef<'_>) -> bool {
+    let is_named = NAMED.contains(&element) || NAMED_APART.contains(&element);
+    let has_role = || node.attr("role").is_some_and(|role| is_one_of(&role, &ROLES));
+    APART.contains(&element)
+        || is_frame(element, node)
+        || is_hidden(node)
+        || (is_named && (has_role() || has_name(node, is_beside)))
+}
+
+/// Returns whether a browser hides an element, until a script or the reader shows it.
+fn is_hidden(node: &NodeRef<'_>) -> bool {
+    let is_unshown = |style: &str| {
+        style.split(';').filter_map(|rule| rule.split_once(':')).any(|(name, value)| {
+            let value = value.trim().trim_end_matches("!important").trim_end();
+            (name.trim().eq_ignore_ascii_case("display") && value.eq_ignore_ascii_case("none"))
+                || (name.trim().eq_ignore_ascii_case("visibility") && value.eq_ignore_ascii_case("hidden"))
+        })
+    };
+    node.attr("hidden").is_some_and(|value| !value.eq_ignore_ascii_case("until-found"))
+        || node.attr("aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        || node.attr("style").is_some_and(|style| is_unshown(&style))
+}
+
+/// Returns whether an element is a link around blocks with a text of their own, besides headings: the teaser of another
+/// page. Longer links are ones that are not closed.
+pub(super) fn is_linked_teaser(element: &str, node: &NodeRef<'_>) -> bool {
+    let has_role = || node.attr("role").is_some_and(|role| role.eq_ignore_ascii_case("link"));
+    if !((element == "a" && node.attr("href").is_some()) || has_role()) {
+        return false;
+    }
+    let (mut has_block, mut length, mut own) = (false, 0, 0);
+    for (number, node) in node.descendants_it().enumerate() {
+        if number >= MAX_FORM_NODES || length > MAX_FORM_TEXT {
+            return false;
+        }
+        if node.is_text() {
+            let bytes = node.text().trim().len();
+            let is_heading = |node: NodeRef<'_>| node.node_name().is_some_and(|name| HEADINGS.contains(&&*name));
+            length += bytes;
+            own += if node.ancestors_it(Some(3)).any(is_heading) { 0 } else { bytes };
+        } else if let Some(name) = node.node_name() {
+            has_block |= BLOCKS.contains(&&*name);
+        }
+    }
+    has_block && own >= MIN_TEASER
+}
 
 /// Returns whether an element belongs to the frame.
 pub(super) fn is_frame(element: &str, node: &NodeRef<'_>) -> bool {
@@ -124,6 +235,11 @@ fn is_notice(name: &str) -> bool {
     let begins = |product: &&str| name.get(..product.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(product));
     let names = |known: &[&str]| words(name).any(|word| is_one_of(word, known));
     is_one_of(name, &NOTICES) || PRODUCTS.iter().any(begins) || (names(&["cookie", "cookies"]) && names(&NOTICE))
+}
+
+/// Returns whether a name is that of something beside an article: `related-posts`, `commentList`.
+fn is_beside(name: &str) -> bool {
+    words(name).any(|word| is_one_of(word, &BESIDE)) && !words(name).any(|word| is_one_of(word, &NOT_BESIDE))
 }
 
 /// Returns whether a name is that of a form for comments or logins: `comment-respond`, `review_form`, `login-form`.

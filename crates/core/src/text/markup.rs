@@ -33,8 +33,12 @@ impl<'h> Tag<'h> {
 
     /// Returns the value of the first attribute of this name, as it is written.
     pub(super) fn attribute(&self, wanted: &str) -> Option<&'h str> {
+        self.attributes().find(|attribute| attribute.name.eq_ignore_ascii_case(wanted)).map(|attribute| attribute.value)
+    }
+
+    fn attributes(&self) -> impl Iterator<Item = Attribute<'h>> {
         let mut rest = self.attributes;
-        loop {
+        std::iter::from_fn(move || {
             rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
             let first = rest.chars().next()?;
             let ends = |c: char| c.is_ascii_whitespace() || matches!(c, '/' | '=');
@@ -45,22 +49,80 @@ impl<'h> Tag<'h> {
             let spaced = after.trim_start_matches(|c: char| c.is_ascii_whitespace());
             let Some(value) = spaced.strip_prefix('=') else {
                 rest = after;
-                if name.eq_ignore_ascii_case(wanted) {
-                    return Some("");
-                }
-                continue;
+                return Some(Attribute { name, value: "", quote: None });
             };
             let value = value.trim_start_matches(|c: char| c.is_ascii_whitespace());
-            let quoted = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-            let (value, after) = match quoted.and_then(|quote| value.get(1..)?.split_once(quote)) {
-                Some(parts) => parts,
-                None => value.split_at(value.find(|c: char| c.is_ascii_whitespace()).unwrap_or(value.len())),
-            };
-            if name.eq_ignore_ascii_case(wanted) {
-                return Some(value);
-            }
+            let opens = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+            let quoted = opens.and_then(|quote| value.get(1..)?.split_once(quote));
+            let quote = opens.filter(|_| quoted.is_some());
+            let (value, after) = quoted.unwrap_or_else(|| {
+                value.split_at(value.find(|c: char| c.is_ascii_whitespace()).unwrap_or(value.len()))
+            });
             rest = after;
+            Some(Attribute { name, value, quote })
+        })
+    }
+
+    /// Appends the tag with the first [`LONG`] bytes of each value, and without the blanks between the attributes.
+    fn write_shortened(&self, out: &mut String) {
+        out.extend(["<", self.name]);
+        for Attribute { name, value, quote } in self.attributes() {
+            out.extend([" ", name]);
+            if quote.is_some() || !value.is_empty() {
+                let value = value.get(..value.floor_char_boundary(LONG)).unwrap_or_default();
+                out.push('=');
+                out.extend(quote);
+                out.push_str(value);
+                out.extend(quote);
+            }
         }
+        out.push_str(if self.is_closed() { " />" } else { ">" });
+    }
+}
+
+/// An attribute of a start tag.
+struct Attribute<'h> {
+    name: &'h str,
+    /// As it is written; empty if there is none.
+    value: &'h str,
+    quote: Option<char>,
+}
+
+impl Piece<'_> {
+    /// Appends the piece as it was written.
+    pub(super) fn write(&self, out: &mut String) {
+        match self {
+            Self::Text(text) | Self::Raw(text) => out.push_str(text),
+            Self::Start(tag) => out.extend(["<", tag.name, tag.attributes, ">"]),
+            Self::End(name) => out.extend(["</", name, ">"]),
+        }
+    }
+}
+
+/// Tags, comments and values of attributes with more bytes than this are long. What the text needs of an attribute (a
+/// class, an id, a role) is shorter.
+pub(super) const LONG: usize = 1 << 10;
+
+/// Returns a page without comments and with the first [`LONG`] bytes of the values in long tags. The parser takes
+/// quadratic time for some long tokens, so that a page with one would be read without a tree.
+pub(super) fn without_long_tokens(html: &str) -> String {
+    let mut out = String::with_capacity(html.len());
+    write_doctype(html, &mut out);
+    for piece in pieces(html) {
+        match piece {
+            Piece::Start(tag) if tag.attributes.len() > LONG => tag.write_shortened(&mut out),
+            Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => piece.write(&mut out),
+        }
+    }
+    out
+}
+
+/// Appends the document type that a page begins with, if it has one: it is no piece, but the tree depends on it.
+pub(super) fn write_doctype(html: &str, out: &mut String) {
+    let begin = html.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+    let is_doctype = begin.get(.."<!doctype".len()).is_some_and(|begin| begin.eq_ignore_ascii_case("<!doctype"));
+    if is_doctype && let Some((doctype, _)) = begin.split_once('>') {
+        out.extend([doctype.get(..doctype.floor_char_boundary(LONG)).unwrap_or_default(), ">"]);
     }
 }
 
@@ -202,6 +264,27 @@ mod tests {
             ("none", None),
         ] {
             assert_eq!(tag.attribute(name), value, "{name}");
+        }
+    }
+
+    #[test]
+    fn long_values_are_cut_and_everything_else_stays() {
+        let long = "x>&quot;/ ".repeat(1_000);
+        let blanks = " \n/".repeat(10_000);
+        let cut = &long[..LONG];
+        for (html, expected) in [
+            (
+                format!("<!DOCTYPE html><p a=\"{long}\" class=b c='d>'>e</p>"),
+                format!("<!DOCTYPE html><p a=\"{cut}\" class=b c='d>'>e</p>"),
+            ),
+            (format!("<p a='{long}'/>e"), format!("<p a='{cut}' />e")),
+            (format!("<p a={}>e", "y".repeat(5_000)), format!("<p a={}>e", "y".repeat(LONG))),
+            (format!("<p a{blanks}b = ''>e"), "<p a b=''>e".to_owned()),
+            (format!("a<!-- {long}-->b"), "ab".to_owned()),
+            (format!("<script>'{long}'</script><p a='b c'>"), format!("<script>'{long}'</script><p a='b c'>")),
+            (format!("<p title='{}'>", "字".repeat(1_000)), format!("<p title='{}'>", "字".repeat(341))),
+        ] {
+            assert_eq!(without_long_tokens(&html), expected);
         }
     }
 

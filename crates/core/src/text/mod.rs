@@ -21,11 +21,13 @@ mod headline;
 mod markup;
 mod nesting;
 mod normalize;
+mod outline;
 mod settings;
 mod stripped;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unseen;
 mod urls;
 mod weight;
 mod words;

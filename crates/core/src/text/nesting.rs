@@ -1,6 +1,7 @@
 //! Measures how deeply HTML is nested and how costly it is, before any tree is built.
 
 use super::elements::RAW;
+use super::markup::LONG;
 
 /// What one pass over the bytes of a page finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +63,9 @@ impl Comparisons {
 /// Elements whose end tag may be left out (`p`, `li`, `td` and their like) and those without content (`br`, `img`) do
 /// not count, because open ones would look nested. A page can hide elements from this count (by end tags inside
 /// scripts), so the tree itself is counted as well; this scan keeps that tree small.
-pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
+pub(super) fn shape_of(html: &str, limit: usize) -> (Shape, HasLong) {
     let bytes = html.as_bytes();
+    let mut has_long = HasLong(false);
     let mut most_attributes = 0;
     let mut open: Vec<Element<'_>> = Vec::new();
     let (mut comparisons, mut unmatched, mut escaping) = (Comparisons::default(), 0_usize, 0_usize);
@@ -72,7 +74,11 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
         at += found + 1;
         let rest = bytes.get(at..).unwrap_or_default();
         match rest.first() {
-            Some(b'!') if rest.starts_with(b"!--") => at += 3 + end_of(rest.get(3..), b"-->"),
+            Some(b'!') if rest.starts_with(b"!--") => {
+                let length = 3 + end_of(rest.get(3..), b"-->");
+                has_long.0 |= length > LONG;
+                at += length;
+            }
             Some(b'/') => {
                 let name = name_of(rest.get(1..).unwrap_or_default());
                 at += 1 + name.len();
@@ -86,6 +92,7 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
             Some(byte) if byte.is_ascii_alphabetic() => {
                 let name = name_of(rest);
                 let TagEnd { length, closed, attributes } = tag_end(rest);
+                has_long.0 |= length > LONG;
                 most_attributes = most_attributes.max(attributes);
                 comparisons.note(name, attributes);
                 if length > LONG_TAG {
@@ -104,17 +111,21 @@ pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
                     open.push(Element { name, foreign: false });
                 }
                 if open.len() > limit {
-                    return Shape::TooDeep;
+                    return (Shape::TooDeep, has_long);
                 }
             }
             Some(_) | None => {}
         }
         if comparisons.compared > MAX_COMPARED || unmatched > MAX_UNMATCHED || escaping > MAX_ESCAPING {
-            return Shape::TooCostly;
+            return (Shape::TooCostly, has_long);
         }
     }
-    Shape::Attributes(most_attributes)
+    (Shape::Attributes(most_attributes), has_long)
 }
+
+/// Whether a page has a tag or a comment of more than [`LONG`] bytes, as far as it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HasLong(pub(super) bool);
 
 struct Element<'h> {
     name: &'h [u8],
@@ -197,8 +208,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn shape(html: &str, limit: usize) -> Shape {
+        shape_of(html, limit).0
+    }
+
     fn is_deeper_than(html: &str, limit: usize) -> bool {
-        shape_of(html, limit) == Shape::TooDeep
+        shape(html, limit) == Shape::TooDeep
     }
 
     #[test]
@@ -210,7 +225,7 @@ mod tests {
             ("<a a/b/c>", 3),
             ("<a\n a\tb  c>", 3),
         ] {
-            assert_eq!(shape_of(&format!("<p class=x>{tag}</p>"), 9), Shape::Attributes(attributes.max(1)), "{tag}");
+            assert_eq!(shape(&format!("<p class=x>{tag}</p>"), 9), Shape::Attributes(attributes.max(1)), "{tag}");
         }
     }
 
@@ -230,21 +245,21 @@ mod tests {
     #[test]
     fn formatting_elements_with_many_attributes_are_costly() {
         let font = format!("<font{}>a</font>", (0..1000).map(|n| format!(" a{n}")).collect::<Vec<_>>().concat());
-        assert!(shape_of(&font.repeat(190), 512) == Shape::TooCostly);
+        assert!(shape(&font.repeat(190), 512) == Shape::TooCostly);
         // The large ones come first, and each of the small ones is compared with them.
-        assert_eq!(shape_of(&format!("{}{}", font.repeat(9), "<font>a</font>".repeat(1_000)), 512), Shape::TooCostly);
+        assert_eq!(shape(&format!("{}{}", font.repeat(9), "<font>a</font>".repeat(1_000)), 512), Shape::TooCostly);
         for usual in
             ["<font size=2 color=red face=arial>a</font>".repeat(2_000), "<a href=x class=y>a</a>".repeat(30_000)]
         {
-            assert!(matches!(shape_of(&usual, 512), Shape::Attributes(1..4)));
+            assert!(matches!(shape(&usual, 512), Shape::Attributes(1..4)));
         }
-        assert!(matches!(shape_of(&"<b>a</b>".repeat(100_000), 512), Shape::Attributes(0)));
+        assert!(matches!(shape(&"<b>a</b>".repeat(100_000), 512), Shape::Attributes(0)));
     }
 
     #[test]
     fn end_tags_without_a_start_are_costly_where_much_is_open() {
-        assert_eq!(shape_of(&["<b>".repeat(500), "</i>".repeat(200_000)].concat(), 512), Shape::TooCostly);
-        assert_eq!(shape_of(&["<b>".repeat(5), "</i>".repeat(200_000)].concat(), 512), Shape::Attributes(0));
+        assert_eq!(shape(&["<b>".repeat(500), "</i>".repeat(200_000)].concat(), 512), Shape::TooCostly);
+        assert_eq!(shape(&["<b>".repeat(5), "</i>".repeat(200_000)].concat(), 512), Shape::Attributes(0));
     }
 
     #[test]

@@ -163,6 +163,32 @@ pub(super) fn is_optional(c: char) -> bool {
         | '\u{591}'..='\u{5bd}' | '\u{5bf}' | '\u{5c1}' | '\u{5c2}' | '\u{5c4}' | '\u{5c5}' | '\u{5c7}')
 }
 
+/// Returns the letter for one that looks the same and comes from another keyboard, or that many writers put in its place:
+/// the pairs of Lucene's normalisers of Arabic, Persian and Sorani. The yeh with a hamza, the barree yeh of Urdu and the
+/// letters that only one language has stay.
+pub(super) fn arabic_letter(c: char) -> char {
+    match c {
+        // Alef with madda, with hamza, with wasla.
+        'آ' | 'أ' | 'إ' | 'ٱ' => 'ا',
+        // Yeh of Arabic and of Persian, alef maksura.
+        'ى' | 'ی' => 'ي',
+        'ک' | 'ڪ' => 'ك',
+        // Teh marbuta; the heh of Urdu, with two eyes, with yeh; the vowel ae of Sorani.
+        'ة' | 'ۃ' | 'ہ' | 'ھ' | 'ۀ' | 'ۂ' | 'ە' => 'ه',
+        c => c,
+    }
+}
+
+/// Returns whether a character is a zero-width joiner or non-joiner, which is not seen after an Arabic letter: it only
+/// changes the form of its neighbours.
+pub(super) const fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+pub(super) const fn is_arabic(c: char) -> bool {
+    matches!(c, '\u{620}'..='\u{64a}' | '\u{66e}'..='\u{6d5}' | '\u{6ee}' | '\u{6ef}' | '\u{6fa}'..='\u{6ff}' | '\u{750}'..='\u{77f}')
+}
+
 /// Returns whether a character is a Hangul filler: a letter that is shown as a space.
 pub(super) fn is_filler(c: char) -> bool {
     matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
@@ -188,8 +214,9 @@ impl Sink<'_, '_> {
 
     /// Writes a character of composed text.
     fn composed(&mut self, c: char) {
-        if !is_optional(c) {
-            self.char(ascii_digit(c));
+        let is_after_arabic = || !self.pending_space && self.out.chars().next_back().is_some_and(is_arabic);
+        if !(is_optional(c) || is_joiner(c) && is_after_arabic()) {
+            self.char(ascii_digit(arabic_letter(c)));
         }
     }
 

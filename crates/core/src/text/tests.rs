@@ -1,6 +1,6 @@
 //! From bodies to words.
 
-use super::normalize::{Normalizer, ascii_digit, is_filler, is_optional};
+use super::normalize::{Normalizer, arabic_letter, ascii_digit, is_arabic, is_filler, is_joiner, is_optional};
 use super::*;
 use crate::record::{Body, Reject};
 use proptest::prelude::*;
@@ -77,9 +77,9 @@ fn decimal_digits_of_all_scripts_are_one() {
 fn marks_that_a_writer_may_leave_out_do_not_count() {
     for (text, expected) in [
         ("مُحَمَّدٌ كِتَـــابٌ", "محمد كتاب"),
-        // Hamza and madda make another letter, however they are written.
-        ("أ ا\u{654} آ ا\u{653} ئ", "أ أ آ آ ئ"),
-        ("ا\u{64e}\u{654}", "أ"),
+        // Hamza makes another letter only of waw and yeh, however it is written.
+        ("أ ا\u{654} آ ا\u{653} ئ ي\u{654} ؤ", "ا ا ا ا ئ ئ ؤ"),
+        ("ا\u{64e}\u{654}", "ا"),
         ("שָׁלוֹם \u{fb2a}ל\u{5be}א", "שלום של\u{5be}א"),
         ("The\u{3164}lamp\u{ffa0}of\u{115f}\u{1160}Skerry", "the lamp of skerry"),
         // The marks of other scripts are part of their letters.
@@ -88,6 +88,28 @@ fn marks_that_a_writer_may_leave_out_do_not_count() {
         assert_eq!(normal(|_| {}, text), expected, "{text:?}");
     }
     assert_eq!(normal(|settings| settings.unicode = UnicodeForm::None, "كِـ"), "كِـ");
+}
+
+/// The same text from another keyboard: the letters are those that search engines take for one.
+#[test]
+fn arabic_letters_that_look_the_same_are_one() {
+    for (one, other) in [
+        ("شهرداری اعلام کرد که پل", "شهرداري اعلام كرد كه پل"),
+        ("بلدیہ نے اعلان کیا ہے", "بلديه نے اعلان كيا هے"),
+        ("کۆنەکەی سەر ڕووبارەکە", "كۆنه\u{200c}كه\u{200c}ي سه\u{200c}ر ڕووباره\u{200c}كه\u{200c}"),
+        ("هەرێم", "ھەرێم"),
+        ("إلى المدينة الأولى", "الي المدينه الاولي"),
+        ("می\u{200c}شود خانه\u{200c}ها", "ميشود خانهها"),
+        ("ٱلله ڪتاب خانۀ", "الله كتاب خانه"),
+        ("كِتَـــابٌ\u{200d}", "كتاب"),
+    ] {
+        assert_eq!(normal(|_| {}, one), normal(|_| {}, other), "{one}");
+    }
+    // Letters that look different stay, and so do the joiners of other scripts.
+    for text in ["ئ ؤ ے ێ ۆ ڵ ڕ پ چ ژ گ ٹ ڈ", "क्\u{200d}ष", "👩\u{200d}👧", "a \u{200c}b"] {
+        assert_eq!(normal(|_| {}, text), text, "{text}");
+    }
+    assert_eq!(normal(|settings| settings.unicode = UnicodeForm::None, "کی"), "کی");
 }
 
 #[test]
@@ -266,6 +288,61 @@ fn pages_whose_tree_would_be_too_large_are_stripped_of_their_tags() {
     }
 }
 
+/// What the text does not need of a page is cut before the parser sees it.
+#[test]
+fn a_long_attribute_or_comment_does_not_change_what_the_article_is() {
+    let analyzer = analyzer(|_| {});
+    let json = "{&quot;key&quot;:&quot;a \\/ value's text&quot;},".repeat(4_000);
+    let (quotes, blanks, data) = ("'".repeat(40_000), " \n/".repeat(20_000), "iVBORw0KGgo/ ".repeat(20_000));
+    let menu = "<li><a href=/x>Sports and weather of the week</a></li>".repeat(30);
+    let page =
+        |token: &str| format!("<body>{token}<ul>{menu}</ul><article><p>{TERMS}</p><p>{TERMS}</p></article></body>");
+    let expected = extracted(&analyzer, &page(""));
+    assert_eq!(expected.1, Extraction::Main);
+    for token in [
+        format!("<div id=data-preloaded data-preloaded=\"{json}\"></div>"),
+        format!("<div data-page='{}'></div>", json.replace('\'', "")),
+        format!("<img alt='' src='data:image/png;base64,{data}'>"),
+        format!("<img srcset=\"{}\">", "/a.jpg 1x, ".repeat(20_000)),
+        format!("<svg><path d=\"{}\"/></svg>", "M 1 2 L 3 4 ".repeat(20_000)),
+        format!("<div onclick=\"{quotes}\"></div>"),
+        format!("<div {blanks}></div>"),
+        format!("<!-- {json} {quotes} -->"),
+    ] {
+        assert_eq!(extracted(&analyzer, &page(&token)), expected, "{}", &token[..40]);
+    }
+}
+
+#[test]
+fn text_for_browsers_without_scripts_counts_where_the_page_has_no_other() {
+    let analyzer = analyzer(|_| {});
+    let text = format!("<p>{TERMS}</p><p>{TERMS}</p>");
+    let own =
+        format!("<main>{}</main>", "<p>The committee has published its report on the harbour works.</p>".repeat(40));
+    let asks = "<p>Please enable JavaScript, because this application needs it; without it nothing of the page is shown to \
+                you. How that is done is told on the pages of your browser.</p>";
+    for (page, is_shown) in [
+        (format!("<body><noscript>{text}</noscript></body>"), true),
+        (format!("<body><div>Loading</div><noscript>{text}</noscript></body>"), true),
+        (format!("<body><x-page><template shadowrootmode=open>{text}</template></x-page></body>"), true),
+        (
+            format!(
+                "<body><x-page><template shadowrootmode=open><p>a</p><template><p>b</p></template>{text}</template></body>"
+            ),
+            true,
+        ),
+        (format!("<body>{own}<noscript>{text}</noscript></body>"), false),
+        (format!("<body><p>a</p><template>{text}</template></body>"), false),
+        (format!("<body><p>a</p><script>'<noscript>{text}</noscript>'</script></body>"), false),
+    ] {
+        let (found, _) = extracted(&analyzer, &page);
+        assert_eq!(found.contains("representations or warranties"), is_shown, "{}", &page[..40]);
+    }
+    assert_eq!(html(&analyzer, &format!("<body><div></div><noscript>{asks}</noscript>")), Err(Reject::NoText));
+    let links = "<a href=/x>A page of this site with its title</a>".repeat(20);
+    assert_eq!(html(&analyzer, &format!("<body><noscript>{links}</noscript>")), Err(Reject::NoText), "a menu");
+}
+
 /// One start tag created 190 elements of 1,000 attributes each, hundreds of times before anything was counted, and each
 /// `<body>` compared its attributes with all before.
 #[test]
@@ -385,10 +462,12 @@ fn terms_of_use_are_not_taken_for_the_article() {
 #[test]
 fn texts_that_take_long_to_escape_are_not_searched_for_the_article() {
     let own = analyzer(|_| {});
+    let many_values = (0..1000).map(|at| format!(" a{at}='{}'", "&".repeat(1_000))).collect::<Vec<_>>().concat();
     for (page, expected) in [
         (format!("<p>word {}</p>", "& ".repeat(200_000)), Extraction::AllFallback),
         (format!("<p>word {}</p>", "a&nbsp;".repeat(200_000)), Extraction::AllFallback),
-        (format!("<p title='{}'>{TERMS}</p>", "&".repeat(400_000)), Extraction::Stripped),
+        (format!("<p title='{}'>{TERMS}</p>", "&".repeat(400_000)), Extraction::Main),
+        (format!("<p {many_values}>{TERMS}</p>"), Extraction::Stripped),
         (format!("<p>{TERMS} {}</p>", "R&D ".repeat(2_000)), Extraction::Main),
     ] {
         assert_eq!(extracted(&own, &page).1, expected, "{}", &page[..40]);
@@ -557,6 +636,7 @@ fn any_text() -> impl Strategy<Value = String> {
         any::<char>().prop_map(String::from),
         "[a-zA-Z0-9 .,]{1,4}",
         "[\u{4e00}-\u{9fff}\u{3000}-\u{3030}\u{ff01}-\u{ff5e}\u{2010}-\u{2030}]{1,4}",
+        "[\u{200c}\u{620}-\u{64a}\u{6a9}\u{6c0}-\u{6d5}]{1,3}",
         "[\u{5d0}\u{591}-\u{5c7}\u{620}-\u{670}\u{1160}\u{3164}]{1,3}",
         "[\u{300}-\u{310}\u{3099}\u{309a}\u{ff61}-\u{ff9f}\u{ac00}\u{1100}\u{1161}]{1,2}",
     ];
@@ -574,7 +654,14 @@ proptest! {
         };
         let composed: String = text.nfkc().filter(|c| !invisible(c)).collect();
         let composed = composed.replace(['\u{2018}', '\u{2019}'], "'").replace(is_filler, " ").replace(is_optional, "");
-        let composed: String = composed.chars().map(ascii_digit).collect();
+        let composed: String = composed.chars().map(arabic_letter).map(ascii_digit).collect();
+        let joined = composed.chars().fold(String::new(), |mut text, c| {
+            if !(is_joiner(c) && text.chars().next_back().is_some_and(is_arabic)) {
+                text.push(c);
+            }
+            text
+        });
+        let composed = joined;
         let lower: String = composed.chars().flat_map(char::to_lowercase).collect();
         let expected = lower.split_whitespace().collect::<Vec<_>>().join(" ");
         let found = normal(|settings| {
