@@ -3,8 +3,9 @@
 use super::identity::Identity;
 use super::numbers::without_counters;
 use super::scheme::{partition_of, scheme_id};
-use super::shingle::{ShingleBuffer, ShingleUnit, hash_of};
+use super::shingle::{ShingleBuffer, ShingleUnit};
 use super::simhash_votes::{Feature, keep_strongest, log_weight, simhash};
+use super::telling;
 use super::{
     AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
     ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, TitleHash, Weights, Width,
@@ -24,6 +25,10 @@ pub struct Fingerprinter {
     partitions: NonZeroUsize,
     scheme: SchemeId,
 }
+
+/// Fewer different words than this, each this many times on average, make no `SimHash`.
+const FEW_WORDS: usize = 64;
+const FEW_WORDS_REPEATS: usize = 12;
 
 /// Buffers that one thread reuses for page after page. Their contents between calls mean nothing.
 #[derive(Debug, Default)]
@@ -119,7 +124,13 @@ impl FingerprintedPage {
     /// read with.
     #[must_use]
     pub fn fp_missing(&self, min_features: usize) -> Option<String> {
-        self.fingerprints.simhash.is_none().then(|| format!("fewer than {min_features} different words"))
+        self.fingerprints.simhash.is_none().then(|| {
+            if self.features < min_features {
+                format!("fewer than {min_features} different words")
+            } else {
+                "few different words, repeated often".to_owned()
+            }
+        })
     }
 }
 
@@ -231,7 +242,7 @@ impl Fingerprinter {
         let distinct = words.len();
         on_step(Step::Tokenize);
         let exact = ExactHash(xxh3_128_with_seed(normal.text.as_bytes(), normal.urls.hash ^ normal.rest));
-        let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
+        let simhash = (distinct >= self.analyzer.settings().min_features && !are_few(distinct, tokens)).then(|| {
             features.clear();
             features.extend(words.values().map(|seen| self.feature(*seen)));
             keep_strongest(features, self.settings.simhash.top_k);
@@ -298,24 +309,30 @@ impl Fingerprinter {
     fn sketch(&self, normal: &str, buffer: &mut ShingleBuffer, scratch: &mut SketchScratch) -> Option<Sketch> {
         let SketchScratch { shingles, different, minima } = scratch;
         let form = self.settings.minhash.form?;
-        shingles.clear();
-        self.settings.minhash.shingle.each_buffered(normal, buffer, |shingle| shingles.push(hash_of(shingle)));
+        let (_, distinct) = telling::cut(self.settings.minhash.shingle, normal, buffer, different, shingles);
+        let cut = shingles.len();
         self.settings.minhash.stop.drop_from(shingles);
         if self.settings.seed != Seed::NONE {
             shingles.iter_mut().for_each(|shingle| *shingle = self.settings.seed.mixed_32(*shingle));
         }
         let least = self.settings.minhash.min_shingles.max(1);
-        // Only a short text can have too few distinct shingles. Sorting those of a long one would cost as much as its
-        // sketch.
+        // Those of a long text are counted, nearly exactly. Sorting them would cost as much as their sketch.
         if shingles.len() < least.saturating_mul(8) {
             shingles.sort_unstable();
             shingles.dedup();
         }
-        if shingles.len() < least {
+        if shingles.len() < least || (cut >= least.saturating_mul(8) && distinct < least) {
             return None;
         }
         self.permutations.minima(shingles, minima);
-        let size = if form.has_count() { different.count(shingles) } else { 0 };
+        let is_counted = shingles.len() == cut && self.settings.seed == Seed::NONE;
+        let size = if !form.has_count() {
+            0
+        } else if is_counted {
+            distinct
+        } else {
+            different.count(shingles)
+        };
         Some(form.cut(minima, shingles, size))
     }
 
@@ -347,6 +364,12 @@ impl Fingerprinter {
 fn damped(count: u32, idf: u32) -> u32 {
     let weight = u64::from(log_weight(count)) * u64::from(idf) / u64::from(text::ONE);
     u32::try_from(weight).unwrap_or(u32::MAX)
+}
+
+/// Returns whether a text has so few words for its length that how often each occurs is all that tells it from another
+/// one of the same words: a knitting pattern, a table of yes and no.
+const fn are_few(distinct: usize, tokens: usize) -> bool {
+    distinct < FEW_WORDS && tokens >= distinct.saturating_mul(FEW_WORDS_REPEATS)
 }
 
 fn scope_hash(scope: &str) -> ScopeHash {

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use super::fingerprinter::WordCount;
 use super::identity::address_of;
 use super::numbers::each_number;
-use super::shingle::{ShingleBuffer, hash_of};
+use super::shingle::{ShingleBuffer, ShingleUnit, hash_of};
 use super::simhash_votes::{Feature, keep_strongest};
-use super::{FingerprintedPage, Fingerprinter, Scratch};
+use super::telling;
+use super::{Distinct, FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
 use crate::text::{self, HtmlText, NormalText, WordMap};
 
@@ -118,7 +119,12 @@ impl Fingerprinter {
         let mut different: HashSet<String> = HashSet::new();
         let mut shingles = Vec::new();
         if self.settings.minhash.form.is_some() {
-            self.settings.minhash.shingle.each(&self.analyzer, text, &mut ShingleBuffer::default(), |shingle| {
+            let (shingling, mut buffer) = (self.settings.minhash.shingle, ShingleBuffer::default());
+            if shingling.unit == ShingleUnit::Words {
+                self.analyzer.words(text, |word| buffer.push_word(word.text, shingling.lengths));
+            }
+            let (cut, _) = telling::cut(shingling, text, &mut buffer, &mut Distinct::default(), &mut Vec::new());
+            cut.each_buffered(text, &mut buffer, |shingle| {
                 if different.insert(shingle.to_owned()) {
                     shingles.push(shingle.to_owned());
                 }

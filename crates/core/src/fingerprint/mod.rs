@@ -26,6 +26,7 @@ mod simhash;
 mod simhash_votes;
 pub mod split_mix;
 mod stop;
+mod telling;
 #[cfg(test)]
 mod tests;
 mod times;

@@ -157,6 +157,11 @@ impl ShingleBuffer {
         self.starts.clear();
     }
 
+    /// Returns the letters and digits, without what is between them.
+    pub(super) fn letters(&self) -> &str {
+        &self.text
+    }
+
     /// Adds the next word of a text.
     pub(super) fn push_word(&mut self, word: &str, lengths: ShingleLengths) {
         if !self.starts.is_empty() {
