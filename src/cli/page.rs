@@ -17,7 +17,6 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection};
 use crate::panics::shielded;
 use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Reject, Rejection};
-use crate::runtime::lines::without_byte_order_mark;
 use crate::text::{self, Analyzer};
 
 /// Reads a page. A panic in the text work rejects the page without revealing its text.
@@ -119,8 +118,6 @@ impl PageReader {
         let bytes = bytes_of(place).map_err(unreadable)?;
         let bytes = bytes.ok_or_else(|| Reason::Input.because(anyhow::anyhow!("{place}: there is no such line")))?;
         let format = format.unwrap_or_else(|| self.format_of(place));
-        // Keep the byte order mark of text and HTML, because it shows the encoding.
-        let bytes = if format == Format::Json { without_byte_order_mark(&bytes).to_vec() } else { bytes };
         Ok((bytes, format))
     }
 

@@ -16,7 +16,7 @@ pub enum ChangeImpact {
 }
 
 /// Impacts by the beginning of the key; the first one that fits counts.
-const TABLE: [(&str, ChangeImpact); 33] = [
+const TABLE: [(&str, ChangeImpact); 34] = [
     ("mode", ChangeImpact::State),
     ("input.group", ChangeImpact::State),
     ("logs.prefix", ChangeImpact::State),
@@ -47,6 +47,7 @@ const TABLE: [(&str, ChangeImpact); 33] = [
     ("window.timestamp_source", ChangeImpact::Scheme),
     ("text", ChangeImpact::Scheme),
     ("input.format", ChangeImpact::Scheme),
+    ("input.encoding", ChangeImpact::Scheme),
     ("input.fields", ChangeImpact::Scheme),
     ("input.max_document", ChangeImpact::Scheme),
     ("judge.partitions", ChangeImpact::Scheme),
@@ -130,6 +131,7 @@ mod tests {
             json!("field"),
             json!("minhash"),
             json!("header:x"),
+            json!("gzip"),
             json!(16),
             json!(200),
             json!(0.5),

@@ -19,6 +19,7 @@ mod change_impact;
 mod endpoint;
 mod excerpt;
 mod expand;
+mod field;
 mod hash;
 mod layers;
 mod levels;

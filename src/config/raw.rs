@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::field::{Coding, RawField, one_or_many};
 use super::levels::{Level, Levels, LogFormat};
 use super::properties::RawProperty;
 use super::secret::RawSecret;
@@ -157,6 +158,8 @@ section! {
         instance_id: String = String::new(),
         start: String = "earliest".to_owned(),
         format: Format = Format::Json,
+        #[serde(deserialize_with = "one_or_many")]
+        encoding: Vec<Coding> = Vec::new(),
         fields: Fields = Fields::default(),
         max_document: ByteSize = ByteSize(8 << 20),
         tombstones: Tombstones = Tombstones::Forward,
@@ -172,13 +175,13 @@ words! {
 }
 section! {
     Fields {
-        id: Option<String> = Some("/url".to_owned()),
-        text: Option<String> = Some("/text".to_owned()),
-        html: Option<String> = Some("/html".to_owned()),
-        fetched_at: Option<String> = None,
-        scope: Option<String> = None,
-        address: Option<String> = None,
-        canonical: Option<String> = None,
+        id: Option<RawField> = Some(RawField::at("/url")),
+        text: Option<RawField> = Some(RawField::at("/text")),
+        html: Option<RawField> = Some(RawField::at("/html")),
+        fetched_at: Option<RawField> = None,
+        scope: Option<RawField> = None,
+        address: Option<RawField> = None,
+        canonical: Option<RawField> = None,
         content_type: Option<String> = None,
     }
 }

@@ -10,6 +10,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
+use super::field::RawField;
 use super::levels::Levels;
 use super::origin::Origin;
 use super::properties::RawProperty;
@@ -143,6 +144,26 @@ shaped!(Levels, "Levels", {"type": "string", "examples": ["info", "info,dupgate:
 shaped!(Retention, "Retention", {"type": "string", "examples": ["window", "7d"]});
 shaped!(ServedPartitions, "ServedPartitions", {
     "anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]
+});
+shaped!(RawField, "RawField", {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "encoding": {
+                    "anyOf": [
+                        {"enum": ["base64", "gzip", "zstd"]},
+                        {"type": "array", "items": {"enum": ["base64", "gzip", "zstd"]}}
+                    ]
+                },
+                "zone": {"type": "string", "examples": ["UTC", "Europe/Berlin", "+08:00"]}
+            },
+            "required": ["path"],
+            "additionalProperties": false
+        }
+    ]
 });
 shaped!(RawProperty, "RawProperty", {"type": ["string", "number", "boolean"]});
 shaped!(RawSecret, "RawSecret", {

@@ -36,11 +36,9 @@ pub(crate) struct InFile {
 }
 
 impl Line {
-    /// Returns the line without its line break and without a byte order mark. A file may begin with such a mark, and
-    /// concatenated files contain several.
+    /// Returns the line without its line break: what the value of a record would be.
     pub(crate) fn content(&self) -> &[u8] {
-        let bytes = without_byte_order_mark(&self.bytes);
-        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let bytes = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         bytes.strip_suffix(b"\r").unwrap_or(bytes)
     }
 }
@@ -232,11 +230,11 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_no_content() {
+    fn a_line_of_a_byte_order_mark_alone_is_blank_and_other_lines_keep_it() {
         let mut input = input(b"\xef\xbb\xbf{}\r\n\xef\xbb\xbf\n\xef\xbb\xbf[]");
         let lines: Vec<Line> =
             std::iter::from_fn(|| Some(input.batch().unwrap()).filter(|lines| !lines.is_empty())).flatten().collect();
-        assert_eq!(lines.iter().map(Line::content).collect::<Vec<_>>(), [b"{}", b"[]"]);
+        assert_eq!(lines.iter().map(Line::content).collect::<Vec<_>>(), [b"\xef\xbb\xbf{}", b"\xef\xbb\xbf[]"]);
     }
 
     #[test]

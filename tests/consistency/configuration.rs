@@ -24,7 +24,7 @@ settings marked as required must be given.
 | duration | a number and its unit: `500ms`, `10s`, `15m`, `72h`, `7d`, `1h 30m` |
 | size | bytes, or a number and its unit: `64MiB`, `4GiB`, `100kB` |
 | secret | `{file: /run/secrets/name}` or `{env: NAME}`; plain text works, with a warning |
-| field | a JSON pointer into the record's value (`/url`), `header:content-type`, or `key` |
+| field | a place in the record: `/url`, `header:content-type`, `key`, or a map; see [Fields](#fields) |
 | list | `[zh, en]`; in an environment variable `zh,en` |
 | map | `{site: news}`, with any keys |
 | none | `null` |
@@ -40,6 +40,38 @@ settings marked as required must be given.
 
 This page is generated from `config/dupgate.yaml` and the checks in the code by
 `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
+
+## Fields
+
+| field | reads |
+|---|---|
+| `/meta/url` | a member of the JSON value: a JSON pointer (RFC 6901), in which `~1` means `/` and `~0` means `~` |
+| `/links/0` | an element of a list, counted from 0 |
+| `/message/~json/url` | a member of JSON that is written in a string |
+| `header:site` | the last header of this name |
+| `key` | the key of the record |
+| `{path: /body, encoding: base64}` | text or HTML that is packed: `base64`, `gzip`, `zstd` or a list, the outermost first (`[base64, gzip]`) |
+| `{path: /crawled, zone: UTC}` | a time that may be written without its zone: UTC, a name such as `Europe/Berlin`, or `+08:00` |
+
+Null, an empty list and a missing member mean that the page has no such field. The strings of a list are the paragraphs of
+a text or page and are joined by line breaks; for any other field, a list of one value is that value. In JSON, a byte order
+mark at the beginning, `NaN` and `Infinity` (which count as null) and half a surrogate pair (which counts as U+FFFD) are
+accepted. Values compressed with gzip or zstd are unpacked in every format. A text that is base64 without a setting
+that says so is a dead letter whose message names the setting. [INPUT.md](INPUT.md) lists what common crawlers send, with
+the settings that read it.
+
+A time (`input.fields.fetched_at`) has one of these forms; any other is a dead letter:
+
+| form | example |
+|---|---|
+| number since 1970, also with a fraction or as text: seconds below 10¹¹, milliseconds below 10¹⁴, microseconds below 10¹⁷, else nanoseconds | `1716286210`, `1716286210.25`, `1716286210250` |
+| ISO 8601 with a zone (RFC 3339, RFC 9557) | `2024-05-21T10:10:10Z`, `2024-05-21 12:10:10.25+02:00` |
+| the same with a space before the zone | `2024-05-21 10:10:10 UTC`, `2024-05-21 12:10:10 +0200` |
+| RFC 2822 | `Tue, 21 May 2024 10:10:10 GMT` |
+| ISO 8601 without a zone, if `zone` gives it | `2024-05-21 10:10:10`, `2024-05-21T10:10:10.25`, `2024-05-21` |
+
+Numbers that read as a date (`20240521`, `20240521101010`) are refused. The unit of Kafka's record timestamps is read from
+their size, too.
 ";
 
 /// Durations above this count as unlimited.

@@ -8,6 +8,7 @@
 
 mod chart;
 mod configuration;
+mod input;
 mod log_targets;
 mod metrics;
 mod output;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::super::field::{Coding, RawField};
 use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
@@ -33,15 +34,19 @@ const LONGEST_WINDOW: Duration = Duration::from_hours(3650 * 24);
 
 pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
     let fields = &raw.input.fields;
-    let mut path = |name: &str, given: &Option<String>| {
-        let text = given.as_ref()?;
-        text.parse::<FieldPath>().map_err(|error| found.refuse(format!("input.fields.{name}"), error.to_string())).ok()
+    let mut path = |name: &str, given: &Option<RawField>| path(name, given.as_ref()?, found);
+    let codings = |given: &Option<RawField>| {
+        given.iter().flat_map(|field| &field.encoding).map(|coding| (*coding).into()).collect()
     };
     let fields = record::Fields {
         id: path("id", &fields.id),
         text: path("text", &fields.text),
+        text_encoding: codings(&fields.text),
         html: path("html", &fields.html),
+        html_encoding: codings(&fields.html),
         fetched_at: path("fetched_at", &fields.fetched_at),
+        // A wrong name is refused with the path.
+        zone: fields.fetched_at.as_ref().and_then(|field| field.zone.as_ref()?.parse().ok()),
         scope: path("scope", &fields.scope),
         address: path("address", &fields.address),
         canonical: path("canonical", &fields.canonical),
@@ -61,8 +66,38 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
             TimestampSource::Record => record::EventTime::Record,
             TimestampSource::Field => record::EventTime::Field,
         },
+        encoding: raw.input.encoding.iter().map(|coding| (*coding).into()).collect(),
         max_document: bytes("input.max_document", raw.input.max_document, found),
     }
+}
+
+/// Reads the path of a field, and refuses what does not apply to the field.
+fn path(name: &str, field: &RawField, found: &mut Findings) -> Option<FieldPath> {
+    let key = format!("input.fields.{name}");
+    let Some(text) = &field.path else {
+        found.refuse(key, "has no path: expected, for instance, {path: /body, encoding: base64}");
+        return None;
+    };
+    let path = text.parse::<FieldPath>().map_err(|error| found.refuse(&key, error.to_string())).ok();
+    if !field.encoding.is_empty() && !["text", "html"].contains(&name) {
+        found.refuse(&key, "takes no encoding: only text and html do");
+    }
+    if matches!(path, Some(FieldPath::Pointer(_)))
+        && field.encoding.first().is_some_and(|first| *first != Coding::Base64)
+    {
+        let why = "a string in JSON holds no bytes: the first encoding is base64, as in [base64, gzip]";
+        found.refuse(&key, why);
+    }
+    match &field.zone {
+        Some(_) if name != "fetched_at" => found.refuse(&key, "takes no zone: only fetched_at does"),
+        Some(zone) => {
+            if let Err(error) = zone.parse::<record::Zone>() {
+                found.refuse(&key, error.to_string());
+            }
+        }
+        None => {}
+    }
+    path
 }
 
 /// Reads `header:<name>`, the only kind of field that the value itself may depend on.

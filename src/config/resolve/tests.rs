@@ -421,6 +421,32 @@ fn fields_are_read_only_from_valid_places() {
     refused(&["input.fields.text=null", "input.fields.html=null"], "input.fields", "nothing to compare");
     settings(&["input.fields.text=null", "input.fields.html=null", "input.format=html"]);
     refused(&["window.timestamp_source=field"], "input.fields.fetched_at", "window.timestamp_source is field");
+    let field = |name: &str, value: &str| format!("input.fields.{name}={value}");
+    for (name, value, why) in [
+        ("id", "{path: /url, encoding: base64}", "takes no encoding"),
+        ("text", "{path: /text, zone: UTC}", "takes no zone"),
+        ("fetched_at", "{path: /at, zone: Mars/Olympus}", "`Mars/Olympus` names no time zone"),
+        ("html", "{path: /body, encoding: gzip}", "the first encoding is base64"),
+        ("html", "{encoding: base64}", "has no path"),
+    ] {
+        refused(&[&field(name, value)], &format!("input.fields.{name}"), why);
+    }
+    refused(&["input.fields.html.encoding=bas64"], "input.fields.html.encoding", "did you mean `base64`?");
+    refused(&["input.fields.html.pth=/body"], "input.fields.html.pth", "did you mean `path`?");
+    let record = settings(&[
+        "window.timestamp_source=field",
+        "input.encoding=gzip",
+        "input.fields.html={path: /body, encoding: [base64, gzip]}",
+        "input.fields.text={path: header:body, encoding: gzip}",
+        "input.fields.fetched_at.path=/at",
+        "input.fields.fetched_at.zone=Europe/Berlin",
+    ])
+    .record;
+    assert_eq!(record.encoding, [record::Coding::Gzip]);
+    assert_eq!(record.fields.html_encoding, [record::Coding::Base64, record::Coding::Gzip]);
+    assert_eq!(record.fields.text_encoding, [record::Coding::Gzip]);
+    assert_eq!(record.fields.zone.as_ref().map(record::Zone::name), Some("Europe/Berlin"));
+    assert_eq!(record.fields.fetched_at.map(|path| path.to_string()).as_deref(), Some("/at"));
     let record = settings(&["window.timestamp_source=field", "input.fields.fetched_at=/at"]).record;
     assert_eq!(record.event_time, record::EventTime::Field);
 }

@@ -1,7 +1,7 @@
 //! Worked examples, oracles, and pinned fingerprints that must not change unnoticed.
 
 use super::*;
-use crate::record::{EventTime, Format, InputSettings, RawRecord, Reject, Timestamp};
+use crate::record::{Coding, EventTime, Format, InputSettings, RawRecord, Reject, Timestamp};
 use crate::text;
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
@@ -276,7 +276,7 @@ fn a_reading_holds_what_an_entry_needs() {
     let raw = RawRecord { key: Some(b"k"), value: Some(value), headers: &headers.to_vec() };
     let reading = reader.read(&raw, &mut Scratch::default()).unwrap();
     assert_eq!(reading.id_text.as_deref(), Some("http://a.example/1"));
-    assert_eq!(reading.event_time, Some(Timestamp::from_millis(5)));
+    assert_eq!(reading.event_time, Some(Timestamp::from_millis(5000)));
     assert_eq!((reading.text_bytes, reading.cut), (9, false));
     assert_eq!(reader.place(&raw), Ok((reading.scope, reading.partition)));
     assert_eq!(reading.partition, partition_of(reading.scope, NonZeroUsize::new(5).unwrap()));
@@ -311,7 +311,7 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
         change(&mut input, &mut text, &mut fingerprint);
         scheme_id(&input, &text, &fingerprint, NonZeroUsize::new(partitions).unwrap())
     };
-    let changes: [Change; 36] = [
+    let changes: [Change; 41] = [
         |_, _, _| {},
         |input, _, _| input.format = Format::Text,
         |input, _, _| input.format = Format::Html,
@@ -324,6 +324,15 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
             input.event_time = EventTime::Field;
             input.fields.fetched_at = "/t".parse().ok();
         },
+        |input, _, _| {
+            input.event_time = EventTime::Field;
+            input.fields.fetched_at = "/t".parse().ok();
+            input.fields.zone = "UTC".parse().ok();
+        },
+        |input, _, _| input.encoding = vec![Coding::Base64],
+        |input, _, _| input.fields.text_encoding = vec![Coding::Base64],
+        |input, _, _| input.fields.html_encoding = vec![Coding::Base64],
+        |input, _, _| input.fields.html_encoding = vec![Coding::Base64, Coding::Gzip],
         |input, _, _| input.max_document = 1,
         |_, text, _| text.html = text::HtmlText::AllText,
         |_, text, _| text.normalize.lowercase = false,
@@ -360,7 +369,10 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), changes.len() + 1);
-    let unread: Change = |input, _, _| input.fields.fetched_at = "/t".parse().ok();
+    let unread: Change = |input, _, _| {
+        input.fields.fetched_at = "/t".parse().ok();
+        input.fields.zone = "UTC".parse().ok();
+    };
     assert_eq!(scheme(unread, 1), scheme(|_, _, _| {}, 1), "a field that is not read decides nothing");
     let reordered: Change = |_, text, _| text.stopwords.reverse();
     assert_eq!(scheme(reordered, 1), scheme(|_, _, _| {}, 1), "nor does the order of lists");

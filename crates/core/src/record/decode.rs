@@ -1,9 +1,10 @@
 //! Bytes of one record -> a document.
 
+use super::coding::{self, Coding, NotUnpacked};
 use super::encoding::{self, Encoding};
+use super::event_time::{self, NoTime, Zone};
 use super::json::{self, Wanted};
 use super::{EventTime, FieldPath, Format, InputSettings, RawRecord, Reject, Rejection, Timestamp};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// What one record says about its page. Borrows from the record wherever the bytes allow it.
@@ -35,6 +36,26 @@ pub enum Body<'r> {
     Html(Cow<'r, str>),
 }
 
+impl Document<'_> {
+    fn into_owned<'o>(self) -> Document<'o> {
+        fn owned<'o>(text: Cow<'_, str>) -> Cow<'o, str> {
+            Cow::Owned(text.into_owned())
+        }
+        Document {
+            id: self.id.map(owned),
+            address: self.address.map(owned),
+            canonical: self.canonical.map(owned),
+            encoding: self.encoding,
+            body: match self.body {
+                Body::Text(text) => Body::Text(owned(text)),
+                Body::Html(html) => Body::Html(owned(html)),
+            },
+            scope: self.scope.map(owned),
+            fetched_at: self.fetched_at,
+        }
+    }
+}
+
 /// Why input settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputSettingsError {
@@ -53,6 +74,9 @@ pub enum InputSettingsError {
         path: String,
     },
 }
+
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 const ID: usize = 0;
 const SCOPE: usize = 1;
@@ -89,14 +113,14 @@ impl Decoder {
             if fields.text.is_none() && fields.html.is_none() {
                 return Err(InputSettingsError::NoTextField);
             }
-            wanted_for_scope.add(SCOPE, fields.scope.as_ref());
-            wanted.add(ID, fields.id.as_ref());
-            wanted.add(SCOPE, fields.scope.as_ref());
-            wanted.add(TIME, time);
-            wanted.add(TEXT, fields.text.as_ref());
-            wanted.add(HTML, fields.html.as_ref());
-            wanted.add(ADDRESS, fields.address.as_ref());
-            wanted.add(CANONICAL, fields.canonical.as_ref());
+            wanted_for_scope.add(SCOPE, fields.scope.as_ref(), max_nesting);
+            wanted.add(ID, fields.id.as_ref(), max_nesting);
+            wanted.add(SCOPE, fields.scope.as_ref(), max_nesting);
+            wanted.add(TIME, time, max_nesting);
+            wanted.add(TEXT, fields.text.as_ref(), max_nesting);
+            wanted.add(HTML, fields.html.as_ref(), max_nesting);
+            wanted.add(ADDRESS, fields.address.as_ref(), max_nesting);
+            wanted.add(CANONICAL, fields.canonical.as_ref(), max_nesting);
         } else {
             let scope = ("scope", fields.scope.as_ref());
             let (address, canonical) = (("address", fields.address.as_ref()), ("canonical", fields.canonical.as_ref()));
@@ -115,14 +139,21 @@ impl Decoder {
     ///
     /// A [`Rejection`] for a reason that is a function of the page and the settings alone.
     pub fn decode<'r>(&self, record: &RawRecord<'r>) -> Result<Document<'r>, Rejection> {
-        let bytes = self.bytes(record)?;
+        match self.value(record)? {
+            Cow::Borrowed(value) => self.document(record, value),
+            Cow::Owned(value) => self.document(record, &value).map(Document::into_owned),
+        }
+    }
+
+    fn document<'r>(&self, record: &RawRecord<'r>, bytes: &'r [u8]) -> Result<Document<'r>, Rejection> {
         let fields = &self.settings.fields;
         let json = self.settings.format == Format::Json;
-        let found = if json { self.find(&self.wanted, utf8(bytes, "the value")?)? } else { json::Found::default() };
+        let found = if json { self.find(&self.wanted, bytes)? } else { json::Found::default() };
         let found = Values { record, found };
         let time = fields.fetched_at.as_ref().filter(|_| self.settings.event_time == EventTime::Field);
-        let fetched_at = found.get(TIME, time)?.map(|value| value.timestamp()).transpose()?;
-        let name = |field, path| found.get(field, path)?.map(|value: Value<'_, 'r>| value.name()).transpose();
+        let single = |field, path| found.get(field, path)?.map_or(Ok(None), Value::single);
+        let fetched_at = single(TIME, time)?.map(|value| value.timestamp(fields.zone.as_ref())).transpose()?;
+        let name = |field, path| single(field, path)?.map(|value: Value<'_, 'r>| value.name()).transpose();
         // Pages with a blank id are not the same page.
         let id = name(ID, fields.id.as_ref())?.filter(|id| !id.trim().is_empty());
         let scope = name(SCOPE, fields.scope.as_ref())?;
@@ -134,17 +165,25 @@ impl Decoder {
             let content_type = content_type.and_then(|value| std::str::from_utf8(value).ok());
             let (text, found) = encoding::decode(bytes, content_type)?;
             encoding = found;
+            refuse_base64(&text, || "the value".to_owned(), |codings| format!("input.encoding: {codings}"))?;
             Ok::<_, Rejection>(text)
         };
         let body = match self.settings.format {
             Format::Text => Body::Text(decoded()?),
             Format::Html => Body::Html(decoded()?),
             Format::Json => {
-                let text = found.get(TEXT, fields.text.as_ref())?.map(|text| text.text()).transpose()?;
+                let mut page = |field, name, path: &Option<FieldPath>, codings: &[Coding]| {
+                    let Some(value) = found.get(field, path.as_ref())? else { return Ok(None) };
+                    let Some(text) = value.text()? else { return Ok(None) };
+                    let (text, found) = self.unpacked(&value, name, text, codings)?;
+                    encoding = found;
+                    Ok::<_, Rejection>(Some(text))
+                };
+                let text = page(TEXT, "text", &fields.text, &fields.text_encoding)?;
                 let is_blank = text.as_ref().is_none_or(|text| text.trim().is_empty());
-                let html = if is_blank { found.get(HTML, fields.html.as_ref())? } else { None };
+                let html = if is_blank { page(HTML, "html", &fields.html, &fields.html_encoding)? } else { None };
                 match (text, html) {
-                    (_, Some(html)) => Body::Html(html.text()?),
+                    (_, Some(html)) => Body::Html(html),
                     (Some(text), None) => Body::Text(text),
                     (None, None) => {
                         let named = [&fields.text, &fields.html];
@@ -164,11 +203,74 @@ impl Decoder {
     /// As [`Decoder::decode`], if the scope cannot be read.
     pub fn scope<'r>(&self, record: &RawRecord<'r>) -> Result<Option<Cow<'r, str>>, Rejection> {
         let Some(path) = &self.settings.fields.scope else { return Ok(None) };
-        let found = match path {
-            FieldPath::Pointer(_) => self.find(&self.wanted_for_scope, utf8(self.bytes(record)?, "the value")?)?,
-            FieldPath::Header(_) | FieldPath::Key => json::Found::default(),
-        };
-        Values { record, found }.get(SCOPE, Some(path))?.map(|value| value.name()).transpose()
+        match path {
+            FieldPath::Pointer(_) => match self.value(record)? {
+                Cow::Borrowed(value) => self.scope_in(record, path, value),
+                Cow::Owned(value) => {
+                    Ok(self.scope_in(record, path, &value)?.map(|scope| Cow::Owned(scope.into_owned())))
+                }
+            },
+            FieldPath::Header(_) | FieldPath::Key => scope_of(&Values { record, found: json::Found::default() }, path),
+        }
+    }
+
+    fn scope_in<'r>(
+        &self,
+        record: &RawRecord<'r>,
+        path: &FieldPath,
+        value: &'r [u8],
+    ) -> Result<Option<Cow<'r, str>>, Rejection> {
+        scope_of(&Values { record, found: self.find(&self.wanted_for_scope, value)? }, path)
+    }
+
+    /// Returns where the id of a page is read, if it is.
+    #[must_use]
+    pub fn id_path(&self) -> Option<&FieldPath> {
+        self.settings.fields.id.as_ref()
+    }
+
+    /// Returns the value of a record, unpacked if it is packed.
+    fn value<'r>(&self, record: &RawRecord<'r>) -> Result<Cow<'r, [u8]>, Rejection> {
+        let bytes = self.bytes(record)?;
+        if self.settings.encoding.is_empty() && Coding::of_compressed(bytes).is_none() {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        self.unpack(&self.settings.encoding, bytes, || "the value".to_owned()).map(Cow::Owned)
+    }
+
+    /// Unpacks the text of a field and decodes its characters, as its bytes declare or show them. A text that is packed
+    /// although no setting says so is refused.
+    fn unpacked<'r>(
+        &self,
+        value: &Value<'_, 'r>,
+        field: &str,
+        text: Cow<'r, str>,
+        codings: &[Coding],
+    ) -> Result<(Cow<'r, str>, Encoding), Rejection> {
+        let path = value.path;
+        if codings.is_empty() {
+            let setting = |codings: &str| format!("input.fields.{field}: {{path: {path}, encoding: {codings}}}");
+            refuse_base64(&text, || format!("`{path}`"), setting)?;
+            return Ok((text, Encoding::Utf8));
+        }
+        let bytes = self.unpack(codings, text.as_bytes(), || format!("`{path}`"))?;
+        let (text, encoding) = encoding::decode(&bytes, None)
+            .map_err(|_| Rejection::new(Reject::Undecodable, format!("`{path}` holds no text once it is unpacked")))?;
+        Ok((Cow::Owned(text.into_owned()), encoding))
+    }
+
+    fn unpack(&self, codings: &[Coding], bytes: &[u8], what: impl Fn() -> String) -> Result<Vec<u8>, Rejection> {
+        let limit = self.settings.max_document;
+        coding::unpack(codings, bytes, limit).map_err(|error| match error {
+            NotUnpacked::Malformed(coding) => {
+                let message = format!("{} is not {}, or damaged", what(), coding.name());
+                Rejection::new(Reject::Undecodable, message)
+            }
+            NotUnpacked::TooLarge => {
+                let message = format!("{} unpacks to more than {limit} bytes, at most these are read", what());
+                Rejection::new(Reject::TooLarge, message)
+            }
+        })
     }
 
     fn bytes<'r>(&self, record: &RawRecord<'r>) -> Result<&'r [u8], Rejection> {
@@ -181,18 +283,36 @@ impl Decoder {
         Ok(value)
     }
 
-    fn find<'r>(&self, wanted: &Wanted, value: &'r str) -> Result<json::Found<'r>, Rejection> {
+    /// Finds values in JSON, which may begin with a byte order mark.
+    fn find<'r>(&self, wanted: &Wanted, value: &'r [u8]) -> Result<json::Found<'r>, Rejection> {
+        let value = utf8(value.strip_prefix(BYTE_ORDER_MARK).unwrap_or(value), "the value")?;
         if json::nesting(value.as_bytes(), self.max_nesting) > self.max_nesting {
             let message = format!("JSON is nested deeper than {} levels", self.max_nesting);
             return Err(Rejection::new(Reject::TooDeep, message));
         }
         // The library's own message may quote the document, so only the position is reported.
-        wanted.find(value).map_err(|error| {
+        let mut found = wanted.find(value).map_err(|error| {
             let what = if error.is_eof() { "truncated" } else { "malformed" };
             let message = format!("{what} JSON at line {} column {}", error.line(), error.column());
             Rejection::new(Reject::Undecodable, message)
-        })
+        })?;
+        found.refused.take().map_or(Ok(found), Err)
     }
+}
+
+fn scope_of<'r>(values: &Values<'_, 'r>, path: &FieldPath) -> Result<Option<Cow<'r, str>>, Rejection> {
+    values.get(SCOPE, Some(path))?.map_or(Ok(None), Value::single)?.map(|value| value.name()).transpose()
+}
+
+/// Refuses a text that is base64 although no setting says so. `setting` writes the setting with its value.
+fn refuse_base64(
+    text: &str,
+    what: impl FnOnce() -> String,
+    setting: impl FnOnce(&str) -> String,
+) -> Result<(), Rejection> {
+    let Some(codings) = coding::unannounced(text) else { return Ok(()) };
+    let message = format!("{} holds base64: set {} to read it", what(), setting(codings));
+    Err(Rejection::new(Reject::Undecodable, message))
 }
 
 fn utf8<'r>(bytes: &'r [u8], what: &str) -> Result<&'r str, Rejection> {
@@ -213,7 +333,7 @@ struct Value<'v, 'r> {
 }
 
 enum Content<'r> {
-    Json(&'r RawValue),
+    Json(Cow<'r, str>),
     Text(&'r str),
 }
 
@@ -224,7 +344,7 @@ impl<'r> Values<'_, 'r> {
         let record: &RawRecord<'r> = self.record;
         let content = match path {
             FieldPath::Pointer(_) => {
-                self.found.get(field).copied().flatten().filter(|raw| raw.get() != "null").map(Content::Json)
+                self.found.values.get(field).cloned().flatten().filter(|raw| raw != "null").map(Content::Json)
             }
             FieldPath::Header(name) => {
                 record.headers.last(name).map(|bytes| utf8(bytes, &format!("`{path}`"))).transpose()?.map(Content::Text)
@@ -236,51 +356,95 @@ impl<'r> Values<'_, 'r> {
 }
 
 impl<'r> Value<'_, 'r> {
-    /// Reads a text.
-    fn text(&self) -> Result<Cow<'r, str>, Rejection> {
-        match self.content {
-            Content::Text(text) => Ok(Cow::Borrowed(text)),
-            Content::Json(raw) if raw.get().starts_with('"') => self.string(raw),
-            Content::Json(_) => Err(self.wrong_type("a string")),
+    /// Reads a text. The strings of a list are its paragraphs, joined by line breaks; nulls in it count as absent.
+    fn text(&self) -> Result<Option<Cow<'r, str>>, Rejection> {
+        const EXPECTED: &str = "a string or a list of strings";
+        let raw = match &self.content {
+            Content::Text(text) => return Ok(Some(Cow::Borrowed(*text))),
+            Content::Json(raw) if raw.starts_with('"') => return self.string(raw).map(Some),
+            Content::Json(raw) => raw,
+        };
+        let elements = json::elements(raw).ok_or_else(|| self.wrong_type(EXPECTED))?;
+        let mut paragraphs = Vec::with_capacity(elements.len());
+        for element in elements.iter().filter(|element| *element != "null") {
+            if !element.starts_with('"') {
+                return Err(self.wrong_element(EXPECTED));
+            }
+            paragraphs.push(self.string(element)?);
         }
+        Ok(if paragraphs.len() > 1 { Some(Cow::Owned(paragraphs.join("\n"))) } else { paragraphs.pop() })
+    }
+
+    /// Returns the only element of a list, or any other value itself. A list without an element, or of null, is absent.
+    fn single(mut self) -> Result<Option<Self>, Rejection> {
+        let Content::Json(raw) = &self.content else { return Ok(Some(self)) };
+        let Some(mut elements) = json::elements(raw) else { return Ok(Some(self)) };
+        match (elements.pop(), elements.is_empty()) {
+            (None, _) => Ok(None),
+            (Some(element), true) if element == "null" => Ok(None),
+            (Some(element), true) if !element.starts_with(['[', '{']) => {
+                self.content = Content::Json(element);
+                Ok(Some(self))
+            }
+            (Some(_), true) => Err(self.wrong_element("a string or a number")),
+            (Some(_), false) => {
+                let (path, count) = (self.path, elements.len() + 1);
+                let message =
+                    format!("`{path}` holds a list of {count}, expected one value: {path}/0 reads the first one");
+                Err(Rejection::new(Reject::WrongType, message))
+            }
+        }
+    }
+
+    fn wrong_element(&self, expected: &str) -> Rejection {
+        let message = format!("`{}` holds a list of something else than strings, expected {expected}", self.path);
+        Rejection::new(Reject::WrongType, message)
     }
 
     /// Reads a name: a text, or a number or boolean as it is written.
     fn name(&self) -> Result<Cow<'r, str>, Rejection> {
-        match self.content {
-            Content::Text(text) => Ok(Cow::Borrowed(text)),
-            Content::Json(raw) => match raw.get().as_bytes().first() {
+        match &self.content {
+            Content::Text(text) => Ok(Cow::Borrowed(*text)),
+            Content::Json(raw) => match raw.as_bytes().first() {
                 Some(b'"') => self.string(raw),
                 Some(b'{' | b'[') | None => Err(self.wrong_type("a string or a number")),
-                Some(_) => Ok(Cow::Borrowed(raw.get())),
+                Some(_) => Ok(raw.clone()),
             },
         }
     }
 
-    /// Reads a time: whole milliseconds since 1970, or RFC 3339. The unit of a number is never guessed.
-    fn timestamp(&self) -> Result<Timestamp, Rejection> {
-        const EXPECTED: &str = "whole milliseconds since 1970 or an RFC 3339 time";
-        let text = match self.content {
-            Content::Json(raw) if raw.get().starts_with('"') => self.string(raw)?,
-            Content::Json(raw) => Cow::Borrowed(raw.get()),
-            Content::Text(text) => Cow::Borrowed(text),
+    /// Reads a time.
+    fn timestamp(&self, zone: Option<&Zone>) -> Result<Timestamp, Rejection> {
+        let text = match &self.content {
+            Content::Json(raw) if raw.starts_with('"') => self.string(raw)?,
+            Content::Json(raw) => raw.clone(),
+            Content::Text(text) => Cow::Borrowed(*text),
         };
-        if let Ok(millis) = text.parse::<i64>() {
-            return Ok(Timestamp::from_millis(millis));
-        }
-        let time: jiff::Timestamp = text.parse().map_err(|_| self.wrong_type(EXPECTED))?;
-        Ok(Timestamp::from_millis(time.as_millisecond()))
+        event_time::parse(&text, zone).map_err(|why| match why {
+            NoTime::Form => self.wrong_type("a time: seconds or milliseconds since 1970, or an ISO 8601 text"),
+            NoTime::DateDigits => {
+                let message = format!("`{}` holds the digits of a date: expected a number since 1970, or ISO 8601", self.path);
+                Rejection::new(Reject::WrongType, message)
+            }
+            NoTime::Zone => {
+                let path = self.path;
+                let message = format!(
+                    "`{path}` holds a time without a zone: name it, as in input.fields.fetched_at: {{path: {path}, zone: UTC}}"
+                );
+                Rejection::new(Reject::WrongType, message)
+            }
+        })
     }
 
-    fn string(&self, raw: &'r RawValue) -> Result<Cow<'r, str>, Rejection> {
+    fn string(&self, raw: &Cow<'r, str>) -> Result<Cow<'r, str>, Rejection> {
         let refuse = |_| Rejection::new(Reject::Undecodable, format!("`{}` is a malformed JSON string", self.path));
         json::string(raw).map_err(refuse)
     }
 
     fn wrong_type(&self, expected: &str) -> Rejection {
-        let kind = match self.content {
+        let kind = match &self.content {
             Content::Text(_) => "a text",
-            Content::Json(raw) => match raw.get().as_bytes().first() {
+            Content::Json(raw) => match raw.as_bytes().first() {
                 Some(b'"') => "a string",
                 Some(b'{') => "an object",
                 Some(b'[') => "an array",

@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FieldPath {
-    /// A JSON pointer (RFC 6901) into the record's value.
+    /// A JSON pointer (RFC 6901) into the record's value, or into JSON that a string in it holds (`/message/~json/url`).
     Pointer(Pointer),
     /// The last header of this name.
     Header(String),
@@ -25,7 +25,19 @@ pub enum FieldPath {
 
 /// A JSON pointer (RFC 6901), split into its unescaped steps. Without steps, it means the whole value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Pointer(Vec<String>);
+pub struct Pointer(Vec<Step>);
+
+/// One step of a [`Pointer`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The member of this name, or the element at this position.
+    Member(String),
+    /// The JSON that the string holds, written `~json`: no name is written so, because `~` must be followed by a digit.
+    Json,
+}
+
+/// How [`Step::Json`] is written.
+const JSON: &str = "~json";
 
 impl Pointer {
     /// The longest pointer, in steps.
@@ -33,19 +45,22 @@ impl Pointer {
 
     /// Points at one member of the outermost object.
     pub(super) fn of(name: &str) -> Self {
-        Self(vec![name.to_owned()])
+        Self(vec![Step::Member(name.to_owned())])
     }
 
     /// Returns the names (or array positions) to walk, outermost first.
     #[must_use]
-    pub fn steps(&self) -> &[String] {
+    pub fn steps(&self) -> &[Step] {
         &self.0
     }
 }
 
 impl fmt::Display for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
+        self.0.iter().try_for_each(|step| match step {
+            Step::Member(name) => write!(f, "/{}", name.replace('~', "~0").replace('/', "~1")),
+            Step::Json => write!(f, "/{JSON}"),
+        })
     }
 }
 
@@ -69,7 +84,9 @@ pub enum ParseFieldPathError {
     #[error("`{0}` is not a header path: expected header:<name>")]
     NamelessHeader(String),
     /// RFC 6901 knows only `~0` and `~1`.
-    #[error("`{0}` is no JSON pointer: a ~ must be followed by 0 (for ~) or 1 (for /)")]
+    #[error(
+        "`{0}` is no JSON pointer: a ~ must be followed by 0 (for ~) or 1 (for /), except in ~json (JSON in a string)"
+    )]
     Escape(String),
     /// Deeper than any real page, and deeper than the JSON reader walks.
     #[error("the JSON pointer has {0} steps, at most {max} are followed", max = Pointer::MAX_STEPS)]
@@ -96,7 +113,8 @@ impl FromStr for FieldPath {
         if count > Pointer::MAX_STEPS {
             return Err(ParseFieldPathError::TooLong(count));
         }
-        let steps: Option<Vec<String>> = steps.split('/').map(unescape).collect();
+        let step = |step: &str| if step == JSON { Some(Step::Json) } else { unescape(step).map(Step::Member) };
+        let steps: Option<Vec<Step>> = steps.split('/').map(step).collect();
         steps.map(|steps| Self::Pointer(Pointer(steps))).ok_or_else(|| ParseFieldPathError::Escape(text.to_owned()))
     }
 }
@@ -122,7 +140,19 @@ mod tests {
 
     #[test]
     fn every_form_is_written_as_it_was_read() {
-        for text in ["/url", "/a/b/0", "/with~1slash/with~0tilde", "/", "//", "header:X-Site", "header:a:b", "key"] {
+        for text in [
+            "/url",
+            "/a/b/0",
+            "/with~1slash/with~0tilde",
+            "/",
+            "//",
+            "header:X-Site",
+            "header:a:b",
+            "key",
+            "/~json",
+            "/a/~json/b/~json",
+            "/~0json",
+        ] {
             assert_eq!(text.parse::<FieldPath>().unwrap().to_string(), text);
         }
     }
@@ -130,12 +160,18 @@ mod tests {
     #[test]
     fn a_pointer_is_unescaped_into_its_steps() {
         let Ok(FieldPath::Pointer(pointer)) = "/a~1b/~01/".parse() else { panic!("a pointer") };
-        assert_eq!(pointer.steps(), ["a/b", "~1", ""]);
+        let member = |name: &str| Step::Member(name.to_owned());
+        assert_eq!(pointer.steps(), ["a/b", "~1", ""].map(member));
+        let Ok(FieldPath::Pointer(pointer)) = "/~json/~0json".parse() else { panic!("a pointer") };
+        assert_eq!(pointer.steps(), [Step::Json, member("~json")]);
     }
 
     #[test]
     fn what_names_no_field_is_refused_with_the_value() {
-        for text in ["", "url", "Key", "header", "header:", "header: ", "$.url", "/a~", "/a~2", "/~1~"] {
+        for text in [
+            "", "url", "Key", "header", "header:", "header: ", "$.url", "/a~", "/a~2", "/~1~", "/~jso", "/a~json",
+            "/~json2",
+        ] {
             let error = text.parse::<FieldPath>().unwrap_err();
             assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
         }

@@ -1,6 +1,10 @@
 //! Reads the wanted members of a JSON text and skips the rest, without a tree.
+//!
+//! What common writers of JSON write although no standard has it is read, too: `NaN` and `Infinity` count as null, and
+//! half a surrogate pair as U+FFFD. Only a text that the library refuses is searched for these.
 
-use super::FieldPath;
+use super::field_path::Step;
+use super::{FieldPath, Reject, Rejection};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -9,14 +13,43 @@ use std::fmt;
 /// The fields of a page, in the order of [`Found`].
 pub(super) const FIELDS: usize = 7;
 
-/// The value at each wanted place, still as JSON text. If a name occurs twice, the last value counts.
-pub(super) type Found<'r> = [Option<&'r RawValue>; FIELDS];
+/// What was found in a JSON text.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found<'r> {
+    /// The value at each wanted place, still as JSON text. If a name occurs twice, the last value counts.
+    pub(super) values: [Option<Cow<'r, str>>; FIELDS],
+    /// Why a string that should hold JSON cannot be read.
+    pub(super) refused: Option<Rejection>,
+}
+
+impl<'r> Found<'r> {
+    fn put(&mut self, field: usize, value: Option<Cow<'r, str>>) {
+        if let Some(place) = self.values.get_mut(field) {
+            *place = value;
+        }
+    }
+
+    fn into_owned<'o>(self) -> Found<'o> {
+        let values = self.values.map(|value| value.map(|value| Cow::Owned(value.into_owned())));
+        Found { values, refused: self.refused }
+    }
+}
 
 /// The wanted places, as a tree of names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     children: Vec<Child>,
     fields: Vec<usize>,
+    inside: Option<Box<Inside>>,
+}
+
+/// The wanted places in the JSON that a string holds.
+#[derive(Clone, Debug)]
+struct Inside {
+    /// The string's own path.
+    path: String,
+    max_nesting: usize,
+    wanted: Wanted,
 }
 
 /// A wanted member of an object, or element of an array.
@@ -36,11 +69,20 @@ impl Child {
 }
 
 impl Wanted {
-    /// Adds the place of a field, if its path points into the value.
-    pub(super) fn add(&mut self, field: usize, path: Option<&FieldPath>) {
+    /// Adds the place of a field, if its path points into the value. JSON in strings is read up to `max_nesting` levels.
+    pub(super) fn add(&mut self, field: usize, path: Option<&FieldPath>, max_nesting: usize) {
         let Some(FieldPath::Pointer(pointer)) = path else { return };
         let mut node = self;
+        let mut above = String::new();
         for step in pointer.steps() {
+            let Step::Member(step) = step else {
+                let new = || Box::new(Inside { path: above.clone(), max_nesting, wanted: Self::default() });
+                node = &mut node.inside.get_or_insert_with(new).wanted;
+                above.push_str("/~json");
+                continue;
+            };
+            above.push('/');
+            above.push_str(step);
             let known = node.children.iter().position(|child| child.name == *step);
             let at = known.unwrap_or_else(|| {
                 node.children.push(Child::new(step));
@@ -52,18 +94,41 @@ impl Wanted {
         node.fields.push(field);
     }
 
-    /// Returns whether nothing in the value is wanted.
-    pub(super) fn is_empty(&self) -> bool {
-        self.children.is_empty()
+    /// Returns whether only members of the value are wanted.
+    fn is_passed(&self) -> bool {
+        self.fields.is_empty() && self.inside.is_none()
     }
 
     /// Walks a whole JSON text once. Deep nesting costs no stack: what is not wanted is skipped in a loop.
     pub(super) fn find<'r>(&self, json: &'r str) -> Result<Found<'r>, serde_json::Error> {
+        self.find_strictly(json).or_else(|error| {
+            let Some(repaired) = repaired(json) else { return Err(error) };
+            self.find_strictly(&repaired).map(Found::into_owned).map_err(|_| error)
+        })
+    }
+
+    fn find_strictly<'r>(&self, json: &'r str) -> Result<Found<'r>, serde_json::Error> {
         let mut found = Found::default();
         let mut deserializer = serde_json::Deserializer::from_str(json);
-        Walk { node: self, found: &mut found }.deserialize(&mut deserializer)?;
-        deserializer.end()?;
+        if self.is_passed() {
+            Walk { node: self, found: &mut found }.deserialize(&mut deserializer)?;
+            deserializer.end()?;
+        } else {
+            let raw: &RawValue = serde::Deserialize::deserialize(&mut deserializer)?;
+            deserializer.end()?;
+            self.take(raw.get(), &mut found)?;
+        }
         Ok(found)
+    }
+
+    /// Finds what is wanted of one value, and the value itself.
+    fn take<'r>(&self, raw: &'r str, found: &mut Found<'r>) -> Result<(), serde_json::Error> {
+        self.fields.iter().for_each(|field| found.put(*field, Some(Cow::Borrowed(raw))));
+        if !self.children.is_empty() {
+            let mut inner = serde_json::Deserializer::from_str(raw);
+            Walk { node: self, found }.deserialize(&mut inner)?;
+        }
+        self.inside.as_ref().map_or(Ok(()), |inside| inside.find(raw, found))
     }
 
     fn child(&self, name: &str) -> Option<&Self> {
@@ -71,12 +136,47 @@ impl Wanted {
     }
 
     fn forget(&self, found: &mut Found<'_>) {
-        for field in &self.fields {
-            if let Some(place) = found.get_mut(*field) {
-                *place = None;
-            }
-        }
+        self.fields.iter().for_each(|field| found.put(*field, None));
         self.children.iter().for_each(|child| child.node.forget(found));
+        if let Some(inside) = &self.inside {
+            inside.wanted.forget(found);
+        }
+    }
+}
+
+impl Inside {
+    /// Reads the JSON in a string. An object or a list is read as it is, and a blank string or null holds nothing.
+    fn find<'r>(&self, raw: &'r str, found: &mut Found<'r>) -> Result<(), serde_json::Error> {
+        if raw.starts_with(['{', '[']) {
+            return self.wanted.take(raw, found);
+        }
+        if !raw.starts_with('"') {
+            return Ok(());
+        }
+        let refuse =
+            |reason, what: &str| Some(Rejection::new(reason, format!("the string `{}` holds {what}", self.path)));
+        let Ok(text) = leniently(raw) else {
+            found.refused = refuse(Reject::Undecodable, "a malformed escape");
+            return Ok(());
+        };
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        if nesting(text.as_bytes(), self.max_nesting) > self.max_nesting {
+            found.refused = refuse(Reject::TooDeep, &format!("JSON nested deeper than {} levels", self.max_nesting));
+            return Ok(());
+        }
+        match self.wanted.find(&text) {
+            Ok(inner) => {
+                let inner = inner.into_owned();
+                for (field, value) in inner.values.into_iter().enumerate().filter(|(_, value)| value.is_some()) {
+                    found.put(field, value);
+                }
+                found.refused = found.refused.take().or(inner.refused);
+            }
+            Err(_) => found.refused = refuse(Reject::Undecodable, "no JSON, or malformed JSON"),
+        }
+        Ok(())
     }
 }
 
@@ -92,20 +192,11 @@ where
     F: FnOnce(Next<'_, '_, 'r>) -> Result<Option<&'r RawValue>, E>,
 {
     child.forget(found);
-    if child.fields.is_empty() {
+    if child.is_passed() {
         return next(Next::Walk(Walk { node: child, found })).map(drop);
     }
     let Some(raw) = next(Next::Take)? else { return Ok(()) };
-    for field in &child.fields {
-        if let Some(place) = found.get_mut(*field) {
-            *place = Some(raw);
-        }
-    }
-    if !child.is_empty() {
-        let mut inner = serde_json::Deserializer::from_str(raw.get());
-        Walk { node: child, found }.deserialize(&mut inner).map_err(E::custom)?;
-    }
-    Ok(())
+    child.take(raw.get(), found).map_err(E::custom)
 }
 
 enum Next<'w, 'f, 'r> {
@@ -219,7 +310,21 @@ impl<'w> Visitor<'_> for Name<'w> {
 }
 
 /// Decodes a JSON string; borrows when it holds no escape.
-pub(super) fn string(raw: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
+pub(super) fn string<'r>(raw: &Cow<'r, str>) -> Result<Cow<'r, str>, serde_json::Error> {
+    match raw {
+        Cow::Borrowed(raw) => leniently(raw),
+        Cow::Owned(raw) => leniently(raw).map(|text| Cow::Owned(text.into_owned())),
+    }
+}
+
+fn leniently(raw: &str) -> Result<Cow<'_, str>, serde_json::Error> {
+    strictly(raw).or_else(|error| {
+        let Some(repaired) = repaired(raw) else { return Err(error) };
+        strictly(&repaired).map(|text| Cow::Owned(text.into_owned())).map_err(|_| error)
+    })
+}
+
+fn strictly(raw: &str) -> Result<Cow<'_, str>, serde_json::Error> {
     struct Text;
     impl<'r> Visitor<'r> for Text {
         type Value = Cow<'r, str>;
@@ -236,7 +341,70 @@ pub(super) fn string(raw: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> 
             Ok(Cow::Owned(text.to_owned()))
         }
     }
-    serde_json::Deserializer::from_str(raw.get()).deserialize_str(Text)
+    serde_json::Deserializer::from_str(raw).deserialize_str(Text)
+}
+
+/// Splits a list into its elements; `None` for any other value.
+pub(super) fn elements<'r>(raw: &Cow<'r, str>) -> Option<Vec<Cow<'r, str>>> {
+    fn list(raw: &str) -> Option<Vec<&RawValue>> {
+        Some(raw).filter(|raw| raw.starts_with('[')).and_then(|raw| serde_json::from_str(raw).ok())
+    }
+    Some(match raw {
+        Cow::Borrowed(raw) => list(raw)?.into_iter().map(|element| Cow::Borrowed(element.get())).collect(),
+        Cow::Owned(raw) => list(raw)?.into_iter().map(|element| Cow::Owned(element.get().to_owned())).collect(),
+    })
+}
+
+/// Numbers that JSON does not have. Python writes them, and pandas for every missing value.
+const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
+
+/// Returns the text with null for each of [`NO_NUMBERS`], and with the escape of U+FFFD for each escape of half a
+/// surrogate pair (half an emoji: writers that count in UTF-16 cut texts there). `None` if it has neither.
+fn repaired(json: &str) -> Option<String> {
+    let bytes = json.as_bytes();
+    let (mut fixed, mut copied, mut at) = (String::new(), 0, 0);
+    let (mut in_string, mut may_begin) = (false, true);
+    while let Some(byte) = bytes.get(at) {
+        let (length, instead) = match byte {
+            b'"' => {
+                (in_string, may_begin) = (!in_string, false);
+                (1, None)
+            }
+            b'\\' if in_string => match utf16_unit(bytes, at) {
+                Some(0xd800..=0xdbff) if matches!(utf16_unit(bytes, at + 6), Some(0xdc00..=0xdfff)) => (12, None),
+                Some(0xd800..=0xdfff) => (6, Some("\\ufffd")),
+                _ => (2, None),
+            },
+            _ if in_string => (1, None),
+            b':' | b',' | b'[' => {
+                may_begin = true;
+                (1, None)
+            }
+            b' ' | b'\t' | b'\r' | b'\n' => (1, None),
+            _ => {
+                let word = NO_NUMBERS
+                    .iter()
+                    .find(|word| bytes.get(at..).is_some_and(|rest| rest.starts_with(word.as_bytes())));
+                let word = word.filter(|_| may_begin);
+                may_begin = false;
+                word.map_or((1, None), |word| (word.len(), Some("null")))
+            }
+        };
+        if let Some(instead) = instead {
+            fixed.push_str(json.get(copied..at)?);
+            fixed.push_str(instead);
+            copied = at + length;
+        }
+        at += length;
+    }
+    fixed.push_str(json.get(copied..)?);
+    (copied > 0).then_some(fixed)
+}
+
+/// Returns the number in the escape `\uXXXX` at a place.
+fn utf16_unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// Returns the deepest nesting of arrays and objects, counted in one pass over the bytes; stops above `limit`.

@@ -8,8 +8,10 @@
 //! wanted fields; only strings with escapes, and pages in another encoding than UTF-8, are copied.
 
 mod address;
+mod coding;
 mod decode;
 mod encoding;
+mod event_time;
 mod field_path;
 mod json;
 mod place;
@@ -22,9 +24,11 @@ mod utf8_fit;
 mod tests;
 
 pub use address::Address;
+pub use coding::Coding;
 pub use decode::{Body, Decoder, Document, InputSettingsError};
 pub use encoding::Encoding;
-pub use field_path::{FieldPath, ParseFieldPathError, Pointer};
+pub use event_time::{ParseZoneError, Zone};
+pub use field_path::{FieldPath, ParseFieldPathError, Pointer, Step};
 pub use place::{PartitionId, Source, Timestamp};
 pub use raw::{Headers, RawRecord};
 pub use reject::Reject;

@@ -15,6 +15,26 @@ impl Timestamp {
     /// Earlier than every other timestamp.
     pub const MIN: Self = Self(i64::MIN);
 
+    /// From here on, a number that is a time counts milliseconds rather than seconds.
+    pub(super) const LEAST_IN_MILLIS: u64 = 100_000_000_000;
+
+    /// Reads a number since the epoch whose unit is not known. Its size shows the unit: less than 10¹¹ are seconds (up to
+    /// the year 5138), less than 10¹⁴ milliseconds (from 1973 on), less than 10¹⁷ microseconds, all others nanoseconds.
+    #[must_use]
+    pub const fn by_size(number: i64) -> Self {
+        const THOUSAND: u64 = 1000;
+        let size = number.unsigned_abs();
+        Self(if size < Self::LEAST_IN_MILLIS {
+            number * 1000
+        } else if size < Self::LEAST_IN_MILLIS * THOUSAND {
+            number
+        } else if size < Self::LEAST_IN_MILLIS * THOUSAND * THOUSAND {
+            number.div_euclid(1000)
+        } else {
+            number.div_euclid(1_000_000)
+        })
+    }
+
     /// Wraps milliseconds since the epoch.
     #[must_use]
     pub const fn from_millis(millis: i64) -> Self {

@@ -1,7 +1,7 @@
 //! Which parts of a record are read, and how.
 
-use super::FieldPath;
 use super::field_path::Pointer;
+use super::{Coding, FieldPath, Zone};
 use std::fmt::Write as _;
 
 /// How the bytes of a record become a document (config keys `input.*` and `window.timestamp_source`).
@@ -14,7 +14,10 @@ pub struct InputSettings {
     /// Whether event time comes from Kafka's record timestamp or from [`Fields::fetched_at`]
     /// (`window.timestamp_source`).
     pub event_time: EventTime,
-    /// The largest value that is read, in bytes, inclusive (`input.max_document`).
+    /// How the whole value is packed, the outermost coding first (`input.encoding`). Values that are compressed with gzip
+    /// or zstd are recognised without it.
+    pub encoding: Vec<Coding>,
+    /// The largest value that is read, in bytes, inclusive, packed or not (`input.max_document`).
     pub max_document: usize,
 }
 
@@ -62,10 +65,16 @@ pub struct Fields {
     pub id: Option<FieldPath>,
     /// Ready text. Not used when the format is not JSON: then the value is the text.
     pub text: Option<FieldPath>,
+    /// How the text is packed, the outermost coding first.
+    pub text_encoding: Vec<Coding>,
     /// HTML, used when there is no ready text. Not used when the format is not JSON.
     pub html: Option<FieldPath>,
-    /// Event time: an integer of milliseconds since 1970, or an RFC 3339 text.
+    /// How the HTML is packed, the outermost coding first.
+    pub html_encoding: Vec<Coding>,
+    /// Event time: a number since 1970, whose size shows its unit, or an ISO 8601 or RFC 2822 text.
     pub fetched_at: Option<FieldPath>,
+    /// The zone of event times that name none. Without it, they are no times.
+    pub zone: Option<Zone>,
     /// The page's scope: pages match only within the same scope.
     pub scope: Option<FieldPath>,
     /// The page's web address, if its id is not one.
@@ -83,6 +92,7 @@ impl Default for InputSettings {
             format: Format::default(),
             fields: Fields::default(),
             event_time: EventTime::default(),
+            encoding: Vec::new(),
             max_document: 8 << 20,
         }
     }
@@ -102,8 +112,11 @@ impl Fields {
         Self {
             id: None,
             text: None,
+            text_encoding: Vec::new(),
             html: None,
+            html_encoding: Vec::new(),
             fetched_at: None,
+            zone: None,
             scope: None,
             address: None,
             canonical: None,
@@ -125,13 +138,18 @@ impl InputSettings {
             Some(_) | None => "-".to_owned(),
         };
         let json = self.format == Format::Json;
+        let packed =
+            |codings: &[Coding]| codings.iter().map(|coding| format!(" {}", coding.name())).collect::<String>();
         // Writing to a `String` cannot fail.
-        let _ = writeln!(out, "input.format={format}");
+        let _ = writeln!(out, "input.format={format}{}", packed(&self.encoding));
         let _ =
             writeln!(out, "input.id={}", read(json || !matches!(fields.id, Some(FieldPath::Pointer(_))), &fields.id));
-        let _ = writeln!(out, "input.text={}", read(json, &fields.text));
-        let _ = writeln!(out, "input.html={}", read(json, &fields.html));
-        let _ = writeln!(out, "input.event_time={}", read(self.event_time == EventTime::Field, &fields.fetched_at));
+        let _ = writeln!(out, "input.text={}{}", read(json, &fields.text), packed(&fields.text_encoding));
+        let _ = writeln!(out, "input.html={}{}", read(json, &fields.html), packed(&fields.html_encoding));
+        let has_time = self.event_time == EventTime::Field;
+        let zone =
+            fields.zone.as_ref().filter(|_| has_time).map_or_else(String::new, |zone| format!(" {}", zone.name()));
+        let _ = writeln!(out, "input.event_time={}{zone}", read(has_time, &fields.fetched_at));
         let _ = writeln!(out, "input.scope={}", read(true, &fields.scope));
         let _ = writeln!(out, "input.address={}", read(true, &fields.address));
         let _ = writeln!(out, "input.canonical={}", read(true, &fields.canonical));

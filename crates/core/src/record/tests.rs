@@ -41,7 +41,7 @@ fn the_wanted_fields_are_found_and_borrowed() {
     let document = decode(&with_time(), value.as_bytes()).unwrap();
     assert_eq!(document.id.as_deref(), Some("http://a/1"));
     assert_eq!(document.scope.as_deref(), Some("a"));
-    assert_eq!(document.fetched_at, Some(Timestamp::from_millis(7)));
+    assert_eq!(document.fetched_at, Some(Timestamp::from_millis(7000)));
     let Body::Text(std::borrow::Cow::Borrowed(text)) = document.body else { panic!("borrowed text") };
     assert_eq!(text, "正文");
 }
@@ -92,6 +92,173 @@ fn escapes_are_decoded_and_the_last_of_equal_names_counts() {
     assert_eq!(document.scope, None, "the second `meta` replaces the first");
 }
 
+/// Writers that cut texts in UTF-16 leave half a surrogate pair; all other readers of JSON accept it.
+#[test]
+fn half_a_surrogate_pair_is_a_replacement_character() {
+    let settings = with_time();
+    let read = |text: &str| {
+        let value =
+            format!(r#"{{"x\ud83d":"\udc00","text":"{text}","url":"{text}","meta":{{"\udfff":1,"site":"{text}"}}}}"#);
+        let document = decode(&settings, value.as_bytes()).unwrap_or_else(|rejection| panic!("{text}: {rejection}"));
+        let Body::Text(body) = document.body else { panic!("a text") };
+        assert_eq!((document.id.as_deref(), document.scope.as_deref()), (Some(&*body), Some(&*body)));
+        body.into_owned()
+    };
+    for (written, expected) in [
+        (r"a\ud83d", "a\u{fffd}"),
+        (r"\ude00b", "\u{fffd}b"),
+        (r"\ud83d\ud83d\ude00", "\u{fffd}😀"),
+        (r"\uD83D\uDE00", "😀"),
+        (r"\ud83d\n\ude00", "\u{fffd}\n\u{fffd}"),
+        (r"\ude00\ud83d", "\u{fffd}\u{fffd}"),
+        (r"\\ud83d", r"\ud83d"),
+        (r#"\\\ud83d\""#, "\\\u{fffd}\""),
+        (r"字\ud83d字", "字\u{fffd}字"),
+    ] {
+        assert_eq!(read(written), expected, "{written}");
+    }
+    assert_eq!(reason(&settings, r#"{"text":"\ud83d"#), Reject::Undecodable, "a text that is cut is still refused");
+}
+
+/// Python and Gson write them although JSON has no such numbers.
+#[test]
+fn numbers_that_json_does_not_have_count_as_null() {
+    for word in ["NaN", "Infinity", "-Infinity"] {
+        let value = format!(
+            r#"{{"a":[{word}, {word}],"b" : {word} ,"text":"-Infinity, NaN: \ud83d","url":{word},"time":{word},"c":{{"d":{word}}}}}"#
+        );
+        let document = decode(&with_time(), value.as_bytes()).unwrap();
+        assert_eq!((document.id, document.fetched_at), (None, None), "{word}");
+        assert_eq!(document.body, Body::Text("-Infinity, NaN: \u{fffd}".into()), "texts keep their words");
+        assert_eq!(reason(&InputSettings::default(), format!(r#"{{"text":{word}}}"#)), Reject::MissingField);
+    }
+    for broken in
+        [r#"{"text":"a","b":1NaN}"#, r#"{"text":"a","b":NaNs}"#, r#"{"text":"a",NaN:1}"#, r#"{"text":"a","b":nan}"#]
+    {
+        assert_eq!(reason(&InputSettings::default(), broken), Reject::Undecodable, "{broken}");
+    }
+}
+
+/// Scrapy's item loaders store lists.
+#[test]
+fn lists_of_strings_are_paragraphs_and_a_list_of_one_is_its_element() {
+    let value =
+        r#"{"url":["http://a/1"],"text":["p1",null,"p\u0032","\ud83d"],"time":[1700000000],"meta":{"site":["s"]}}"#;
+    let document = decode(&with_time(), value.as_bytes()).unwrap();
+    assert_eq!(document.body, Body::Text("p1\np2\n\u{fffd}".into()));
+    assert_eq!((document.id.as_deref(), document.scope.as_deref()), (Some("http://a/1"), Some("s")));
+    assert_eq!(document.fetched_at, Some(Timestamp::from_millis(1_700_000_000_000)));
+    let decoder = Decoder::new(&with_time(), 512).unwrap();
+    assert_eq!(decoder.scope(&record(value.as_bytes())).unwrap().as_deref(), Some("s"));
+    let document =
+        decode(&with_time(), br#"{"url":[],"text":[],"html":["<p>a","<p>b"],"time":[null],"meta":{"site":[7]}}"#)
+            .unwrap();
+    assert_eq!(document.body, Body::Html("<p>a\n<p>b".into()), "an empty list is absent");
+    assert_eq!((document.id, document.scope.as_deref(), document.fetched_at), (None, Some("7"), None));
+    let rejection = decode(&InputSettings::default(), br#"{"url":["a","b"],"text":"a"}"#).unwrap_err();
+    assert_eq!(rejection.message(), "`/url` holds a list of 2, expected one value: /url/0 reads the first one");
+}
+
+/// Debezium, Logstash and data sets of pages carry JSON in strings.
+#[test]
+fn json_in_a_string_is_read() {
+    let inside = settings(|settings| {
+        settings.fields.id = Some(path("/meta/~json/url"));
+        settings.fields.text = Some(path("/message/~json/page/~json/0"));
+        settings.fields.html = Some(path("/message/~json/html"));
+        settings.fields.scope = Some(path("/message"));
+    });
+    let page = serde_json::json!(["正文 \"a\"\n\u{1f600}"]).to_string();
+    let message = serde_json::json!({"page": page, "html": "<p>"}).to_string();
+    let value =
+        serde_json::json!({"message": message, "meta": r#"{"url":"http://a/1","score":NaN,"x":"\ud83d"}"#}).to_string();
+    let document = decode(&inside, value.as_bytes()).unwrap();
+    assert_eq!(document.id.as_deref(), Some("http://a/1"), "lenient as outside");
+    assert_eq!(document.body, Body::Text("正文 \"a\"\n\u{1f600}".into()));
+    assert_eq!(document.scope.as_deref(), Some(&*message), "the string itself can be a field, too");
+    // An object is read as it is; null, a blank string and a number hold nothing.
+    assert_eq!(reason(&inside, r#"{"message":{"page":["a"]},"meta":""}"#), Reject::WrongType, "a scope is no object");
+    let inside = InputSettings { fields: Fields { scope: None, ..inside.fields.clone() }, ..inside.clone() };
+    for meta in ["\" \"", "null", "7", "{}"] {
+        let document = decode(&inside, format!(r#"{{"message":{{"page":["a"]}},"meta":{meta}}}"#).as_bytes())
+            .map(|document| document.id.is_none());
+        assert_eq!(document, Ok(true), "{meta}");
+    }
+    for (value, expected, place) in [
+        (r#"{"message":"words"}"#.to_owned(), Reject::Undecodable, "`/message` holds no JSON"),
+        (r#"{"message":"{\"page\":\"[1\"}"}"#.to_owned(), Reject::Undecodable, "`/message/~json/page` holds no JSON"),
+        (
+            serde_json::json!({"message": "[".repeat(600)}).to_string(),
+            Reject::TooDeep,
+            "`/message` holds JSON nested deeper",
+        ),
+        (r#"{"message":"{}"}"#.to_owned(), Reject::MissingField, "`/message/~json/html`"),
+    ] {
+        let rejection = decode(&inside, value.as_bytes()).unwrap_err();
+        assert_eq!(rejection.reason(), expected, "{value}");
+        assert!(rejection.message().contains(place), "{rejection}");
+    }
+    let whole = settings(|settings| settings.fields.text = Some(path("/~json/text")));
+    let value = serde_json::Value::from(r#"{"text":"a","url":1}"#).to_string();
+    assert_eq!(decode(&whole, value.as_bytes()).unwrap().body, Body::Text("a".into()), "JSON that was encoded twice");
+    // The last of equal names counts inside, too.
+    let twice = settings(|settings| settings.fields.text = Some(path("/m/~json/text")));
+    assert_eq!(reason(&twice, r#"{"m":"{\"text\":\"a\"}","m":"{}"}"#), Reject::MissingField);
+}
+
+#[test]
+fn a_packed_page_is_read_by_its_setting_and_refused_without_it() {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    let page = "<html><head><meta charset=gbk></head><body>据新华社报道，中国人民银行</body></html>";
+    let (gbk, _, _) = encoding_rs::GBK.encode(page);
+    let written = BASE64_STANDARD.encode(&gbk);
+    let value = serde_json::json!({"url": "u", "html": written}).to_string();
+    let packed = settings(|settings| settings.fields.html_encoding = vec![Coding::Base64]);
+    let document = decode(&packed, value.as_bytes()).unwrap();
+    assert_eq!((document.body, document.encoding), (Body::Html(page.into()), Encoding::Gb18030));
+    let rejection = decode(&InputSettings::default(), value.as_bytes()).unwrap_err();
+    assert_eq!(rejection.reason(), Reject::Undecodable);
+    assert_eq!(
+        rejection.message(),
+        "`/html` holds base64: set input.fields.html: {path: /html, encoding: base64} to read it"
+    );
+    let rejection = decode(&packed, br#"{"html":"<p>not base64</p>"}"#).unwrap_err();
+    assert_eq!(rejection.to_string(), "undecodable: `/html` is not base64, or damaged");
+    let picture =
+        serde_json::json!({"html": BASE64_STANDARD.encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".repeat(9))}).to_string();
+    assert_eq!(reason(&packed, picture), Reject::Undecodable);
+    // The whole value.
+    let html = settings(|settings| settings.format = Format::Html);
+    let rejection = decode(&html, written.as_bytes()).unwrap_err();
+    assert_eq!(rejection.message(), "the value holds base64: set input.encoding: base64 to read it");
+    let html = InputSettings { encoding: vec![Coding::Base64], ..html };
+    assert_eq!(decode(&html, written.as_bytes()).unwrap().body, Body::Html(page.into()));
+}
+
+#[test]
+fn a_compressed_value_is_read_in_every_format() {
+    let json = r#"{"url":"u","text":"a","meta":{"site":"s"}}"#;
+    let packed = zstd::encode_all(json.as_bytes(), 1).unwrap();
+    let decoder = Decoder::new(&with_time(), 512).unwrap();
+    let document = decoder.decode(&record(&packed)).unwrap();
+    assert_eq!((document.id.as_deref(), document.body), (Some("u"), Body::Text("a".into())));
+    assert_eq!(decoder.scope(&record(&packed)).unwrap().as_deref(), Some("s"));
+    let html = settings(|settings| (settings.format, settings.max_document) = (Format::Html, 100));
+    assert_eq!(decode(&html, &zstd::encode_all(&b"<p>a"[..], 1).unwrap()).unwrap().body, Body::Html("<p>a".into()));
+    let bomb = zstd::encode_all(&*vec![b' '; 101], 1).unwrap();
+    assert_eq!(reason(&html, &bomb), Reject::TooLarge);
+    assert_eq!(reason(&html, bomb.get(..bomb.len() - 1).unwrap()), Reject::Undecodable);
+}
+
+#[test]
+fn json_may_begin_with_one_byte_order_mark() {
+    let value = "\u{feff}{\"text\":\"a\",\"meta\":{\"site\":\"s\"}}";
+    let decoder = Decoder::new(&with_time(), 512).unwrap();
+    assert_eq!(decoder.decode(&record(value.as_bytes())).unwrap().body, Body::Text("a".into()));
+    assert_eq!(decoder.scope(&record(value.as_bytes())).unwrap().as_deref(), Some("s"));
+    assert_eq!(reason(&with_time(), format!("\u{feff}{value}")), Reject::Undecodable);
+}
+
 #[test]
 fn a_field_may_stand_inside_another_and_inside_an_array() {
     let settings = settings(|settings| {
@@ -124,20 +291,35 @@ fn headers_and_the_key_can_hold_fields() {
 }
 
 #[test]
-fn event_time_is_milliseconds_or_rfc_3339_and_its_unit_is_not_guessed() {
-    let time = |time: &str| {
+fn event_time_is_a_number_or_a_text_and_what_it_is_not_is_named() {
+    let time = |settings: &InputSettings, time: &str| {
         let value = format!(r#"{{"text":"a","time":{time}}}"#);
-        decode(&with_time(), value.as_bytes()).map(|document| document.fetched_at.map(Timestamp::millis))
+        decode(settings, value.as_bytes()).map(|document| document.fetched_at.map(Timestamp::millis))
     };
-    assert_eq!(time("1700000000000"), Ok(Some(1_700_000_000_000)));
-    assert_eq!(time("1700000000000000000"), Ok(Some(1_700_000_000_000_000_000)), "nanoseconds stay as they are");
-    assert_eq!(time("-1"), Ok(Some(-1)));
-    assert_eq!(time("null"), Ok(None));
-    assert_eq!(time(r#""2026-01-02T03:04:05.678+08:00""#), Ok(Some(1_767_294_245_678)));
-    assert_eq!(time(r#""1700000000000""#), Ok(Some(1_700_000_000_000)));
-    for wrong in ["1.5", "true", "{}", "[]", r#""yesterday""#, "99999999999999999999"] {
-        assert_eq!(time(wrong).unwrap_err().reason(), Reject::WrongType, "{wrong}");
+    let settings = with_time();
+    assert_eq!(time(&settings, "1700000000"), Ok(Some(1_700_000_000_000)));
+    assert_eq!(time(&settings, "1700000000000"), Ok(Some(1_700_000_000_000)));
+    assert_eq!(time(&settings, "1700000000000000000"), Ok(Some(1_700_000_000_000)));
+    assert_eq!(time(&settings, "1700000000.25"), Ok(Some(1_700_000_000_250)));
+    assert_eq!(time(&settings, "-1"), Ok(Some(-1000)));
+    assert_eq!(time(&settings, "null"), Ok(None));
+    assert_eq!(time(&settings, r#""2026-01-02T03:04:05.678+08:00""#), Ok(Some(1_767_294_245_678)));
+    assert_eq!(time(&settings, r#""1700000000000""#), Ok(Some(1_700_000_000_000)));
+    let refused = |text: &str, part: &str| {
+        let rejection = time(&settings, text).unwrap_err();
+        assert_eq!(rejection.reason(), Reject::WrongType, "{text}");
+        assert!(rejection.message().contains(part), "{text}: {rejection}");
+    };
+    for wrong in ["true", "{}", r#""yesterday""#, "99999999999999999999"] {
+        refused(wrong, "expected a time");
     }
+    refused("[1,2]", "`/time` holds a list of 2");
+    refused("20240521101010", "`/time` holds the digits of a date");
+    let local = r#""2024-05-21 10:10:10""#;
+    refused(local, "input.fields.fetched_at: {path: /time, zone: UTC}");
+    let mut in_zone = settings.clone();
+    in_zone.fields.zone = Some("Asia/Shanghai".parse().unwrap());
+    assert_eq!(time(&in_zone, local), Ok(Some(1_716_257_410_000)));
     let value = br#"{"text":"a","fetched_at":{}}"#;
     assert!(decode(&InputSettings::default(), value).is_ok(), "not read unless it is asked for");
 }
@@ -148,10 +330,18 @@ fn every_bad_record_ends_with_its_reason() {
     let text = settings(|settings| settings.format = Format::Text);
     assert_eq!(reason(&json, b"{\"text\":\"\xff\"}"), Reject::Undecodable);
     assert_eq!(reason(&text, b"a\xff\0b"), Reject::Undecodable);
-    for broken in ["", "{", r#"{"text":"a"#, r#"{"text":"a"} x"#, r#"{"text":"a",}"#, r#"{"text":"\ud800"}"#] {
+    for broken in ["", "{", r#"{"text":"a"#, r#"{"text":"a"} x"#, r#"{"text":"a",}"#, r#"{"text":"\ud80"}"#] {
         assert_eq!(reason(&json, broken), Reject::Undecodable, "{broken}");
     }
-    for wrong in [r#"{"text":1}"#, r#"{"text":["a"]}"#, r#"{"html":true}"#, r#"{"text":"a","url":{}}"#] {
+    for wrong in [
+        r#"{"text":1}"#,
+        r#"{"text":["a",1]}"#,
+        r#"{"text":[["a"]]}"#,
+        r#"{"html":true}"#,
+        r#"{"text":"a","url":{}}"#,
+        r#"{"text":"a","url":["b","c"]}"#,
+        r#"{"text":"a","url":[{}]}"#,
+    ] {
         assert_eq!(reason(&json, wrong), Reject::WrongType, "{wrong}");
     }
     for missing in ["{}", "[]", "1", "null", r#""text""#, r#"{"text":null,"html":null}"#, r#"{"a":{"text":"b"}}"#] {
@@ -191,7 +381,13 @@ fn nesting_is_read_up_to_the_limit_and_refused_above_it_without_growing_the_stac
 
 #[test]
 fn no_message_quotes_the_document() {
-    for value in [r#"{"text":"SECRET"#, r#"{"text":{"SECRET":1}}"#, r#"{"url":["SECRET"],"text":"a"}"#, "SECRET"] {
+    for value in [
+        r#"{"text":"SECRET"#,
+        r#"{"text":{"SECRET":1}}"#,
+        r#"{"url":["SECRET","SECRET"],"text":"a"}"#,
+        r#"{"text":[["SECRET"]]}"#,
+        "SECRET",
+    ] {
         let rejection = decode(&InputSettings::default(), value.as_bytes()).unwrap_err();
         assert!(!rejection.message().contains("SECRET"), "{rejection}");
     }
@@ -262,6 +458,13 @@ proptest! {
             Some(serde_json::Value::String(text)) => prop_assert_eq!(found.unwrap().body, Body::Text(text.into())),
             None | Some(serde_json::Value::Null) => {
                 prop_assert_eq!(found.unwrap_err().reason(), Reject::MissingField);
+            }
+            Some(serde_json::Value::Array(list)) if list.iter().all(|it| it.is_null() || it.is_string()) => {
+                let texts: Vec<&str> = list.iter().filter_map(serde_json::Value::as_str).collect();
+                match found {
+                    Ok(found) => prop_assert_eq!(found.body, Body::Text(texts.join("\n").into())),
+                    Err(rejection) => prop_assert_eq!((rejection.reason(), texts.len()), (Reject::MissingField, 0)),
+                }
             }
             Some(_) => prop_assert_eq!(found.unwrap_err().reason(), Reject::WrongType),
         }

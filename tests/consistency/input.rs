@@ -1,0 +1,255 @@
+//! `docs/INPUT.md` lists what crawlers send, with settings that read it: each row is tried on a record of that kind.
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use dupgate::config::{ExternalInputs, Layers, Purpose};
+use dupgate::record::{Body, Decoder, RawRecord};
+
+use super::up_to_date;
+
+const HEAD: &str = "# What crawlers send
+
+Settings below `input` that read the records of common crawlers, data sets and connectors. Where a row sets
+`fetched_at`, it needs `window.timestamp_source: field`; without that, leave it out. [CONFIGURATION.md](CONFIGURATION.md#fields)
+describes paths, packed values and the accepted times.
+
+Whatever is read, the record itself goes to the output unchanged. `dupgate sieve FILE.jsonl` tries settings on a file of
+records, and `dupgate explain FILE.jsonl:1` shows what is read of one.
+
+Times are written as each tool writes them by default; those without a zone are UTC unless the tool was configured
+otherwise. This page is generated from `tests/consistency/input.rs` by `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
+
+| sent by | as | settings below `input` |
+|---|---|---|
+";
+
+/// 2024-05-21T10:10:10Z.
+const TIME: i64 = 1_716_286_210_000;
+const ID: &str = "https://a.example/1";
+const TEXT: &str = "The old bridge across the river is closed for six weeks.";
+
+/// One row. In its record, `ID`, `TEXT`, `HTML` and `BASE64` (of the HTML) stand for those of the page.
+struct Row {
+    writer: &'static str,
+    form: &'static str,
+    settings: &'static str,
+    value: &'static str,
+    key: Option<&'static str>,
+    headers: &'static [(&'static str, &'static str)],
+}
+
+const fn row(writer: &'static str, form: &'static str, settings: &'static str, value: &'static str) -> Row {
+    Row { writer, form, settings, value, key: None, headers: &[] }
+}
+
+const ROWS: [Row; 27] = [
+    row(
+        "StormCrawler",
+        "JSON of the indexer",
+        "fields: {id: /url, text: /content}",
+        r#"{"url":"ID","content":"TEXT"}"#,
+    ),
+    row(
+        "Nutch",
+        "JSON of the Kafka index writer",
+        "fields: {id: /url, text: /content, fetched_at: /tstamp}",
+        r#"{"id":"ID","url":"ID","content":"TEXT","tstamp":"2024-05-21T10:10:10.000Z","boost":1.0}"#,
+    ),
+    row(
+        "Scrapy",
+        "item with strings",
+        "fields: {id: /url, text: /text, fetched_at: {path: /crawled, zone: UTC}}",
+        r#"{"url":"ID","text":"TEXT","crawled":"2024-05-21 10:10:10"}"#,
+    ),
+    row(
+        "Scrapy",
+        "item of an ItemLoader without TakeFirst: lists of strings",
+        "fields: {id: /url, text: /text}",
+        r#"{"url":["ID"],"title":["Bridge"],"text":["TEXT","Trucks must use the ring road."]}"#,
+    ),
+    row(
+        "scrapy-cluster",
+        "JSON of crawled pages",
+        "fields: {id: /url, html: /body, fetched_at: {path: /timestamp, zone: UTC}}",
+        r#"{"url":"ID","body":"HTML","timestamp":"2024-05-21 10:10:10.000000","status_code":200}"#,
+    ),
+    row(
+        "scrapy-cluster",
+        "the same with `KAFKA_BASE_64_ENCODE`",
+        "fields: {id: /url, html: {path: /body, encoding: base64}}",
+        r#"{"url":"ID","body":"BASE64","encoding":"utf-8"}"#,
+    ),
+    row(
+        "browsertrix-crawler",
+        "lines of `pages.jsonl` with text",
+        "fields: {id: /url, text: /text, fetched_at: /ts}",
+        r#"{"id":"8d4","url":"ID","title":"Bridge","loadState":4,"ts":"2024-05-21T10:10:10.000Z","text":"TEXT"}"#,
+    ),
+    row(
+        "C4, mC4",
+        "JSON lines",
+        "fields: {id: /url, text: /text, fetched_at: /timestamp}",
+        r#"{"text":"TEXT","timestamp":"2024-05-21T10:10:10Z","url":"ID"}"#,
+    ),
+    row(
+        "FineWeb",
+        "JSON lines",
+        "fields: {id: /url, text: /text, fetched_at: /date}",
+        r#"{"text":"TEXT","id":"<urn:uuid:9>","url":"ID","date":"2024-05-21T10:10:10Z","language_score":0.98}"#,
+    ),
+    row(
+        "RefinedWeb",
+        "JSON lines",
+        "fields: {id: /url, text: /content, fetched_at: {path: /timestamp, zone: UTC}}",
+        r#"{"content":"TEXT","url":"ID","timestamp":"2024-05-21 10:10:10","image_urls":[]}"#,
+    ),
+    row(
+        "OSCAR (22.01 and later)",
+        "JSON lines",
+        "fields: {id: /warc_headers/warc-target-uri, text: /content, fetched_at: /warc_headers/warc-date}",
+        r#"{"content":"TEXT","warc_headers":{"warc-target-uri":"ID","warc-date":"2024-05-21T10:10:10Z"}}"#,
+    ),
+    row(
+        "RedPajama",
+        "JSON lines with JSON in a string",
+        "fields: {id: /meta/~json/url, text: /text, fetched_at: /meta/~json/timestamp}",
+        r#"{"text":"TEXT","meta":"{\"url\":\"ID\",\"timestamp\":\"2024-05-21T10:10:10Z\"}"}"#,
+    ),
+    row(
+        "news-please",
+        "JSON",
+        "fields: {id: /url, text: /maintext, fetched_at: {path: /date_download, zone: UTC}}",
+        r#"{"url":"ID","maintext":"TEXT","date_download":"2024-05-21 10:10:10","date_publish":null}"#,
+    ),
+    row(
+        "Firecrawl",
+        "JSON of a page",
+        "fields: {id: /metadata/sourceURL, text: /markdown, html: /html}",
+        r#"{"markdown":"TEXT","html":"HTML","metadata":{"sourceURL":"ID","statusCode":200}}"#,
+    ),
+    row(
+        "crawl4ai",
+        "JSON of a result",
+        "fields: {id: /url, text: /markdown/raw_markdown, html: /html}",
+        r#"{"url":"ID","html":"HTML","markdown":{"raw_markdown":"TEXT"}}"#,
+    ),
+    row(
+        "Debezium",
+        "JSON without schemas; columns url and body",
+        "fields: {id: /after/url, html: /after/body, fetched_at: /ts_ms}",
+        r#"{"before":null,"after":{"url":"ID","body":"HTML"},"op":"c","ts_ms":1716286210000}"#,
+    ),
+    row(
+        "Debezium",
+        "JSON with schemas",
+        "fields: {id: /payload/after/url, html: /payload/after/body, fetched_at: /payload/ts_ms}",
+        r#"{"schema":{"type":"struct"},"payload":{"after":{"url":"ID","body":"HTML"},"ts_ms":1716286210000}}"#,
+    ),
+    row(
+        "Debezium for MongoDB",
+        "JSON without schemas; the document is JSON in a string",
+        "fields: {id: /after/~json/url, html: /after/~json/html, fetched_at: /ts_ms}",
+        r#"{"after":"{\"_id\":{\"$oid\":\"6\"},\"url\":\"ID\",\"html\":\"HTML\"}","op":"c","ts_ms":1716286210000}"#,
+    ),
+    row(
+        "Kafka Connect",
+        "JsonConverter with schemas",
+        "fields: {id: /payload/url, text: /payload/text}",
+        r#"{"schema":{"type":"struct","fields":[]},"payload":{"url":"ID","text":"TEXT"}}"#,
+    ),
+    row(
+        "Kafka Connect",
+        "JsonConverter with schemas; the page in a bytes column",
+        "fields: {id: /payload/url, html: {path: /payload/body, encoding: base64}}",
+        r#"{"schema":{"type":"struct","fields":[]},"payload":{"url":"ID","body":"BASE64"}}"#,
+    ),
+    row(
+        "Logstash, Filebeat",
+        "JSON in the field message",
+        "fields: {id: /message/~json/url, text: /message/~json/text, fetched_at: /@timestamp}",
+        r#"{"@timestamp":"2024-05-21T10:10:10.000Z","message":"{\"url\":\"ID\",\"text\":\"TEXT\"}"}"#,
+    ),
+    row(
+        "CloudEvents",
+        "structured mode, JSON data",
+        "fields: {id: /data/url, text: /data/text, fetched_at: /time}",
+        r#"{"specversion":"1.0","id":"1","source":"/c","type":"page","time":"2024-05-21T10:10:10Z","data":{"url":"ID","text":"TEXT"}}"#,
+    ),
+    row(
+        "CloudEvents",
+        "structured mode, the page in `data_base64`",
+        "fields: {id: /subject, html: {path: /data_base64, encoding: base64}, fetched_at: /time}",
+        r#"{"specversion":"1.0","id":"1","source":"/c","type":"page","subject":"ID","time":"2024-05-21T10:10:10Z","data_base64":"BASE64"}"#,
+    ),
+    Row {
+        headers: &[
+            ("ce_subject", ID),
+            ("ce_time", "2024-05-21T10:10:10Z"),
+            ("content-type", "text/html; charset=utf-8"),
+        ],
+        ..row(
+            "CloudEvents",
+            "binary mode, the page is the value",
+            "{format: html, fields: {id: \"header:ce_subject\", content_type: \"header:content-type\", fetched_at: \"header:ce_time\"}}",
+            "HTML",
+        )
+    },
+    Row {
+        headers: &[("ce_time", "2024-05-21T10:10:10Z")],
+        ..row(
+            "CloudEvents",
+            "binary mode, JSON",
+            "fields: {id: /url, text: /text, fetched_at: \"header:ce_time\"}",
+            r#"{"url":"ID","text":"TEXT"}"#,
+        )
+    },
+    Row {
+        key: Some(ID),
+        ..row("any", "the page is the value, its address the key", "{format: html, fields: {id: key}}", "HTML")
+    },
+    Row {
+        key: Some(ID),
+        ..row("any", "text is the value, its address the key", "{format: text, fields: {id: key}}", "TEXT")
+    },
+];
+
+fn document() -> String {
+    let row = |row: &Row| {
+        let settings = row.settings.trim_start_matches('{');
+        let settings = if settings.len() < row.settings.len() { &settings[..settings.len() - 1] } else { settings };
+        format!("| {} | {} | `{settings}` |\n", row.writer, row.form)
+    };
+    HEAD.to_owned() + &ROWS.iter().map(row).collect::<String>()
+}
+
+#[test]
+fn the_page_of_inputs_agrees_with_the_rows_that_are_tried() {
+    up_to_date("docs/INPUT.md", &document());
+}
+
+#[test]
+fn every_row_reads_what_it_names() {
+    let html = format!("<html><body><p>{TEXT}</p></body></html>");
+    for row in &ROWS {
+        let name = format!("{}, {}", row.writer, row.form);
+        let input = row.settings.trim_start_matches('{');
+        let input = if input.len() < row.settings.len() { row.settings.to_owned() } else { format!("{{{input}}}") };
+        let is_timed = input.contains("fetched_at");
+        let mut layers = Layers::default();
+        layers.file("input.yaml", &format!("input: {input}\n"));
+        if is_timed {
+            layers.set("window.timestamp_source=field");
+        }
+        let resolved = layers.resolve(&ExternalInputs::default(), Purpose::Sieve);
+        let settings = resolved.unwrap_or_else(|refused| panic!("{name}: {refused}")).0;
+        let value = row.value.replace("BASE64", &BASE64_STANDARD.encode(&html)).replace("HTML", &html);
+        let value = value.replace("TEXT", TEXT).replace("ID", ID);
+        let headers: Vec<(&str, &[u8])> = row.headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        let record = RawRecord { key: row.key.map(str::as_bytes), value: Some(value.as_bytes()), headers: &headers };
+        let decoder = Decoder::new(&settings.record, settings.text.max_nesting).unwrap();
+        let page = decoder.decode(&record).unwrap_or_else(|rejection| panic!("{name}: {rejection}"));
+        assert_eq!(page.id.as_deref(), Some(ID), "{name}");
+        let (Body::Text(body) | Body::Html(body)) = &page.body;
+        assert!(body.contains(TEXT), "{name}: {body}");
+        assert_eq!(page.fetched_at.map(|time| time.millis()), is_timed.then_some(TIME), "{name}");
+    }
+}
