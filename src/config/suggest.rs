@@ -5,6 +5,43 @@ use super::schema::key_paths;
 /// Minimum similarity of two names, from 0 (nothing in common) to 1 (equal).
 const MIN_SIMILARITY: f64 = 0.6;
 
+/// Keys that had another name in an earlier release, and names that other programs use for them.
+const OTHER_NAMES: [(&str, &str); 33] = [
+    ("processing.stop_after_bad_ratio", "processing.pause_above_dead_letter_ratio"),
+    ("processing.max_bad_ratio", "processing.pause_above_dead_letter_ratio"),
+    ("processing.workers", "processing.threads"),
+    ("processing.concurrency", "processing.threads"),
+    ("processing.parallelism", "processing.threads"),
+    ("processing.on_error", "processing.on_bad_record"),
+    ("match.minhash.agree", "match.minhash.min_shared_bands"),
+    ("match.minhash.bits", "match.minhash.bits_per_slot"),
+    ("match.minhash.unsure", "match.minhash.low_confidence"),
+    ("match.minhash.threshold", "match.minhash.min_similarity"),
+    ("match.minhash.num_perm", "match.minhash.permutations"),
+    ("match.simhash.threshold", "match.simhash.max_distance"),
+    ("match.simhash.hamming_distance", "match.simhash.max_distance"),
+    ("match.threshold", "match.minhash.min_similarity"),
+    ("judge.serve", "judge.served_partitions"),
+    ("judge.checkpoint_rulings", "judge.checkpoint_interval_records"),
+    ("logs.keep", "logs.retention"),
+    ("window.time", "window.timestamp_source"),
+    ("window.lateness", "window.allowed_lateness"),
+    ("window.duration", "window.size"),
+    ("window.ttl", "window.size"),
+    ("index.ttl", "window.size"),
+    ("kafka.bootstrap", "kafka.brokers"),
+    ("kafka.bootstrap_servers", "kafka.brokers"),
+    ("kafka.group_id", "input.group"),
+    ("input.group_id", "input.group"),
+    ("input.auto_offset_reset", "input.start"),
+    ("input.compression", "input.encoding"),
+    ("input.fields.timestamp", "input.fields.fetched_at"),
+    ("input.fields.url", "input.fields.id"),
+    ("output.dlq", "output.dead_letter"),
+    ("metrics.port", "http.listen"),
+    ("http.port", "http.listen"),
+];
+
 /// Adds to a refusal the name that was probably meant, if a similar one exists.
 ///
 /// `refusal` is the message of serde: "unknown field `x`, expected one of `y`, `z`", or the same for a variant.
@@ -16,8 +53,14 @@ pub(super) fn with_hint(refusal: String, section: &[String]) -> String {
     }
     let mut names = refusal.split('`').skip(1).step_by(2);
     let Some(given) = names.next() else { return refusal };
-    let meant = nearest(given, names.map(str::to_owned))
-        .or_else(|| if is_field { elsewhere(&[section, &[given.to_owned()]].concat()) } else { None });
+    let path = || [section, &[given.to_owned()]].concat();
+    let former = || {
+        let path = path().join(".");
+        OTHER_NAMES.iter().find(|(name, _)| is_field && *name == path).map(|(_, key)| (*key).to_owned())
+    };
+    let meant = former()
+        .or_else(|| nearest(given, names.map(str::to_owned)))
+        .or_else(|| if is_field { elsewhere(&path()) } else { None });
     match meant {
         Some(name) => format!("{refusal}; did you mean `{name}`?"),
         None => refusal,
@@ -67,6 +110,19 @@ mod tests {
         assert_eq!(hinted.as_deref(), Some("match.simhash.max_distance"));
         let hinted = hint("unknown field `password`, expected one of `brokers`, `security`", "kafka");
         assert_eq!(hinted.as_deref(), Some("kafka.security.sasl.password"));
+    }
+
+    #[test]
+    fn a_former_name_and_that_of_another_program_are_known_by_their_meaning() {
+        let keys = key_paths();
+        for (name, key) in OTHER_NAMES {
+            let is_key = |path: &str| keys.iter().any(|known| known == path || known.starts_with(&format!("{path}.")));
+            assert!(is_key(key) && !is_key(name), "{name} {key}");
+            let (section, field) = name.rsplit_once('.').unwrap();
+            let hinted = hint(&format!("unknown field `{field}`, expected one of `threads`, `topics`"), section);
+            assert_eq!(hinted.as_deref(), Some(key), "{name}");
+        }
+        assert_eq!(hint("unknown variant `workers`, expected one of `route`, `tag`", "processing"), None);
     }
 
     #[test]
