@@ -72,7 +72,7 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     } else {
         Routes::verdicts(global.output)?
     };
-    let mut progress = Progress::new(size, args.is_routing());
+    let mut progress = Progress::new(size, args.is_routing(), reader.id_path().cloned());
     let mut sieve = Deduplicator::new(DeduplicatorSettings {
         rules: settings.rules_of_one_index(),
         event_time: settings.record.event_time,

@@ -49,3 +49,6 @@ pub mod warm;
 pub mod service_context;
 mod worker_report;
 pub mod worker_driver;
+
+#[cfg(test)]
+pub(crate) use record_processor::outcome as outcome_of_record;

@@ -1,6 +1,6 @@
 //! Reads one record and decides what to do with it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
@@ -63,7 +63,7 @@ impl RecordProcessor {
         let log = shielded(|| self.fingerprinter.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
         let action =
             PageAction::Withdraw(log.map_or(LogPartition::default(), |(_, log)| LogPartition::at(log)), reason);
-        let event_time = record.timestamp.unwrap_or(self.untimed);
+        let event_time = stamp(record).unwrap_or(self.untimed);
         let payload = self.carried(record);
         page(source, record, action, event_time, payload)
     }
@@ -78,7 +78,7 @@ impl RecordProcessor {
         record: &Arc<ConsumedRecord>,
         scratch: &mut Scratch,
     ) -> (PageAction, Timestamp, PagePayload) {
-        let stamped = record.timestamp.unwrap_or(self.untimed);
+        let stamped = stamp(record).unwrap_or(self.untimed);
         let mut payload = self.carried(record);
         if record.headers_unreadable {
             payload.message = Some("the name of a header is not UTF-8".to_owned());
@@ -107,6 +107,7 @@ impl RecordProcessor {
                 payload.extraction =
                     Some(reading.extraction).filter(|how| *how != Extraction::Text).map(Extraction::name);
                 payload.id = reading.id_text.take();
+                self.note_id(source, payload.id.is_some());
                 let action = match self.outputs.refuse(record) {
                     None => {
                         let log = LogPartition::at(reading.partition);
@@ -124,6 +125,25 @@ impl RecordProcessor {
     }
 }
 
+/// Logs the first page without an id: more of them would only repeat it.
+static NO_ID: Once = Once::new();
+
+impl RecordProcessor {
+    /// Counts a page without an id, if ids are read. Its copies are found, but not that it is crawled again.
+    fn note_id(&self, source: &Source, has_id: bool) {
+        let Some(path) = self.fingerprinter.id_path().filter(|_| !has_id) else { return };
+        self.metrics.document_without_id();
+        NO_ID.call_once(|| {
+            tracing::warn!(
+                target: "dupgate::worker",
+                %source,
+                "found no id at `{path}` (input.fields.id): the page cannot be recognised when it is crawled again; further \
+                 ones are only counted (dupgate_documents_without_id_total)"
+            );
+        });
+    }
+}
+
 /// Returns a record's event time without reading its text.
 pub(super) fn event_time(
     fingerprinter: &Fingerprinter,
@@ -132,14 +152,20 @@ pub(super) fn event_time(
 ) -> Timestamp {
     let of_field = || shielded(|| fingerprinter.event_time(&raw(record, &Named(&record.headers)))).flatten();
     let field = if source == EventTime::Field { of_field() } else { None };
-    field.map(|given| bounded(given, record, max_future_skew)).or(record.timestamp).unwrap_or_default()
+    field.map(|given| bounded(given, record, max_future_skew)).or_else(|| stamp(record)).unwrap_or_default()
 }
 
 /// Returns the time that a page gives, as far as its record permits. A page is fetched before it is written, so a time
 /// after that comes from a wrong clock. The brokers' clock alone is no bound for old pages: a single one from the future
 /// would move the window past all pages that are still to be read.
 fn bounded(given: Timestamp, record: &ConsumedRecord, max_future_skew: Duration) -> Timestamp {
-    record.timestamp.map_or(given, |written| given.min(written.plus(max_future_skew)))
+    stamp(record).map_or(given, |written| given.min(written.plus(max_future_skew)))
+}
+
+/// Returns the timestamp of a record. Kafka counts milliseconds, but producers also write seconds and finer units, which
+/// their size shows: as milliseconds, they would be times long before Kafka, or of another age.
+fn stamp(record: &ConsumedRecord) -> Option<Timestamp> {
+    record.timestamp.map(|timestamp| Timestamp::by_size(timestamp.millis()))
 }
 
 const fn label_of(step: Step) -> labels::Step {
@@ -195,4 +221,50 @@ fn page(
 ) -> Page<PagePayload> {
     let bytes = record.bytes() + size_of::<Page<PagePayload>>() + size_of::<ConsumedRecord>();
     Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), action, payload }
+}
+
+/// Reads a value as the service does, and returns its request or why it is a dead letter.
+#[cfg(test)]
+pub(crate) fn outcome(
+    fingerprinter: Fingerprinter,
+    source: Source,
+    value: &[u8],
+) -> Result<PageRequest, (Reject, Option<String>)> {
+    use crate::kafka::output::{DuplicateValue, InputPartitions, OutputTime};
+    use crate::worker::HeaderSettings;
+
+    let headers = HeaderSettings {
+        prefix: String::new(),
+        drop: Vec::new(),
+        scheme: String::new(),
+        sketch: None,
+        group: String::new(),
+        replay: None,
+    };
+    let outputs = Outputs {
+        routing: crate::worker::Routing::default(),
+        headers,
+        topics: std::collections::BTreeMap::new(),
+        input_partitions: InputPartitions::default(),
+        duplicate_value: DuplicateValue::Original,
+        time: OutputTime::Source,
+        now: Timestamp::default,
+    };
+    let processor = RecordProcessor {
+        fingerprinter,
+        outputs: Arc::new(outputs),
+        clock: Clock::start(),
+        metrics: Metrics::new(&crate::config::settings::Metrics { partition_labels: false, labels: Vec::new() })
+            .unwrap(),
+        trees: TreeBudget::new(1 << 20, crate::record::Format::Json),
+        untimed: Timestamp::default(),
+        max_future_skew: Duration::ZERO,
+    };
+    let record = Arc::new(ConsumedRecord { value: Some(Box::from(value)), ..ConsumedRecord::default() });
+    let page = processor.page(source, &record, &mut Scratch::default());
+    match page.action {
+        PageAction::Ask(_, request) => Ok(request),
+        PageAction::Settled(PageOutcome::DeadLetter(reason)) => Err((reason, page.payload.message)),
+        other @ (PageAction::Settled(_) | PageAction::Withdraw(..)) => panic!("{other:?}"),
+    }
 }

@@ -159,6 +159,8 @@ table! {
         "Documents read, by the text that was extracted. A large share of all_fallback or stripped means that pages are compared together with their navigation.";
     DECODED: "dupgate_decoded_documents_total", Counter, Count, &[closed::<Encoding>()],
         "Documents read, by character encoding.";
+    WITHOUT_ID: "dupgate_documents_without_id_total", Counter, Count, &[],
+        "Documents read in which nothing was found at input.fields.id: they are never recognised as the same page crawled again.";
 
     // Kafka client
     CONSUMER_LAG: "dupgate_consumer_lag_records", Gauge, Count, &[Label::Open("topic"), Label::Open("partition")],

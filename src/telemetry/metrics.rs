@@ -290,6 +290,11 @@ impl Metrics {
         self.series().decoded.of(encoding).increment(1);
     }
 
+    /// Counts a document that should have an id and has none.
+    pub fn document_without_id(&self) {
+        self.series().without_id.increment(1);
+    }
+
     /// Observes the number of tokens of a document, after filtering.
     pub fn document_tokens(&self, segmenter: Segmenter, tokens: u64) {
         self.series().document_tokens.of(segmenter).record(float(tokens));

@@ -126,3 +126,81 @@ fn read(line: Line, reader: &Fingerprinter, scratch: &mut Scratch) -> Read {
     }
     (line, reading)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::protocol::PageRequest;
+    use crate::record::{EventTime, InputSettings};
+    use crate::runtime::{lines, outcome_of_record};
+    use crate::{fingerprint, text};
+
+    /// Values that tools of crawlers have written, and bytes that no tool should write.
+    fn hostile() -> Vec<Vec<u8>> {
+        let words = "the council closed the old bridge across the river for six weeks and a day";
+        let zstd = zstd::encode_all(format!(r#"{{"text":"{words}"}}"#).as_bytes(), 1).unwrap();
+        // A line of a file ends at a line break.
+        let zstd = if zstd.contains(&b'\n') { b"{}".to_vec() } else { zstd };
+        let mut values: Vec<Vec<u8>> = [
+            r#"{"url":"https://a.example/1","text":"WORDS"}"#,
+            "\u{feff}{\"url\":\"https://a.example/1\",\"text\":\"WORDS\"}",
+            "\u{feff}\u{feff}{\"text\":\"WORDS\"}",
+            r#"{"url":"https://a.example/\ud83d","text":"WORDS \ud83d"}"#,
+            r#"{"\udc00":"\udc00","text":"WORDS"}"#,
+            r#"{"text":"WORDS","score":NaN,"a":[Infinity,-Infinity]}"#,
+            r#"{"text":NaN}"#,
+            r#"{"text":["WORDS","WORDS"],"url":["https://a.example/1"]}"#,
+            r#"{"text":["WORDS",7]}"#,
+            r#"{"text":"WORDS","time":1716286210}"#,
+            r#"{"text":"WORDS","time":"2024-05-21 10:10:10"}"#,
+            r#"{"text":"WORDS","time":20240521101010}"#,
+            r#"{"text":"VGhlIGNpdHkgY291bmNpbCBhbm5vdW5jZWQgb24gTW9uZGF5IHRoYXQgdGhl"}"#,
+            r#"{"text":""}"#,
+            r#"{"text":"WORDS"} x"#,
+            r#"{"text":"WOR"#,
+            r#"{"text":"a\u0000b WORDS"}"#,
+            "{\"text\":\"a\u{0}b\tWORDS\"}",
+            "null",
+            "7",
+            "\u{feff}7",
+            "{\"text\":\"WORDS\"}\r",
+            " {\"text\":\"WORDS\"}\u{b}",
+        ]
+        .map(|value| value.replace("WORDS", words).into_bytes())
+        .into();
+        values.extend([zstd, b"{\"text\":\"\xff\"}".to_vec(), b"\xff\xfe{\0}\0".to_vec(), b"\0\0\0\0\x01{}".to_vec()]);
+        values
+    }
+
+    /// There is one decoder. What is read around it, the lines of a file and the records of Kafka, must not differ.
+    #[test]
+    fn a_line_and_a_record_of_the_same_bytes_have_the_same_outcome() {
+        let mut input = InputSettings { event_time: EventTime::Field, ..InputSettings::default() };
+        input.fields.fetched_at = "/time".parse().ok();
+        let fingerprint = fingerprint::Settings::default();
+        let reader = Fingerprinter::new(&input, &text::Settings::default(), &fingerprint, NonZeroUsize::MIN).unwrap();
+        let (mut asked, mut refused) = (0, 0);
+        for value in hostile() {
+            // A file that began with a compressed value would be taken for a compressed file.
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), [b"{}\n", &value[..], b"\n"].concat()).unwrap();
+            let (mut inputs, _) = lines::open(&[file.path().to_owned()]).unwrap();
+            let line = inputs.pop().unwrap().batch().unwrap().pop().unwrap();
+            let source = line.source.clone();
+            let (_, reading) = read(line, &reader, &mut Scratch::default());
+            let of_line = reading.map(|reading| {
+                let time = reading.event_time.unwrap_or_default();
+                PageRequest::of(reading, source.clone(), time)
+            });
+            let of_line = of_line.map_err(|rejection| (rejection.reason(), Some(rejection.message().to_owned())));
+            // The line break of the file may have two characters.
+            let value = value.strip_suffix(b"\r").unwrap_or(&value);
+            let of_record = outcome_of_record(reader.clone(), source, value);
+            assert_eq!(of_line, of_record, "{}", String::from_utf8_lossy(value));
+            *(if of_line.is_ok() { &mut asked } else { &mut refused }) += 1;
+        }
+        assert!(asked >= 9 && refused >= 9, "{asked} {refused}");
+    }
+}

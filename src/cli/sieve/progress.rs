@@ -9,7 +9,7 @@ use crate::cli::human;
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::deduplicator::{LineVerdict, PageResult, place_of};
 use crate::protocol::VerdictKind;
-use crate::record::{Reject, Rejection};
+use crate::record::{FieldPath, Reject, Rejection};
 use crate::runtime::lines::Line;
 
 /// Maximum number of dead letters to log one by one if no verdict line names them.
@@ -24,11 +24,14 @@ pub(super) struct Progress {
     reasons: BTreeMap<&'static str, u64>,
     display: ProgressDisplay,
     shows_dead_letters: bool,
+    /// Where ids are read, until a page has none there.
+    id: Option<FieldPath>,
+    without_id: u64,
 }
 
 impl Progress {
-    /// Starts counting towards `size` bytes, if known. Dead letters are logged here if no verdict line names them.
-    pub(super) fn new(size: Option<u64>, shows_dead_letters: bool) -> Self {
+    /// Starts counting towards `size` bytes, if known. The first page without an id at `id` is logged. Dead letters are logged here if no verdict line names them.
+    pub(super) fn new(size: Option<u64>, shows_dead_letters: bool, id: Option<FieldPath>) -> Self {
         Self {
             pages: 0,
             bytes: 0,
@@ -37,6 +40,8 @@ impl Progress {
             reasons: BTreeMap::new(),
             display: ProgressDisplay::new(size, template(size)),
             shows_dead_letters,
+            id,
+            without_id: 0,
         }
     }
 
@@ -47,6 +52,15 @@ impl Progress {
         *self.verdicts.entry(sifted.verdict.name()).or_default() += 1;
         if let LineVerdict::Dead(rejection) = &sifted.verdict {
             self.note_dead(line, rejection);
+        } else if sifted.id.is_none() {
+            self.without_id += 1;
+            if let Some(path) = self.id.take() {
+                tracing::warn!(
+                    target: "dupgate::cli",
+                    source = place_of(&line.source),
+                    "found no id at `{path}` (input.fields.id): the page cannot be recognised when it is crawled again"
+                );
+            }
         }
         let draw = |bar: &ProgressBar| {
             if self.pages.is_multiple_of(256) {

@@ -10,7 +10,9 @@ use super::{
     AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
     ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, TitleHash, Weights, Width,
 };
-use crate::record::{Body, Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
+use crate::record::{
+    Body, Decoder, Encoding, FieldPath, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp,
+};
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
@@ -190,6 +192,12 @@ impl Fingerprinter {
     #[must_use]
     pub fn analyzer(&self) -> &Analyzer {
         &self.analyzer
+    }
+
+    /// Returns where the id of a page is read, if it is.
+    #[must_use]
+    pub fn id_path(&self) -> Option<&FieldPath> {
+        self.decoder.id_path()
     }
 
     /// Reads one record.
