@@ -14,6 +14,7 @@ use crate::config::{Problem, Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::protocol::Stage;
 use crate::runtime::service_context;
+use crate::text::UnusedWords;
 
 use chance_matches::ChanceMatches;
 use curve::Curve;
@@ -57,6 +58,8 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         },
         Err(refused) => (refused.problems, refused.warnings, None),
     };
+    let mut warnings = warnings;
+    warnings.extend(settings.iter().flat_map(unused_words));
     let stages = settings.as_ref().map(stages).unwrap_or_default();
     let shown = settings.as_ref().filter(|_| args.matching);
     let (chance_matches, curve) = (shown.and_then(ChanceMatches::of), shown.and_then(Curve::of));
@@ -95,6 +98,26 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         return Ok(());
     }
     Err(Reason::Config.because(anyhow::anyhow!("the configuration is refused ({sum})")))
+}
+
+/// Maximum number of words that a warning names.
+const NAMED_WORDS: usize = 5;
+
+/// Returns a warning for each list that has words which no text is cut into. Lists that cannot be read are refused later.
+fn unused_words(settings: &Settings) -> Vec<Problem> {
+    let UnusedWords { stopwords, dictionary } = UnusedWords::of(&settings.text).unwrap_or_default();
+    let warning = |path: &str, words: &[String]| {
+        let named: Vec<String> = words.iter().take(NAMED_WORDS).map(|word| format!("`{word}`")).collect();
+        let more = if words.len() > NAMED_WORDS { ", ..." } else { "" };
+        let message = format!(
+            "{} of its words are never used, because text.segmenter never cuts a text into them: {}{more}",
+            words.len(),
+            named.join(", ")
+        );
+        (!words.is_empty()).then(|| Problem { path: path.to_owned(), message, ..Problem::default() })
+    };
+    let found = [warning("text.stopwords", &stopwords), warning("text.jieba.user_dict", &dictionary)];
+    found.into_iter().flatten().collect()
 }
 
 /// Returns one line for each stage in use: what two texts must have in common, and the window.

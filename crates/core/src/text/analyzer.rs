@@ -174,6 +174,13 @@ impl Analyzer {
         normal.chars().any(char::is_alphabetic).then_some(normal)
     }
 
+    /// Returns a word of a list in the form that is compared; `None` if nothing is left of it.
+    pub(super) fn normal_word(&self, word: &str) -> Option<String> {
+        let mut normal = String::new();
+        self.normalizer.run(word, &mut normal);
+        Some(normal).filter(|normal| !normal.is_empty())
+    }
+
     /// Passes the words of a normalised text to `each` in order, without stop words and punctuation, and returns what
     /// cut them.
     pub fn words<'s>(&self, normal: &'s str, mut each: impl FnMut(Word<'s>)) -> CutBy {

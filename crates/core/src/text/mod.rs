@@ -28,6 +28,7 @@ mod stripped;
 mod tests;
 mod tree;
 mod unseen;
+mod unused;
 mod urls;
 mod weight;
 mod words;
@@ -41,6 +42,7 @@ pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };
 pub use tree::max_tree_bytes;
+pub use unused::UnusedWords;
 pub use urls::{TextUrls, urls};
 pub use weight::{IdentityHasher, ONE, WordMap, idf, is_frequency_telling};
 pub use words::{CutBy, Run, runs};
