@@ -190,7 +190,8 @@ impl PairInspector {
     }
 
     fn read(&self, record: &RawRecord<'_>) -> Result<Page, String> {
-        let _taken = record.value.map(|value| self.trees.take(value));
+        let page = shielded(|| self.fingerprinter.page(record)).flatten();
+        let _taken = page.map(|page| self.trees.take(&page));
         let read = shielded(|| {
             let reading = self.fingerprinter.read(record, &mut Scratch::default())?;
             Ok(Page { reading, text: self.fingerprinter.normal_text(record)? })

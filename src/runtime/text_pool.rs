@@ -12,12 +12,13 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::clock::Clock;
-use super::record_processor::RecordProcessor;
+use super::record_processor::{Named, RecordProcessor, raw};
 use super::tree_budget::Taken;
 use crate::fingerprint::Scratch;
 use crate::kafka::budget::Permit;
 use crate::kafka::group_consumer::ConsumedRecord;
 use crate::kafka::output::PagePayload;
+use crate::panics::shielded;
 use crate::record::{Reject, Source};
 use crate::worker::Page;
 
@@ -47,7 +48,10 @@ pub(super) trait TextWork: Send + Sync {
 
 impl TextWork for RecordProcessor {
     fn wait_for_memory(&self, record: &ConsumedRecord) -> Option<Taken> {
-        record.value.as_deref().map(|value| self.trees.take(value))
+        let headers = Named(&record.headers);
+        // The copy of a packed page is dropped before its tree is built.
+        let page = shielded(|| self.fingerprinter.page(&raw(record, &headers))).flatten()?;
+        Some(self.trees.take(&page))
     }
 
     fn read(&self, source: Source, record: &Arc<ConsumedRecord>, scratch: &mut Scratch) -> Page<PagePayload> {

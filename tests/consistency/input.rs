@@ -2,7 +2,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use dupgate::config::{ExternalInputs, Layers, Purpose};
-use dupgate::record::{Body, Decoder, RawRecord};
+use dupgate::record::{Body, Decoder, RawRecord, Timestamp};
 
 use super::up_to_date;
 
@@ -250,6 +250,6 @@ fn every_row_reads_what_it_names() {
         assert_eq!(page.id.as_deref(), Some(ID), "{name}");
         let (Body::Text(body) | Body::Html(body)) = &page.body;
         assert!(body.contains(TEXT), "{name}: {body}");
-        assert_eq!(page.fetched_at.map(|time| time.millis()), is_timed.then_some(TIME), "{name}");
+        assert_eq!(page.fetched_at.map(Timestamp::millis), is_timed.then_some(TIME), "{name}");
     }
 }

@@ -108,9 +108,10 @@ impl Progress {
             [VerdictKind::Unique, VerdictKind::Update, VerdictKind::Template, VerdictKind::Exact, VerdictKind::Near]
                 .map(|kind| of(kind.name()));
         let dead_letter = of(Reject::DEAD_LETTER);
+        let without_id = Some(self.without_id).filter(|pages| *pages > 0);
         tracing::info!(
             target: "dupgate::cli",
-            pages = self.pages, unique, update, template, exact, near, dead_letter, reasons, "sieved"
+            pages = self.pages, unique, update, template, exact, near, dead_letter, reasons, without_id, "sieved"
         );
     }
 }

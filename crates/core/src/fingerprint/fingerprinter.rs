@@ -14,6 +14,7 @@ use crate::record::{
     Body, Decoder, Encoding, FieldPath, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp,
 };
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
 
@@ -294,6 +295,18 @@ impl Fingerprinter {
         let mut text = String::new();
         self.analyzer.normalize(&document.body, &mut text)?;
         Ok(text)
+    }
+
+    /// Returns the page itself, for estimates of the memory that its text takes: the record's value, or the text in it if
+    /// that is packed. `None` if there is none.
+    #[must_use]
+    pub fn page<'r>(&self, record: &RawRecord<'r>) -> Option<Cow<'r, [u8]>> {
+        let value = record.value?;
+        if !self.decoder.is_packed(value) {
+            return Some(Cow::Borrowed(value));
+        }
+        let (Body::Text(page) | Body::Html(page)) = self.decoder.decode(record).ok()?.body;
+        Some(Cow::Owned(page.into_owned().into_bytes()))
     }
 
     /// Returns a page's scope and partition without reading its text, for pages whose text could not be processed.

@@ -292,6 +292,29 @@ fn a_reading_holds_what_an_entry_needs() {
     );
 }
 
+/// Memory is reserved by what the page holds, not by what its packed form shows.
+#[test]
+fn the_page_of_a_packed_value_is_the_unpacked_one() {
+    let reader = |input: &InputSettings| {
+        Fingerprinter::new(input, &text::Settings::default(), &Settings::default(), NonZeroUsize::MIN).unwrap()
+    };
+    let html = "<p>a".repeat(100);
+    let json = format!(r#"{{"html":"{html}"}}"#);
+    let plain = reader(&InputSettings::default());
+    let page = |reader: &Fingerprinter, value: &[u8]| {
+        let record = RawRecord { key: None, value: Some(value), headers: &() };
+        reader.page(&record).map(std::borrow::Cow::into_owned)
+    };
+    assert_eq!(page(&plain, json.as_bytes()), Some(json.clone().into_bytes()));
+    assert_eq!(page(&plain, &zstd::encode_all(json.as_bytes(), 1).unwrap()), Some(html.clone().into_bytes()));
+    let mut input = InputSettings::default();
+    input.fields.html_encoding = vec![Coding::Base64];
+    let base64 = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &html);
+    let packed = format!(r#"{{"html":"{base64}"}}"#);
+    assert_eq!(page(&reader(&input), packed.as_bytes()), Some(html.into_bytes()));
+    assert_eq!(page(&reader(&input), b"{}"), None);
+}
+
 #[test]
 fn scopes_are_spread_over_partitions_and_no_scope_goes_to_the_first() {
     let three = NonZeroUsize::new(3).unwrap();

@@ -232,10 +232,20 @@ impl Decoder {
     /// Returns the value of a record, unpacked if it is packed.
     fn value<'r>(&self, record: &RawRecord<'r>) -> Result<Cow<'r, [u8]>, Rejection> {
         let bytes = self.bytes(record)?;
-        if self.settings.encoding.is_empty() && Coding::of_compressed(bytes).is_none() {
-            return Ok(Cow::Borrowed(bytes));
-        }
-        self.unpack(&self.settings.encoding, bytes, || "the value".to_owned()).map(Cow::Owned)
+        let recognised = Coding::of_compressed(bytes);
+        let codings = match (self.settings.encoding.as_slice(), &recognised) {
+            ([], None) => return Ok(Cow::Borrowed(bytes)),
+            ([], Some(coding)) => std::slice::from_ref(coding),
+            (codings, _) => codings,
+        };
+        self.unpack(codings, bytes, || "the value".to_owned()).map(Cow::Owned)
+    }
+
+    /// Returns whether the page in a value is packed, so that the value shows nothing of it.
+    pub(crate) fn is_packed(&self, value: &[u8]) -> bool {
+        let InputSettings { encoding, fields, .. } = &self.settings;
+        let codings = [encoding, &fields.text_encoding, &fields.html_encoding];
+        codings.into_iter().any(|codings| !codings.is_empty()) || Coding::of_compressed(value).is_some()
     }
 
     /// Unpacks the text of a field and decodes its characters, as its bytes declare or show them. A text that is packed
@@ -254,8 +264,14 @@ impl Decoder {
             return Ok((text, Encoding::Utf8));
         }
         let bytes = self.unpack(codings, text.as_bytes(), || format!("`{path}`"))?;
-        let (text, encoding) = encoding::decode(&bytes, None)
-            .map_err(|_| Rejection::new(Reject::Undecodable, format!("`{path}` holds no text once it is unpacked")))?;
+        let refuse = || {
+            let what = match Coding::of_compressed(&bytes) {
+                Some(coding) => format!("{} once it is unpacked: add it to the encoding", coding.name()),
+                None => "no text once it is unpacked".to_owned(),
+            };
+            Rejection::new(Reject::Undecodable, format!("`{path}` holds {what}"))
+        };
+        let (text, encoding) = encoding::decode(&bytes, None).map_err(|_| refuse())?;
         Ok((Cow::Owned(text.into_owned()), encoding))
     }
 

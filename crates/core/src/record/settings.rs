@@ -138,8 +138,7 @@ impl InputSettings {
             Some(_) | None => "-".to_owned(),
         };
         let json = self.format == Format::Json;
-        let packed =
-            |codings: &[Coding]| codings.iter().map(|coding| format!(" {}", coding.name())).collect::<String>();
+        let packed = |codings: &[Coding]| codings.iter().flat_map(|coding| [" ", coding.name()]).collect::<String>();
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "input.format={format}{}", packed(&self.encoding));
         let _ =

@@ -227,6 +227,12 @@ fn a_packed_page_is_read_by_its_setting_and_refused_without_it() {
     let picture =
         serde_json::json!({"html": BASE64_STANDARD.encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".repeat(9))}).to_string();
     assert_eq!(reason(&packed, picture), Reject::Undecodable);
+    let zstd = BASE64_STANDARD.encode(zstd::encode_all(page.as_bytes(), 1).unwrap());
+    let value = serde_json::json!({ "html": zstd }).to_string();
+    let rejection = decode(&packed, value.as_bytes()).unwrap_err();
+    assert_eq!(rejection.message(), "`/html` holds zstd once it is unpacked: add it to the encoding");
+    let twice = settings(|settings| settings.fields.html_encoding = vec![Coding::Base64, Coding::Zstd]);
+    assert_eq!(decode(&twice, value.as_bytes()).unwrap().body, Body::Html(page.into()));
     // The whole value.
     let html = settings(|settings| settings.format = Format::Html);
     let rejection = decode(&html, written.as_bytes()).unwrap_err();
