@@ -231,6 +231,7 @@ impl Service {
             scanned_positions: SCANNED_POSITIONS,
             in_flight_bytes: settings.processing.max_in_flight_bytes,
             transaction_pages: TRANSACTION_PAGES,
+            transaction_timeout: settings.kafka.transaction_timeout,
             commit_interval: settings.output.commit_interval,
             revoke_grace: REVOKE_GRACE,
             shutdown_grace: settings.processing.shutdown_grace,

@@ -4,8 +4,10 @@
 //! routed pages with its input offsets. Records come first, then the offsets, then the commit (law L2). The owner asks
 //! which [`Call`] comes next, the edge makes it, and the owner passes the answer back.
 
+mod batch_limit;
 mod txn;
 
+pub use batch_limit::BatchLimit;
 pub use txn::{Delivery, TransactionMachine, TxnStep};
 
 use crate::record::Reject;

@@ -70,6 +70,12 @@ impl TransactionMachine {
         self.out.is_some() || self.open
     }
 
+    /// Returns the call that is outstanding.
+    #[must_use]
+    pub const fn outstanding(&self) -> Option<Call> {
+        self.out
+    }
+
     /// Returns whether the commit is under way, so that its outcome can no longer be changed.
     #[must_use]
     pub fn is_committing(&self) -> bool {

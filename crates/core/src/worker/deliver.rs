@@ -16,7 +16,7 @@ impl<P> Worker<P> {
         if !self.outgoing.is_idle() || self.breaker.tripped().is_some() {
             return;
         }
-        let due = self.membership.hurries() || self.outgoing.is_due(now, self.settings.commit_interval);
+        let due = self.outgoing.is_due(now, self.settings.commit_interval, self.membership.hurries());
         let late = self.membership.draining(now).is_some_and(|(_, late)| late);
         if !due || late {
             return;
@@ -29,36 +29,62 @@ impl<P> Worker<P> {
         self.effects.push_back(Effect::Call(call));
     }
 
-    /// Takes the pages at the front of each queue whose end is known, and the positions after them.
+    /// Takes the pages at the front of each queue whose end is known, and the positions after them. If not all of them
+    /// have room, the next transaction begins with the partition after the last one that this one took pages of.
     fn compose(&mut self) {
-        let batch = self.outgoing.batch_mut();
-        let mut room = self.settings.transaction_pages;
-        for (partition, queue) in self.partitions.iter_mut() {
-            if let Some(offset) = queue.start_to_commit() {
-                // The offset where reading began is committed first: the next owner of the partition begins at the same
-                // page.
-                batch.offset(partition.clone(), offset);
-                continue;
-            }
-            while room > 0 {
-                let Some((page, outcome)) = queue.pop_ready() else { break };
-                room -= 1;
-                self.breaker.note(matches!(outcome, PageOutcome::DeadLetter(_)));
-                batch.push(page, outcome);
+        let (mut pages, mut bytes) = (self.settings.transaction_pages, self.outgoing.max_bytes());
+        let after = self.outgoing.left_behind();
+        let is_first = |partition: &PartitionId| after.as_ref().is_none_or(|after| partition > after);
+        let (batch, mut last, mut leaves) = (self.outgoing.batch_mut(), None, false);
+        for first in [true, false] {
+            for (partition, queue) in self.partitions.iter_mut().filter(|(partition, _)| is_first(partition) == first) {
+                if let Some(offset) = queue.start_to_commit() {
+                    // The offset where reading began is committed first: the next owner of the partition begins at the
+                    // same page.
+                    batch.offset(partition.clone(), offset);
+                    continue;
+                }
+                let before = batch.outputs().len();
+                while let Some(size) = queue.ready_bytes() {
+                    if pages == 0 || (size > bytes && !batch.outputs().is_empty()) {
+                        leaves = true;
+                        break;
+                    }
+                    let Some((page, outcome)) = queue.pop_ready() else { break };
+                    (pages, bytes) = (pages - 1, bytes.saturating_sub(size));
+                    self.breaker.note(matches!(outcome, PageOutcome::DeadLetter(_)));
+                    batch.push(page, outcome);
+                }
+                if batch.outputs().len() > before {
+                    last = Some(partition.clone());
+                }
             }
         }
+        self.outgoing.leave_behind(last.filter(|_| leaves));
     }
 
     /// Takes the answer to a call.
-    pub(super) fn called(&mut self, result: Result<(), CallError>) {
-        match self.outgoing.answered(result) {
+    pub(super) fn called(&mut self, now: Duration, result: Result<(), CallError>) {
+        match self.outgoing.answered(now, result) {
             Answered::Call(call) => self.effects.push_back(Effect::Call(call)),
             Answered::Committed(batch) => {
                 let (outputs, offsets) = batch.into_parts();
                 self.committed(outputs, offsets);
             }
+            Answered::Aborted(outputs) => self.send_again(outputs),
             Answered::Rewind => self.rewind_all(),
             Answered::Failed(why) => self.effects.push_back(Effect::Fail(why)),
+        }
+    }
+
+    /// Puts pages back at the front of their queues, with their verdicts.
+    fn send_again(&mut self, outputs: Vec<Arc<Output<P>>>) {
+        for output in outputs.into_iter().rev() {
+            // The producer has answered, so it holds none of them any more.
+            let Some(Output { page, outcome }) = Arc::into_inner(output) else { return self.rewind_all() };
+            if let Some(queue) = self.partitions.get_mut(&page.source.partition) {
+                queue.put_back(page, outcome);
+            }
         }
     }
 
@@ -76,12 +102,6 @@ impl<P> Worker<P> {
         if may_ask {
             self.resolve_all();
         }
-    }
-
-    /// Gives up the transaction under way.
-    pub(super) fn abort(&mut self) {
-        let call = self.outgoing.abort();
-        self.call(call);
     }
 
     /// Performs a call to the producer, if there is one.

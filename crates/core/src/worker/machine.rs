@@ -51,7 +51,7 @@ impl<P> Worker<P> {
             logs: std::iter::repeat_with(log).take(settings.logs).collect(),
             unanswered: Unanswered::default(),
             pacer: Pacer::new(settings.pacing),
-            outgoing: Outgoing::new(settings.delivery),
+            outgoing: Outgoing::new(settings.delivery, settings.transaction_timeout),
             breaker: Breaker::new(settings.pause_above_dead_letters),
             full: false,
             effects: VecDeque::new(),
@@ -96,7 +96,7 @@ impl<P> Worker<P> {
             Event::Scanned { log, record, .. } => self.scanned(log, &record),
             Event::ScannedToEnd(log) => self.scanned_to_end(log),
             Event::ScanMoved(log) => self.scan_moved(log),
-            Event::Called(result) => self.called(result),
+            Event::Called(result) => self.called(now, result),
             Event::Tick => {}
             Event::Stop => self.stop(now),
             Event::StopAfter(partition) => self.membership.stop_after(partition),
@@ -230,9 +230,8 @@ impl<P> Worker<P> {
             self.effects.push_back(Effect::RevokeDone);
         }
         // What the transaction holds of them may be routed by the next owner already: none of it may be committed.
-        if self.outgoing.moves_any(partitions) {
-            self.abort();
-        }
+        let call = self.outgoing.lose(partitions);
+        self.call(call);
     }
 
     /// Drops every page that was read and is not committed; they are read again from the committed offsets.

@@ -336,7 +336,7 @@ impl<P> PartitionQueue<P> {
 
     /// Returns whether the first page has a known end.
     pub(super) fn is_ready(&self) -> bool {
-        self.waiting.front().is_some_and(|waiting| matches!(waiting.state, PageState::Ready(_)))
+        self.ready_bytes().is_some()
     }
 
     /// Returns whether nothing waits but a page that has no verdict of its own.
@@ -503,11 +503,20 @@ impl<P> PartitionQueue<P> {
         self.held_back_at().or_else(|| self.times.at_least())
     }
 
+    /// Returns the size of the first page in bytes, if its end is known.
+    pub(super) fn ready_bytes(&self) -> Option<usize> {
+        self.waiting.front().filter(|first| matches!(first.state, PageState::Ready(_))).map(|first| first.page.bytes)
+    }
+
+    /// Puts a page back that was taken out and is not committed.
+    pub(super) fn put_back(&mut self, page: Page<P>, outcome: PageOutcome) {
+        self.bytes += page.bytes;
+        self.waiting.push_front(Waiting { page, state: PageState::Ready(outcome) });
+    }
+
     /// Takes the first page out if its end is known.
     pub(super) fn pop_ready(&mut self) -> Option<(Page<P>, PageOutcome)> {
-        if !matches!(self.waiting.front()?.state, PageState::Ready(_)) {
-            return None;
-        }
+        self.ready_bytes()?;
         let Waiting { page, state } = self.waiting.pop_front()?;
         self.bytes = self.bytes.saturating_sub(page.bytes);
         match state {

@@ -22,6 +22,8 @@ pub struct WorkerSettings {
     pub in_flight_bytes: usize,
     /// Most pages in one transaction.
     pub transaction_pages: usize,
+    /// When the coordinator ends a transaction.
+    pub transaction_timeout: Duration,
     /// Time between the beginnings of two transactions.
     pub commit_interval: Duration,
     /// How long a revoked partition may take to commit what is complete.

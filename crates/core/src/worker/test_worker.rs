@@ -95,6 +95,7 @@ impl TestWorker {
             scanned_positions: 100,
             in_flight_bytes: 1000,
             transaction_pages: 100,
+            transaction_timeout: Duration::from_secs(10),
             commit_interval: Duration::from_millis(10),
             revoke_grace: Duration::from_secs(1),
             shutdown_grace: Duration::from_secs(1),

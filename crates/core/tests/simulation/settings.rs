@@ -15,6 +15,7 @@ pub(super) fn worker_settings() -> WorkerSettings {
         scanned_positions: 10,
         in_flight_bytes: 100,
         transaction_pages: 100,
+        transaction_timeout: Duration::from_secs(10),
         commit_interval: ms(1),
         revoke_grace: ms(10),
         shutdown_grace: ms(20),

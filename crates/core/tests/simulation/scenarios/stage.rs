@@ -204,6 +204,7 @@ impl Stage {
                 scanned_positions: 4,
                 in_flight_bytes: 20,
                 transaction_pages: 5,
+                transaction_timeout: Duration::from_secs(10),
                 commit_interval: ms(2),
                 pacing: Pacing { lead: Duration::from_mins(1), reach: Duration::from_mins(2), ..base.pacing },
                 ..base

@@ -44,6 +44,7 @@ impl Schedule {
             scanned_positions: sizes.scanned_positions,
             in_flight_bytes: 6,
             transaction_pages: sizes.transaction_pages,
+            transaction_timeout: Duration::from_secs(10),
             commit_interval: ms(2),
             ..worker_settings()
         };

@@ -1,0 +1,158 @@
+//! How much one transaction carries: what the brokers acknowledge well within its time-out.
+//!
+//! A transaction that is too large for slow brokers (a quota, a slow disk, a link between zones) times out and is
+//! aborted. Sent again as it was, it times out again, and the bytes that were written for nothing slow the brokers down
+//! further: congestion collapse. So a transaction starts small and grows as long as it is acknowledged quickly, is cut
+//! to the measured rate when it is slow, and shrinks when it fails, as a TCP connection does with its window (Jacobson,
+//! "Congestion avoidance and control", SIGCOMM 1988).
+//!
+//! Brokers with a quota acknowledge records at once and let the *next* request wait for what the last one took too much.
+//! The time of a transaction then shows the size of the one before it. A limit that at most doubles, and only below half
+//! of the aim, stays within twice the aim even so.
+
+use std::time::Duration;
+
+/// Share of a transaction's time-out in which it is meant to be committed: a fifth, so that one of twice the size still
+/// ends before its records time out, at three fifths.
+const AIM: u32 = 5;
+
+/// Divisor of the limit after a failure. A transaction that took three fifths of its time-out without success is
+/// followed by one that fits, even if the rate is a quarter of what it was.
+const BACK_OFF: usize = 4;
+
+/// The limit of the next transaction, in whatever unit its owner counts (bytes of pages, verdicts).
+#[derive(Clone, Debug)]
+pub struct BatchLimit {
+    size: usize,
+    max: usize,
+    aim: Duration,
+}
+
+impl BatchLimit {
+    /// Starts at `start`, never exceeds `max`, and aims at transactions that are well within `timeout`.
+    #[must_use]
+    pub fn new(start: usize, max: usize, timeout: Duration) -> Self {
+        Self { size: start.clamp(1, max.max(1)), max: max.max(1), aim: timeout / AIM }
+    }
+
+    /// Returns how much the next transaction may carry; at least 1. A single item may be larger.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Notes that a transaction with this content was committed, and how long it took from its beginning.
+    pub fn committed(&mut self, carried: usize, took: Duration) {
+        if took > self.aim {
+            let fits = carried as u128 * self.aim.as_micros() / took.as_micros().max(1);
+            self.set(usize::try_from(fits).unwrap_or(usize::MAX).min(self.size));
+        } else if took <= self.aim / 2 && carried >= self.size / 2 {
+            self.set(self.size.saturating_mul(2));
+        }
+    }
+
+    /// Notes that a transaction with this content failed.
+    pub fn failed(&mut self, carried: usize) {
+        self.set(carried.min(self.size) / BACK_OFF);
+    }
+
+    fn set(&mut self, size: usize) {
+        self.size = size.clamp(1, self.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    /// When the client gives up a record.
+    const RECORD_TIMEOUT: Duration = Duration::from_secs(6);
+    const KIB: usize = 1024;
+
+    /// Brokers that take this many bytes a second. With a quota they acknowledge at once, and the next request waits.
+    struct Brokers {
+        rate: usize,
+        is_quota: bool,
+        debt: Duration,
+    }
+
+    impl Brokers {
+        /// Returns how long a transaction with these bytes takes.
+        fn send(&mut self, bytes: usize) -> Duration {
+            let work = Duration::from_secs_f64(bytes as f64 / self.rate as f64);
+            let overhead = Duration::from_millis(30);
+            if self.is_quota { std::mem::replace(&mut self.debt, work) + overhead } else { work + overhead }
+        }
+    }
+
+    /// Sends full transactions for ten minutes. Returns committed and aborted bytes, and the seconds that it took.
+    fn run(limit: &mut BatchLimit, brokers: &mut Brokers) -> (usize, usize, f64) {
+        let (mut committed, mut aborted, mut elapsed) = (0, 0, Duration::ZERO);
+        while elapsed < Duration::from_mins(10) {
+            let bytes = limit.size();
+            let took = brokers.send(bytes);
+            if took > RECORD_TIMEOUT {
+                elapsed += RECORD_TIMEOUT;
+                // What was under way is written even so.
+                brokers.debt = brokers.debt.max(took - RECORD_TIMEOUT);
+                aborted += bytes.min(brokers.rate * 6);
+                limit.failed(bytes);
+            } else {
+                elapsed += took;
+                committed += bytes;
+                limit.committed(bytes, took);
+            }
+        }
+        (committed, aborted, elapsed.as_secs_f64())
+    }
+
+    #[test]
+    fn most_of_what_slow_brokers_take_is_committed_and_hardly_anything_aborted() {
+        for is_quota in [false, true] {
+            for rate in [2_000_000, 1_000_000, 300_000, 100_000, 50_000] {
+                let mut limit = BatchLimit::new(256 * KIB, 16 * KIB * KIB, TIMEOUT);
+                let mut brokers = Brokers { rate, is_quota, debt: Duration::ZERO };
+                let (committed, aborted, seconds) = run(&mut limit, &mut brokers);
+                let share = committed as f64 / (rate as f64 * seconds);
+                assert!(share >= 0.9, "{rate} bytes/s, quota {is_quota}: {share:.2} of the rate");
+                let wasted = aborted as f64 / committed as f64;
+                assert!(wasted < 0.05, "{rate} bytes/s, quota {is_quota}: {wasted:.3} aborted");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_follows_brokers_that_become_slow_and_fast_again() {
+        let mut limit = BatchLimit::new(256 * KIB, 16 * KIB * KIB, TIMEOUT);
+        let mut brokers = Brokers { rate: 100_000_000, is_quota: false, debt: Duration::ZERO };
+        run(&mut limit, &mut brokers);
+        assert_eq!(limit.size(), 16 * KIB * KIB);
+        brokers.rate = 100_000;
+        let (committed, aborted, _) = run(&mut limit, &mut brokers);
+        assert!(aborted < committed / 20, "{aborted} of {committed}");
+        assert!((100_000..=400_000).contains(&limit.size()), "{}", limit.size());
+        brokers.rate = 100_000_000;
+        run(&mut limit, &mut brokers);
+        assert_eq!(limit.size(), 16 * KIB * KIB);
+    }
+
+    #[test]
+    fn small_transactions_say_nothing_about_a_larger_limit() {
+        let mut limit = BatchLimit::new(1000, 4000, TIMEOUT);
+        limit.committed(499, Duration::from_millis(10));
+        assert_eq!(limit.size(), 1000);
+        limit.committed(500, Duration::from_secs(1));
+        assert_eq!(limit.size(), 2000);
+        limit.committed(2000, Duration::from_millis(1001));
+        assert_eq!(limit.size(), 2000, "above half of the aim it stays");
+        for _ in 0..9 {
+            limit.committed(limit.size(), Duration::ZERO);
+        }
+        assert_eq!(limit.size(), 4000);
+        limit.committed(4000, Duration::from_secs(4));
+        assert_eq!(limit.size(), 2000, "what fits into two seconds");
+        (0..9).for_each(|_| limit.failed(limit.clone().size()));
+        assert_eq!(limit.size(), 1);
+    }
+}
