@@ -34,9 +34,9 @@ use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
 use crate::worker::{Output, PageOutcome};
 
-/// Pages, verdicts or bytes after which a transaction ends.
+/// Pages, verdicts or bytes after which a transaction ends, if it has not ended before because the brokers are slow.
 const BATCH_PAGES: usize = 5000;
-const BATCH_BYTES: usize = 16 << 20;
+pub(super) const BATCH_BYTES: usize = 16 << 20;
 
 /// Longest time between the beginnings of two transactions, while there is something to commit.
 const COMMIT: Duration = Duration::from_millis(500);
@@ -146,7 +146,6 @@ pub(super) struct Run<'a, S> {
     pub(super) writer: Option<Writer>,
     /// The open transaction.
     pub(super) batch: Batch,
-    pub(super) batch_bytes: usize,
     /// When the last transaction began.
     pub(super) flushed: Duration,
     /// Totals of each variant.
@@ -215,7 +214,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 plan: plan.hash.clone(),
                 total_at: plan.total_at(),
             };
-            Writer::start(names, total.outputs.parse().unwrap_or_default())
+            Writer::start(names, total.outputs.parse().unwrap_or_default(), clock)
         });
         let now = clock.now();
         let mut counts = vec![Counts::default(); settings.len()];
@@ -239,7 +238,6 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             feed: feed.transpose()?,
             writer: writer.transpose()?,
             batch: Batch::default(),
-            batch_bytes: 0,
             flushed: now,
             counts,
             verdicts: VerdictDigest::going_on(&total.verdicts),
@@ -309,7 +307,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     /// Hands a page of the range to the open transaction.
     pub(super) fn deliver(&mut self, output: Output<PagePayload>) {
-        self.batch_bytes += output.page.payload.record.bytes();
+        self.batch.bytes += output.page.payload.record.bytes();
         if self.plan.into.has_pages() {
             self.batch.pages.push(Arc::new(output));
         }
@@ -324,7 +322,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let judged = |counts: &Counts| counts.pages + counts.warm_up + counts.reopened;
         let uncommitted = self.counts.first().map_or(0, judged).saturating_sub(judged(&self.total.counts));
         let is_due = self.clock.now().saturating_sub(self.flushed) >= COMMIT;
-        (is_due && uncommitted > 0) || uncommitted >= BATCH_PAGES as u64 || self.batch_bytes >= BATCH_BYTES
+        let max_bytes = self.writer.as_ref().map_or(BATCH_BYTES, Writer::max_bytes);
+        (is_due && uncommitted > 0) || uncommitted >= BATCH_PAGES as u64 || self.batch.bytes >= max_bytes
     }
 
     /// Starts committing what was judged. Waits for the previous transaction.
@@ -332,7 +331,6 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         self.settle()?;
         self.flushed = self.clock.now();
         self.batches += 1;
-        self.batch_bytes = 0;
         let total = Total {
             batches: self.batches,
             verdicts: self.verdicts.to_string(),

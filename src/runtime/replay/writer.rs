@@ -1,7 +1,8 @@
 //! Writes the pages, the own verdict log and the progress of a replay, in one transaction (law L2).
 //!
 //! One transaction is in flight while the next pages are judged. A batch is retried until it is committed, so verdicts
-//! are never revoked. The committed offsets carry the hash of the plan and the totals.
+//! are never revoked. How large the next one may be follows from how fast the brokers took the last ones. The committed
+//! offsets carry the hash of the plan and the totals.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 
+use super::super::clock::Clock;
 use super::super::fatal::{ended, failure};
 use super::super::worker_report::next_step;
 use crate::error::{Fatal, Reason};
@@ -24,7 +26,7 @@ use crate::kafka::producer::{
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
 use crate::replay::{CommitMetadata, Digest, Mark, Marks, Total, VerdictName, name_of};
-use crate::transaction::{Call, CallError, Delivery, TransactionMachine, TxnStep};
+use crate::transaction::{BatchLimit, Call, CallError, Delivery, TransactionMachine, TxnStep};
 use crate::worker::{Output, OutputKind, PageOutcome};
 
 /// How long to wait for the answer to a call before doing other work.
@@ -33,9 +35,14 @@ const STEP: Duration = Duration::from_millis(100);
 /// Maximum number of consecutive failed transactions.
 const MAX_FAILURES: u32 = 20;
 
+/// Size of the first batch, in bytes.
+const FIRST_BYTES: usize = 256 << 10;
+
 /// The content of one transaction.
 #[derive(Default)]
 pub(super) struct Batch {
+    /// Its size in bytes.
+    pub(super) bytes: usize,
     /// Pages, in the order of writing.
     pub(super) pages: Vec<Arc<Output<PagePayload>>>,
     /// Records of the replay's own verdict log.
@@ -99,11 +106,15 @@ pub(super) struct Writer {
     next_digest: Arc<Mutex<Digest>>,
     failures: u32,
     is_ready: bool,
+    limit: BatchLimit,
+    clock: Clock,
+    /// When the current batch was first sent.
+    begun_at: Duration,
 }
 
 impl Writer {
     /// Initialises the transactional id. Continues from the outputs with this `digest`.
-    pub(super) fn start(settings: WriterSettings, digest: Digest) -> Result<Self, Fatal> {
+    pub(super) fn start(settings: WriterSettings, digest: Digest, clock: Clock) -> Result<Self, Fatal> {
         let (sender, answers) = unbounded();
         let sink = move |call, answer| drop(sender.send((call, answer)));
         let transactional = TransactionalProducer::start(
@@ -126,6 +137,9 @@ impl Writer {
             next_digest: Arc::default(),
             failures: 0,
             is_ready: false,
+            limit: BatchLimit::new(FIRST_BYTES, super::run::BATCH_BYTES, super::TRANSACTION),
+            clock,
+            begun_at: Duration::ZERO,
         };
         let call = writer.txn.init();
         writer.call(call);
@@ -143,8 +157,14 @@ impl Writer {
     /// Starts committing a batch. None may be in flight.
     pub(super) fn commit(&mut self, batch: Batch) {
         self.current = Some(batch);
+        self.begun_at = self.clock.now();
         let call = self.txn.begin();
         self.call(call);
+    }
+
+    /// Returns how large the next batch may be, in bytes.
+    pub(super) const fn max_bytes(&self) -> usize {
+        self.limit.size()
     }
 
     /// Continues with the batch in flight, waiting briefly if `wait` is set; returns what was committed.
@@ -155,8 +175,12 @@ impl Writer {
         if let Err(error) = &answer {
             tracing::warn!(target: "dupgate::replay", ?call, %error, "transactional call failed, {}", next_step(error));
         }
-        if let Err(CallError::Undeliverable { index, reason }) = &answer {
-            self.withdraw(*index, *reason)?;
+        match &answer {
+            Err(CallError::Undeliverable { index, reason }) => self.withdraw(*index, *reason)?,
+            Err(CallError::Abortable(_) | CallError::Unknown(_)) if call == Call::Produce => {
+                self.limit.failed(self.current.as_ref().map_or(0, |batch| batch.bytes));
+            }
+            Ok(()) | Err(_) => {}
         }
         match self.txn.answered(answer) {
             TxnStep::Call(call) => self.call(call),
@@ -235,6 +259,7 @@ impl Writer {
         self.failures = 0;
         self.digest = *self.next_digest.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = self.current.take()?;
+        self.limit.committed(batch.bytes, self.clock.now().saturating_sub(self.begun_at));
         let total = Total { outputs: self.digest.to_string(), ..batch.total };
         Some(Committed { total: Arc::new(total), withdrawn: mem::take(&mut self.withdrawn) })
     }
