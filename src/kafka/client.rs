@@ -171,8 +171,8 @@ impl ConnectionSettings {
     #[must_use]
     pub fn request_producer(&self) -> ClientConfig {
         let mut config = self.producer();
-        // The caller batches the requests, and fingerprints do not compress.
-        config.set("linger.ms", "1").set("message.timeout.ms", "15000").set("compression.type", "none");
+        // The caller batches the requests, and fingerprints do not compress. Behind a quota they may wait for minutes.
+        config.set("linger.ms", "1").set("message.timeout.ms", "300000").set("compression.type", "none");
         // A log that an older release created has the limit of the brokers, which may be 1,000,000 bytes or less.
         config.set("batch.size", (BATCH_BYTES / 2).to_string());
         config

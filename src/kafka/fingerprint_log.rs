@@ -1,6 +1,7 @@
 //! Appends to the fingerprint log: gathers requests into Kafka records and reports the offset of each.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
@@ -59,7 +60,11 @@ struct DeliveryContext {
 
 /// Receives the answers.
 #[derive(Clone)]
-struct Sink(Arc<dyn Fn(Appended) + Send + Sync>);
+struct Sink {
+    answers: Arc<dyn Fn(Appended) + Send + Sync>,
+    /// Set by each acknowledged record.
+    acknowledged: Arc<AtomicBool>,
+}
 
 impl ProducerContext for LoggingContext<Sink> {
     type DeliveryOpaque = Box<DeliveryContext>;
@@ -68,7 +73,10 @@ impl ProducerContext for LoggingContext<Sink> {
         let DeliveryContext { requests, in_flight } = *context;
         drop(in_flight);
         let offset = match result {
-            Ok(message) => Ok(RequestOffset(message.offset())),
+            Ok(message) => {
+                self.0.acknowledged.store(true, Ordering::Relaxed);
+                Ok(RequestOffset(message.offset()))
+            }
             Err((error, _)) if denied(error, "").is_some() => Err(NotAppended::Denied),
             Err((error, _)) => {
                 tracing::warn!(
@@ -79,7 +87,7 @@ impl ProducerContext for LoggingContext<Sink> {
             }
         };
         for request in requests {
-            (self.0.0)(Appended { request, offset });
+            (self.0.answers)(Appended { request, offset });
         }
     }
 }
@@ -98,7 +106,7 @@ impl RequestLog {
         in_flight: Arc<InFlight>,
         sink: impl Fn(Appended) + Send + Sync + 'static,
     ) -> Result<Self, KafkaError> {
-        let sink = Sink(Arc::new(sink));
+        let sink = Sink { answers: Arc::new(sink), acknowledged: Arc::default() };
         let (config, reports) = (config.clone(), sink.clone());
         let create = move || config.create_with_context(LoggingContext(reports.clone()));
         let producer = RenewedClient::new(format!("producer of {topic}"), create)?;
@@ -108,7 +116,7 @@ impl RequestLog {
     /// Takes a request, and sends it with the next [`RequestLog::send`], or as soon as a record is full.
     pub fn append(&mut self, log: LogPartition, request: Request) {
         let Some(waiting) = self.waiting.get_mut(log.index()) else {
-            (self.sink.0)(Appended { request: request.id, offset: Err(NotAppended::Uncertain) });
+            (self.sink.answers)(Appended { request: request.id, offset: Err(NotAppended::Uncertain) });
             return;
         };
         waiting.push(request);
@@ -133,6 +141,9 @@ impl RequestLog {
     /// Replaces a client that has lost its brokers. Call it periodically; it may take a second and a half while no
     /// broker answers.
     pub fn replace_if_lost(&mut self) {
+        if self.sink.acknowledged.swap(false, Ordering::Relaxed) {
+            self.producer.answered();
+        }
         // When the old client closes, it reports the records that it still holds as uncertain.
         self.producer.replace_if_lost(|| Some(self.topic.clone()), |_, _| Ok(()));
     }
@@ -156,7 +167,7 @@ impl RequestLog {
         if let Err((error, record)) = self.producer.send(record) {
             tracing::warn!(target: "dupgate::kafka", %error, "failed to send requests, sending them again");
             for request in record.delivery_opaque.requests {
-                (self.sink.0)(Appended { request, offset: Err(NotAppended::Uncertain) });
+                (self.sink.answers)(Appended { request, offset: Err(NotAppended::Uncertain) });
             }
         }
     }

@@ -85,6 +85,11 @@ impl<C: WatchedClient> RenewedClient<C> {
         Ok(Self { client: create()?, create: Box::new(create), watchdog: ClientWatchdog::new(), name })
     }
 
+    /// Notes that a broker has answered: a client whose probes wait behind a quota is not lost.
+    pub(super) const fn answered(&mut self) {
+        self.watchdog.answered();
+    }
+
     /// Returns whether a broker answered the client's last probe.
     pub(super) const fn answers(&self) -> bool {
         self.watchdog.answers()
@@ -148,6 +153,20 @@ mod tests {
         let mut client = RenewedClient::new("reader".to_owned(), create).unwrap();
         client.watchdog = ClientWatchdog::probing_every(Duration::from_millis(1));
         client
+    }
+
+    #[test]
+    fn a_client_that_gets_answers_to_other_requests_is_kept() {
+        let mut client = clients();
+        let mut probes = 0;
+        while probes < 10 {
+            let topic = || {
+                probes += 1;
+                None
+            };
+            assert!(!client.replace_if_lost(topic, |_, _| Ok(())), "{probes}");
+            client.answered();
+        }
     }
 
     #[test]

@@ -51,6 +51,11 @@ impl ClientWatchdog {
         self.answers
     }
 
+    /// Notes that a broker has answered something else than a probe.
+    pub(super) const fn answered(&mut self) {
+        (self.misses, self.answers) = (0, true);
+    }
+
     /// Probes the client if a probe is due. Returns whether to replace it.
     pub(super) fn is_lost(&mut self, has_brokers: impl FnOnce() -> bool) -> bool {
         if self.due.try_recv().is_err() {

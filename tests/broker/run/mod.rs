@@ -7,6 +7,7 @@ mod delivery_modes;
 mod log_limits;
 mod lost_requests;
 pub(super) mod partitions;
+mod quotas;
 mod starts;
 pub(super) mod topics;
 
