@@ -35,8 +35,9 @@ const STEP: Duration = Duration::from_millis(100);
 /// Maximum number of consecutive failed transactions.
 const MAX_FAILURES: u32 = 20;
 
-/// Size of the first batch, in bytes.
+/// Sizes of the first batch and of the smallest limit, in bytes.
 const FIRST_BYTES: usize = 256 << 10;
+const MIN_BYTES: usize = 16 << 10;
 
 /// The content of one transaction.
 #[derive(Default)]
@@ -137,7 +138,7 @@ impl Writer {
             next_digest: Arc::default(),
             failures: 0,
             is_ready: false,
-            limit: BatchLimit::new(FIRST_BYTES, super::run::BATCH_BYTES, super::TRANSACTION),
+            limit: BatchLimit::new(FIRST_BYTES, MIN_BYTES, super::run::BATCH_BYTES, super::TRANSACTION),
             clock,
             begun_at: Duration::ZERO,
         };

@@ -24,18 +24,21 @@ const BACK_OFF: usize = 4;
 #[derive(Clone, Debug)]
 pub struct BatchLimit {
     size: usize,
+    min: usize,
     max: usize,
     aim: Duration,
 }
 
 impl BatchLimit {
-    /// Starts at `start`, never exceeds `max`, and aims at transactions that are well within `timeout`.
+    /// Starts at `start`, stays between `min` and `max`, and aims at transactions that are well within `timeout`.
     #[must_use]
-    pub fn new(start: usize, max: usize, timeout: Duration) -> Self {
-        Self { size: start.clamp(1, max.max(1)), max: max.max(1), aim: timeout / AIM }
+    pub fn new(start: usize, min: usize, max: usize, timeout: Duration) -> Self {
+        let mut limit = Self { size: 0, min, max: max.max(min), aim: timeout / AIM };
+        limit.set(start);
+        limit
     }
 
-    /// Returns how much the next transaction may carry; at least 1. A single item may be larger.
+    /// Returns how much the next transaction may carry. A single item may be larger.
     #[must_use]
     pub const fn size(&self) -> usize {
         self.size
@@ -57,7 +60,7 @@ impl BatchLimit {
     }
 
     fn set(&mut self, size: usize) {
-        self.size = size.clamp(1, self.max);
+        self.size = size.max(self.min).min(self.max);
     }
 }
 
@@ -111,7 +114,7 @@ mod tests {
     fn most_of_what_slow_brokers_take_is_committed_and_hardly_anything_aborted() {
         for is_quota in [false, true] {
             for rate in [2_000_000, 1_000_000, 300_000, 100_000, 50_000] {
-                let mut limit = BatchLimit::new(256 * KIB, 16 * KIB * KIB, TIMEOUT);
+                let mut limit = BatchLimit::new(256 * KIB, 16 * KIB, 16 * KIB * KIB, TIMEOUT);
                 let mut brokers = Brokers { rate, is_quota, debt: Duration::ZERO };
                 let (committed, aborted, seconds) = run(&mut limit, &mut brokers);
                 let share = committed as f64 / (rate as f64 * seconds);
@@ -124,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_limit_follows_brokers_that_become_slow_and_fast_again() {
-        let mut limit = BatchLimit::new(256 * KIB, 16 * KIB * KIB, TIMEOUT);
+        let mut limit = BatchLimit::new(256 * KIB, 16 * KIB, 16 * KIB * KIB, TIMEOUT);
         let mut brokers = Brokers { rate: 100_000_000, is_quota: false, debt: Duration::ZERO };
         run(&mut limit, &mut brokers);
         assert_eq!(limit.size(), 16 * KIB * KIB);
@@ -139,7 +142,7 @@ mod tests {
 
     #[test]
     fn small_transactions_say_nothing_about_a_larger_limit() {
-        let mut limit = BatchLimit::new(1000, 4000, TIMEOUT);
+        let mut limit = BatchLimit::new(1000, 10, 4000, TIMEOUT);
         limit.committed(499, Duration::from_millis(10));
         assert_eq!(limit.size(), 1000);
         limit.committed(500, Duration::from_secs(1));
@@ -153,6 +156,6 @@ mod tests {
         limit.committed(4000, Duration::from_secs(4));
         assert_eq!(limit.size(), 2000, "what fits into two seconds");
         (0..9).for_each(|_| limit.failed(limit.clone().size()));
-        assert_eq!(limit.size(), 1);
+        assert_eq!(limit.size(), 10);
     }
 }

@@ -15,6 +15,9 @@ use crate::transaction::{BatchLimit, Call, CallError, Delivery, TransactionMachi
 /// Bytes of pages in the first transaction. What follows doubles as long as brokers are fast.
 const FIRST_BYTES: usize = 256 * 1024;
 
+/// Bytes of pages that are always tried at once.
+const MIN_BYTES: usize = 16 * 1024;
+
 /// Most bytes of pages in one transaction.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
@@ -115,7 +118,7 @@ impl<P> Outgoing<P> {
             lost: BTreeSet::new(),
             in_doubt: false,
             refused: BTreeMap::new(),
-            limit: BatchLimit::new(FIRST_BYTES, MAX_BYTES, timeout),
+            limit: BatchLimit::new(FIRST_BYTES, MIN_BYTES, MAX_BYTES, timeout),
             left_behind: None,
             failures: 0,
             begun_at: Duration::ZERO,
@@ -394,7 +397,7 @@ mod tests {
         let Answered::Aborted(outputs) = outgoing.answered(BEGUN, Ok(())) else { panic!("not aborted") };
         assert_eq!(outputs.len(), 1);
         assert!(outgoing.is_idle() && outgoing.batch_mut().is_empty());
-        assert_eq!(outgoing.max_bytes(), 1, "the page is smaller than a quarter of the limit");
+        assert_eq!(outgoing.max_bytes(), MIN_BYTES, "the page is smaller than a quarter of the limit");
         let interval = Duration::from_secs(1);
         for pause in [1, 2, 4, 8, 16, 32, 32] {
             assert!(!outgoing.is_due(BEGUN + interval * (pause - 1), interval, true), "{pause}");

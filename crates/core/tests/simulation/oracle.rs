@@ -157,7 +157,7 @@ impl Oracle {
                     age_ms: time - held.time,
                     cluster: held.cluster.clone(),
                 };
-                // Its text of an earlier visit, after another one.
+                // Its text of an earlier visit, after another one that has the page's id or the address that it says.
                 let returns = Relation::of(page, held) == Relation::SameAddress
                     && self.originals.iter().any(|later| {
                         let is_live = watermarks.iter().any(|tail| tail.is_none_or(|tail| later.time >= tail));
@@ -165,6 +165,7 @@ impl Oracle {
                         is_live
                             && is_later
                             && later.scope == page.scope
+                            && named(page, later)
                             && Relation::of(page, later) == Relation::SameAddress
                     });
                 let is_update = Relation::of(page, held).is_update(page) && (stage > 0 || returns);
