@@ -87,9 +87,10 @@ fn deliver(broker: &'static Broker, bytes_per_second: usize) -> (f64, f64) {
         }
         (ends == PARTITIONS).then_some(())
     });
-    let possible = bytes_per_second as f64 * (all - first).as_secs_f64();
-    let committed = (pages - pages / 3) * PAGE_BYTES;
-    (committed as f64 / possible, f64::from(written) / pages as f64)
+    let number = |count: usize| f64::from(u32::try_from(count).expect("a small number"));
+    let possible = number(bytes_per_second) * all.saturating_sub(first).as_secs_f64();
+    let committed = number((pages - pages / 3) * PAGE_BYTES);
+    (committed / possible, f64::from(written) / number(pages))
 }
 
 #[test]

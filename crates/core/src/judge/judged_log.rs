@@ -112,9 +112,12 @@ impl JudgedLog {
                     self.state.end_batch(batch);
                 }
             }
-            VerdictRecord::Checkpoint(_) => {
+            VerdictRecord::Checkpoint(checkpoint) => {
                 self.retention.place(offset);
                 self.latest_checkpoint = Some(offset);
+                if !is_ahead {
+                    self.state.pass_requests(checkpoint.next_request);
+                }
             }
             VerdictRecord::Rules(_) => {}
         }

@@ -136,12 +136,11 @@ impl Pending {
             }
             rest = later;
         }
-        // Batches without verdicts say only how far requests are passed: they are passed again.
-        if self
-            .closed
-            .iter()
-            .all(|record| matches!(record, VerdictRecord::Verdicts(batch) if batch.verdicts.is_empty()))
-        {
+        // Batches without verdicts say only how far requests are passed. So does the record, unless it holds rules: the
+        // requests are passed again.
+        let is_empty =
+            |record: &VerdictRecord| matches!(record, VerdictRecord::Verdicts(batch) if batch.verdicts.is_empty());
+        if !matches!(record, VerdictRecord::Rules(_)) && self.closed.iter().all(is_empty) {
             self.closed.clear();
         }
         self.closed_verdicts = self.closed.iter().map(|record| verdicts_of(record).len()).sum();

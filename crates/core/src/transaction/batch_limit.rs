@@ -65,6 +65,7 @@ impl BatchLimit {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_precision_loss, reason = "bytes and seconds of a test")]
 mod tests {
     use super::*;
 
@@ -98,7 +99,7 @@ mod tests {
             if took > RECORD_TIMEOUT {
                 elapsed += RECORD_TIMEOUT;
                 // What was under way is written even so.
-                brokers.debt = brokers.debt.max(took - RECORD_TIMEOUT);
+                brokers.debt = brokers.debt.max(took.saturating_sub(RECORD_TIMEOUT));
                 aborted += bytes.min(brokers.rate * 6);
                 limit.failed(bytes);
             } else {
