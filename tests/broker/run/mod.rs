@@ -8,6 +8,7 @@ mod log_limits;
 mod lost_requests;
 pub(super) mod partitions;
 mod quotas;
+mod stalls;
 mod starts;
 pub(super) mod topics;
 
