@@ -124,9 +124,10 @@ test-chart: test-program ## Test the Helm chart: render it, check it with dupgat
 test-dashboards: test-program ## Test dashboards, alert rules and runbooks with the service under Prometheus
 	@tests/deploy/dashboards/run.sh $(PROGRAM)
 
-test-failover: ## Measure how long outputs pause when a judge is stopped or killed, and in upgrades of the chart; and a burst for a slow judge
+test-failover: ## Measure how long outputs pause when a judge is stopped or killed, and in upgrades of the chart; a burst for a slow judge; stalled and slow brokers
 	@tests/tools.sh test
 	$(CARGO) test --locked --test proof -- --ignored --nocapture --test-threads 1
+	$(CARGO) test --locked --test broker -- --ignored --nocapture --test-threads 1
 
 test-compose: ## Test the image and docker-compose.yml with buildah and podman; needs root on a Debian-like machine
 	@tests/deploy/compose/run.sh

@@ -1,5 +1,4 @@
 //! The coordinator of the judges' group stalls under load: it keeps its connections, and answers nothing.
-#![expect(clippy::disallowed_methods, reason = "the number of stalls comes from the environment")]
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -79,6 +78,7 @@ fn longest_gap(site: &Site, is_over: &AtomicBool) -> Duration {
 }
 
 #[test]
+#[ignore = "needs the machine for itself: make test-failover"]
 fn stalls_of_the_coordinator_of_the_judges_cost_no_index_and_little_time() {
     let Some(cluster) = Broker::three("") else { return };
     let cluster: &'static Broker = Box::leak(Box::new(cluster));
@@ -86,7 +86,9 @@ fn stalls_of_the_coordinator_of_the_judges_cost_no_index_and_little_time() {
     let site = Site::new(cluster, 3);
     let settings = json!({ "mode": "tag", "logs": { "replication_factor": 3 } });
     let mut instances = ["one", "two"].map(|name| site.start_with(name, settings.clone()));
-    instances.iter_mut().for_each(|instance| instance.wait_ready());
+    for instance in &mut instances {
+        instance.wait_ready();
+    }
     let (is_over, written) = (AtomicBool::new(false), AtomicU32::new(0));
     let gap = std::thread::scope(|scope| {
         let _ending = Ending(&is_over);
@@ -123,9 +125,11 @@ fn stalls_of_the_coordinator_of_the_judges_cost_no_index_and_little_time() {
     assert_eq!((unique.len(), sources.len()), (written, written), "each page once");
     for instance in &mut instances {
         assert_eq!(instance.has_ended(), None);
-        assert_eq!(instance.metric("dupgate_index_restores_total", &[]), 0.0, "{}", instance.log());
+        assert!(instance.metric("dupgate_index_restores_total", &[]) < 0.5, "{}", instance.log());
     }
     eprintln!("{stalls} stalls of {STALL:?}, {written} pages: no page came out for {gap:?} at most");
     assert!(gap <= LONGEST_GAP, "{gap:?}");
-    instances.into_iter().for_each(|instance| instance.stop());
+    for instance in instances {
+        instance.stop();
+    }
 }
