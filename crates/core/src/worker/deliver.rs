@@ -71,20 +71,12 @@ impl<P> Worker<P> {
                 let (outputs, offsets) = batch.into_parts();
                 self.committed(outputs, offsets);
             }
-            Answered::Aborted(outputs) => self.send_again(outputs),
+            Answered::Aborted(outputs) => {
+                drop(outputs);
+                self.rewind_all();
+            }
             Answered::Rewind => self.rewind_all(),
             Answered::Failed(why) => self.effects.push_back(Effect::Fail(why)),
-        }
-    }
-
-    /// Puts pages back at the front of their queues, with their verdicts.
-    fn send_again(&mut self, outputs: Vec<Arc<Output<P>>>) {
-        for output in outputs.into_iter().rev() {
-            // The producer has answered, so it holds none of them any more.
-            let Some(Output { page, outcome }) = Arc::into_inner(output) else { return self.rewind_all() };
-            if let Some(queue) = self.partitions.get_mut(&page.source.partition) {
-                queue.put_back(page, outcome);
-            }
         }
     }
 

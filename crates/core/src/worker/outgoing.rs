@@ -1,8 +1,7 @@
 //! The outgoing transaction: routed pages and input offsets, committed together or not at all (law L2).
 //!
-//! It carries what [`BatchLimit`] allows. Pages of a transaction that was aborted, and that certainly nobody sees, go
-//! back to their queues with their verdicts and are sent again, fewer at once. They are read again from the committed
-//! offsets only if their place in the group, their verdicts or the outcome of the commit are in doubt.
+//! It carries what [`BatchLimit`] allows. Pages of a transaction that was aborted are read again from the committed
+//! offsets, and sent fewer at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
