@@ -71,10 +71,6 @@ impl<P> Worker<P> {
                 let (outputs, offsets) = batch.into_parts();
                 self.committed(outputs, offsets);
             }
-            Answered::Aborted(outputs) => {
-                drop(outputs);
-                self.rewind_all();
-            }
             Answered::Rewind => self.rewind_all(),
             Answered::Failed(why) => self.effects.push_back(Effect::Fail(why)),
         }
@@ -94,6 +90,12 @@ impl<P> Worker<P> {
         if may_ask {
             self.resolve_all();
         }
+    }
+
+    /// Gives up the transaction under way.
+    pub(super) fn abort(&mut self) {
+        let call = self.outgoing.abort();
+        self.call(call);
     }
 
     /// Performs a call to the producer, if there is one.

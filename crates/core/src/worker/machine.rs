@@ -230,8 +230,9 @@ impl<P> Worker<P> {
             self.effects.push_back(Effect::RevokeDone);
         }
         // What the transaction holds of them may be routed by the next owner already: none of it may be committed.
-        let call = self.outgoing.lose(partitions);
-        self.call(call);
+        if self.outgoing.moves_any(partitions) {
+            self.abort();
+        }
     }
 
     /// Drops every page that was read and is not committed; they are read again from the committed offsets.
