@@ -15,8 +15,8 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied_by_code};
 use super::log_topic::{
-    Creation, LogKind, LogProblem, MORE_REPLICAS, is_on_one_disk, log_settings, mend_command, problems,
-    replication_factor,
+    Creation, DEFAULT_BATCH_BYTES, LogKind, LogProblem, MORE_REPLICAS, is_on_one_disk, log_settings, mend_command,
+    problems, replication_factor,
 };
 use super::output::TimeLimits;
 use crate::fingerprint::is_scheme_id;
@@ -30,9 +30,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the brokers may take to learn of a changed setting.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Largest batch that a broker accepts unless the topic sets another limit, in bytes.
-pub const DEFAULT_BATCH_BYTES: usize = 1_048_588;
 
 /// Problems with the topics.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,8 @@ use std::fmt;
 
 use rdkafka::error::RDKafkaErrorCode;
 
-use super::admin::DEFAULT_BATCH_BYTES;
+/// Largest batch that a broker accepts unless the topic sets another limit, in bytes.
+pub const DEFAULT_BATCH_BYTES: usize = 1_048_588;
 
 /// Replicas of a log where the cluster does not prefer another number.
 const REPLICAS: usize = 3;
