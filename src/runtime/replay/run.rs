@@ -20,7 +20,7 @@ use super::pace::{Pace, Rate};
 use super::setup::{self, extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
 use super::verdict_digest::VerdictDigest;
-use super::writer::{Batch, Committed, Writer, WriterSettings};
+use super::writer::{Batch, Committed, MAX_BATCH_BYTES, Writer, WriterSettings};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::ProducerSettings;
@@ -34,9 +34,8 @@ use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
 use crate::worker::{Output, PageOutcome};
 
-/// Pages, verdicts or bytes after which a transaction ends, if it has not ended before because the brokers are slow.
+/// Pages or verdicts after which a transaction ends.
 const BATCH_PAGES: usize = 5000;
-pub(super) const BATCH_BYTES: usize = 16 << 20;
 
 /// Longest time between the beginnings of two transactions, while there is something to commit.
 const COMMIT: Duration = Duration::from_millis(500);
@@ -322,7 +321,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let judged = |counts: &Counts| counts.pages + counts.warm_up + counts.reopened;
         let uncommitted = self.counts.first().map_or(0, judged).saturating_sub(judged(&self.total.counts));
         let is_due = self.clock.now().saturating_sub(self.flushed) >= COMMIT;
-        let max_bytes = self.writer.as_ref().map_or(BATCH_BYTES, Writer::max_bytes);
+        let max_bytes = self.writer.as_ref().map_or(MAX_BATCH_BYTES, Writer::max_bytes);
         (is_due && uncommitted > 0) || uncommitted >= BATCH_PAGES as u64 || self.batch.bytes >= max_bytes
     }
 

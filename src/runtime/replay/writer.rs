@@ -39,6 +39,9 @@ const MAX_FAILURES: u32 = 20;
 const FIRST_BYTES: usize = 256 << 10;
 const MIN_BYTES: usize = 16 << 10;
 
+/// Size of a batch, in bytes, at which a transaction ends on the fastest brokers.
+pub(super) const MAX_BATCH_BYTES: usize = 16 << 20;
+
 /// The content of one transaction.
 #[derive(Default)]
 pub(super) struct Batch {
@@ -138,7 +141,7 @@ impl Writer {
             next_digest: Arc::default(),
             failures: 0,
             is_ready: false,
-            limit: BatchLimit::new(FIRST_BYTES, MIN_BYTES, super::run::BATCH_BYTES, super::TRANSACTION),
+            limit: BatchLimit::new(FIRST_BYTES, MIN_BYTES, MAX_BATCH_BYTES, super::TRANSACTION),
             clock,
             begun_at: Duration::ZERO,
         };
