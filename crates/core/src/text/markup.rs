@@ -1,7 +1,7 @@
 //! HTML cut into tags and text in one pass, without a tree.
 
 use super::elements::RAW;
-use super::nesting::{end_of_raw, is_any, name_of, tag_end};
+use super::nesting::{LONG, end_of_raw, is_any, name_of, tag_end};
 
 /// A piece of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,10 +98,6 @@ impl Piece<'_> {
         }
     }
 }
-
-/// Tags, comments and values of attributes with more bytes than this are long. What the text needs of an attribute (a
-/// class, an id, a role) is shorter.
-pub(super) const LONG: usize = 1 << 10;
 
 /// Returns a page without comments and with the first [`LONG`] bytes of the values in long tags. The parser takes
 /// quadratic time for some long tokens, so that a page with one would be read without a tree.

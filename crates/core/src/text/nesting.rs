@@ -1,7 +1,6 @@
 //! Measures how deeply HTML is nested and how costly it is, before any tree is built.
 
 use super::elements::RAW;
-use super::markup::LONG;
 
 /// What one pass over the bytes of a page finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +22,10 @@ const MAX_UNMATCHED: usize = 50_000_000;
 
 /// The most steps for writing texts and attributes as HTML: see [`escaping_cost`].
 pub(super) const MAX_ESCAPING: usize = 1 << 30;
+
+/// Tags, comments and values of attributes with more bytes than this are long. What the text needs of an attribute (a
+/// class, an id, a role) is shorter.
+pub(super) const LONG: usize = 1 << 10;
 
 /// Only tags longer than this can take many steps.
 const LONG_TAG: usize = 1 << 14;
