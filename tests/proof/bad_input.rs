@@ -178,7 +178,7 @@ fn numbers_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
 }
 
 /// Metrics that a single instance with healthy brokers does not set.
-const QUIET: [&str; 22] = [
+const QUIET: [&str; 23] = [
     "dupgate_clamped_timestamps_total",
     "dupgate_errors_total",
     "dupgate_index_evictions_total",
@@ -187,6 +187,8 @@ const QUIET: [&str; 22] = [
     "dupgate_index_full_keys_total",
     "dupgate_index_members_left_out_total",
     "dupgate_index_late_records_total",
+    // Set when a judge starts on logs that hold something.
+    "dupgate_index_restores_total",
     // Set when the logs are trimmed ("restore").
     "dupgate_last_trim_timestamp_seconds",
     "dupgate_repeated_requests_total",
