@@ -83,7 +83,8 @@ fn records() -> Vec<(&'static str, Page, Fate)> {
         ("null for a text", value(br#"{"text":null}"#.to_vec()), Dead("decode", "missing_field")),
         ("not an object", value(b"[1,2,3]".to_vec()), Dead("decode", "missing_field")),
         ("a number for a text", value(br#"{"text":42}"#.to_vec()), Dead("decode", "wrong_type")),
-        ("a list for a text", value(br#"{"text":["a","b"]}"#.to_vec()), Dead("decode", "wrong_type")),
+        ("a list of texts", value(br#"{"text":["a","b"]}"#.to_vec()), Judged("unique")),
+        ("a list of other things", value(br#"{"text":["a",{}]}"#.to_vec()), Dead("decode", "wrong_type")),
         ("an object for an id", value(br#"{"url":{},"text":"a"}"#.to_vec()), Dead("decode", "wrong_type")),
         ("an empty text", value(text("")), Dead("extract", "no_text")),
         ("white space", value(text(" \n\t\u{3000}\u{feff}")), Dead("extract", "no_text")),
@@ -187,7 +188,7 @@ const QUIET: [&str; 23] = [
     "dupgate_index_full_keys_total",
     "dupgate_index_members_left_out_total",
     "dupgate_index_late_records_total",
-    // Set when a judge starts on logs that hold something.
+    // Set when the verdict log does not go on as the judge's index did.
     "dupgate_index_restores_total",
     // Set when the logs are trimmed ("restore").
     "dupgate_last_trim_timestamp_seconds",
