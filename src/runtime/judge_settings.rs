@@ -29,7 +29,7 @@ pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> J
             settings.rules.minhash.map(|minhash| minhash.form),
         ),
         pending_verdicts: 50_000,
-        pending_time: producer.transaction_timeout / 5,
+        transaction_timeout: producer.transaction_timeout,
         step_requests: STEP_REQUESTS,
         snapshot_interval: Some(settings.index.snapshot_interval),
         revoke_grace: REVOKE_GRACE,

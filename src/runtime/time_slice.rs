@@ -154,7 +154,7 @@ mod tests {
             keep: hour,
             batch_verdicts: 2_000,
             pending_verdicts: 50_000,
-            pending_time: TRANSACTION / 5,
+            transaction_timeout: TRANSACTION,
             step_requests: STEP_REQUESTS,
             snapshot_interval: None,
             revoke_grace: hour,

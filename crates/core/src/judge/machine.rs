@@ -80,7 +80,7 @@ impl Judge {
             role: Role::Restoring,
             log: JudgedLog::default(),
             record: None,
-            pending: Pending::default(),
+            pending: Pending::new(&settings),
             snapshots: SnapshotSchedule::new(settings.snapshot_interval),
             snapshot: None,
             joined: false,
@@ -504,7 +504,7 @@ impl Judge {
             Role::Restoring | Role::TakingOver if self.stopping && !self.pending.is_busy() => self.leave_and_stop(),
             Role::Standby => {
                 self.snapshot_if_due();
-                if self.pending.barrier_pause_is_over(now) {
+                if self.pending.pause_is_over(now) {
                     self.try_take_over();
                 }
             }
@@ -513,8 +513,7 @@ impl Judge {
     }
 
     fn go_on_judging(&mut self, now: Duration) {
-        let again = self.pending.resend_refused(now, &self.log);
-        self.effects.extend(again.map(Effect::Call));
+        self.pending.pause_is_over(now);
         if self.pending.wants_checkpoint(self.settings.checkpoint_interval_records) {
             self.ask_for_input();
         }
@@ -532,8 +531,7 @@ impl Judge {
     }
 
     fn go_on_draining(&mut self, now: Duration) {
-        let again = self.pending.resend_refused(now, &self.log);
-        self.effects.extend(again.map(Effect::Call));
+        self.pending.pause_is_over(now);
         let late = self.drain_until.is_some_and(|until| now >= until);
         if !self.pending.is_busy() && !self.is_settled() && !self.is_within_record() && !late {
             self.begin(now);

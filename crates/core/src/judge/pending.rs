@@ -1,4 +1,7 @@
 //! Verdicts from the moment they are made until they are committed with the position in the fingerprint log (law L2).
+//!
+//! A transaction carries as many of them as [`BatchLimit`] allows. What an aborted one has carried is the beginning of the
+//! next, because verdicts are final.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +15,14 @@ use super::resend_pause::ResendPause;
 use super::settings::JudgeSettings;
 use super::snapshot::SharedSnapshot;
 use crate::protocol::{RequestOffset, Verdict, VerdictOffset, VerdictRecord};
-use crate::transaction::{Call, CallError, TransactionMachine, TxnStep};
+use crate::transaction::{BatchLimit, Call, CallError, TransactionMachine, TxnStep};
 
 /// What is judged and not committed, and the transaction that commits it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pending {
     txn: TransactionMachine,
+    /// The verdicts that the next transaction may carry.
+    limit: BatchLimit,
     /// Verdicts of the batch that is still open.
     open: Vec<Verdict>,
     /// Whether a record of requests was completed since the last batch was closed.
@@ -83,13 +88,37 @@ pub(super) struct Committed {
 }
 
 impl Pending {
+    /// Nothing is judged.
+    pub(super) fn new(settings: &JudgeSettings) -> Self {
+        let most = settings.pending_verdicts;
+        Self::empty(BatchLimit::new(most / 16, (most / 256).max(1), most, settings.transaction_timeout))
+    }
+
+    fn empty(limit: BatchLimit) -> Self {
+        Self {
+            txn: TransactionMachine::default(),
+            limit,
+            open: Vec::new(),
+            passed: false,
+            closed: Vec::new(),
+            closed_verdicts: 0,
+            sent: None,
+            oldest: None,
+            begun_at: Duration::ZERO,
+            checkpoint: NextCheckpoint::default(),
+            questions: 0,
+            pause: ResendPause::default(),
+            barrier: None,
+        }
+    }
+
     /// Drops everything that is not committed. An outstanding call is still waited for.
     pub(super) fn reset(&mut self) {
         *self = Self {
             txn: std::mem::take(&mut self.txn),
             begun_at: self.begun_at,
             questions: self.questions,
-            ..Self::default()
+            ..Self::empty(self.limit.clone())
         };
     }
 
@@ -98,10 +127,7 @@ impl Pending {
     /// now.
     pub(super) fn suspend(&mut self, log: &JudgedLog) -> Option<ProducerCall> {
         self.close_batch(log);
-        if let Some(sent) = self.sent.take() {
-            self.closed.splice(0..0, Arc::unwrap_or_clone(sent.records));
-        }
-        self.closed_verdicts = self.closed.iter().map(|record| verdicts_of(record).len()).sum();
+        self.take_back();
         self.oldest = None;
         self.pause = ResendPause::default();
         self.barrier = None;
@@ -143,7 +169,7 @@ impl Pending {
         if !matches!(record, VerdictRecord::Rules(_)) && self.closed.iter().all(is_empty) {
             self.closed.clear();
         }
-        self.closed_verdicts = self.closed.iter().map(|record| verdicts_of(record).len()).sum();
+        self.closed_verdicts = count(&self.closed);
         Some(verdicts.len().saturating_sub(rest.len()))
     }
 
@@ -163,8 +189,9 @@ impl Pending {
 
     /// Returns whether more may be judged before something is committed.
     pub(super) fn has_room(&self, now: Duration, settings: &JudgeSettings) -> bool {
-        let is_old = self.oldest.is_some_and(|oldest| now >= oldest + settings.pending_time);
-        self.open.len() + self.closed_verdicts < settings.pending_verdicts && !is_old
+        // Half of what `BatchLimit` aims at: a verdict waits for the transaction before its own.
+        let is_old = self.oldest.is_some_and(|oldest| now >= oldest + settings.transaction_timeout / 5);
+        self.open.len() + self.closed_verdicts < self.limit.size() && !is_old
     }
 
     // ---- verdicts
@@ -302,13 +329,13 @@ impl Pending {
     }
 
     /// Notes that the barrier's transaction is aborted. If the brokers refused it, the barrier is not written again
-    /// before [`Pending::barrier_pause_is_over`].
+    /// before [`Pending::pause_is_over`].
     pub(super) fn barrier_aborted(&mut self, now: Duration) {
         self.pause.aborted(now);
     }
 
-    /// Returns true, once, when a refused barrier may be written again.
-    pub(super) fn barrier_pause_is_over(&mut self, now: Duration) -> bool {
+    /// Returns true, once, when what the brokers refused may be written again.
+    pub(super) fn pause_is_over(&mut self, now: Duration) -> bool {
         self.pause.is_over(now)
     }
 
@@ -317,36 +344,54 @@ impl Pending {
         now >= self.begun_at + settings.commit_interval || self.closed_verdicts >= settings.batch_verdicts
     }
 
-    /// Begins a transaction with everything judged so far. If a snapshot is due, it is taken here, where the state is
-    /// that of the transaction's last record, so that the judge can go on before the transaction is committed.
+    /// Begins a transaction with what is judged, as far as it has room. If that is everything and a snapshot is due, it is
+    /// taken here, where the state is that of the transaction's last record, so that the judge can go on before the
+    /// transaction is committed.
     pub(super) fn begin(&mut self, now: Duration, log: &JudgedLog, is_snapshot_due: bool) -> ProducerCall {
         self.close_batch(log);
-        let records = std::mem::take(&mut self.closed);
-        self.closed_verdicts = 0;
-        self.oldest = None;
-        let next_request = log.state().next_request();
-        let snapshot = if is_snapshot_due { log.snapshot() } else { None };
+        let later = self.closed.split_off(self.first_records());
+        let records = std::mem::replace(&mut self.closed, later);
+        let has_all = self.closed.is_empty();
+        self.closed_verdicts = count(&self.closed);
+        self.oldest = (!has_all).then_some(now);
+        let next_request = records.iter().rev().find_map(next_request).unwrap_or_else(|| log.state().next_request());
+        let snapshot = if is_snapshot_due && has_all { log.snapshot() } else { None };
         self.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_request, snapshot });
         self.begun_at = now;
         let call = self.txn.begin();
         self.call(call, log)
     }
 
-    /// Begins an aborted transaction again with the same verdicts, because they are final. If the brokers refused it,
-    /// it waits for [`Pending::resend_refused`].
-    pub(super) fn resend(&mut self, now: Duration, log: &JudgedLog) -> Option<ProducerCall> {
-        self.sent.as_ref()?;
-        self.pause.aborted(now).then(|| self.begin_again(log))
+    /// Returns how many closed records the next transaction has room for. Among them is at least one that says which
+    /// request is the next.
+    fn first_records(&self) -> usize {
+        let (mut verdicts, mut says_next) = (0, false);
+        for (records, record) in self.closed.iter().enumerate() {
+            verdicts += verdicts_of(record).len();
+            if verdicts > self.limit.size() && says_next {
+                return records;
+            }
+            says_next |= next_request(record).is_some();
+        }
+        self.closed.len()
     }
 
-    /// Begins a refused transaction again once its pause is over.
-    pub(super) fn resend_refused(&mut self, now: Duration, log: &JudgedLog) -> Option<ProducerCall> {
-        self.pause.is_over(now).then(|| self.begin_again(log))
+    /// Notes that the transaction is aborted: the next one begins with the same verdicts, because they are final. If the
+    /// brokers refused it, it waits until [`Pending::pause_is_over`].
+    pub(super) fn aborted(&mut self, now: Duration) {
+        if self.sent.is_some() {
+            self.take_back();
+            self.oldest = Some(now);
+            self.pause.aborted(now);
+        }
     }
 
-    fn begin_again(&mut self, log: &JudgedLog) -> ProducerCall {
-        let call = self.txn.begin();
-        self.call(call, log)
+    /// Puts what the transaction has carried before what is judged since.
+    fn take_back(&mut self) {
+        if let Some(sent) = self.sent.take() {
+            self.closed.splice(0..0, Arc::unwrap_or_clone(sent.records));
+        }
+        self.closed_verdicts = count(&self.closed);
     }
 
     /// Returns how many times in a row the brokers refused the transaction that is to be committed.
@@ -358,6 +403,11 @@ impl Pending {
     pub(super) fn answered(&mut self, result: Result<Vec<VerdictOffset>, CallError>) -> TxnStep {
         if let Err(error) = &result {
             self.pause.failed(error);
+            if self.txn.outstanding() == Some(Call::Produce)
+                && matches!(error, CallError::Abortable(_) | CallError::Unknown(_))
+            {
+                self.limit.failed(self.sent.as_ref().map_or(0, |sent| count(&sent.records)));
+            }
         }
         let outcome = result.map(|offsets| match &mut self.sent {
             Some(sent) if !offsets.is_empty() => sent.offsets = offsets,
@@ -381,8 +431,9 @@ impl Pending {
     }
 
     /// Notes that the transaction is committed. Returns `None` if there was none.
-    pub(super) fn committed(&mut self) -> Option<Committed> {
+    pub(super) fn committed(&mut self, now: Duration) -> Option<Committed> {
         let sent = self.sent.take()?;
+        self.limit.committed(count(&sent.records), now.saturating_sub(self.begun_at));
         self.pause = ResendPause::default();
         let checkpoint = sent.checkpoint();
         let trim = checkpoint.and_then(|_| self.checkpoint.trim.take());
@@ -405,6 +456,19 @@ fn verdicts_of(record: &VerdictRecord) -> &[Verdict] {
     match record {
         VerdictRecord::Verdicts(batch) => &batch.verdicts,
         VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => &[],
+    }
+}
+
+fn count(records: &[VerdictRecord]) -> usize {
+    records.iter().map(|record| verdicts_of(record).len()).sum()
+}
+
+/// Returns the next request to judge after a record that says so.
+fn next_request(record: &VerdictRecord) -> Option<RequestOffset> {
+    match record {
+        VerdictRecord::Verdicts(batch) => Some(batch.next_request),
+        VerdictRecord::Checkpoint(checkpoint) => Some(checkpoint.next_request),
+        VerdictRecord::Rules(_) => None,
     }
 }
 

@@ -198,11 +198,7 @@ impl Judge {
             }
             TxnStep::Committed if self.role == Role::TakingOver => self.follow_to_barrier(),
             TxnStep::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
-            // The verdicts are final, so a new transaction carries the same ones.
-            TxnStep::Aborted if matches!(self.role, Role::Active | Role::Draining) => {
-                let call = self.pending.resend(self.now, &self.log);
-                self.effects.extend(call.map(Effect::Call));
-            }
+            TxnStep::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.pending.aborted(self.now),
             // Either a transaction from before this judge stepped down has ended, or the barrier was not written.
             TxnStep::Aborted if self.role == Role::TakingOver => {
                 self.pending.barrier_aborted(self.now);
@@ -230,7 +226,7 @@ impl Judge {
     }
 
     fn committed(&mut self) {
-        let Some(Committed { last, checkpoint, trim, snapshot }) = self.pending.committed() else { return };
+        let Some(Committed { last, checkpoint, trim, snapshot }) = self.pending.committed(self.now) else { return };
         self.log.committed(last, checkpoint);
         if checkpoint.is_some() && self.record.as_ref().is_some_and(RequestRecord::waits) {
             self.ask_for_input();

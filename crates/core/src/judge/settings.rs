@@ -22,11 +22,10 @@ pub struct JudgeSettings {
     /// Verdicts after which a record of the verdict log is closed. It may hold more, because it ends where a record of
     /// requests ends.
     pub batch_verdicts: usize,
-    /// Verdicts that may wait for their commit; at this number no more requests are read.
+    /// Verdicts that may wait for their commit, at most: at what brokers commit at once, no more requests are read.
     pub pending_verdicts: usize,
-    /// How old a verdict may become before a transaction carries it; beyond that, no more requests are read. Well below
-    /// the time-out of a transaction.
-    pub pending_time: Duration,
+    /// When the coordinator ends a transaction. No more requests are read while a verdict waits for a fifth of it.
+    pub transaction_timeout: Duration,
     /// The most requests that are judged for one event.
     pub step_requests: usize,
     /// Time between snapshots. If absent, only those that an operator requests are taken.

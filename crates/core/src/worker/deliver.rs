@@ -17,8 +17,9 @@ impl<P> Worker<P> {
             return;
         }
         let due = self.outgoing.is_due(now, self.settings.commit_interval, self.membership.hurries());
-        let late = self.membership.draining(now).is_some_and(|(_, late)| late);
-        if !due || late {
+        let is_late = self.membership.draining(now).is_some_and(|(_, late)| late)
+            || self.membership.stopping(now).is_some_and(|late| late);
+        if !due || is_late {
             return;
         }
         self.compose();
@@ -71,8 +72,20 @@ impl<P> Worker<P> {
                 let (outputs, offsets) = batch.into_parts();
                 self.committed(outputs, offsets);
             }
+            Answered::Aborted(outputs) => self.send_again(outputs),
             Answered::Rewind => self.rewind_all(),
             Answered::Failed(why) => self.effects.push_back(Effect::Fail(why)),
+        }
+    }
+
+    /// Puts pages back at the front of their queues, with their verdicts.
+    fn send_again(&mut self, outputs: Vec<Arc<Output<P>>>) {
+        for output in outputs.into_iter().rev() {
+            // The producer has answered, so it holds none of them any more.
+            let Some(Output { page, outcome }) = Arc::into_inner(output) else { return self.rewind_all() };
+            if let Some(queue) = self.partitions.get_mut(&page.source.partition) {
+                queue.put_back(page, outcome);
+            }
         }
     }
 
@@ -92,12 +105,6 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Gives up the transaction under way.
-    pub(super) fn abort(&mut self) {
-        let call = self.outgoing.abort();
-        self.call(call);
-    }
-
     /// Performs a call to the producer, if there is one.
     pub(super) fn call(&mut self, call: Option<ProducerCall<P>>) {
         self.effects.extend(call.map(Effect::Call));
@@ -106,5 +113,64 @@ impl<P> Worker<P> {
     /// Returns the bytes of pages that wait or are in a transaction.
     pub(super) fn in_flight_bytes(&self) -> usize {
         self.partitions.bytes() + self.outgoing.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Reject;
+    use crate::worker::test_worker::{TestWorker, page};
+    use crate::worker::{Event, PageAction};
+
+    /// A worker that has begun to send the page at offset 0 of partition 0.
+    fn sending() -> TestWorker {
+        let mut bench = TestWorker::new(vec![]);
+        bench.offsets([Some(0), Some(0)]);
+        bench.now = Duration::from_secs(1);
+        let mut page = page(0, 0, 1);
+        page.action = PageAction::Settled(PageOutcome::DeadLetter(Reject::Refused));
+        assert_eq!(calls(&bench.handle(Event::Page(page))), ["Begin"]);
+        assert_eq!(calls(&bench.handle(Event::Called(Ok(())))), ["Produce 0"]);
+        bench
+    }
+
+    /// What is asked for, without pauses.
+    fn calls(effects: &[Effect<()>]) -> Vec<String> {
+        let name = |effect: &Effect<()>| {
+            let Effect::Call(call) = effect else { return format!("{effect:?}") };
+            match call {
+                ProducerCall::Produce(outputs) => {
+                    let offsets = outputs.iter().map(|output| format!(" {}", output.page.source.offset));
+                    "Produce".to_owned() + &offsets.collect::<String>()
+                }
+                ProducerCall::SendOffsets(offsets) => format!("SendOffsets {:?}", offsets.values()),
+                ProducerCall::Plain(call) => format!("{call:?}"),
+            }
+        };
+        effects.iter().filter(|effect| !matches!(effect, Effect::Pause(_))).map(name).collect()
+    }
+
+    #[test]
+    fn pages_of_an_aborted_transaction_are_sent_again_and_not_read_again() {
+        let mut bench = sending();
+        assert_eq!(calls(&bench.handle(Event::Called(Err(CallError::Abortable("timed out".to_owned()))))), ["Abort"]);
+        assert_eq!(calls(&bench.handle(Event::Called(Ok(())))), [""; 0], "it waits first");
+        assert_eq!(bench.worker.status().waiting, 1);
+        bench.now += Duration::from_secs(1);
+        assert_eq!(calls(&bench.handle(Event::Tick)), ["Begin"]);
+        assert_eq!(calls(&bench.handle(Event::Called(Ok(())))), ["Produce 0"]);
+        assert_eq!(calls(&bench.handle(Event::Called(Ok(())))), ["SendOffsets [1]"]);
+    }
+
+    #[test]
+    fn nothing_is_sent_again_after_the_time_that_a_stop_may_take() {
+        let mut bench = sending();
+        assert_eq!(calls(&bench.handle(Event::Stop)), [""; 0]);
+        bench.now += Duration::from_secs(1);
+        assert_eq!(calls(&bench.handle(Event::Tick)), [""; 0], "a call is out");
+        assert_eq!(calls(&bench.handle(Event::Called(Ok(())))), ["Abort"]);
+        assert_eq!(calls(&bench.handle(Event::Called(Ok(())))), ["Leave", "Stopped"]);
+        assert_eq!(bench.worker.status().waiting, 1, "it stays uncommitted");
     }
 }

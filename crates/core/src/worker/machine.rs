@@ -230,9 +230,8 @@ impl<P> Worker<P> {
             self.effects.push_back(Effect::RevokeDone);
         }
         // What the transaction holds of them may be routed by the next owner already: none of it may be committed.
-        if self.outgoing.moves_any(partitions) {
-            self.abort();
-        }
+        let call = self.outgoing.lose(partitions);
+        self.call(call);
     }
 
     /// Drops every page that was read and is not committed; they are read again from the committed offsets.

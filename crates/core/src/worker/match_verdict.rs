@@ -72,7 +72,10 @@ impl<P> Worker<P> {
 
     /// A page waits at this position: the verdict is its end. The last verdict counts.
     fn answer(&mut self, log: LogPartition, source: &Source, verdict: &Arc<Verdict>) {
-        let Some(waiting) = self.partitions.page(source) else { return };
+        let Some(waiting) = self.partitions.page(source) else {
+            self.outgoing.doubt(&source.partition, source.offset);
+            return;
+        };
         match match_verdict(&waiting.page().action, verdict) {
             VerdictMatch::End(outcome) => self.settle(source, PageState::Ready(outcome)),
             VerdictMatch::NoAnswer => {}
@@ -93,6 +96,7 @@ impl<P> Worker<P> {
 
     fn reopened(&mut self, log: LogPartition, partition: &PartitionId, from: i64, to: i64) {
         self.ask_for_offset_again(partition);
+        self.outgoing.doubt(partition, from);
         let Some(queue) = self.partitions.get(partition) else { return };
         let is_reopened = |action: &PageAction| match action {
             PageAction::Ask(of, _) | PageAction::Withdraw(of, _) => *of == log,

@@ -1,7 +1,8 @@
 //! The outgoing transaction: routed pages and input offsets, committed together or not at all (law L2).
 //!
-//! It carries what [`BatchLimit`] allows. Pages of a transaction that was aborted are read again from the committed
-//! offsets, and sent fewer at once.
+//! It carries what [`BatchLimit`] allows. Pages of a transaction that was aborted, and that certainly nobody sees, go
+//! back to their queues with their verdicts and are sent again, fewer at once. They are read again from the committed
+//! offsets only if their place in the group, their verdicts or the outcome of the commit are in doubt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +32,10 @@ pub(super) struct Outgoing<P> {
     /// The transactional id is ours.
     initialised: bool,
     batch: Batch<P>,
+    /// Partitions that were lost while the transaction was under way: the next owner reads their pages.
+    lost: BTreeSet<PartitionId>,
+    /// Whether pages are read again if the transaction is aborted: see [`Outgoing::doubt`].
+    in_doubt: bool,
     /// Pages that no broker takes: to be withdrawn when they are read again.
     refused: BTreeMap<Source, Reject>,
     limit: BatchLimit,
@@ -57,6 +62,9 @@ pub(super) enum Answered<P> {
     Call(ProducerCall<P>),
     /// Pages and offsets are committed.
     Committed(Batch<P>),
+    /// No transaction is open any more, and nobody sees these pages: they are sent again. Those of partitions that were
+    /// lost are not among them.
+    Aborted(Vec<Arc<Output<P>>>),
     /// No transaction is open any more, and nothing of it is seen that was not committed: pages are read again from the
     /// committed offsets.
     Rewind,
@@ -107,6 +115,8 @@ impl<P> Outgoing<P> {
             txn: TransactionMachine::new(delivery),
             initialised: delivery == Delivery::AtLeastOnce,
             batch: Batch::default(),
+            lost: BTreeSet::new(),
+            in_doubt: false,
             refused: BTreeMap::new(),
             limit: BatchLimit::new(FIRST_BYTES, MIN_BYTES, MAX_BYTES, timeout),
             left_behind: None,
@@ -173,8 +183,25 @@ impl<P> Outgoing<P> {
     /// Begins a transaction with what was filled in.
     pub(super) fn begin(&mut self, now: Duration) -> ProducerCall<P> {
         self.begun_at = now;
+        self.lost.clear();
+        self.in_doubt = false;
         let call = self.txn.begin();
         self.call(call)
+    }
+
+    /// Gives up the transaction under way because these partitions were lost.
+    pub(super) fn lose(&mut self, partitions: &BTreeSet<PartitionId>) -> Option<ProducerCall<P>> {
+        if !self.batch.offsets.keys().any(|partition| partitions.contains(partition)) {
+            return None;
+        }
+        self.lost.extend(partitions.iter().cloned());
+        self.abort()
+    }
+
+    /// The verdict on pages of this partition has changed from an offset on: if the transaction under way holds one of
+    /// them and is aborted, its pages are read and matched with their verdicts again.
+    pub(super) fn doubt(&mut self, partition: &PartitionId, from: i64) {
+        self.in_doubt |= self.batch.offsets.get(partition).is_some_and(|next| from < *next);
     }
 
     /// Gives up the transaction under way, unless its commit is out.
@@ -195,9 +222,9 @@ impl<P> Outgoing<P> {
         match self.txn.answered(result) {
             TxnStep::Call(call) => Answered::Call(self.call(call)),
             TxnStep::Ready => {
-                // Whatever was open under the id has ended: the committed offsets show how.
+                // Whatever was open under the id has ended. If it was to be committed, the committed offsets show how.
                 self.initialised = true;
-                Answered::Rewind
+                self.aborted()
             }
             TxnStep::Committed => {
                 let batch = std::mem::take(&mut self.batch);
@@ -208,7 +235,7 @@ impl<P> Outgoing<P> {
                 self.limit.committed(batch.bytes, now.saturating_sub(self.begun_at));
                 Answered::Committed(batch)
             }
-            TxnStep::Aborted if self.initialised => Answered::Rewind,
+            TxnStep::Aborted if self.initialised => self.aborted(),
             // Whether it was committed is known when the transactional id is taken over, or was taken over at last.
             TxnStep::Aborted | TxnStep::Unknown(_) => self.take_over().map_or(Answered::Rewind, Answered::Call),
             TxnStep::Fenced(why) => Answered::Failed(Failure::Fenced(why)),
@@ -218,20 +245,36 @@ impl<P> Outgoing<P> {
 
     /// Notes what a failed call says about the next transaction.
     fn note_failure(&mut self, call: Call, error: &CallError) {
-        match error {
+        let is_final = match error {
             CallError::Retriable(_) => return,
             CallError::Undeliverable { index, reason } => {
                 if let Some(output) = self.batch.outputs.get(*index) {
                     self.refused.insert(output.page.source.clone(), *reason);
                 }
+                self.in_doubt = true;
                 return;
             }
-            CallError::Abortable(_) | CallError::Unknown(_) | CallError::Fenced(_) | CallError::Fatal(_) => {}
-        }
-        if call == Call::Produce {
-            self.limit.failed(self.batch.bytes);
+            CallError::Abortable(_) => false,
+            CallError::Unknown(_) | CallError::Fenced(_) | CallError::Fatal(_) => true,
+        };
+        match call {
+            Call::Init | Call::Begin | Call::Abort => {}
+            Call::Produce => self.limit.failed(self.batch.bytes),
+            // The group has other offsets than we know, or we are no member of it any more.
+            Call::SendOffsets => self.in_doubt |= !is_final,
+            Call::Commit => self.in_doubt |= is_final,
         }
         self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Takes the pages of a transaction that nobody sees.
+    fn aborted(&mut self) -> Answered<P> {
+        if self.in_doubt || self.batch.is_empty() {
+            return Answered::Rewind;
+        }
+        let Batch { mut outputs, .. } = std::mem::take(&mut self.batch);
+        outputs.retain(|output| !self.lost.contains(&output.page.source.partition));
+        Answered::Aborted(outputs)
     }
 
     /// Drops the pages and offsets of the transaction.
@@ -242,11 +285,6 @@ impl<P> Outgoing<P> {
     /// Returns why no broker takes this page, if none does.
     pub(super) fn refusal(&self, source: &Source) -> Option<Reject> {
         self.refused.get(source).copied()
-    }
-
-    /// Returns whether the transaction under way moves the offset of any of these partitions.
-    pub(super) fn moves_any(&self, partitions: &BTreeSet<PartitionId>) -> bool {
-        self.batch.offsets.keys().any(|partition| partitions.contains(partition))
     }
 
     /// Returns whether the transaction under way moves the offset of this partition.
@@ -289,6 +327,7 @@ mod tests {
             Answered::Call(ProducerCall::Plain(Call::Commit)) => "commit",
             Answered::Call(ProducerCall::Plain(_)) => "another call",
             Answered::Committed(_) => "committed",
+            Answered::Aborted(_) => "aborted",
             Answered::Rewind => "rewind",
             Answered::Failed(_) => "failed",
         }
@@ -351,11 +390,12 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_brokers_are_too_slow_for_are_sent_fewer_at_once_and_later() {
+    fn pages_that_brokers_are_too_slow_for_are_sent_again_fewer_at_once_and_later() {
         let mut outgoing = begun(Delivery::ExactlyOnce);
         assert_eq!(outgoing.max_bytes(), FIRST_BYTES);
-        assert_eq!(answers(&mut outgoing, vec![Ok(()), late(), Ok(())]), ["produce", "abort", "rewind"]);
-        outgoing.rewind();
+        assert_eq!(answers(&mut outgoing, vec![Ok(()), late()]), ["produce", "abort"]);
+        let Answered::Aborted(outputs) = outgoing.answered(BEGUN, Ok(())) else { panic!("not aborted") };
+        assert_eq!(outputs.len(), 1);
         assert!(outgoing.is_idle() && outgoing.batch_mut().is_empty());
         assert_eq!(outgoing.max_bytes(), MIN_BYTES, "the page is smaller than a quarter of the limit");
         let interval = Duration::from_secs(1);
@@ -364,13 +404,42 @@ mod tests {
             assert!(outgoing.is_due(BEGUN + interval * pause, interval, false), "{pause}");
             outgoing.batch_mut().push(page(0, 4, 1), PageOutcome::DeadLetter(Reject::Refused));
             outgoing.begin(BEGUN);
-            assert_eq!(answers(&mut outgoing, vec![Ok(()), late(), Ok(())]), ["produce", "abort", "rewind"]);
-            outgoing.rewind();
+            assert_eq!(answers(&mut outgoing, vec![Ok(()), late(), Ok(())]), ["produce", "abort", "aborted"]);
         }
         outgoing.batch_mut().push(page(0, 4, 1), PageOutcome::DeadLetter(Reject::Refused));
         outgoing.begin(BEGUN);
         answers(&mut outgoing, vec![Ok(()); 4]);
         assert!(outgoing.is_due(BEGUN + interval, interval, false), "a commit ends the pause");
+    }
+
+    #[test]
+    fn pages_whose_place_or_verdict_is_in_doubt_are_read_again() {
+        let unknown = || Err(CallError::Unknown("timed out".to_owned()));
+        // A time-out before the commit cannot have committed anything.
+        for calls in 1..3 {
+            let mut outgoing = begun(Delivery::ExactlyOnce);
+            answers(&mut outgoing, vec![Ok(()); calls]);
+            assert_eq!(answers(&mut outgoing, vec![unknown(), Ok(())]), ["init", "aborted"], "{calls}");
+        }
+        // The group does not accept the offsets.
+        let mut outgoing = begun(Delivery::ExactlyOnce);
+        assert_eq!(answers(&mut outgoing, vec![Ok(()), Ok(()), late(), Ok(())])[2..], ["abort", "rewind"]);
+        for (partition, from, end) in [(0, 4, "rewind"), (0, 5, "aborted"), (1, 4, "aborted")] {
+            let mut outgoing = begun(Delivery::ExactlyOnce);
+            outgoing.doubt(&input(partition), from);
+            assert_eq!(answers(&mut outgoing, vec![Ok(()), late(), Ok(())]), ["produce", "abort", end], "{from}");
+        }
+    }
+
+    #[test]
+    fn pages_of_a_lost_partition_do_not_come_back() {
+        let mut outgoing = begun(Delivery::ExactlyOnce);
+        assert!(outgoing.lose(&BTreeSet::from([input(1)])).is_none());
+        answers(&mut outgoing, vec![Ok(()); 2]);
+        assert!(outgoing.lose(&BTreeSet::from([input(0)])).is_none(), "a call is out");
+        assert_eq!(answers(&mut outgoing, vec![Ok(())]), ["abort"]);
+        let Answered::Aborted(outputs) = outgoing.answered(BEGUN, Ok(())) else { panic!("not aborted") };
+        assert!(outputs.is_empty());
     }
 
     #[test]

@@ -508,6 +508,12 @@ impl<P> PartitionQueue<P> {
         self.waiting.front().filter(|first| matches!(first.state, PageState::Ready(_))).map(|first| first.page.bytes)
     }
 
+    /// Puts a page back that was taken out and is not committed.
+    pub(super) fn put_back(&mut self, page: Page<P>, outcome: PageOutcome) {
+        self.bytes += page.bytes;
+        self.waiting.push_front(Waiting { page, state: PageState::Ready(outcome) });
+    }
+
     /// Takes the first page out if its end is known.
     pub(super) fn pop_ready(&mut self) -> Option<(Page<P>, PageOutcome)> {
         self.ready_bytes()?;

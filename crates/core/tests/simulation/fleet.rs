@@ -59,7 +59,7 @@ fn judge() -> JudgeDriver {
         checkpoint_interval_records: 2_000,
         batch_verdicts: 50,
         pending_verdicts: 200,
-        pending_time: ms(20),
+        transaction_timeout: ms(100),
         step_requests: 50,
         snapshot_interval: None,
         revoke_grace: ms(10),

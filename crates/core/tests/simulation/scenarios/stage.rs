@@ -190,7 +190,7 @@ impl Stage {
                 keep: self.window + lateness,
                 batch_verdicts: 3,
                 pending_verdicts: 6,
-                pending_time: ms(20),
+                transaction_timeout: ms(100),
                 step_requests: 1,
                 snapshot_interval: Some(Duration::from_secs(1)),
                 revoke_grace: ms(10),

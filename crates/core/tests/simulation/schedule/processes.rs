@@ -30,7 +30,7 @@ impl Schedule {
                 keep,
                 batch_verdicts: sizes.batch_verdicts,
                 pending_verdicts: 6,
-                pending_time: ms(20),
+                transaction_timeout: ms(100),
                 step_requests: 1,
                 snapshot_interval: Some(ms(40)),
                 revoke_grace: ms(10),
