@@ -18,7 +18,9 @@ mod events;
 mod member_id;
 mod fetch_states;
 mod membership;
+mod out_of_range;
 mod read_position;
+mod read_probe;
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -97,6 +99,8 @@ impl GroupConsumer {
             fetch_states: Mutex::new(FetchStates::default()),
             budget: Arc::clone(&settings.budget),
             held_back: ByteBudget::new(HELD_BACK_BYTES),
+            has_one_topic: matches!(&settings.topics[..], [name] if !name.starts_with('^')),
+            is_unreadable_logged: AtomicBool::new(false),
         });
         let create = {
             let (config, topics, shared) = (settings.config.clone(), settings.topics.clone(), Arc::clone(&shared));
@@ -137,6 +141,10 @@ struct Shared {
     budget: Arc<ByteBudget>,
     /// Counts the bytes of records of paused partitions.
     held_back: Arc<ByteBudget>,
+    /// Whether the group reads one named topic.
+    has_one_topic: bool,
+    /// Whether it was logged that a batch cannot be unpacked: the client tries again and again.
+    is_unreadable_logged: AtomicBool,
 }
 
 /// Context of one client of the group.
@@ -426,9 +434,21 @@ impl Shared {
                 ConsumerEvent::Failed(format!("the consumer failed for good: {error}"))
             }
         } else if code == Some(RDKafkaErrorCode::AutoOffsetReset) {
-            return self.out_of_range(consumer);
+            return self.start_sweep();
+        } else if code == Some(RDKafkaErrorCode::TopicAuthorizationFailed) && self.start_probes() {
+            return;
         } else if code.is_some_and(|code| denied.contains(&code)) {
             ConsumerEvent::Failed(format!("the cluster does not let us read: {error}"))
+        } else if matches!(code, Some(RDKafkaErrorCode::BadCompression | RDKafkaErrorCode::BadMessage))
+            && !self.is_unreadable_logged.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(
+                target: "dupgate::kafka",
+                "failed to unpack a batch of the input: {error}; its partition stands still. The client reads no batch that \
+                 unpacks to more than receive.message.max.bytes (kafka.consumer_properties), 100000000 by default: raise it, \
+                 or let the writers of the input limit their batches"
+            );
+            return;
         } else {
             // The network or a leader election: the client continues by itself, and logs it.
             tracing::debug!(target: "dupgate::kafka", %error, "consumer error");
@@ -437,46 +457,9 @@ impl Shared {
         (self.sink)(event);
     }
 
-    /// Finds the partitions that do not hold the next offset, and closes them; the others continue. The client library
-    /// reports that there is one without naming it, so all are checked.
-    fn out_of_range(&self, consumer: &BaseConsumer<Context>) {
-        let open = |(partition, fetch_state): (&PartitionId, &FetchState)| {
-            Some((partition.clone(), fetch_state.open?, fetch_state.next))
-        };
-        let open: Vec<(PartitionId, u64, i64)> = self.fetch_states().by_partition.iter().filter_map(open).collect();
-        let mut found = false;
-        for (partition, serial, offset) in &open {
-            match consumer.fetch_watermarks(&partition.topic, partition.number, SEEK) {
-                Ok((first, end)) if *offset < first || end < *offset => {
-                    found = true;
-                    self.fetch_states()
-                        .by_partition
-                        .entry(partition.clone())
-                        .and_modify(|fetch_state| fetch_state.open = None);
-                    let (partition, serial, offset) = (partition.clone(), *serial, *offset);
-                    let event = ConsumerEvent::OutOfRange { partition: partition.clone(), serial, offset, first, end };
-                    self.hand_over(&partition, event);
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::debug!(
-                        target: "dupgate::kafka",
-                        %partition, %error, "failed to check whether the partition is out of range"
-                    );
-                }
-            }
-        }
-        if !found {
-            // The partition has changed since, or does not answer: seek each partition to its current offset.
-            tracing::warn!(
-                target: "dupgate::kafka",
-                "out-of-range error without an out-of-range partition: seeking again"
-            );
-            for (partition, serial, offset) in open {
-                let again = |fetch_state: &mut FetchState| fetch_state.wanted = Some((Start::Offset(offset), serial));
-                self.fetch_states().by_partition.entry(partition).and_modify(again);
-            }
-        }
+    /// Hands over no more records of a partition.
+    fn close(&self, partition: &PartitionId) {
+        self.fetch_states().by_partition.entry(partition.clone()).and_modify(|fetch_state| fetch_state.open = None);
     }
 }
 
@@ -500,6 +483,7 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
     let mut topic = TopicName::default();
     let named = settings.topics.first().filter(|topic| !topic.starts_with('^'));
     let mut reaches = true;
+    let mut probe = None;
     shared.renew(&consumer);
     while !shared.fetch_states().leaving {
         (settings.moved)();
@@ -512,6 +496,8 @@ fn run(settings: &GroupConsumerSettings, shared: &Shared, mut consumer: RenewedC
             report(subscribe(&consumer, &settings.topics), "rejoining");
         }
         shared.seek_what_is_wanted(&consumer);
+        shared.sweep(&consumer);
+        shared.probe(&settings.config, &mut probe);
         // Request one topic only: metadata of all topics of a large cluster would time out.
         let owned = || shared.fetch_states().by_partition.keys().next().map(|partition| partition.topic.to_string());
         let is_replaced = consumer.replace_if_lost(

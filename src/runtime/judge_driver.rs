@@ -189,6 +189,9 @@ impl JudgeDriver {
                 }
                 Ok(())
             }
+            ConsumerEvent::Denied { partition, .. } => {
+                self.member_event(ConsumerEvent::Failed(format!("the cluster does not let us read {partition}")))
+            }
             ConsumerEvent::Reaches(_)
             | ConsumerEvent::Started { .. }
             | ConsumerEvent::AtEnd { .. }

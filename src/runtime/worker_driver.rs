@@ -113,6 +113,7 @@ enum Ready {
     Page(Box<Page<PagePayload>>, Permit),
     End,
     OutOfRange { offset: i64, first: i64, end: i64 },
+    Denied,
 }
 
 /// A reader of one verdict log, and the serial number of its current command.

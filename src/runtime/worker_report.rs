@@ -510,5 +510,6 @@ const fn blocked_label(why: &Blocked) -> BlockedLabel {
         Blocked::ForeignPage(_) => BlockedLabel::ForeignPage,
         Blocked::NoOffset => BlockedLabel::NoOffset,
         Blocked::OutOfRange { .. } => BlockedLabel::OutOfRange,
+        Blocked::Denied => BlockedLabel::Denied,
     }
 }

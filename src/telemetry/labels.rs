@@ -281,6 +281,8 @@ label! {
         NoOffset = "no_offset",
         /// The partition does not hold the next offset.
         OutOfRange = "out_of_range",
+        /// The brokers do not let us read the topic.
+        Denied = "denied",
     }
 }
 label! {

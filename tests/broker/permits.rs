@@ -185,6 +185,41 @@ fn a_judge_without_write_on_its_transactional_id_ends_and_names_the_acl() {
 }
 
 #[test]
+fn a_topic_of_a_pattern_that_may_not_be_read_does_not_stop_the_others() {
+    let Some(broker) = Broker::secured() else { return };
+    let mut cli = cli(broker);
+    let prefix = broker.unique("sites");
+    let [open, closed] = ["open", "closed"].map(|name| format!("{prefix}.{name}"));
+    for topic in [&open, &closed] {
+        broker.create_topic(topic, 1, &[]);
+        produce(broker, topic, 0, &[page(&text(1)), page(&text(if topic == &open { 2 } else { 3 }))]);
+    }
+    // The documented permissions, but for the second topic.
+    cli.input.clone_from(&open);
+    for (resource, prefix, operations) in documented(&cli) {
+        allow(broker, "bob", resource, &prefix, &operations);
+    }
+    allow(broker, "bob", TOPIC, &closed, &[DESCRIBE]);
+    cli.input = format!("^{prefix}.*");
+    let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
+    let mut service = Process::start(
+        std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(["run", "-c", &cli.files(broker.way("SASL_SSL"), &bob)])
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(cli.log_of("service")),
+    );
+    assert_eq!(committed(broker, &cli.outputs[0], 2).len(), 2);
+    wait::until("the topic to be named", || cli.log("service").contains("do not let us read its topic").then_some(()));
+    produce(broker, &open, 0, &[page(&text(4))]);
+    committed(broker, &cli.outputs[0], 3);
+    assert!(service.try_wait().expect("the service").is_none(), "it still runs");
+    // Blocked partitions are tried again each minute.
+    allow(broker, "bob", TOPIC, &closed, &[READ]);
+    assert_eq!(committed(broker, &cli.outputs[0], 4).len(), 4);
+}
+
+#[test]
 fn each_missing_permission_is_found_with_the_acl_to_add() {
     let Some(broker) = Broker::secured() else { return };
     let one = |resource: Resource, prefix: &dyn Fn(&CliRunner) -> String, operation: Operation, message: &str| {

@@ -46,6 +46,13 @@ pub enum ConsumerEvent {
         /// The end of the partition.
         end: i64,
     },
+    /// We may not read the partition's topic, which is one of several: no record follows until the next [`Command::Seek`].
+    Denied {
+        /// The partition.
+        partition: PartitionId,
+        /// The serial number of its seek.
+        serial: u64,
+    },
     /// The partition holds nothing more for now.
     AtEnd {
         /// The partition.

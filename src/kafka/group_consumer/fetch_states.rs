@@ -1,6 +1,7 @@
 //! The fetch state of each partition of a group member.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, KafkaResult};
@@ -53,8 +54,22 @@ pub(super) struct FetchStates {
     pub(super) member: Option<Box<str>>,
     /// Whether to leave the group and rejoin.
     pub(super) rejoins: bool,
+    /// The search for partitions that are out of range.
+    pub(super) sweep: Option<Sweep>,
+    /// A partition of each topic that may be one that we may not read.
+    pub(super) probes: BTreeMap<Arc<str>, i32>,
     /// Number of times that partitions were lost: only an owner that knows of all losses may send offsets.
     pub(super) loss_epoch: u64,
+}
+
+/// The search for partitions that do not hold their next offset, with the serial numbers of their seeks.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    pub(super) left: VecDeque<(PartitionId, u64)>,
+    /// Those that are not out of range, or did not answer.
+    pub(super) checked: Vec<(PartitionId, u64)>,
+    /// Whether there was one that is.
+    pub(super) found: bool,
 }
 
 impl FetchStates {

@@ -122,6 +122,13 @@ impl WorkerDriver {
                 }
                 self.hand_over(&partition)
             }
+            ConsumerEvent::Denied { partition, serial } => {
+                if let Some(input) = self.inputs.get_mut(&partition).filter(|input| input.serial == serial) {
+                    input.order.push(Ready::Denied);
+                    self.settled.out_of_range(&partition);
+                }
+                self.hand_over(&partition)
+            }
             ConsumerEvent::Assigned(partitions) => {
                 tracing::info!(target: "dupgate::worker", partitions = %names(&partitions), "partitions assigned");
                 self.report.metrics().rebalanced(Rebalance::Assign, partitions.len());
@@ -190,6 +197,7 @@ impl WorkerDriver {
         while let Some(ready) = self.inputs.get_mut(partition).and_then(|input| input.order.pop()) {
             match ready {
                 Ready::End => self.handle(Event::AtEnd(partition.clone()))?,
+                Ready::Denied => self.handle(Event::Denied(partition.clone()))?,
                 Ready::OutOfRange { offset, first, end } => {
                     let partition = partition.clone();
                     self.handle(Event::OutOfRange { partition, offset, first, end })?;

@@ -165,6 +165,24 @@ mod tests {
     }
 
     #[test]
+    fn a_topic_that_may_not_be_read_blocks_its_partition_until_it_may() {
+        let mut bench = TestWorker::new(vec![]);
+        bench.offsets([Some(5), Some(3)]);
+        bench.handle(Event::Denied(input(0)));
+        assert_eq!(bench.why(), [Blocked::Denied]);
+        assert_eq!(asks(&bench.page(1, 3, 4)), 1, "the other partition continues");
+        bench.a_minute_later();
+        let same = bench.handle(Event::Committed(BTreeMap::from([(input(0), Some(5))])));
+        assert_eq!((seeks(&same), bench.why()), (vec![(0, ReadFrom::Offset(5))], vec![Blocked::Denied]));
+        bench.handle(Event::Denied(input(0)));
+        bench.a_minute_later();
+        let same = bench.handle(Event::Committed(BTreeMap::from([(input(0), Some(5))])));
+        assert_eq!(seeks(&same), [(0, ReadFrom::Offset(5))]);
+        assert_eq!(asks(&bench.page(0, 5, 5)), 1);
+        assert_eq!(bench.why(), []);
+    }
+
+    #[test]
     fn records_at_the_offsets_of_lost_ones_are_never_read_unasked() {
         let mut bench = TestWorker::new(vec![]);
         bench.offsets([Some(50), Some(3)]);
@@ -187,7 +205,8 @@ mod tests {
         starts_at_end(&mut own);
         assert_eq!(seeks(&own.offsets([None, Some(3)])), [(0, ReadFrom::ConfiguredStart), (1, ReadFrom::Offset(3))]);
         own.now += Duration::from_secs(1);
-        let mut effects = own.handle(Event::Started(input(0), 7));
+        assert!(!own.handle(Event::Started(input(0), 7)).iter().any(|effect| matches!(effect, Effect::Call(_))));
+        let mut effects = own.handle(Event::AtEnd(input(0)));
         while effects.iter().any(|effect| matches!(effect, Effect::Call(_))) {
             effects = own.handle(Event::Called(Ok(())));
         }

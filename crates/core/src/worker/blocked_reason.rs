@@ -20,6 +20,8 @@ pub enum Blocked {
         /// After the last one.
         end: i64,
     },
+    /// The brokers do not let us read the topic.
+    Denied,
 }
 
 impl fmt::Display for Blocked {
@@ -37,6 +39,9 @@ impl fmt::Display for Blocked {
             Self::NoOffset => f.write_str(
                 "it has judged positions but no committed offset: stop all workers and set the group's offset, or, if the topic \
                  was deleted and created again, let `dupgate verdicts reopen` have the range judged again; then start the workers",
+            ),
+            Self::Denied => f.write_str(
+                "the brokers do not let us read its topic: add an ACL with Read, or exclude the topic from input.topics",
             ),
             Self::OutOfRange { offset, first, end } => write!(
                 f,

@@ -96,6 +96,8 @@ pub enum Event<P> {
     Page(Page<P>),
     /// The partition has nothing more for now; pages come again later without notice.
     AtEnd(PartitionId),
+    /// The brokers do not let us read the partition's topic: nothing more comes until it is sought again.
+    Denied(PartitionId),
     /// The partition does not hold the offset that comes next: nothing more comes until it is sought again.
     OutOfRange {
         /// Which partition.

@@ -92,6 +92,7 @@ impl<P> Worker<P> {
             Event::OutOfRange { partition, offset, first, end } => {
                 self.at(&partition, |queue| queue.out_of_range(offset, first, end));
             }
+            Event::Denied(partition) => self.at(&partition, PartitionQueue::denied),
             Event::Appended(request, result) => self.appended(now, request, result),
             Event::Scanned { log, record, .. } => self.scanned(log, &record),
             Event::ScannedToEnd(log) => self.scanned_to_end(log),

@@ -28,6 +28,8 @@ pub(super) struct PartitionQueue<P> {
     initial_offset: InitialOffset,
     /// Where reading began: kept until the group has an offset here, so that an abort does not move it.
     start: Option<i64>,
+    /// It has given a page, or said that it has none: we may read it.
+    answered: bool,
     /// It is being revoked: nothing new is asked or read.
     leaving: bool,
     /// There was nothing more to read.
@@ -120,6 +122,7 @@ impl<P> PartitionQueue<P> {
             seeking: true,
             initial_offset: InitialOffset::Committed,
             start: None,
+            answered: false,
             leaving: false,
             at_end: false,
             times: RecentTimes::default(),
@@ -194,8 +197,12 @@ impl<P> PartitionQueue<P> {
     }
 
     /// Returns the place where reading began, as long as the group has no offset here: it is committed before any page.
+    /// Brokers take no offset of a topic that we may not read, and a transaction with it would fail for all topics.
     pub(super) fn start_to_commit(&self) -> Option<i64> {
-        if let InitialOffset::Wanted(offset) = self.initial_offset { Some(offset) } else { None }
+        match self.initial_offset {
+            InitialOffset::Wanted(offset) if self.answered => Some(offset),
+            InitialOffset::Wanted(_) | InitialOffset::Missing | InitialOffset::Committed => None,
+        }
     }
 
     /// Notes what was committed. Returns whether the group had no offset here before: pages may be asked about now.
@@ -268,8 +275,16 @@ impl<P> PartitionQueue<P> {
         }
     }
 
+    /// The brokers do not let us read the partition's topic.
+    pub(super) fn denied(&mut self) {
+        if !self.seeking {
+            self.block(Blocked::Denied);
+        }
+    }
+
     /// The partition gives pages again, or says that it has no more.
     fn answers(&mut self) {
+        self.answered = true;
         if std::mem::take(&mut self.retrying) {
             self.blocked = None;
         }
@@ -300,9 +315,13 @@ impl<P> PartitionQueue<P> {
         }
         // Records that are gone do not come back, but a broker may have been wrong about them. After the end, others
         // may have taken the place of those that the partition has lost: they are not what comes next.
-        if let Some(Blocked::OutOfRange { offset, first, .. }) = self.blocked
-            && offset < first
-        {
+        let may_pass = match self.blocked {
+            Some(Blocked::OutOfRange { offset, first, .. }) => offset < first,
+            // An operator may have added the permission.
+            Some(Blocked::Denied) => true,
+            Some(Blocked::VerdictLost | Blocked::ForeignPage(_) | Blocked::NoOffset) | None => false,
+        };
+        if may_pass {
             self.retrying = true;
             return Recheck::Retry(self.read_on());
         }
