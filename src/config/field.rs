@@ -16,6 +16,8 @@ pub enum Coding {
     Base64,
     Gzip,
     Zstd,
+    Deflate,
+    Br,
 }
 
 impl From<Coding> for crate::record::Coding {
@@ -24,6 +26,8 @@ impl From<Coding> for crate::record::Coding {
             Coding::Base64 => Self::Base64,
             Coding::Gzip => Self::Gzip,
             Coding::Zstd => Self::Zstd,
+            Coding::Deflate => Self::Deflate,
+            Coding::Br => Self::Brotli,
         }
     }
 }

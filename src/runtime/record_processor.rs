@@ -36,8 +36,8 @@ pub(super) struct RecordProcessor {
 pub(super) struct Named<'r>(pub(super) &'r [Header]);
 
 impl Headers for Named<'_> {
-    fn last(&self, name: &str) -> Option<&[u8]> {
-        self.0.iter().rev().find(|header| header.name == name)?.value.as_deref()
+    fn last_where(&self, is_meant: &dyn Fn(&str) -> bool) -> Option<&[u8]> {
+        self.0.iter().rev().find(|header| is_meant(&header.name))?.value.as_deref()
     }
 }
 

@@ -50,15 +50,20 @@ This page is generated from `config/dupgate.yaml` and the checks in the code by
 | `/message/~json/url` | a member of JSON that is written in a string |
 | `header:site` | the last header of this name |
 | `key` | the key of the record |
-| `{path: /body, encoding: base64}` | text or HTML that is packed: `base64`, `gzip`, `zstd` or a list, the outermost first (`[base64, gzip]`) |
+| `{path: /body, encoding: base64}` | text or HTML that is packed: `base64`, `gzip`, `zstd`, `deflate`, `br` or a list, the outermost first (`[base64, gzip]`) |
 | `{path: /crawled, zone: UTC}` | a time that may be written without its zone: UTC, a name such as `Europe/Berlin`, or `+08:00` |
 
 Null, an empty list and a missing member mean that the page has no such field. The strings of a list are the paragraphs of
 a text or page and are joined by line breaks; for any other field, a list of one value is that value. In JSON, a byte order
 mark at the beginning, `NaN` and `Infinity` (which count as null) and half a surrogate pair (which counts as U+FFFD) are
-accepted. Values compressed with gzip or zstd are unpacked in every format. A text that is base64 without a setting
-that says so is a dead letter whose message names the setting. [INPUT.md](INPUT.md) lists what common crawlers send, with
-the settings that read it.
+accepted. A text that is base64 without a setting that says so is a dead letter whose message names the setting.
+[INPUT.md](INPUT.md) lists what common crawlers send, with the settings that read it.
+
+Values are unpacked in every format: by `input.encoding` if it is set; else by the record's header `content-encoding`, in
+any case, which lists codings in the order of their use (`base64`, `gzip`, `x-gzip`, `zstd`, `deflate`, `br`,
+`identity`); else, if they are compressed with gzip or zstd, by their first bytes. Crawlers copy the header of a response
+whose body they have decoded already: a value that is not coded as its header says is read as it is, unless it is no
+text either; then it is a dead letter.
 
 A time (`input.fields.fetched_at`) has one of these forms; any other is a dead letter:
 

@@ -302,7 +302,7 @@ impl Fingerprinter {
     #[must_use]
     pub fn page<'r>(&self, record: &RawRecord<'r>) -> Option<Cow<'r, [u8]>> {
         let value = record.value?;
-        if !self.decoder.is_packed(value) {
+        if !self.decoder.is_packed(record) {
             return Some(Cow::Borrowed(value));
         }
         let (Body::Text(page) | Body::Html(page)) = self.decoder.decode(record).ok()?.body;

@@ -1,4 +1,4 @@
-//! Pages that are packed: base64 in JSON, values compressed with gzip or zstd.
+//! Pages that are packed: base64 in JSON, values that are compressed.
 
 use std::io::Read;
 
@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// One step of unpacking (`input.encoding`, and `encoding` of a field).
+/// One step of unpacking (`input.encoding`, `encoding` of a field, and the header `content-encoding`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// Base64 in either alphabet, with line breaks and padding or without.
@@ -15,6 +15,10 @@ pub enum Coding {
     Gzip,
     /// Zstandard frames.
     Zstd,
+    /// Deflate, in the zlib format or, as some servers send it, without.
+    Deflate,
+    /// Brotli.
+    Brotli,
 }
 
 /// Why bytes cannot be unpacked.
@@ -34,6 +38,8 @@ impl Coding {
             Self::Base64 => "base64",
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
+            Self::Deflate => "deflate",
+            Self::Brotli => "br",
         }
     }
 
@@ -64,8 +70,60 @@ impl Coding {
                 }
                 Ok(unpacked)
             }
+            Self::Deflate => {
+                let zlib = flate2::bufread::ZlibDecoder::new(bytes);
+                let unpacked = read_whole(zlib, limit, malformed, flate2::bufread::ZlibDecoder::into_inner);
+                if unpacked != Err(malformed) {
+                    return unpacked;
+                }
+                let bare = flate2::bufread::DeflateDecoder::new(bytes);
+                read_whole(bare, limit, malformed, flate2::bufread::DeflateDecoder::into_inner)
+            }
+            Self::Brotli => from_brotli(bytes, limit),
         }
     }
+}
+
+/// What a header `content-encoding` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Announced {
+    /// These codings, the outermost first; none for a value that is written as it is.
+    Codings(Vec<Coding>),
+    /// Something that is not read.
+    Unknown(String),
+}
+
+impl Announced {
+    /// Reads the value of the header. It lists codings in the order in which they were applied.
+    pub(super) fn of(value: &[u8]) -> Self {
+        let value = String::from_utf8_lossy(value).to_ascii_lowercase();
+        let mut codings = Vec::new();
+        for name in value.rsplit(',').map(str::trim) {
+            codings.push(match name {
+                "gzip" | "x-gzip" => Coding::Gzip,
+                "zstd" => Coding::Zstd,
+                "deflate" => Coding::Deflate,
+                "br" => Coding::Brotli,
+                "base64" => Coding::Base64,
+                // Mail, AMQP and S3 say these of bytes that are written as they are.
+                "" | "identity" | "none" | "7bit" | "8bit" | "binary" | "aws-chunked" => continue,
+                name if encoding_rs::Encoding::for_label(name.as_bytes()).is_some() => continue,
+                name => return Self::Unknown(name.to_owned()),
+            });
+        }
+        Self::Codings(codings)
+    }
+}
+
+/// Returns whether bytes can be a page that is not packed: text in any encoding, or a WARC record, which may hold
+/// anything. One byte in nine of compressed data is a control character.
+pub(super) fn is_plain(bytes: &[u8]) -> bool {
+    const MIN_BYTES_PER_CONTROL: usize = 50;
+    if bytes.starts_with(b"WARC/") || encoding_rs::Encoding::for_bom(bytes).is_some() {
+        return true;
+    }
+    let is_control = |byte: &&u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
+    bytes.iter().filter(is_control).count().saturating_mul(MIN_BYTES_PER_CONTROL) <= bytes.len()
 }
 
 /// Unpacks bytes by `codings`, the outermost first.
@@ -82,6 +140,50 @@ fn read_up_to(reader: impl Read, limit: usize, malformed: NotUnpacked) -> Result
     let mut unpacked = Vec::new();
     reader.take(most.saturating_add(1)).read_to_end(&mut unpacked).map_err(|_| malformed)?;
     if unpacked.len() > limit { Err(NotUnpacked::TooLarge) } else { Ok(unpacked) }
+}
+
+/// As [`read_up_to`], of a format without a name at its beginning: only bytes that it explains to the last are of it.
+fn read_whole<'b, R: Read>(
+    mut reader: R,
+    limit: usize,
+    malformed: NotUnpacked,
+    rest: impl FnOnce(R) -> &'b [u8],
+) -> Result<Vec<u8>, NotUnpacked> {
+    let unpacked = read_up_to(&mut reader, limit, malformed)?;
+    if rest(reader).is_empty() { Ok(unpacked) } else { Err(malformed) }
+}
+
+fn from_brotli(bytes: &[u8], limit: usize) -> Result<Vec<u8>, NotUnpacked> {
+    use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+    let (mut unpacked, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+    let (mut left, mut read, mut total) = (bytes.len(), 0, 0);
+    let mut state =
+        BrotliState::new_strict(StandardAlloc::default(), StandardAlloc::default(), StandardAlloc::default());
+    loop {
+        let (mut room, mut written) = (buffer.len(), 0);
+        let result = BrotliDecompressStream(
+            &mut left,
+            &mut read,
+            bytes,
+            &mut room,
+            &mut written,
+            &mut buffer,
+            &mut total,
+            &mut state,
+        );
+        unpacked.extend_from_slice(buffer.get(..written).unwrap_or_default());
+        if unpacked.len() > limit {
+            return Err(NotUnpacked::TooLarge);
+        }
+        match result {
+            BrotliResult::NeedsMoreOutput => {}
+            BrotliResult::ResultSuccess if left == 0 => return Ok(unpacked),
+            // All input is there, so more of it means that the end is missing.
+            BrotliResult::ResultSuccess | BrotliResult::NeedsMoreInput | BrotliResult::ResultFailure => {
+                return Err(NotUnpacked::Malformed(Coding::Brotli));
+            }
+        }
+    }
 }
 
 fn from_base64(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -130,7 +232,7 @@ pub(super) fn unannounced(text: &str) -> Option<&'static str> {
     match Coding::of_compressed(&bytes) {
         Some(Coding::Gzip) => Some("[base64, gzip]"),
         Some(Coding::Zstd) => Some("[base64, zstd]"),
-        Some(Coding::Base64) | None => (is_text(&bytes) || is_markup(&bytes)).then_some("base64"),
+        Some(_) | None => (is_text(&bytes) || is_markup(&bytes)).then_some("base64"),
     }
 }
 
@@ -171,6 +273,25 @@ mod tests {
 
     fn zstd(bytes: &[u8]) -> Vec<u8> {
         ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+    }
+
+    fn zlib(bytes: &[u8]) -> Vec<u8> {
+        let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
+    }
+
+    fn bare_deflate(bytes: &[u8]) -> Vec<u8> {
+        let mut packed = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(bytes).unwrap();
+        packed.finish().unwrap()
+    }
+
+    /// The page, in Brotli.
+    fn brotli() -> Vec<u8> {
+        let written = "G1kAQKwObPdoiKTeJvjpprA3FKV+Afwdlj48VA1Iydmpw9LgxPUPWhudrHPbccppwFBbEFAHvZz1nrIiyppNUOzXIRpGZ8v+RRRHjTPW\
+                       qIt1WjsawGePGAQ=";
+        BASE64_STANDARD.decode(written).unwrap()
     }
 
     fn read(codings: &[Coding], bytes: &[u8]) -> Result<String, NotUnpacked> {
@@ -215,6 +336,63 @@ mod tests {
         assert_eq!(read(&[Coding::Gzip], &two).as_deref(), Ok("one two"), "concatenated files");
         let two = [zstd(b"one "), zstd(b"two")].concat();
         assert_eq!(read(&[Coding::Zstd], &two).as_deref(), Ok("one two"), "frames in a row");
+    }
+
+    #[test]
+    fn formats_without_a_magic_number_are_read_to_the_last_byte() {
+        let page = PAGE.as_bytes();
+        for (packed, coding) in
+            [(zlib(page), Coding::Deflate), (bare_deflate(page), Coding::Deflate), (brotli(), Coding::Brotli)]
+        {
+            assert_eq!(read(&[coding], &packed).as_deref(), Ok(PAGE), "{coding:?}");
+            assert_eq!(Coding::of_compressed(&packed), None);
+            let malformed = Err(NotUnpacked::Malformed(coding));
+            let more = [packed.as_slice(), b"more"].concat();
+            for wrong in [packed.get(..packed.len() - 9).unwrap(), more.as_slice(), page, b"", b"{}", b"plain words"] {
+                assert_eq!(read(&[coding], wrong), malformed, "{coding:?} {wrong:x?}");
+            }
+            assert_eq!(unpack(&[coding], &packed, PAGE.len() - 1), Err(NotUnpacked::TooLarge));
+        }
+    }
+
+    #[test]
+    fn the_header_lists_codings_in_the_order_of_their_use() {
+        let announced = |value: &str| match Announced::of(value.as_bytes()) {
+            Announced::Codings(codings) => codings.iter().map(|coding| coding.name()).collect::<Vec<_>>().join(" "),
+            Announced::Unknown(name) => format!("unknown: {name}"),
+        };
+        for (value, expected) in [
+            ("gzip", "gzip"),
+            ("x-gzip", "gzip"),
+            (" GZIP ", "gzip"),
+            ("zstd", "zstd"),
+            ("br", "br"),
+            ("deflate", "deflate"),
+            ("base64", "base64"),
+            ("gzip, base64", "base64 gzip"),
+            ("identity", ""),
+            ("", ""),
+            ("utf-8", ""),
+            ("ISO-8859-1", ""),
+            ("aws-chunked,gzip", "gzip"),
+            ("compress", "unknown: compress"),
+            ("gzip, lz4", "unknown: lz4"),
+        ] {
+            assert_eq!(announced(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn compressed_bytes_are_not_plain_and_pages_in_any_encoding_are() {
+        for packed in [gzip(PAGE.as_bytes()), zlib(PAGE.as_bytes()), bare_deflate(PAGE.as_bytes()), brotli()] {
+            assert!(!is_plain(&packed));
+        }
+        let gbk = encoding_rs::GBK.encode("据新华社报道，中国人民银行").0;
+        let utf_16: Vec<u8> = "\u{feff}words".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let stray = format!("{PAGE}\u{b}");
+        for plain in [PAGE.as_bytes(), b"{\r\n\t}", b"", &gbk, &utf_16, b"WARC/1.0\r\n\0\0\0\0\0", stray.as_bytes()] {
+            assert!(is_plain(plain), "{plain:x?}");
+        }
     }
 
     #[test]

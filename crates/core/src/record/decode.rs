@@ -1,6 +1,6 @@
 //! Bytes of one record -> a document.
 
-use super::coding::{self, Coding, NotUnpacked};
+use super::coding::{self, Announced, Coding, NotUnpacked};
 use super::encoding::{self, Encoding};
 use super::event_time::{self, NoTime, Zone};
 use super::json::{self, Wanted};
@@ -74,6 +74,9 @@ pub enum InputSettingsError {
         path: String,
     },
 }
+
+/// The header that says how a value is packed, as in HTTP; in any case.
+const CONTENT_ENCODING: &str = "content-encoding";
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -229,23 +232,54 @@ impl Decoder {
         self.settings.fields.id.as_ref()
     }
 
-    /// Returns the value of a record, unpacked if it is packed.
+    /// Returns the value of a record, unpacked if it is packed: as the settings say; else as its header says, if it can be
+    /// unpacked so; else as its first bytes show.
     fn value<'r>(&self, record: &RawRecord<'r>) -> Result<Cow<'r, [u8]>, Rejection> {
         let bytes = self.bytes(record)?;
-        let recognised = Coding::of_compressed(bytes);
-        let codings = match (self.settings.encoding.as_slice(), &recognised) {
-            ([], None) => return Ok(Cow::Borrowed(bytes)),
-            ([], Some(coding)) => std::slice::from_ref(coding),
-            (codings, _) => codings,
-        };
-        self.unpack(codings, bytes, || "the value".to_owned()).map(Cow::Owned)
+        let what = || "the value".to_owned();
+        if !self.settings.encoding.is_empty() {
+            return self.unpack(&self.settings.encoding, bytes, what).map(Cow::Owned);
+        }
+        if let Some(unpacked) = self.announced(record, bytes)? {
+            return Ok(Cow::Owned(unpacked));
+        }
+        match Coding::of_compressed(bytes) {
+            Some(coding) => self.unpack(&[coding], bytes, what).map(Cow::Owned),
+            None => Ok(Cow::Borrowed(bytes)),
+        }
     }
 
-    /// Returns whether the page in a value is packed, so that the value shows nothing of it.
-    pub(crate) fn is_packed(&self, value: &[u8]) -> bool {
+    /// Unpacks a value as its header says. A value that is not coded so is returned as `None` where it can be read
+    /// without: crawlers copy the header of a response whose body they have decoded already.
+    fn announced(&self, record: &RawRecord<'_>, bytes: &[u8]) -> Result<Option<Vec<u8>>, Rejection> {
+        let refusal = match announced(record) {
+            Announced::Codings(codings) if codings.is_empty() => return Ok(None),
+            Announced::Codings(codings) => match coding::unpack(&codings, bytes, self.settings.max_document) {
+                Ok(unpacked) => return Ok(Some(unpacked)),
+                Err(NotUnpacked::TooLarge) => return Err(self.too_large("the value")),
+                Err(NotUnpacked::Malformed(coding)) => {
+                    format!("the value is not {}, as its header {CONTENT_ENCODING} says, or damaged", coding.name())
+                }
+            },
+            Announced::Unknown(name) => {
+                format!(
+                    "the header {CONTENT_ENCODING} of the value says `{name}`: expected base64, br, deflate, gzip or zstd"
+                )
+            }
+        };
+        if Coding::of_compressed(bytes).is_some() || coding::is_plain(bytes) {
+            return Ok(None);
+        }
+        Err(Rejection::new(Reject::Undecodable, refusal))
+    }
+
+    /// Returns whether the page in a record is packed, so that the value shows nothing of it.
+    pub(crate) fn is_packed(&self, record: &RawRecord<'_>) -> bool {
         let InputSettings { encoding, fields, .. } = &self.settings;
         let codings = [encoding, &fields.text_encoding, &fields.html_encoding];
-        codings.into_iter().any(|codings| !codings.is_empty()) || Coding::of_compressed(value).is_some()
+        codings.into_iter().any(|codings| !codings.is_empty())
+            || record.value.and_then(Coding::of_compressed).is_some()
+            || announced(record) != Announced::Codings(Vec::new())
     }
 
     /// Unpacks the text of a field and decodes its characters, as its bytes declare or show them. A text that is packed
@@ -276,17 +310,19 @@ impl Decoder {
     }
 
     fn unpack(&self, codings: &[Coding], bytes: &[u8], what: impl Fn() -> String) -> Result<Vec<u8>, Rejection> {
-        let limit = self.settings.max_document;
-        coding::unpack(codings, bytes, limit).map_err(|error| match error {
+        coding::unpack(codings, bytes, self.settings.max_document).map_err(|error| match error {
             NotUnpacked::Malformed(coding) => {
                 let message = format!("{} is not {}, or damaged", what(), coding.name());
                 Rejection::new(Reject::Undecodable, message)
             }
-            NotUnpacked::TooLarge => {
-                let message = format!("{} unpacks to more than {limit} bytes, at most these are read", what());
-                Rejection::new(Reject::TooLarge, message)
-            }
+            NotUnpacked::TooLarge => self.too_large(&what()),
         })
+    }
+
+    fn too_large(&self, what: &str) -> Rejection {
+        let limit = self.settings.max_document;
+        let message = format!("{what} unpacks to more than {limit} bytes, at most these are read");
+        Rejection::new(Reject::TooLarge, message)
     }
 
     fn bytes<'r>(&self, record: &RawRecord<'r>) -> Result<&'r [u8], Rejection> {
@@ -314,6 +350,11 @@ impl Decoder {
         })?;
         found.refused.take().map_or(Ok(found), Err)
     }
+}
+
+fn announced(record: &RawRecord<'_>) -> Announced {
+    let header = record.headers.last_where(&|name| name.eq_ignore_ascii_case(CONTENT_ENCODING));
+    Announced::of(header.unwrap_or_default())
 }
 
 fn scope_of<'r>(values: &Values<'_, 'r>, path: &FieldPath) -> Result<Option<Cow<'r, str>>, Rejection> {

@@ -494,3 +494,78 @@ proptest! {
         let _ = decode(&with_time(), &bytes[..at]);
     }
 }
+
+/// A page of the format with a header.
+fn decode_with(settings: &InputSettings, header: (&str, &str), value: &[u8]) -> Result<String, Rejection> {
+    let headers = [("other", "x"), header];
+    let headers: &[(&str, &str)] = &headers;
+    let raw = RawRecord { key: None, value: Some(value), headers: &headers.to_vec() };
+    let document = Decoder::new(settings, 512).unwrap().decode(&raw)?;
+    let (Body::Text(text) | Body::Html(text)) = document.body;
+    Ok(text.into_owned())
+}
+
+fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+#[test]
+fn a_value_is_unpacked_as_its_header_says() {
+    use base64::Engine as _;
+    let base64 = |bytes: &[u8]| base64::prelude::BASE64_STANDARD.encode(bytes).into_bytes();
+    let json = br#"{"text":"words"}"#;
+    for name in ["content-encoding", "Content-Encoding", "CONTENT-ENCODING"] {
+        for (value, packed) in [
+            ("deflate", zlib(json)),
+            ("zstd", zstd(json)),
+            ("base64", base64(json)),
+            ("deflate, base64", base64(&zlib(json))),
+            ("identity", json.to_vec()),
+            ("utf-8", json.to_vec()),
+        ] {
+            let read = decode_with(&InputSettings::default(), (name, value), &packed);
+            assert_eq!(read.as_deref(), Ok("words"), "{name}: {value}");
+        }
+    }
+    let html = settings(|settings| settings.format = Format::Html);
+    assert_eq!(decode_with(&html, ("content-encoding", "deflate"), &zlib(b"<p>a")).as_deref(), Ok("<p>a"));
+    let set = settings(|settings| settings.encoding = vec![Coding::Zstd]);
+    let read = decode_with(&set, ("content-encoding", "deflate"), &zstd(json));
+    assert_eq!(read.as_deref(), Ok("words"), "the setting decides");
+}
+
+#[test]
+fn a_header_of_a_response_whose_body_is_already_decoded_is_passed_over() {
+    let json = br#"{"text":"words"}"#;
+    for value in ["gzip", "br", "deflate", "zstd", "base64", "compress", "gzip, lz4"] {
+        let header = ("content-encoding", value);
+        let read = decode_with(&InputSettings::default(), header, json);
+        assert_eq!(read.as_deref(), Ok("words"), "{value}");
+        let read = decode_with(&InputSettings::default(), header, &zstd(json));
+        assert_eq!(read.as_deref(), Ok("words"), "{value}, in zstd");
+        let html = settings(|settings| settings.format = Format::Html);
+        let gbk = encoding_rs::GBK.encode("<meta charset=gbk><p>据新华社报道，中国人民银行").0;
+        let read = decode_with(&html, header, &gbk).unwrap();
+        assert!(read.contains("据新华社报道"), "{value}: {read}");
+    }
+}
+
+#[test]
+fn a_damaged_value_is_a_dead_letter_that_names_its_header() {
+    let text = settings(|settings| settings.format = Format::Text);
+    let packed = zlib("words and more words: the bridge is closed until autumn".as_bytes());
+    let cut = packed.get(..packed.len() - 5).unwrap();
+    for (value, message) in [
+        ("deflate", "the value is not deflate, as its header content-encoding says, or damaged"),
+        ("br", "the value is not br, as its header content-encoding says, or damaged"),
+        ("lz4", "the header content-encoding of the value says `lz4`: expected base64, br, deflate, gzip or zstd"),
+    ] {
+        let rejection = decode_with(&text, ("content-encoding", value), cut).unwrap_err();
+        assert_eq!(rejection.to_string(), format!("undecodable: {message}"));
+    }
+    let small = settings(|settings| settings.max_document = 1000);
+    let rejection = decode_with(&small, ("content-encoding", "deflate"), &zlib(&[b' '; 10_000])).unwrap_err();
+    assert_eq!(rejection.reason(), Reject::TooLarge);
+}
