@@ -6,15 +6,19 @@
 //! to the measured rate when it is slow, and shrinks when it fails, as a TCP connection does with its window (Jacobson,
 //! "Congestion avoidance and control", SIGCOMM 1988).
 //!
-//! Brokers with a quota acknowledge records at once and let the *next* request wait for what the last one took too much.
-//! The time of a transaction then shows the size of the one before it. A limit that at most doubles, and only below half
-//! of the aim, stays within twice the aim even so.
+//! Brokers with a quota acknowledge at once what a client sends within the bytes of about ten seconds, and let the next
+//! request wait for all that was too much. So the first transaction that is slow shows the size of those before it. The
+//! limit grows by an eighth at a time, and all that is too much is then hardly more than the last transaction: doubled, it
+//! would reach in a few quick transactions what takes longer than a time-out.
 
 use std::time::Duration;
 
 /// Share of a transaction's time-out in which it is meant to be committed: a fifth, so that one of twice the size still
 /// ends before its records time out, at three fifths.
 const AIM: u32 = 5;
+
+/// Share of the limit by which it grows after a quick transaction.
+const GROWTH: usize = 8;
 
 /// Divisor of the limit after a failure. A transaction that took three fifths of its time-out without success is
 /// followed by one that fits, even if the rate is a quarter of what it was.
@@ -50,7 +54,7 @@ impl BatchLimit {
             let fits = carried as u128 * self.aim.as_micros() / took.as_micros().max(1);
             self.set(usize::try_from(fits).unwrap_or(usize::MAX).min(self.size));
         } else if took <= self.aim / 2 && carried >= self.size / 2 {
-            self.set(self.size.saturating_mul(2));
+            self.set(self.size.saturating_add(self.size.div_ceil(GROWTH)));
         }
     }
 
@@ -74,19 +78,23 @@ mod tests {
     const RECORD_TIMEOUT: Duration = Duration::from_secs(6);
     const KIB: usize = 1024;
 
-    /// Brokers that take this many bytes a second. With a quota they acknowledge at once, and the next request waits.
+    /// Brokers that take this many bytes a second.
     struct Brokers {
         rate: usize,
-        is_quota: bool,
-        debt: Duration,
+        /// With a quota: the bytes that are acknowledged at once. When there are fewer than none, the next request waits.
+        credit: Option<f64>,
     }
 
     impl Brokers {
-        /// Returns how long a transaction with these bytes takes.
+        /// Takes a transaction, and returns how long it takes; with a quota, the seconds before it count.
         fn send(&mut self, bytes: usize) -> Duration {
-            let work = Duration::from_secs_f64(bytes as f64 / self.rate as f64);
-            let overhead = Duration::from_millis(30);
-            if self.is_quota { std::mem::replace(&mut self.debt, work) + overhead } else { work + overhead }
+            let (rate, bytes) = (self.rate as f64, bytes as f64);
+            let work = self.credit.map_or(bytes, |credit| (-credit).max(0.0)) / rate;
+            let took = Duration::from_secs_f64(work) + Duration::from_millis(60);
+            if let Some(credit) = &mut self.credit {
+                *credit = (*credit + rate * took.min(RECORD_TIMEOUT).as_secs_f64()).min(11.0 * rate) - bytes;
+            }
+            took
         }
     }
 
@@ -99,7 +107,6 @@ mod tests {
             if took > RECORD_TIMEOUT {
                 elapsed += RECORD_TIMEOUT;
                 // What was under way is written even so.
-                brokers.debt = brokers.debt.max(took.saturating_sub(RECORD_TIMEOUT));
                 aborted += bytes.min(brokers.rate * 6);
                 limit.failed(bytes);
             } else {
@@ -113,15 +120,15 @@ mod tests {
 
     #[test]
     fn most_of_what_slow_brokers_take_is_committed_and_hardly_anything_aborted() {
-        for is_quota in [false, true] {
+        for has_quota in [false, true] {
             for rate in [2_000_000, 1_000_000, 300_000, 100_000, 50_000] {
                 let mut limit = BatchLimit::new(256 * KIB, 16 * KIB, 16 * KIB * KIB, TIMEOUT);
-                let mut brokers = Brokers { rate, is_quota, debt: Duration::ZERO };
+                let mut brokers = Brokers { rate, credit: has_quota.then_some(11.0 * rate as f64) };
                 let (committed, aborted, seconds) = run(&mut limit, &mut brokers);
                 let share = committed as f64 / (rate as f64 * seconds);
-                assert!(share >= 0.9, "{rate} bytes/s, quota {is_quota}: {share:.2} of the rate");
+                assert!(share >= 0.9, "{rate} bytes/s, quota {has_quota}: {share:.2} of the rate");
                 let wasted = aborted as f64 / committed as f64;
-                assert!(wasted < 0.05, "{rate} bytes/s, quota {is_quota}: {wasted:.3} aborted");
+                assert!(wasted < 0.05, "{rate} bytes/s, quota {has_quota}: {wasted:.3} aborted");
             }
         }
     }
@@ -129,7 +136,7 @@ mod tests {
     #[test]
     fn a_limit_follows_brokers_that_become_slow_and_fast_again() {
         let mut limit = BatchLimit::new(256 * KIB, 16 * KIB, 16 * KIB * KIB, TIMEOUT);
-        let mut brokers = Brokers { rate: 100_000_000, is_quota: false, debt: Duration::ZERO };
+        let mut brokers = Brokers { rate: 100_000_000, credit: None };
         run(&mut limit, &mut brokers);
         assert_eq!(limit.size(), 16 * KIB * KIB);
         brokers.rate = 100_000;
@@ -147,10 +154,10 @@ mod tests {
         limit.committed(499, Duration::from_millis(10));
         assert_eq!(limit.size(), 1000);
         limit.committed(500, Duration::from_secs(1));
-        assert_eq!(limit.size(), 2000);
-        limit.committed(2000, Duration::from_millis(1001));
-        assert_eq!(limit.size(), 2000, "above half of the aim it stays");
-        for _ in 0..9 {
+        assert_eq!(limit.size(), 1125);
+        limit.committed(1125, Duration::from_millis(1001));
+        assert_eq!(limit.size(), 1125, "above half of the aim it stays");
+        for _ in 0..20 {
             limit.committed(limit.size(), Duration::ZERO);
         }
         assert_eq!(limit.size(), 4000);
