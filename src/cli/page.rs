@@ -64,6 +64,7 @@ pub(super) fn format() -> impl TypedValueParser<Value = Format> {
         Format::Json => "A record as the service reads it from Kafka, by `input.fields`",
         Format::Text => "Plain text",
         Format::Html => "An HTML page",
+        Format::Warc => "A WARC record",
     })
 }
 
@@ -100,7 +101,7 @@ impl PageReader {
             let way_out = match format {
                 Format::Json if lines => "; one line of a file is FILE:LINE, another format --as text or --as html",
                 Format::Json => "; another format is --as text or --as html",
-                Format::Text | Format::Html => "",
+                Format::Text | Format::Html | Format::Warc => "",
             };
             Reason::Input.because(anyhow::anyhow!("{place}: {rejection}{way_out}"))
         })

@@ -167,7 +167,7 @@ section! {
 }
 words! {
     /// What the value of a record is.
-    Format = crate::record::Format { Json, Text, Html, }
+    Format = crate::record::Format { Json, Text, Html, Warc, }
 }
 words! {
     /// What happens to a null value.

@@ -201,6 +201,7 @@ impl Input {
             if read == 0 {
                 break;
             }
+            let read = read + self.rest_of_warc_record(&mut line).map_err(|source| self.unreadable(source))?;
             self.place.line += 1;
             self.place.bytes += read as u64;
             self.place.packed = self.packed.load(Ordering::Relaxed);
@@ -214,6 +215,36 @@ impl Input {
             }
         }
         Ok(lines)
+    }
+
+    /// Reads the rest of a WARC record if a line is the first one of such a record: it counts as one line. Returns the
+    /// number of bytes read.
+    fn rest_of_warc_record(&mut self, record: &mut Vec<u8>) -> io::Result<usize> {
+        if !record.starts_with(b"WARC/1.") {
+            return Ok(0);
+        }
+        let (begin, mut length) = (record.len(), 0);
+        loop {
+            let at = record.len();
+            self.reader.read_until(b'\n', record)?;
+            let line = record.get(at..).unwrap_or_default().trim_ascii();
+            let Some((name, value)) = std::str::from_utf8(line).ok().and_then(|line| line.split_once(':')) else {
+                if line.is_empty() {
+                    break;
+                }
+                continue;
+            };
+            if name.eq_ignore_ascii_case("content-length") {
+                length = value.trim().parse().unwrap_or(0);
+            }
+        }
+        self.reader.by_ref().take(length).read_to_end(record)?;
+        // The line breaks after it.
+        while let Some(end @ (b'\r' | b'\n')) = self.reader.fill_buf()?.first().copied() {
+            record.push(end);
+            self.reader.consume(1);
+        }
+        Ok(record.len() - begin)
     }
 
     fn unreadable(&self, source: io::Error) -> Unreadable {
@@ -278,6 +309,22 @@ mod tests {
         let expected: [(i64, &[u8], &[u8]); 3] = [(1, b"a\r\n", b"a"), (4, b"b\xff\n", b"b\xff"), (6, b"c", b"c")];
         assert_eq!(seen, expected);
         assert!(input.batch().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_warc_record_counts_as_one_line() {
+        let record =
+            |block: &str| format!("WARC/1.0\r\nA: b\r\ncontent-length: {}\r\n\r\n{block}\r\n\r\n", block.len());
+        let records = [record("one\n\nWARC/1.0\r\n"), record(""), record("two")];
+        let text = records.concat();
+        let seen = |input: &mut Input| {
+            let lines = std::iter::from_fn(|| Some(input.batch().unwrap()).filter(|lines| !lines.is_empty())).flatten();
+            lines.map(|line| (line.source.offset, String::from_utf8(line.bytes).unwrap())).collect::<Vec<_>>()
+        };
+        let all = seen(&mut input(text.as_bytes()));
+        assert_eq!(all, (1..).zip(records.clone()).collect::<Vec<_>>());
+        let cut = text.get(..text.len() - 5).unwrap();
+        assert_eq!(seen(&mut input(cut.as_bytes())).len(), 3, "a record that is cut is read as far as it goes");
     }
 
     #[test]

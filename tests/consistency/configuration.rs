@@ -65,6 +65,14 @@ any case, which lists codings in the order of their use (`base64`, `gzip`, `x-gz
 whose body they have decoded already: a value that is not coded as its header says is read as it is, unless it is no
 text either; then it is a dead letter.
 
+With `input.format: warc` each value is one WARC record (1.0 or 1.1). Pointers name its headers, in any case:
+`/WARC-Target-URI` is the id and `/WARC-Date` the time unless other fields are set. `text` and `html` are not used: the
+page is the payload of a `response`, `resource` or `conversion` record, decoded from its chunks and content encoding, HTML
+or plain text by its media type, in the declared or detected encoding. What a crawler cut (`WARC-Truncated`) is judged by
+what is there. Records of other types (`warcinfo`, `request`, `metadata`, `revisit`) and payloads of other media types
+have no page and are dead letters (`missing_field`): where a topic carries many of them, filter them before, or set
+`processing.pause_above_dead_letter_ratio` to match.
+
 A time (`input.fields.fetched_at`) has one of these forms; any other is a dead letter:
 
 | form | example |

@@ -15,6 +15,10 @@ describes paths, packed values and the accepted times.
 Whatever is read, the record itself goes to the output unchanged. `dupgate sieve FILE.jsonl` tries settings on a file of
 records, and `dupgate explain FILE.jsonl:1` shows what is read of one.
 
+A WARC record is one Kafka value, compressed or not; [CONFIGURATION.md](CONFIGURATION.md#fields) says which of them have a
+page. CloudEvents in batch mode (`application/cloudevents-batch+json`) are several pages in one value, and one verdict
+cannot be given to them: send each event as its own record.
+
 Times are written as each tool writes them by default; those without a zone are UTC unless the tool was configured
 otherwise. This page is generated from `tests/consistency/input.rs` by `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
 
@@ -41,7 +45,7 @@ const fn row(writer: &'static str, form: &'static str, settings: &'static str, v
     Row { writer, form, settings, value, key: None, headers: &[] }
 }
 
-const ROWS: [Row; 27] = [
+const ROWS: [Row; 33] = [
     row(
         "StormCrawler",
         "JSON of the indexer",
@@ -202,6 +206,53 @@ const ROWS: [Row; 27] = [
             r#"{"url":"ID","text":"TEXT"}"#,
         )
     },
+    row(
+        "Heritrix",
+        "WARC response record",
+        "format: warc",
+        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: ID\r\nWARC-Date: 2024-05-21T10:10:10Z\r\n\
+         WARC-Payload-Digest: sha1:ABC\r\nWARC-IP-Address: 192.0.2.1\r\nWARC-Record-ID: <urn:uuid:1>\r\n\
+         Content-Type: application/http; msgtype=response\r\nContent-Length: LENGTH\r\n\r\n\
+         HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\nCHUNKS\r\n\r\n",
+    ),
+    row(
+        "browsertrix-crawler",
+        "WARC response record",
+        "format: warc",
+        "WARC/1.1\r\nWARC-Target-URI: ID\r\nWARC-Date: 2024-05-21T10:10:10.000Z\r\nWARC-Type: response\r\n\
+         WARC-Record-ID: <urn:uuid:1>\r\nContent-Type: application/http; msgtype=response\r\n\
+         WARC-Page-ID: 8d4\r\nWARC-Payload-Digest: sha256:abc\r\nContent-Length: LENGTH\r\n\r\n\
+         HTTP/1.1 200\r\ncontent-type: text/html\r\nx-orig-content-encoding: gzip\r\n\r\nHTML\r\n\r\n",
+    ),
+    row(
+        "Common Crawl",
+        "WARC response record",
+        "format: warc",
+        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Date: 2024-05-21T10:10:10Z\r\nWARC-Record-ID: <urn:uuid:1>\r\n\
+         Content-Length: LENGTH\r\nContent-Type: application/http; msgtype=response\r\nWARC-Target-URI: ID\r\n\
+         WARC-Identified-Payload-Type: text/html\r\n\r\n\
+         HTTP/1.1 200 OK\r\nX-Crawler-Content-Encoding: gzip\r\nX-Crawler-Transfer-Encoding: chunked\r\n\r\nHTML\r\n\r\n",
+    ),
+    row(
+        "Common Crawl",
+        "WET: WARC conversion record",
+        "format: warc",
+        "WARC/1.0\r\nWARC-Type: conversion\r\nWARC-Target-URI: ID\r\nWARC-Date: 2024-05-21T10:10:10Z\r\n\
+         WARC-Record-ID: <urn:uuid:1>\r\nWARC-Refers-To: <urn:uuid:2>\r\nContent-Type: text/plain\r\n\
+         Content-Length: LENGTH\r\n\r\nTEXT\r\n\r\n",
+    ),
+    row(
+        "Frontera",
+        "JSON codec until 0.7, with the bodies in the spider log (`STORE_CONTENT`)",
+        "fields: {id: /r/url, html: {path: /r/body, encoding: base64}}",
+        r#"{"type":"page_crawled","r":{"url":"ID","status_code":200,"meta":{},"body":"BASE64"},"links":[]}"#,
+    ),
+    row(
+        "Frontera",
+        "JSON codec since 0.8, which writes the type of each value: positions in lists",
+        "fields: {id: /1/1/1/1/0/1/1, html: {path: /1/1/1/1/3/1/1, encoding: base64}}",
+        r#"["dict",[[["other","type"],["other","page_crawled"]],[["other","r"],["dict",[[["other","url"],["other","ID"]],[["other","status_code"],["other",200]],[["other","meta"],["dict",[]]],[["other","body"],["bytes","BASE64"]]]]]]]"#,
+    ),
     Row {
         key: Some(ID),
         ..row("any", "the page is the value, its address the key", "{format: html, fields: {id: key}}", "HTML")
@@ -233,7 +284,8 @@ fn every_row_reads_what_it_names() {
         let name = format!("{}, {}", row.writer, row.form);
         let input = row.settings.trim_start_matches('{');
         let input = if input.len() < row.settings.len() { row.settings.to_owned() } else { format!("{{{input}}}") };
-        let is_timed = input.contains("fetched_at");
+        // A WARC record always says when.
+        let is_timed = input.contains("fetched_at") || input.contains("format: warc");
         let mut layers = Layers::default();
         layers.file("input.yaml", &format!("input: {input}\n"));
         if is_timed {
@@ -243,6 +295,11 @@ fn every_row_reads_what_it_names() {
         let settings = resolved.unwrap_or_else(|refused| panic!("{name}: {refused}")).0;
         let value = row.value.replace("BASE64", &BASE64_STANDARD.encode(&html)).replace("HTML", &html);
         let value = value.replace("TEXT", TEXT).replace("ID", ID);
+        let chunks = format!("{:x}\r\n{html}\r\n0\r\n\r\n", html.len());
+        let value = value.replace("CHUNKS", &chunks);
+        // The block of a WARC record is what is between its headers and its last two line breaks.
+        let block = value.split_once("\r\n\r\n").map_or(0, |(_, block)| block.len().saturating_sub(4));
+        let value = value.replace("LENGTH", &block.to_string());
         let headers: Vec<(&str, &[u8])> = row.headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
         let record = RawRecord { key: row.key.map(str::as_bytes), value: Some(value.as_bytes()), headers: &headers };
         let decoder = Decoder::new(&settings.record, settings.text.max_nesting).unwrap();

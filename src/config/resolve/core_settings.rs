@@ -33,12 +33,19 @@ const MAX_DISTANCE: u8 = 8;
 const LONGEST_WINDOW: Duration = Duration::from_hours(3650 * 24);
 
 pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
-    let fields = &raw.input.fields;
+    let mut fields = raw.input.fields.clone();
+    if raw.input.format == raw::Format::Warc {
+        // The default is a name that no WARC record has.
+        fields.id =
+            fields.id.filter(|field| *field != RawField::at("/url")).or_else(|| Some(RawField::at("/WARC-Target-URI")));
+        fields.fetched_at = fields.fetched_at.or_else(|| Some(RawField::at("/WARC-Date")));
+    }
+    let fields = &fields;
     let mut path = |name: &str, given: &Option<RawField>| path(name, given.as_ref()?, found);
     let codings = |given: &Option<RawField>| {
         given.iter().flat_map(|field| &field.encoding).map(|coding| (*coding).into()).collect()
     };
-    let fields = record::Fields {
+    let fields_read = record::Fields {
         id: path("id", &fields.id),
         text: path("text", &fields.text),
         text_encoding: codings(&fields.text),
@@ -56,12 +63,12 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
     if json && raw.input.fields.text.is_none() && raw.input.fields.html.is_none() {
         found.refuse("input.fields", "neither text nor html is set: there is nothing to compare");
     }
-    if raw.window.timestamp_source == TimestampSource::Field && raw.input.fields.fetched_at.is_none() {
+    if raw.window.timestamp_source == TimestampSource::Field && fields.fetched_at.is_none() {
         found.refuse("input.fields.fetched_at", "is missing: window.timestamp_source is field");
     }
     record::InputSettings {
         format: raw.input.format.into(),
-        fields,
+        fields: fields_read,
         event_time: match raw.window.timestamp_source {
             TimestampSource::Record => record::EventTime::Record,
             TimestampSource::Field => record::EventTime::Field,

@@ -54,6 +54,19 @@ impl Coding {
         }
     }
 
+    /// Unpacks what can be read of bytes whose end is missing: nothing for codings other than gzip and deflate.
+    pub(super) fn unpack_begin(self, bytes: &[u8], limit: usize) -> Vec<u8> {
+        let reader: Box<dyn Read> = match self {
+            Self::Gzip => Box::new(flate2::read::GzDecoder::new(bytes)),
+            Self::Deflate => Box::new(flate2::read::ZlibDecoder::new(bytes)),
+            Self::Base64 | Self::Zstd | Self::Brotli => return Vec::new(),
+        };
+        let mut unpacked = Vec::new();
+        // An error comes at the end that is missing, after everything that could be read.
+        let _ = reader.take(u64::try_from(limit).unwrap_or(u64::MAX)).read_to_end(&mut unpacked);
+        unpacked
+    }
+
     fn unpack(self, bytes: &[u8], limit: usize) -> Result<Vec<u8>, NotUnpacked> {
         let malformed = NotUnpacked::Malformed(self);
         match self {

@@ -4,6 +4,7 @@ use super::coding::{self, Announced, Coding, NotUnpacked};
 use super::encoding::{self, Encoding};
 use super::event_time::{self, NoTime, Zone};
 use super::json::{self, Wanted};
+use super::warc::WarcRecord;
 use super::{EventTime, FieldPath, Format, InputSettings, RawRecord, Reject, Rejection, Timestamp};
 use std::borrow::Cow;
 
@@ -65,6 +66,16 @@ pub enum InputSettingsError {
     /// Event time is to come from a field, but no field is named.
     #[error("window.timestamp_source is field, but input.fields.fetched_at is not set")]
     NoTimeField,
+    /// A WARC record has headers, which are not nested.
+    #[error(
+        "input.fields.{field} is {path}, but a WARC record has only headers: expected a name as in /WARC-Target-URI"
+    )]
+    NoWarcHeader {
+        /// The field.
+        field: &'static str,
+        /// Its path.
+        path: String,
+    },
     /// A pointer needs JSON to point into.
     #[error("input.fields.{field} is the JSON pointer {path}, but input.format is not json")]
     PointerWithoutJson {
@@ -127,8 +138,17 @@ impl Decoder {
         } else {
             let scope = ("scope", fields.scope.as_ref());
             let (address, canonical) = (("address", fields.address.as_ref()), ("canonical", fields.canonical.as_ref()));
-            for (field, path) in [scope, address, canonical, ("fetched_at", time)] {
-                if let Some(path @ FieldPath::Pointer(_)) = path {
+            let is_warc = settings.format == Format::Warc;
+            // In text and HTML, an id that is a pointer is none.
+            let id = ("id", fields.id.as_ref().filter(|_| is_warc));
+            for (field, path) in [id, scope, address, canonical, ("fetched_at", time)] {
+                if let Some(path @ FieldPath::Pointer(pointer)) = path {
+                    if is_warc && pointer.name().is_some() {
+                        continue;
+                    }
+                    if is_warc {
+                        return Err(InputSettingsError::NoWarcHeader { field, path: path.to_string() });
+                    }
                     return Err(InputSettingsError::PointerWithoutJson { field, path: path.to_string() });
                 }
             }
@@ -150,9 +170,7 @@ impl Decoder {
 
     fn document<'r>(&self, record: &RawRecord<'r>, bytes: &'r [u8]) -> Result<Document<'r>, Rejection> {
         let fields = &self.settings.fields;
-        let json = self.settings.format == Format::Json;
-        let found = if json { self.find(&self.wanted, bytes)? } else { json::Found::default() };
-        let found = Values { record, found };
+        let found = self.values(record, &self.wanted, bytes)?;
         let time = fields.fetched_at.as_ref().filter(|_| self.settings.event_time == EventTime::Field);
         let single = |field, path| found.get(field, path)?.map_or(Ok(None), Value::single);
         let fetched_at = single(TIME, time)?.map(|value| value.timestamp(fields.zone.as_ref())).transpose()?;
@@ -174,6 +192,21 @@ impl Decoder {
         let body = match self.settings.format {
             Format::Text => Body::Text(decoded()?),
             Format::Html => Body::Html(decoded()?),
+            Format::Warc => {
+                let Some(warc) = &found.warc else {
+                    return Err(Rejection::new(Reject::MissingField, "no WARC record"));
+                };
+                let payload = warc.payload(self.settings.max_document)?;
+                let (text, shown) = match payload.bytes {
+                    Cow::Borrowed(bytes) => encoding::decode(bytes, payload.content_type)?,
+                    Cow::Owned(bytes) => {
+                        let (text, shown) = encoding::decode(&bytes, payload.content_type)?;
+                        (Cow::Owned(text.into_owned()), shown)
+                    }
+                };
+                encoding = shown;
+                if payload.is_html { Body::Html(text) } else { Body::Text(text) }
+            }
             Format::Json => {
                 let mut page = |field, name, path: &Option<FieldPath>, codings: &[Coding]| {
                     let Some(value) = found.get(field, path.as_ref())? else { return Ok(None) };
@@ -213,7 +246,9 @@ impl Decoder {
                     Ok(self.scope_in(record, path, &value)?.map(|scope| Cow::Owned(scope.into_owned())))
                 }
             },
-            FieldPath::Header(_) | FieldPath::Key => scope_of(&Values { record, found: json::Found::default() }, path),
+            FieldPath::Header(_) | FieldPath::Key => {
+                scope_of(&Values { record, found: json::Found::default(), warc: None }, path)
+            }
         }
     }
 
@@ -223,7 +258,22 @@ impl Decoder {
         path: &FieldPath,
         value: &'r [u8],
     ) -> Result<Option<Cow<'r, str>>, Rejection> {
-        scope_of(&Values { record, found: self.find(&self.wanted_for_scope, value)? }, path)
+        scope_of(&self.values(record, &self.wanted_for_scope, value)?, path)
+    }
+
+    /// Finds what the settings may name in a value.
+    fn values<'v, 'r>(
+        &self,
+        record: &'v RawRecord<'r>,
+        wanted: &Wanted,
+        value: &'r [u8],
+    ) -> Result<Values<'v, 'r>, Rejection> {
+        let (found, warc) = match self.settings.format {
+            Format::Json => (self.find(wanted, value)?, None),
+            Format::Warc => (json::Found::default(), Some(WarcRecord::parse(value)?)),
+            Format::Text | Format::Html => (json::Found::default(), None),
+        };
+        Ok(Values { record, found, warc })
     }
 
     /// Returns where the id of a page is read, if it is.
@@ -277,7 +327,8 @@ impl Decoder {
     pub(crate) fn is_packed(&self, record: &RawRecord<'_>) -> bool {
         let InputSettings { encoding, fields, .. } = &self.settings;
         let codings = [encoding, &fields.text_encoding, &fields.html_encoding];
-        codings.into_iter().any(|codings| !codings.is_empty())
+        self.settings.format == Format::Warc
+            || codings.into_iter().any(|codings| !codings.is_empty())
             || record.value.and_then(Coding::of_compressed).is_some()
             || announced(record) != Announced::Codings(Vec::new())
     }
@@ -382,6 +433,7 @@ fn utf8<'r>(bytes: &'r [u8], what: &str) -> Result<&'r str, Rejection> {
 struct Values<'v, 'r> {
     record: &'v RawRecord<'r>,
     found: json::Found<'r>,
+    warc: Option<WarcRecord<'r>>,
 }
 
 struct Value<'v, 'r> {
@@ -400,9 +452,10 @@ impl<'r> Values<'_, 'r> {
         let Some(path) = path else { return Ok(None) };
         let record: &RawRecord<'r> = self.record;
         let content = match path {
-            FieldPath::Pointer(_) => {
-                self.found.values.get(field).cloned().flatten().filter(|raw| raw != "null").map(Content::Json)
-            }
+            FieldPath::Pointer(pointer) => match &self.warc {
+                Some(warc) => pointer.name().and_then(|name| warc.header(name)).map(Content::Text),
+                None => self.found.values.get(field).cloned().flatten().filter(|raw| raw != "null").map(Content::Json),
+            },
             FieldPath::Header(name) => {
                 record.headers.last(name).map(|bytes| utf8(bytes, &format!("`{path}`"))).transpose()?.map(Content::Text)
             }

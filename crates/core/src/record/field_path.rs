@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FieldPath {
-    /// A JSON pointer (RFC 6901) into the record's value, or into JSON that a string in it holds (`/message/~json/url`).
+    /// A header of a WARC record (`/WARC-Target-URI`), or a JSON pointer (RFC 6901) into the record's value, or into JSON that a string in it holds (`/message/~json/url`).
     Pointer(Pointer),
     /// The last header of this name.
     Header(String),
@@ -46,6 +46,14 @@ impl Pointer {
     /// Points at one member of the outermost object.
     pub(super) fn of(name: &str) -> Self {
         Self(vec![Step::Member(name.to_owned())])
+    }
+
+    /// Returns the name, if the pointer has one step.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [Step::Member(name)] => Some(name),
+            _ => None,
+        }
     }
 
     /// Returns the names (or array positions) to walk, outermost first.

@@ -20,6 +20,7 @@ mod reject;
 mod rejection;
 mod settings;
 mod utf8_fit;
+mod warc;
 #[cfg(test)]
 mod tests;
 

@@ -31,11 +31,13 @@ pub enum Format {
     Text,
     /// The whole value is an HTML page, in any encoding that it declares or that can be recognised from its bytes.
     Html,
+    /// The whole value is one WARC record. Pointers name its headers.
+    Warc,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 3] = [Self::Json, Self::Text, Self::Html];
+    pub const ALL: [Self; 4] = [Self::Json, Self::Text, Self::Html, Self::Warc];
 
     /// Returns the name, which is part of the scheme.
     #[must_use]
@@ -44,6 +46,7 @@ impl Format {
             Self::Json => "json",
             Self::Text => "text",
             Self::Html => "html",
+            Self::Warc => "warc",
         }
     }
 }
@@ -138,11 +141,15 @@ impl InputSettings {
             Some(_) | None => "-".to_owned(),
         };
         let json = self.format == Format::Json;
+        let has_pointers = json || self.format == Format::Warc;
         let packed = |codings: &[Coding]| codings.iter().flat_map(|coding| [" ", coding.name()]).collect::<String>();
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "input.format={format}{}", packed(&self.encoding));
-        let _ =
-            writeln!(out, "input.id={}", read(json || !matches!(fields.id, Some(FieldPath::Pointer(_))), &fields.id));
+        let _ = writeln!(
+            out,
+            "input.id={}",
+            read(has_pointers || !matches!(fields.id, Some(FieldPath::Pointer(_))), &fields.id)
+        );
         let _ = writeln!(out, "input.text={}{}", read(json, &fields.text), packed(&fields.text_encoding));
         let _ = writeln!(out, "input.html={}{}", read(json, &fields.html), packed(&fields.html_encoding));
         let has_time = self.event_time == EventTime::Field;
