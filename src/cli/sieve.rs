@@ -31,7 +31,7 @@ use routes::{Readers, Routes};
     after_help = "Examples:\n  dupgate sieve pages.jsonl\n  dupgate sieve pages.jsonl --unique unique.jsonl --duplicate duplicate.jsonl"
 )]
 pub struct SieveArgs {
-    /// Files of JSON lines, plain or compressed with gzip or zstd, judged in this order; standard input if none is given, or
+    /// Files of JSON lines or WARC records, plain or compressed with gzip or zstd, judged in this order; standard input if none is given, or
     /// for -
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,

@@ -13,7 +13,8 @@ Settings below `input` that read the records of common crawlers, data sets and c
 describes paths, packed values and the accepted times.
 
 Whatever is read, the record itself goes to the output unchanged. `dupgate sieve FILE.jsonl` tries settings on a file of
-records, and `dupgate explain FILE.jsonl:1` shows what is read of one.
+records, and `dupgate explain FILE.jsonl:1` shows what is read of one. With `format: warc`, `dupgate sieve FILE.warc.gz`
+reads a WARC file record by record.
 
 A WARC record is one Kafka value, compressed or not; [CONFIGURATION.md](CONFIGURATION.md#fields) says which of them have a
 page. CloudEvents in batch mode (`application/cloudevents-batch+json`) are several pages in one value, and one verdict

@@ -569,3 +569,58 @@ fn a_damaged_value_is_a_dead_letter_that_names_its_header() {
     let rejection = decode_with(&small, ("content-encoding", "deflate"), &zlib(&[b' '; 10_000])).unwrap_err();
     assert_eq!(rejection.reason(), Reject::TooLarge);
 }
+
+#[test]
+fn plain_text_is_read_in_its_declared_marked_or_shown_encoding() {
+    let text = settings(|settings| {
+        settings.format = Format::Text;
+        settings.fields.content_type = Some("content-type".to_owned());
+    });
+    let words = "据新华社报道，中国人民银行宣布下调存款准备金率";
+    let greek = "Η γέφυρα θα μείνει κλειστή έως το φθινόπωρο";
+    let utf_16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    for (value, content_type, expected) in [
+        (words.as_bytes().to_vec(), "text/plain", words),
+        ([b"\xef\xbb\xbf", words.as_bytes()].concat(), "text/plain; charset=gbk", words),
+        (encoding_rs::GBK.encode(words).0.into_owned(), "text/plain; charset=\"GB2312\"", words),
+        (encoding_rs::ISO_8859_7.encode(greek).0.into_owned(), "text/plain;charset=iso-8859-7", greek),
+        (utf_16(&format!("\u{feff}{words}")), "text/plain", words),
+        (utf_16("plain words without a mark"), "text/plain", "plain words without a mark"),
+    ] {
+        assert_eq!(decode_with(&text, ("content-type", content_type), &value).as_deref(), Ok(expected));
+    }
+}
+
+#[test]
+fn a_warc_record_gives_id_time_scope_and_page() {
+    let warc = settings(|settings| {
+        settings.format = Format::Warc;
+        settings.event_time = EventTime::Field;
+        settings.fields.id = Some(path("/warc-target-uri"));
+        settings.fields.fetched_at = Some(path("/WARC-Date"));
+        settings.fields.scope = Some(path("/WARC-Crawl"));
+    });
+    let gbk = encoding_rs::GBK.encode("<p>据新华社报道").0;
+    let http = [b"HTTP/1.0 200 OK\r\nContent-Type: text/html; charset=gbk\r\n\r\n", &*gbk].concat();
+    let head = format!(
+        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: <https://a.example/>\r\nWARC-Date: 1970-01-01T00:00:07Z\r\n\
+         WARC-Crawl: weekly\r\nContent-Type: application/http\r\nContent-Length: {}\r\n\r\n",
+        http.len()
+    );
+    let value = [head.as_bytes(), &http, b"\r\n\r\n"].concat();
+    for value in [value.clone(), zstd(&value)] {
+        let decoder = Decoder::new(&warc, 512).unwrap();
+        let document = decoder.decode(&record(&value)).unwrap();
+        assert_eq!(document.id.as_deref(), Some("https://a.example/"));
+        assert_eq!((document.scope.as_deref(), document.encoding), (Some("weekly"), Encoding::Gb18030));
+        assert_eq!(document.fetched_at, Some(Timestamp::from_millis(7000)));
+        assert_eq!(document.body, Body::Html("<p>据新华社报道".into()));
+        assert_eq!(decoder.scope(&record(&value)).unwrap().as_deref(), Some("weekly"));
+    }
+    let nested = settings(|settings| {
+        settings.format = Format::Warc;
+        settings.fields.id = Some(path("/a/b"));
+    });
+    let error = Decoder::new(&nested, 512).unwrap_err().to_string();
+    assert!(error.contains("input.fields.id is /a/b") && error.contains("/WARC-Target-URI"), "{error}");
+}
