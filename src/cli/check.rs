@@ -15,13 +15,14 @@ use super::report::count;
 use super::topics::{CONNECTION_HINT, brokers, default_replication_factor, input_names, inspector, no_answer, plan};
 use super::{Global, human};
 use crate::config::Purpose;
-use crate::config::settings::{ColdStart, Settings};
+use crate::config::settings::{ColdStart, SchemaRegistry, Settings};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::kafka::log_topic::LogKind;
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
+use crate::runtime::schema_registry;
 use crate::runtime::scheme_change::{SchemeChange, WAYS_OUT};
 use crate::runtime::topics::{IDENTITY_HINT, identity_refused};
 use crate::snapshot::Folder;
@@ -49,6 +50,10 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
         Ok(inspector) => of_cluster(&settings, &inspector, &mut report)?,
         Err(fatal) => report.add([Row::fail("brokers", fatal.to_string(), None)])?,
     }
+    if let Some(registry) = settings.input.schema_registry.as_ref().filter(|_| settings.roles.worker) {
+        report.asks("the schema registry");
+        report.add([schema_registry_row(registry)])?;
+    }
     if settings.roles.judge {
         report.add(machine::disk(&settings.index))?;
     }
@@ -66,13 +71,27 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
     Err(reason.because(anyhow::anyhow!("{sum}")))
 }
 
+/// Asks the schema registry, with our identity and certificates.
+fn schema_registry_row(settings: &SchemaRegistry) -> Row {
+    const SUBJECT: &str = "schema registry";
+    match schema_registry::probe(settings, Clock::start()) {
+        Ok(took) => Row::ok(SUBJECT, format!("{}, rtt {} ms", settings.url, took.as_millis())),
+        Err(why) => {
+            let fix = "check input.schema_registry: url, ca_file, and username and password, or token";
+            Row::fail(SUBJECT, format!("{} gives no answer: {why:#}", settings.url), Some(fix.to_owned()))
+        }
+    }
+}
+
 /// Collects the names of what will be checked, as far as they are known, so that the columns have their final width
 /// from the first line on.
 fn subjects(settings: &Settings) -> Vec<String> {
     let output = &settings.output;
     let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().cloned();
     let logs = plan::logs(settings, 1).into_iter().map(|plan| plan.name);
-    input_names(settings).into_iter().chain(outputs).chain(logs).chain(["transactions".to_owned()]).collect()
+    let registry = settings.input.schema_registry.as_ref().map(|_| "schema registry".to_owned());
+    let fixed = ["transactions".to_owned()].into_iter().chain(registry);
+    input_names(settings).into_iter().chain(outputs).chain(logs).chain(fixed).collect()
 }
 
 fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Report) -> Result<(), Fatal> {

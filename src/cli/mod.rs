@@ -50,7 +50,8 @@ use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
 use crate::error::Fatal;
 use crate::panics::{exit_on_panic, log_panics};
-use crate::runtime::clock::wall_clock;
+use crate::runtime::clock::{Clock, wall_clock};
+use crate::runtime::schema_registry;
 
 /// The default configuration file.
 const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
@@ -320,11 +321,12 @@ impl Global {
     ///
     /// A configuration that is refused.
     pub fn start(&self, purpose: Purpose) -> Result<Loaded, Fatal> {
-        let loaded = load(&self.sources(), purpose)?;
+        let mut loaded = load(&self.sources(), purpose)?;
         self.start_logging(&loaded.settings.logging);
         for warning in &loaded.warnings {
             tracing::warn!(target: "dupgate::cli", "{warning}");
         }
+        schema_registry::connect(&mut loaded.settings, Clock::start())?;
         Ok(loaded)
     }
 

@@ -62,6 +62,9 @@ impl fmt::Display for Place {
 pub(super) fn format() -> impl TypedValueParser<Value = Format> {
     one_of(&Format::ALL, Format::name, |format| match format {
         Format::Json => "A record as the service reads it from Kafka, by `input.fields`",
+        Format::Avro => "An Avro record of the Schema Registry",
+        Format::Protobuf => "A Protobuf message of the Schema Registry",
+        Format::JsonSchema => "A JSON record of the Schema Registry",
         Format::Text => "Plain text",
         Format::Html => "An HTML page",
         Format::Warc => "A WARC record",
@@ -101,7 +104,7 @@ impl PageReader {
             let way_out = match format {
                 Format::Json if lines => "; one line of a file is FILE:LINE, another format --as text or --as html",
                 Format::Json => "; another format is --as text or --as html",
-                Format::Text | Format::Html | Format::Warc => "",
+                Format::Avro | Format::Protobuf | Format::JsonSchema | Format::Text | Format::Html | Format::Warc => "",
             };
             Reason::Input.because(anyhow::anyhow!("{place}: {rejection}{way_out}"))
         })
@@ -176,7 +179,7 @@ fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<
     } else {
         // The fields of one format do not apply to another.
         let nowhere = Fields::nowhere();
-        let fields = if format == Format::Json { Fields::default() } else { nowhere };
+        let fields = if format.has_fields() { Fields::default() } else { nowhere };
         InputSettings { format, fields, event_time: EventTime::Record, ..configured.clone() }
     };
     Fingerprinter::new(&input, text, &settings.fingerprint, NonZeroUsize::MIN)

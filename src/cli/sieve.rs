@@ -62,6 +62,7 @@ impl SieveArgs {
 /// `processing.on_bad_record: stop` also the first line that cannot be judged.
 pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
+    lines::hold(settings.record.format)?;
     let partitions = settings.log_partitions();
     let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
         .map_err(|error| Reason::Config.because(error))?;

@@ -97,6 +97,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
         return Err(Reason::Usage.because(anyhow::anyhow!("--truth {truth} is not a Jaccard index (expected 0 to 1)")));
     }
     let settings = global.start(Purpose::Sieve)?.settings;
+    lines::hold(settings.record.format)?;
     let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let (pages, refused) = sampled(args, &settings, &reader)?;

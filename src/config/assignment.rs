@@ -63,7 +63,7 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     let message = error.to_string();
     let words = Words::of(&message, path);
     // A password may have been written at a wrong place in these sections, so report only what was expected.
-    let secretive: [&[&str]; 2] = [&["kafka"], &["http", "admin"]];
+    let secretive: [&[&str]; 3] = [&["kafka"], &["http", "admin"], &["input", "schema_registry"]];
     let is_below =
         |section: &[&str]| section.iter().enumerate().all(|(at, key)| path.get(at).is_some_and(|k| k == key));
     // In `match` only the seed is a secret, and it may have been given as the whole section.

@@ -27,11 +27,14 @@ const OPEN: [&str; 13] = [
     "topics",
 ];
 
+/// A section with secrets within `input`.
+const NESTED: &str = "schema_registry";
+
 /// What is shown instead of a hidden value.
 const HIDDEN: char = '…';
 
-/// Some lines of a file, one of them marked. Values in the sections `kafka` and `http`, and of keys that sound like
-/// secrets, are hidden, because a password may have been written at a wrong place there.
+/// Some lines of a file, one of them marked. Values in the sections `kafka`, `http` and [`NESTED`], and of keys
+/// that sound like secrets, are hidden, because a password may have been written at a wrong place there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     name: String,
@@ -101,6 +104,8 @@ impl Excerpt {
 fn shown(lines: &[&str], marked: usize, keys: &[String]) -> Vec<String> {
     let known: BTreeSet<&str> = keys.iter().flat_map(|path| path.split('.')).collect();
     let (mut hides, mut in_open) = (false, false);
+    // How far the section of secrets within another one is indented.
+    let mut nested = None;
     let show = |(number, line): (usize, &&str)| {
         let line = *line;
         let bare = line.trim_start();
@@ -113,6 +118,13 @@ fn shown(lines: &[&str], marked: usize, keys: &[String]) -> Vec<String> {
             let is_secretive = ["kafka", "http"].iter().any(|section| bare.starts_with(section));
             hides = !bare.starts_with(|c: char| c.is_ascii_alphabetic()) || is_secretive;
         }
+        let indent = line.len() - bare.len();
+        if line.contains(NESTED) {
+            nested = Some(indent);
+        } else if nested.is_some_and(|section| indent <= section) {
+            nested = None;
+        }
+        let hides = hides || nested.is_some();
         let bare_key = bare.split_once(':').map(|(key, _)| key);
         if !bare.starts_with('-') {
             in_open = bare_key.is_some_and(|key| OPEN.contains(&key));
@@ -267,6 +279,10 @@ mod tests {
             "kafka: {hunter2, brokers: [a: {b: hunter2}]}\n\n\n",
             "kafka: {sasl: {a: {text: a\n    hunter2}}}\n\n",
             "http: {admin: {token: hunter2, listen: a}}\n\n\n",
+            "input:\n  schema_registry:\n    passwrod: hunter2\n",
+            "input:\n  schema_registry: {x: hunter2}\n  x: 1\n",
+            "input: {schema_registry: {x: hunter2}}\n\n\n",
+            "input: {schema_registry: {x:\n  hunter2}}\n\n\n",
         ] {
             let line = text.lines().count().max(3) as u64;
             let drawn = draw("f.yaml", text, line, 1, "").unwrap_or_default();

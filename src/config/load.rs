@@ -120,8 +120,13 @@ fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) 
     }
 }
 
-/// Reports what the client library would refuse: unknown properties and missing certificates.
+/// Reports what clients would refuse: unknown properties and missing certificates.
 fn look_at_client(raw: &Raw, layers: &mut Layers) {
+    if let Some((path, Err(error))) =
+        raw.input.schema_registry.ca_file.as_ref().map(|path| (path, std::fs::File::open(path)))
+    {
+        refuse_named(layers, "input.schema_registry.ca_file", path, &error);
+    }
     let kafka = &raw.kafka;
     let maps = [
         ("kafka.properties", &kafka.properties),

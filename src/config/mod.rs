@@ -12,6 +12,7 @@
 //! A secret is never printed: not by `Debug`, not in a problem, not in the hash.
 
 pub mod raw;
+mod registry;
 pub mod settings;
 mod assignment;
 mod client;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::field::{Coding, RawField, one_or_many};
 use super::levels::{Level, Levels, LogFormat};
 use super::properties::RawProperty;
+use super::registry::SchemaRegistry;
 use super::secret::RawSecret;
 use super::units::{ByteSize, Span};
 
@@ -160,6 +161,7 @@ section! {
         format: Format = Format::Json,
         #[serde(deserialize_with = "one_or_many")]
         encoding: Vec<Coding> = Vec::new(),
+        schema_registry: SchemaRegistry = SchemaRegistry::default(),
         fields: Fields = Fields::default(),
         max_document: ByteSize = ByteSize(8 << 20),
         tombstones: Tombstones = Tombstones::Forward,
@@ -167,7 +169,7 @@ section! {
 }
 words! {
     /// What the value of a record is.
-    Format = crate::record::Format { Json, Text, Html, Warc, }
+    Format = crate::record::Format { Json, Avro, Protobuf, JsonSchema, Text, Html, Warc, }
 }
 words! {
     /// What happens to a null value.
@@ -588,6 +590,8 @@ impl Raw {
             "kafka.security.tls.key_password" => security.tls.key_password.as_ref(),
             "kafka.security.sasl.password" => security.sasl.password.as_ref(),
             "kafka.security.sasl.oauth.client_secret" => security.sasl.oauth.client_secret.as_ref(),
+            "input.schema_registry.password" => self.input.schema_registry.password.as_ref(),
+            "input.schema_registry.token" => self.input.schema_registry.token.as_ref(),
             "http.admin.token" => self.http.admin.token.as_ref(),
             "match.seed" => self.r#match.seed.as_ref(),
             _ => None,

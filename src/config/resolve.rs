@@ -101,7 +101,7 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
         roles,
         mode: raw.mode,
         kafka: kafka::kafka(raw, &secrets, purpose, found),
-        input: routes::input(raw, purpose, found),
+        input: routes::input(raw, &secrets, purpose, found),
         record: core_settings::record(raw, found),
         text: core_settings::text(raw, given, found),
         rules: core_settings::rules(raw, fingerprint.minhash.form, found),

@@ -8,10 +8,12 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
 /// Every key that holds a secret. A later layer replaces such a value as a whole.
-pub const SECRET_SLOTS: [&str; 5] = [
+pub const SECRET_SLOTS: [&str; 7] = [
     "kafka.security.tls.key_password",
     "kafka.security.sasl.password",
     "kafka.security.sasl.oauth.client_secret",
+    "input.schema_registry.password",
+    "input.schema_registry.token",
     "http.admin.token",
     "match.seed",
 ];

@@ -216,6 +216,30 @@ pub struct Input {
     pub start: Start,
     /// What happens to null values.
     pub tombstones: Tombstones,
+    /// Where the schemas of values come from, if they need any.
+    pub schema_registry: Option<SchemaRegistry>,
+}
+
+/// The Schema Registry (`input.schema_registry`).
+#[derive(Clone, Debug)]
+pub struct SchemaRegistry {
+    /// Its address, without a slash at the end.
+    pub url: String,
+    /// How we identify ourselves.
+    pub identity: Option<RegistryIdentity>,
+    /// Certificates of the authority that signed its own; if absent, those of the system.
+    pub ca_file: Option<PathBuf>,
+    /// How long it may be silent.
+    pub timeout: Duration,
+}
+
+/// Identity before the Schema Registry.
+#[derive(Clone, Debug)]
+pub enum RegistryIdentity {
+    /// A user name and a password (HTTP basic authentication).
+    Password(String, SecretString),
+    /// A bearer token.
+    Token(SecretString),
 }
 
 /// The index and its snapshots (`index`).

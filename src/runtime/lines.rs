@@ -6,12 +6,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::record::{PartitionId, Source};
+use crate::error::{Fatal, Reason};
+use crate::record::{Format, PartitionId, Source};
 
 /// Maximum number of lines in a batch.
 const BATCH_LINES: usize = 64;
 /// Size at which a batch is full.
 const BATCH_BYTES: usize = 256 << 10;
+
+/// Refuses formats whose values are no lines of text.
+///
+/// # Errors
+///
+/// The format is one of the Schema Registry.
+pub(crate) fn hold(format: Format) -> Result<(), Fatal> {
+    match format {
+        Format::Json | Format::Text | Format::Html | Format::Warc => Ok(()),
+        Format::Avro | Format::Protobuf | Format::JsonSchema => {
+            let name = format.name();
+            Err(Reason::Config.because(anyhow::anyhow!(
+                "input.format is {name}, and lines of a file hold no such values: export them as JSON with the same fields, \
+                 and set input.format=json"
+            )))
+        }
+    }
+}
 
 /// One line, with its line break.
 #[derive(Clone, Debug)]

@@ -31,6 +31,7 @@ mod minute_report;
 pub mod operator_requests;
 pub(crate) mod random;
 mod record_processor;
+pub mod schema_registry;
 pub mod scheme_change;
 pub mod state_summary;
 pub mod replay;

@@ -60,12 +60,16 @@ impl RecordProcessor {
     /// Creates the page of a record whose text work failed. The page is withdrawn, because its verdict may have been
     /// requested before.
     pub(super) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
-        let log = shielded(|| self.fingerprinter.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
-        let action =
-            PageAction::Withdraw(log.map_or(LogPartition::default(), |(_, log)| LogPartition::at(log)), reason);
+        let action = PageAction::Withdraw(self.log_of(record), reason);
         let event_time = stamp(record).unwrap_or(self.untimed);
         let payload = self.carried(record);
         page(source, record, action, event_time, payload)
+    }
+
+    /// Returns the log partition of a page, as far as its scope can be read.
+    fn log_of(&self, record: &ConsumedRecord) -> LogPartition {
+        let log = shielded(|| self.fingerprinter.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
+        log.map_or(LogPartition::default(), |(_, log)| LogPartition::at(log))
     }
 
     fn carried(&self, record: &Arc<ConsumedRecord>) -> PagePayload {
@@ -119,7 +123,12 @@ impl RecordProcessor {
             }
             Err(rejection) => {
                 payload.message = Some(rejection.message().to_owned());
-                (PageAction::Settled(PageOutcome::DeadLetter(rejection.reason())), stamped, payload)
+                let action = if rejection.is_for_now() {
+                    PageAction::Withdraw(self.log_of(record), rejection.reason())
+                } else {
+                    PageAction::Settled(PageOutcome::DeadLetter(rejection.reason()))
+                };
+                (action, stamped, payload)
             }
         }
     }

@@ -21,6 +21,7 @@ use super::page_cache::PageCache;
 use super::pair_inspector::{self, PairInspector};
 use super::random::random_id;
 use super::record_processor::RecordProcessor;
+use super::schema_registry;
 use super::scheme_change;
 use super::service_context::{self, REVOKE_GRACE, ServiceContext};
 use super::snapshot_store::{self, FsSnapshotStore, SnapshotStore};
@@ -72,7 +73,7 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
 /// # Errors
 ///
 /// Why it could not start or continue.
-pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Metrics)) -> Result<(), Fatal> {
+pub fn run_watched(mut settings: Settings, brokers: Brokers, watch: impl FnOnce(&Metrics)) -> Result<(), Fatal> {
     panics::end_the_process_on_panic();
     let signals = signals()?;
     let clock = Clock::start();
@@ -82,6 +83,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     // Without this check the instance would be ready before its parts add their checks.
     let starting = health.check("started", "starting");
     let server = serve_http(&settings, &metrics, &health, clock)?;
+    schema_registry::connect_waiting(&mut settings, &metrics, Some(&health), clock)?;
     tracing::info!(target: "dupgate::service", listen = %server.address(), "metrics and health listening");
 
     // Bind first, so that a port conflict fails before any thread starts.

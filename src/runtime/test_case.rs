@@ -32,7 +32,7 @@ fn as_page(format: Format, bytes: &PageBytes) -> Option<Value> {
         Format::Json => Some(json!({"record": serde_json::from_slice::<Map<String, Value>>(value).ok()?})),
         Format::Text => Some(json!({"text": std::str::from_utf8(value).ok()?})),
         Format::Html => Some(json!({"html": std::str::from_utf8(value).ok()?})),
-        Format::Warc => None,
+        Format::Warc | Format::Avro | Format::Protobuf | Format::JsonSchema => None,
     }
 }
 

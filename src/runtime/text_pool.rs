@@ -33,6 +33,15 @@ const MAX_ABANDONED: usize = 32;
 
 /// The work that the threads do, as a trait so that tests can block it.
 pub(super) trait TextWork: Send + Sync {
+    /// Returns whether a record can be read now. Others are made ready first.
+    fn is_ready(&self, _: &ConsumedRecord) -> bool {
+        true
+    }
+
+    /// Waits until a record can be read. This wait does not count towards the page's time limit either, and holds up only
+    /// other records that are not ready.
+    fn make_ready(&self, _: &ConsumedRecord) {}
+
     /// Waits until there is memory to read a record. This wait does not count towards the page's time limit.
     fn wait_for_memory(&self, record: &ConsumedRecord) -> Option<Taken>;
 
@@ -47,6 +56,14 @@ pub(super) trait TextWork: Send + Sync {
 }
 
 impl TextWork for RecordProcessor {
+    fn is_ready(&self, record: &ConsumedRecord) -> bool {
+        self.fingerprinter.is_ready(&raw(record, &Named(&record.headers)))
+    }
+
+    fn make_ready(&self, record: &ConsumedRecord) {
+        self.fingerprinter.wait_for_schema(&raw(record, &Named(&record.headers)));
+    }
+
     fn wait_for_memory(&self, record: &ConsumedRecord) -> Option<Taken> {
         let headers = Named(&record.headers);
         // The copy of a packed page is dropped before its tree is built.
@@ -96,6 +113,7 @@ pub(super) struct Done {
 /// The pool.
 pub(super) struct TextPool {
     jobs: Sender<Job>,
+    unready: Sender<Job>,
     shared: Arc<Shared>,
     threads: Vec<Thread>,
     /// Abandoned threads that may still run.
@@ -151,18 +169,20 @@ impl TextPool {
         let (sender, jobs) = unbounded();
         let shared = Arc::new(Shared { jobs, work: Box::new(work), sink: Box::new(sink), clock });
         let threads = (0..threads.max(1)).map(|_| start_thread(&shared)).collect::<io::Result<Vec<_>>>()?;
-        Ok(Self { jobs: sender, shared, threads, abandoned: Vec::new(), last_check: clock.now() })
+        let unready = start_preparing(&shared, sender.clone())?;
+        Ok(Self { jobs: sender, unready, shared, threads, abandoned: Vec::new(), last_check: clock.now() })
     }
 
     /// Submits a record.
     pub(super) fn read(&self, job: Job) {
+        let jobs = if self.shared.work.is_ready(&job.record) { &self.jobs } else { &self.unready };
         // The threads live as long as this sender.
-        let _ = self.jobs.send(job);
+        let _ = jobs.send(job);
     }
 
-    /// Returns the number of records that wait for a thread.
+    /// Returns the number of records that wait for a thread, or are not ready.
     pub(super) fn waiting(&self) -> usize {
-        self.jobs.len()
+        self.jobs.len() + self.unready.len()
     }
 
     /// Withdraws pages whose observed duration exceeds `limit`; one call abandons at most a minority of the threads,
@@ -202,6 +222,21 @@ impl TextPool {
         self.abandoned.retain(|thread| !thread.is_finished());
         Ok(self.abandoned.len() > MAX_ABANDONED.max(2 * self.threads.len()))
     }
+}
+
+/// Starts the thread that makes records ready, one at a time, and hands them to the others.
+fn start_preparing(shared: &Arc<Shared>, jobs: Sender<Job>) -> io::Result<Sender<Job>> {
+    let (sender, unready) = unbounded::<Job>();
+    let shared = Arc::clone(shared);
+    let prepare = move || {
+        for job in &unready {
+            shared.work.make_ready(&job.record);
+            // They live as long as this sender.
+            let _ = jobs.send(job);
+        }
+    };
+    std::thread::Builder::new().name("schemas".to_owned()).spawn(prepare)?;
+    Ok(sender)
 }
 
 fn start_thread(shared: &Arc<Shared>) -> io::Result<Thread> {

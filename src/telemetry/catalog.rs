@@ -162,6 +162,11 @@ table! {
     WITHOUT_ID: "dupgate_documents_without_id_total", Counter, Count, &[],
         "Documents read in which nothing was found at input.fields.id: they are never recognised as the same page crawled again.";
 
+    REGISTRY_FAILURES: "dupgate_schema_registry_failures_total", Counter, Count, &[],
+        "Requests that the Schema Registry did not answer, or not usefully. Each is repeated; records wait for it and are not lost.";
+    SCHEMAS_AWAITED: "dupgate_schemas_awaited", Gauge, Count, &[],
+        "Whether records wait for a schema because the Schema Registry does not answer: 1 or 0.";
+
     // Kafka client
     CONSUMER_LAG: "dupgate_consumer_lag_records", Gauge, Count, &[Label::Open("topic"), Label::Open("partition")],
         "Last stable offset minus committed offset, for partitions assigned to this instance, at most two seconds old. Without a committed offset it counts from the first record that was read; in a blocked partition whose committed offset is missing or past the end, from the first record there. Transaction markers count, so 1 may remain at rest.";

@@ -295,6 +295,12 @@ impl Metrics {
         self.series().without_id.increment(1);
     }
 
+    /// Notes whether the Schema Registry answers. If not, records wait for it.
+    pub fn registry_answers(&self, answers: bool) {
+        self.series().registry_failures.increment(u64::from(!answers));
+        self.set(&catalog::SCHEMAS_AWAITED, f64::from(u8::from(!answers)));
+    }
+
     /// Observes the number of tokens of a document, after filtering.
     pub fn document_tokens(&self, segmenter: Segmenter, tokens: u64) {
         self.series().document_tokens.of(segmenter).record(float(tokens));

@@ -57,7 +57,8 @@ Null, an empty list and a missing member mean that the page has no such field. T
 a text or page and are joined by line breaks; for any other field, a list of one value is that value. In JSON, a byte order
 mark at the beginning, `NaN` and `Infinity` (which count as null) and half a surrogate pair (which counts as U+FFFD) are
 accepted. A text that is base64 without a setting that says so is a dead letter whose message names the setting.
-[INPUT.md](INPUT.md) lists what common crawlers send, with the settings that read it.
+[INPUT.md](INPUT.md) lists what common crawlers send, with the settings that read it. The same pointers find the
+fields of Avro and Protobuf values, as [OPERATIONS.md](OPERATIONS.md#schema-registry) describes.
 
 Values are unpacked in every format: by `input.encoding` if it is set; else by the record's header `content-encoding`, in
 any case, which lists codings in the order of their use (`base64`, `gzip`, `x-gzip`, `zstd`, `deflate`, `br`,

@@ -2,7 +2,8 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use dupgate::config::{ExternalInputs, Layers, Purpose};
-use dupgate::record::{Body, Decoder, RawRecord, Timestamp};
+use dupgate::record::{Body, Decoder, FindSchema, NoSchema, RawRecord, Schema, SchemaId, Schemas, Timestamp};
+use std::sync::Arc;
 
 use super::up_to_date;
 
@@ -40,13 +41,15 @@ struct Row {
     value: &'static str,
     key: Option<&'static str>,
     headers: &'static [(&'static str, &'static str)],
+    /// Type and text of the schema. Then the value lists the texts of its fields, which are encoded by it.
+    schema: Option<(&'static str, &'static str)>,
 }
 
 const fn row(writer: &'static str, form: &'static str, settings: &'static str, value: &'static str) -> Row {
-    Row { writer, form, settings, value, key: None, headers: &[] }
+    Row { writer, form, settings, value, key: None, headers: &[], schema: None }
 }
 
-const ROWS: [Row; 33] = [
+const ROWS: [Row; 36] = [
     row(
         "StormCrawler",
         "JSON of the indexer",
@@ -186,6 +189,33 @@ const ROWS: [Row; 33] = [
         r#"{"specversion":"1.0","id":"1","source":"/c","type":"page","subject":"ID","time":"2024-05-21T10:10:10Z","data_base64":"BASE64"}"#,
     ),
     Row {
+        schema: Some((
+            "AVRO",
+            r#"{"type":"record","name":"Page","fields":[{"name":"url","type":"string"},{"name":"body","type":"bytes"}]}"#,
+        )),
+        ..row(
+            "Schema Registry",
+            "Avro (Connect's AvroConverter, KafkaAvroSerializer); the page in a bytes field",
+            "{format: avro, schema_registry: {url: \"http://registry:8081\"}, fields: {id: /url, html: /body}}",
+            "ID|HTML",
+        )
+    },
+    Row {
+        schema: Some(("PROTOBUF", "syntax = \"proto3\"; message Page { string url = 1; string text = 2; }")),
+        ..row(
+            "Schema Registry",
+            "Protobuf (ProtobufConverter, KafkaProtobufSerializer)",
+            "{format: protobuf, schema_registry: {url: \"http://registry:8081\"}, fields: {id: /url, text: /text}}",
+            "ID|TEXT",
+        )
+    },
+    row(
+        "Schema Registry",
+        "JSON Schema (JsonSchemaConverter, KafkaJsonSchemaSerializer)",
+        "{format: json_schema, fields: {id: /url, text: /text}}",
+        "\0\0\0\0\x07{\"url\":\"ID\",\"text\":\"TEXT\"}",
+    ),
+    Row {
         headers: &[
             ("ce_subject", ID),
             ("ce_time", "2024-05-21T10:10:10Z"),
@@ -273,6 +303,43 @@ fn document() -> String {
     HEAD.to_owned() + &ROWS.iter().map(row).collect::<String>()
 }
 
+/// A registry with one schema, of number 7.
+#[derive(Debug)]
+struct Seven(Arc<Schema>);
+
+impl FindSchema for Seven {
+    fn find(&self, id: SchemaId) -> Result<Arc<Schema>, NoSchema> {
+        assert_eq!(id, SchemaId::Number(7));
+        Ok(Arc::clone(&self.0))
+    }
+
+    fn is_known(&self, _: SchemaId) -> bool {
+        true
+    }
+}
+
+/// Encodes a list of texts in the wire format of the registry.
+fn encoded(kind: &str, texts: &str) -> Vec<u8> {
+    let mut value = vec![0, 0, 0, 0, 7];
+    // The first message of a Protobuf schema.
+    value.extend((kind == "PROTOBUF").then_some(0));
+    for (number, text) in (1_u8..).zip(texts.split('|')) {
+        let mut length = text.len();
+        if kind == "PROTOBUF" {
+            value.push(number << 3 | 2);
+        } else {
+            length *= 2;
+        }
+        while length >= 0x80 {
+            value.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+            length >>= 7;
+        }
+        value.push(u8::try_from(length).unwrap());
+        value.extend(text.as_bytes());
+    }
+    value
+}
+
 #[test]
 fn the_page_of_inputs_agrees_with_the_rows_that_are_tried() {
     up_to_date("docs/INPUT.md", &document());
@@ -301,9 +368,14 @@ fn every_row_reads_what_it_names() {
         // The block of a WARC record is what is between its headers and its last two line breaks.
         let block = value.split_once("\r\n\r\n").map_or(0, |(_, block)| block.len().saturating_sub(4));
         let value = value.replace("LENGTH", &block.to_string());
+        let value = row.schema.map_or_else(|| value.clone().into_bytes(), |(kind, _)| encoded(kind, &value));
         let headers: Vec<(&str, &[u8])> = row.headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-        let record = RawRecord { key: row.key.map(str::as_bytes), value: Some(value.as_bytes()), headers: &headers };
-        let decoder = Decoder::new(&settings.record, settings.text.max_nesting).unwrap();
+        let record = RawRecord { key: row.key.map(str::as_bytes), value: Some(&value), headers: &headers };
+        let mut input = settings.record.clone();
+        if let Some((kind, text)) = row.schema {
+            input.schemas = Schemas::of(Arc::new(Seven(Arc::new(Schema::parse(kind, text, &[]).unwrap()))));
+        }
+        let decoder = Decoder::new(&input, settings.text.max_nesting).unwrap();
         let page = decoder.decode(&record).unwrap_or_else(|rejection| panic!("{name}: {rejection}"));
         assert_eq!(page.id.as_deref(), Some(ID), "{name}");
         let (Body::Text(body) | Body::Html(body)) = &page.body;

@@ -18,6 +18,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, STOP_SHINGLES_HEAD, Scratch, Shingling};
 use crate::quality::{Frequent, Share, frequent};
 use crate::record::{EventTime, RawRecord, Timestamp};
+use crate::runtime::lines;
 
 /// Arguments of `tune stop-shingles`.
 #[derive(Clone, Debug, Args)]
@@ -59,6 +60,7 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
         }
     }
     let settings = global.start(Purpose::Sieve)?.settings;
+    lines::hold(settings.record.format)?;
     let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let (texts, pages) = uniques(args, &settings, &reader)?;

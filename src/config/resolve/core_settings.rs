@@ -41,7 +41,9 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
         fields.fetched_at = fields.fetched_at.or_else(|| Some(RawField::at("/WARC-Date")));
     }
     let fields = &fields;
-    let mut path = |name: &str, given: &Option<RawField>| path(name, given.as_ref()?, found);
+    // The other formats have fields of bytes.
+    let in_json = matches!(raw.input.format, raw::Format::Json | raw::Format::JsonSchema);
+    let mut path = |name: &str, given: &Option<RawField>| path(name, given.as_ref()?, in_json, found);
     let codings = |given: &Option<RawField>| {
         given.iter().flat_map(|field| &field.encoding).map(|coding| (*coding).into()).collect()
     };
@@ -59,8 +61,8 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
         canonical: path("canonical", &fields.canonical),
         content_type: fields.content_type.as_ref().and_then(|text| header("content_type", text, found)),
     };
-    let json = raw.input.format == raw::Format::Json;
-    if json && raw.input.fields.text.is_none() && raw.input.fields.html.is_none() {
+    let has_fields = record::Format::from(raw.input.format).has_fields();
+    if has_fields && raw.input.fields.text.is_none() && raw.input.fields.html.is_none() {
         found.refuse("input.fields", "neither text nor html is set: there is nothing to compare");
     }
     if raw.window.timestamp_source == TimestampSource::Field && fields.fetched_at.is_none() {
@@ -75,11 +77,13 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
         },
         encoding: raw.input.encoding.iter().map(|coding| (*coding).into()).collect(),
         max_document: bytes("input.max_document", raw.input.max_document, found),
+        // Whoever reads records connects to the registry.
+        schemas: record::Schemas::default(),
     }
 }
 
 /// Reads the path of a field, and refuses what does not apply to the field.
-fn path(name: &str, field: &RawField, found: &mut Findings) -> Option<FieldPath> {
+fn path(name: &str, field: &RawField, in_json: bool, found: &mut Findings) -> Option<FieldPath> {
     let key = format!("input.fields.{name}");
     let Some(text) = &field.path else {
         found.refuse(key, "has no path: expected, for instance, {path: /body, encoding: base64}");
@@ -89,7 +93,8 @@ fn path(name: &str, field: &RawField, found: &mut Findings) -> Option<FieldPath>
     if !field.encoding.is_empty() && !["text", "html"].contains(&name) {
         found.refuse(&key, "takes no encoding: only text and html do");
     }
-    if matches!(path, Some(FieldPath::Pointer(_)))
+    if in_json
+        && matches!(path, Some(FieldPath::Pointer(_)))
         && field.encoding.first().is_some_and(|first| *first != Coding::Base64)
     {
         let why = "a string in JSON holds no bytes: the first encoding is base64, as in [base64, gzip]";

@@ -1,12 +1,15 @@
 //! Resolves which topics are read and written.
 
 use super::super::raw::{Mode, OnBadRecord, Raw};
-use super::super::settings::{Input, Output, Topics};
+use super::super::settings::{Input, Output, RegistryIdentity, SchemaRegistry, Topics};
 use super::super::units::Start;
 use super::names::{check_name, check_own_name, is_read};
 use super::values::{MILLISECOND, at_least};
 use super::{Findings, Purpose};
 use crate::worker;
+use axum::http::Uri;
+
+type Secrets = std::collections::BTreeMap<&'static str, secrecy::SecretString>;
 
 /// Returns the part of a pattern that the Kafka client does not understand, if any. The client matches topics by POSIX
 /// extended expressions, which have no classes like `\d` and no groups like `(?i)`; with such a pattern it would own no
@@ -28,7 +31,7 @@ fn unknown_to_client(pattern: &str) -> Option<&str> {
     None
 }
 
-pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input {
+pub(super) fn input(raw: &Raw, secrets: &Secrets, purpose: Purpose, found: &mut Findings) -> Input {
     let input = &raw.input;
     if input.topics.is_empty() && purpose == Purpose::Run {
         found.refuse("input.topics", "no topic is given: expected names, or one pattern that starts with ^");
@@ -81,7 +84,70 @@ pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input 
         instance_id: (!input.instance_id.is_empty()).then(|| input.instance_id.clone()),
         start,
         tombstones: input.tombstones,
+        schema_registry: schema_registry(raw, secrets, found),
     }
+}
+
+/// Resolves the registry, and refuses formats without it and settings of it without a format that needs it.
+fn schema_registry(raw: &Raw, secrets: &Secrets, found: &mut Findings) -> Option<SchemaRegistry> {
+    const URL: &str = "input.schema_registry.url";
+    let given = &raw.input.schema_registry;
+    let format = crate::record::Format::from(raw.input.format);
+    let Some(url) = &given.url else {
+        if format.needs_schemas() {
+            found.refuse(URL, format!("is missing: input.format {} reads values by their schemas", format.name()));
+        } else if given.username.is_some()
+            || given.password.is_some()
+            || given.token.is_some()
+            || given.ca_file.is_some()
+        {
+            found.refuse(URL, "is missing: the other settings of input.schema_registry have no effect without it");
+        }
+        return None;
+    };
+    if !format.needs_schemas() {
+        let why = format!("has no effect: input.format {} needs no schemas, only avro and protobuf do", format.name());
+        found.refuse(URL, why);
+    }
+    let is_address = |uri: &Uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.host().is_some_and(|host| !host.is_empty())
+            && uri.query().is_none()
+            && !url.contains(['@', '#'])
+    };
+    if !url.parse::<Uri>().is_ok_and(|uri| is_address(&uri)) {
+        let expected =
+            "expected http://host:port or https://host:port, with a path or without, and without user and password";
+        // It may hold a password.
+        found.refuse(URL, format!("is not the address of a registry: {expected}"));
+    }
+    if given.ca_file.is_some() && url.starts_with("http:") {
+        found.refuse("input.schema_registry.ca_file", "has no effect: the url is not https");
+    }
+    at_least("input.schema_registry.timeout", given.timeout.0, MILLISECOND, found);
+    let password = secrets.get("input.schema_registry.password");
+    let token = secrets.get("input.schema_registry.token");
+    let identity = match (&given.username, password, token) {
+        (Some(user), Some(password), None) => Some(RegistryIdentity::Password(user.clone(), password.clone())),
+        (None, None, Some(token)) => Some(RegistryIdentity::Token(token.clone())),
+        (None, None, None) => None,
+        (_, _, Some(_)) => {
+            found.refuse(
+                "input.schema_registry.token",
+                "is given beside username or password: one of both identifies us",
+            );
+            None
+        }
+        (user, ..) => {
+            // A password that could not be read has been refused.
+            if user.is_none() || given.password.is_none() {
+                found.refuse("input.schema_registry", "username and password go together: only one is given");
+            }
+            None
+        }
+    };
+    let url = url.trim_end_matches('/').to_owned();
+    Some(SchemaRegistry { url, identity, ca_file: given.ca_file.clone(), timeout: given.timeout.0 })
 }
 
 pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Output {

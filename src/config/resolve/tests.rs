@@ -586,6 +586,39 @@ fn a_password_is_never_shown_wherever_it_is() {
 }
 
 #[test]
+fn the_schema_registry_belongs_to_the_formats_that_need_it() {
+    let refused = |settings: &[&str]| resolved(settings).unwrap_err().to_string();
+    let (avro, url) = ("input.format=avro", "input.schema_registry.url=https://r.example:8081/api/");
+    let settings = resolved(&[avro, url]).unwrap().0;
+    assert_eq!(settings.input.schema_registry.unwrap().url, "https://r.example:8081/api");
+    assert!(resolved(&["input.format=json_schema"]).is_ok(), "its schemas are not needed");
+    for (settings, expected) in [
+        (&[avro][..], "input.schema_registry.url: is missing: input.format avro reads values by their schemas"),
+        (&[url], "input.schema_registry.url: has no effect: input.format json needs no schemas"),
+        (&["input.schema_registry.ca_file=/ca"], "input.schema_registry.url: is missing"),
+        (&[avro, "input.schema_registry.url=r.example:8081"], "is not the address of a registry"),
+        (&[avro, "input.schema_registry.url=http://u:hunter2@r.example"], "without user and password"),
+        (&[avro, url, "input.schema_registry.username=u"], "username and password go together"),
+        (&[avro, url, "input.schema_registry.password=p"], "username and password go together"),
+        (
+            &[avro, url, "input.schema_registry.username=u", "input.schema_registry.token=t"],
+            "input.schema_registry.token: is given beside username or password",
+        ),
+        (
+            &[avro, "input.schema_registry.url=http://r.example", "input.schema_registry.ca_file=/ca"],
+            "input.schema_registry.ca_file: has no effect: the url is not https",
+        ),
+        (&[avro, url, "input.schema_registry.timeout=0s"], "input.schema_registry.timeout"),
+    ] {
+        let message = refused(settings);
+        assert!(message.contains(expected) && !message.contains("hunter2"), "{settings:?}: {message}");
+    }
+    let bytes = ["input.fields.html={path: /body, encoding: gzip}", avro, url];
+    assert!(resolved(&bytes).is_ok(), "a field of bytes needs no base64");
+    assert!(refused(&bytes[..1]).contains("a string in JSON holds no bytes"));
+}
+
+#[test]
 fn an_empty_secret_is_refused_with_the_name_of_its_source() {
     let given = ExternalInputs {
         variables: BTreeMap::from([("EMPTY".to_owned(), String::new()), ("BLANK".to_owned(), " \n".to_owned())]),

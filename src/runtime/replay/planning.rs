@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::super::clock::wall_time;
 use super::super::fatal::{self, failure};
+use super::super::lines;
 use super::super::service_context;
 use super::QUERY_TIMEOUT;
 use super::digests::{rules_digest, writes_digest};
@@ -191,6 +192,7 @@ impl Planning<'_> {
     /// Plans to read files.
     fn files(&mut self, wanted: &Wanted) -> Result<Scope, Fatal> {
         let files = files::describe(&wanted.files)?;
+        lines::hold(self.live.record.format)?;
         if files.iter().all(|file| file.bytes == 0) {
             return Err(Reason::Input.because(anyhow::anyhow!("the files are empty")));
         }

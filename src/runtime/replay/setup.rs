@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::super::clock::Clock;
 use super::super::record_processor::RecordProcessor;
+use super::super::schema_registry;
 use super::super::service_context;
 use super::super::topics;
 use super::super::tree_budget::TreeBudget;
@@ -99,6 +100,8 @@ pub(super) fn feed(
     outputs: Arc<Outputs>,
     (config, metrics, clock): (&ClientSettings, &Metrics, Clock),
 ) -> Result<Feed, Fatal> {
+    let mut settings = settings.clone();
+    schema_registry::connect_waiting(&mut settings, metrics, None, clock)?;
     let fingerprinter =
         Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
             .map_err(|error| Reason::Config.because(error))?;

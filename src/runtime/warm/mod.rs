@@ -24,6 +24,7 @@ use super::judge_settings::judge_settings;
 use super::process_lock::ProcessLock;
 use super::record_processor::RecordProcessor;
 use super::replay::{RangeBound, Rate};
+use super::schema_registry;
 use super::service_context::{self, ServiceContext};
 use super::topics;
 use super::tree_budget::TreeBudget;
@@ -149,7 +150,7 @@ enum Message {
 /// The configurations do not fit each other, the cluster refuses a request, or the input was recreated.
 pub fn run(
     running: &Settings,
-    new: Settings,
+    mut new: Settings,
     options: &Options,
     signals: &Receiver<i32>,
     see: impl FnMut(&Report<'_>),
@@ -159,6 +160,7 @@ pub fn run(
     let _lock = lock(&new, &draft.scheme)?;
     let metrics = Metrics::new(&new.metrics).map_err(failure)?;
     let health = Health::new(new.kafka.max_poll_interval);
+    schema_registry::connect_waiting(&mut new, &metrics, Some(&health), clock)?;
     let fingerprinter = Fingerprinter::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
         .map_err(|error| Reason::Config.because(error))?;
     let starting = health.check("started", "starting");

@@ -112,6 +112,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.document_extracted(Extraction::Main);
     metrics.document_decoded(Encoding::Gb18030);
     metrics.document_without_id();
+    metrics.registry_answers(false);
     metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9)]));
     metrics.blocked_lag(4);
     metrics.last_record("t", now);

@@ -309,6 +309,17 @@ impl Fingerprinter {
         Some(Cow::Owned(page.into_owned().into_bytes()))
     }
 
+    /// Returns whether a record can be read at once, because its schema, if it needs one, is known.
+    #[must_use]
+    pub fn is_ready(&self, record: &RawRecord<'_>) -> bool {
+        self.decoder.is_ready(record)
+    }
+
+    /// Waits until the schema of a record is known.
+    pub fn wait_for_schema(&self, record: &RawRecord<'_>) {
+        self.decoder.wait_for_schema(record);
+    }
+
     /// Returns a page's scope and partition without reading its text, for pages whose text could not be processed.
     ///
     /// # Errors

@@ -2,10 +2,10 @@
 
 use super::coding::{self, Announced, Coding, NotUnpacked};
 use super::encoding::{self, Encoding};
-use super::event_time::{self, NoTime, Zone};
 use super::json::{self, Wanted};
+use super::value::{Value, Values, utf8};
 use super::warc::WarcRecord;
-use super::{EventTime, FieldPath, Format, InputSettings, RawRecord, Reject, Rejection, Timestamp};
+use super::{EventTime, FieldPath, Format, InputSettings, RawRecord, Reject, Rejection, Timestamp, framed};
 use std::borrow::Cow;
 
 /// What one record says about its page. Borrows from the record wherever the bytes allow it.
@@ -61,7 +61,7 @@ impl Document<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputSettingsError {
     /// No field can hold the text.
-    #[error("input.fields names neither text nor html: one of them is needed when input.format is json")]
+    #[error("input.fields names neither text nor html: one of them holds the page")]
     NoTextField,
     /// Event time is to come from a field, but no field is named.
     #[error("window.timestamp_source is field, but input.fields.fetched_at is not set")]
@@ -77,7 +77,7 @@ pub enum InputSettingsError {
         path: String,
     },
     /// A pointer needs JSON to point into.
-    #[error("input.fields.{field} is the JSON pointer {path}, but input.format is not json")]
+    #[error("input.fields.{field} is the JSON pointer {path}, but values of this input.format have no fields")]
     PointerWithoutJson {
         /// The field.
         field: &'static str,
@@ -123,7 +123,7 @@ impl Decoder {
         }
         let time = time.and_then(Option::as_ref);
         let (mut wanted, mut wanted_for_scope) = (Wanted::default(), Wanted::default());
-        if settings.format == Format::Json {
+        if settings.format.has_fields() {
             if fields.text.is_none() && fields.html.is_none() {
                 return Err(InputSettingsError::NoTextField);
             }
@@ -207,11 +207,15 @@ impl Decoder {
                 encoding = shown;
                 if payload.is_html { Body::Html(text) } else { Body::Text(text) }
             }
-            Format::Json => {
+            Format::Json | Format::Avro | Format::Protobuf | Format::JsonSchema => {
                 let mut page = |field, name, path: &Option<FieldPath>, codings: &[Coding]| {
                     let Some(value) = found.get(field, path.as_ref())? else { return Ok(None) };
-                    let Some(text) = value.text()? else { return Ok(None) };
-                    let (text, found) = self.unpacked(&value, name, text, codings)?;
+                    let (text, found) = if let Some(bytes) = value.bytes() {
+                        self.text_of(&value, &bytes, codings)?
+                    } else {
+                        let Some(text) = value.text()? else { return Ok(None) };
+                        self.unpacked(&value, name, text, codings)?
+                    };
                     encoding = found;
                     Ok::<_, Rejection>(Some(text))
                 };
@@ -269,7 +273,7 @@ impl Decoder {
         value: &'r [u8],
     ) -> Result<Values<'v, 'r>, Rejection> {
         let (found, warc) = match self.settings.format {
-            Format::Json => (self.find(wanted, value)?, None),
+            Format::Json | Format::Avro | Format::Protobuf | Format::JsonSchema => (self.find(wanted, value)?, None),
             Format::Warc => (json::Found::default(), Some(WarcRecord::parse(value)?)),
             Format::Text | Format::Html => (json::Found::default(), None),
         };
@@ -282,9 +286,21 @@ impl Decoder {
         self.settings.fields.id.as_ref()
     }
 
+    /// Returns what is read of a record: its value, unpacked if it is packed, as JSON if it has fields.
+    fn value<'r>(&self, record: &RawRecord<'r>) -> Result<Cow<'r, [u8]>, Rejection> {
+        match self.unpacked_value(record)? {
+            Cow::Borrowed(value) => self.plain(record, value),
+            Cow::Owned(value) => match self.plain(record, &value)? {
+                Cow::Borrowed(plain) if plain.len() == value.len() => Ok(Cow::Owned(value)),
+                Cow::Borrowed(part) => Ok(Cow::Owned(part.to_vec())),
+                Cow::Owned(json) => Ok(Cow::Owned(json)),
+            },
+        }
+    }
+
     /// Returns the value of a record, unpacked if it is packed: as the settings say; else as its header says, if it can be
     /// unpacked so; else as its first bytes show.
-    fn value<'r>(&self, record: &RawRecord<'r>) -> Result<Cow<'r, [u8]>, Rejection> {
+    fn unpacked_value<'r>(&self, record: &RawRecord<'r>) -> Result<Cow<'r, [u8]>, Rejection> {
         let bytes = self.bytes(record)?;
         let what = || "the value".to_owned();
         if !self.settings.encoding.is_empty() {
@@ -296,6 +312,37 @@ impl Decoder {
         match Coding::of_compressed(bytes) {
             Some(coding) => self.unpack(&[coding], bytes, what).map(Cow::Owned),
             None => Ok(Cow::Borrowed(bytes)),
+        }
+    }
+
+    /// Returns what fields are found in: JSON, whatever the value is written in.
+    fn plain<'v, 'r: 'v>(&self, record: &RawRecord<'r>, value: &'v [u8]) -> Result<Cow<'v, [u8]>, Rejection> {
+        match self.settings.format {
+            // No JSON begins with a zero byte, in no encoding of it that is read.
+            Format::Json if value.first() == Some(&0) => {
+                let message = "the value begins with a zero byte, like one that names its schema: input.format avro, \
+                               protobuf or json_schema reads those";
+                Err(Rejection::new(Reject::Undecodable, message))
+            }
+            Format::Json | Format::Text | Format::Html | Format::Warc => Ok(Cow::Borrowed(value)),
+            Format::JsonSchema => framed::json(record, value).map(Cow::Borrowed),
+            Format::Avro | Format::Protobuf => {
+                framed::to_json(&self.settings, self.max_nesting, record, value).map(Cow::Owned)
+            }
+        }
+    }
+
+    /// Returns whether a record can be decoded at once: its schema, if it needs one, is known. Of a value that is packed as a
+    /// whole, that is not known without unpacking it.
+    #[must_use]
+    pub fn is_ready(&self, record: &RawRecord<'_>) -> bool {
+        record.value.is_none_or(|value| framed::is_known(&self.settings, record, value))
+    }
+
+    /// Waits until the schema of a record is known ([`super::FindSchema::find`]).
+    pub fn wait_for_schema(&self, record: &RawRecord<'_>) {
+        if let Some(value) = record.value {
+            framed::wait(&self.settings, record, value);
         }
     }
 
@@ -317,7 +364,10 @@ impl Decoder {
                 )
             }
         };
-        if Coding::of_compressed(bytes).is_some() || coding::is_plain(bytes) {
+        if Coding::of_compressed(bytes).is_some()
+            || coding::is_plain(bytes)
+            || framed::is_framed(self.settings.format, record, bytes)
+        {
             return Ok(None);
         }
         Err(Rejection::new(Reject::Undecodable, refusal))
@@ -357,6 +407,22 @@ impl Decoder {
             Rejection::new(Reject::Undecodable, format!("`{path}` holds {what}"))
         };
         let (text, encoding) = encoding::decode(&bytes, None).map_err(|_| refuse())?;
+        Ok((Cow::Owned(text.into_owned()), encoding))
+    }
+
+    /// Unpacks the bytes of a field, by their magic where no setting says how, and decodes their characters.
+    fn text_of<'r>(
+        &self,
+        value: &Value<'_, 'r>,
+        bytes: &[u8],
+        codings: &[Coding],
+    ) -> Result<(Cow<'r, str>, Encoding), Rejection> {
+        let what = || format!("`{}`", value.path);
+        let recognised = Coding::of_compressed(bytes);
+        let codings = if codings.is_empty() { recognised.as_slice() } else { codings };
+        let bytes = self.unpack(codings, bytes, what)?;
+        let (text, encoding) = encoding::decode(&bytes, None)
+            .map_err(|_| Rejection::new(Reject::Undecodable, format!("{} holds bytes that are no text", what())))?;
         Ok((Cow::Owned(text.into_owned()), encoding))
     }
 
@@ -421,147 +487,4 @@ fn refuse_base64(
     let Some(codings) = coding::unannounced(text) else { return Ok(()) };
     let message = format!("{} holds base64: set {} to read it", what(), setting(codings));
     Err(Rejection::new(Reject::Undecodable, message))
-}
-
-fn utf8<'r>(bytes: &'r [u8], what: &str) -> Result<&'r str, Rejection> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let message = format!("{what} is not UTF-8 from byte {} on", error.valid_up_to());
-        Rejection::new(Reject::Undecodable, message)
-    })
-}
-
-struct Values<'v, 'r> {
-    record: &'v RawRecord<'r>,
-    found: json::Found<'r>,
-    warc: Option<WarcRecord<'r>>,
-}
-
-struct Value<'v, 'r> {
-    path: &'v FieldPath,
-    content: Content<'r>,
-}
-
-enum Content<'r> {
-    Json(Cow<'r, str>),
-    Text(&'r str),
-}
-
-impl<'r> Values<'_, 'r> {
-    /// Returns the value at a field's path, if there is one. A JSON null counts as absent.
-    fn get<'v>(&self, field: usize, path: Option<&'v FieldPath>) -> Result<Option<Value<'v, 'r>>, Rejection> {
-        let Some(path) = path else { return Ok(None) };
-        let record: &RawRecord<'r> = self.record;
-        let content = match path {
-            FieldPath::Pointer(pointer) => match &self.warc {
-                Some(warc) => pointer.name().and_then(|name| warc.header(name)).map(Content::Text),
-                None => self.found.values.get(field).cloned().flatten().filter(|raw| raw != "null").map(Content::Json),
-            },
-            FieldPath::Header(name) => {
-                record.headers.last(name).map(|bytes| utf8(bytes, &format!("`{path}`"))).transpose()?.map(Content::Text)
-            }
-            FieldPath::Key => record.key.map(|bytes| utf8(bytes, "the key")).transpose()?.map(Content::Text),
-        };
-        Ok(content.map(|content| Value { path, content }))
-    }
-}
-
-impl<'r> Value<'_, 'r> {
-    /// Reads a text. The strings of a list are its paragraphs, joined by line breaks; nulls in it count as absent.
-    fn text(&self) -> Result<Option<Cow<'r, str>>, Rejection> {
-        const EXPECTED: &str = "a string or a list of strings";
-        let raw = match &self.content {
-            Content::Text(text) => return Ok(Some(Cow::Borrowed(*text))),
-            Content::Json(raw) if raw.starts_with('"') => return self.string(raw).map(Some),
-            Content::Json(raw) => raw,
-        };
-        let elements = json::elements(raw).ok_or_else(|| self.wrong_type(EXPECTED))?;
-        let mut paragraphs = Vec::with_capacity(elements.len());
-        for element in elements.iter().filter(|element| *element != "null") {
-            if !element.starts_with('"') {
-                return Err(self.wrong_element(EXPECTED));
-            }
-            paragraphs.push(self.string(element)?);
-        }
-        Ok(if paragraphs.len() > 1 { Some(Cow::Owned(paragraphs.join("\n"))) } else { paragraphs.pop() })
-    }
-
-    /// Returns the only element of a list, or any other value itself. A list without an element, or of null, is absent.
-    fn single(mut self) -> Result<Option<Self>, Rejection> {
-        let Content::Json(raw) = &self.content else { return Ok(Some(self)) };
-        let Some(mut elements) = json::elements(raw) else { return Ok(Some(self)) };
-        match (elements.pop(), elements.is_empty()) {
-            (None, _) => Ok(None),
-            (Some(element), true) if element == "null" => Ok(None),
-            (Some(element), true) if !element.starts_with(['[', '{']) => {
-                self.content = Content::Json(element);
-                Ok(Some(self))
-            }
-            (Some(_), true) => Err(self.wrong_element("a string or a number")),
-            (Some(_), false) => {
-                let (path, count) = (self.path, elements.len() + 1);
-                let message =
-                    format!("`{path}` holds a list of {count}, expected one value: {path}/0 reads the first one");
-                Err(Rejection::new(Reject::WrongType, message))
-            }
-        }
-    }
-
-    fn wrong_element(&self, expected: &str) -> Rejection {
-        let message = format!("`{}` holds a list of something else than strings, expected {expected}", self.path);
-        Rejection::new(Reject::WrongType, message)
-    }
-
-    /// Reads a name: a text, or a number or boolean as it is written.
-    fn name(&self) -> Result<Cow<'r, str>, Rejection> {
-        match &self.content {
-            Content::Text(text) => Ok(Cow::Borrowed(*text)),
-            Content::Json(raw) => match raw.as_bytes().first() {
-                Some(b'"') => self.string(raw),
-                Some(b'{' | b'[') | None => Err(self.wrong_type("a string or a number")),
-                Some(_) => Ok(raw.clone()),
-            },
-        }
-    }
-
-    /// Reads a time.
-    fn timestamp(&self, zone: Option<&Zone>) -> Result<Timestamp, Rejection> {
-        let text = match &self.content {
-            Content::Json(raw) if raw.starts_with('"') => self.string(raw)?,
-            Content::Json(raw) => raw.clone(),
-            Content::Text(text) => Cow::Borrowed(*text),
-        };
-        event_time::parse(&text, zone).map_err(|why| match why {
-            NoTime::Form => self.wrong_type("a time: seconds or milliseconds since 1970, or an ISO 8601 text"),
-            NoTime::DateDigits => {
-                let message = format!("`{}` holds the digits of a date: expected a number since 1970, or ISO 8601", self.path);
-                Rejection::new(Reject::WrongType, message)
-            }
-            NoTime::Zone => {
-                let path = self.path;
-                let message = format!(
-                    "`{path}` holds a time without a zone: name it, as in input.fields.fetched_at: {{path: {path}, zone: UTC}}"
-                );
-                Rejection::new(Reject::WrongType, message)
-            }
-        })
-    }
-
-    fn string(&self, raw: &Cow<'r, str>) -> Result<Cow<'r, str>, Rejection> {
-        let refuse = |_| Rejection::new(Reject::Undecodable, format!("`{}` is a malformed JSON string", self.path));
-        json::string(raw).map_err(refuse)
-    }
-
-    fn wrong_type(&self, expected: &str) -> Rejection {
-        let kind = match &self.content {
-            Content::Text(_) => "a text",
-            Content::Json(raw) => match raw.as_bytes().first() {
-                Some(b'"') => "a string",
-                Some(b'{') => "an object",
-                Some(b'[') => "an array",
-                Some(b't' | b'f') => "a boolean",
-                Some(_) | None => "a number",
-            },
-        };
-        Rejection::new(Reject::WrongType, format!("`{}` holds {kind}, expected {expected}", self.path))
-    }
 }

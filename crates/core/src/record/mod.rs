@@ -8,18 +8,25 @@
 //! wanted fields; only strings with escapes, and pages in another encoding than UTF-8, are copied.
 
 mod address;
+mod avro;
 mod coding;
 mod decode;
 mod encoding;
 mod event_time;
 mod field_path;
+mod framed;
 mod json;
+mod json_text;
 mod place;
+mod protobuf;
 mod raw;
 mod reject;
 mod rejection;
+mod schema;
+mod schema_id;
 mod settings;
 mod utf8_fit;
+mod value;
 mod warc;
 #[cfg(test)]
 mod tests;
@@ -34,4 +41,6 @@ pub use place::{PartitionId, Source, Timestamp};
 pub use raw::{Headers, RawRecord};
 pub use reject::Reject;
 pub use rejection::Rejection;
+pub use schema::{FindSchema, NoSchema, Schema, Schemas};
+pub use schema_id::{SchemaId, SchemaText};
 pub use settings::{EventTime, Fields, Format, InputSettings};

@@ -11,6 +11,7 @@ use std::fmt;
 pub struct Rejection {
     reason: Reject,
     message: String,
+    is_for_now: bool,
 }
 
 impl Rejection {
@@ -27,7 +28,20 @@ impl Rejection {
             // One byte for one character: the message does not grow.
             message = message.replace(unsafe_char, " ");
         }
-        Self { reason, message }
+        Self { reason, message, is_for_now: false }
+    }
+
+    /// Marks a refusal that another worker, or the same one at another time, might not find.
+    #[must_use]
+    pub(super) fn for_now(self) -> Self {
+        Self { is_for_now: true, ..self }
+    }
+
+    /// Returns whether the page might not be refused at another time: then its verdict may have been requested before, and
+    /// it leaves only by a `withdraw` that the judge has answered (law L8), whatever the reason says.
+    #[must_use]
+    pub const fn is_for_now(&self) -> bool {
+        self.is_for_now
     }
 
     /// Returns the reason, from the closed list.

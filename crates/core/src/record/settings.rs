@@ -1,7 +1,7 @@
 //! Which parts of a record are read, and how.
 
 use super::field_path::Pointer;
-use super::{Coding, FieldPath, Zone};
+use super::{Coding, FieldPath, Schemas, Zone};
 use std::fmt::Write as _;
 
 /// How the bytes of a record become a document (config keys `input.*` and `window.timestamp_source`).
@@ -19,6 +19,8 @@ pub struct InputSettings {
     pub encoding: Vec<Coding>,
     /// The largest value that is read, in bytes, inclusive, packed or not (`input.max_document`).
     pub max_document: usize,
+    /// Where the schemas of [`Format::Avro`] and [`Format::Protobuf`] come from.
+    pub schemas: Schemas,
 }
 
 /// What the value of a record is (`input.format`).
@@ -27,6 +29,12 @@ pub enum Format {
     /// A JSON document with fields.
     #[default]
     Json,
+    /// An Avro record in the wire format of the Schema Registry, with fields.
+    Avro,
+    /// A Protobuf message in the wire format of the Schema Registry, with fields.
+    Protobuf,
+    /// A JSON document with fields, in the wire format of the Schema Registry. Its schema is not needed.
+    JsonSchema,
     /// The whole value is plain text, in any encoding that can be recognised from its bytes.
     Text,
     /// The whole value is an HTML page, in any encoding that it declares or that can be recognised from its bytes.
@@ -37,16 +45,39 @@ pub enum Format {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 4] = [Self::Json, Self::Text, Self::Html, Self::Warc];
+    pub const ALL: [Self; 7] =
+        [Self::Json, Self::Avro, Self::Protobuf, Self::JsonSchema, Self::Text, Self::Html, Self::Warc];
 
     /// Returns the name, which is part of the scheme.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
+            Self::Avro => "avro",
+            Self::Protobuf => "protobuf",
+            Self::JsonSchema => "json_schema",
             Self::Text => "text",
             Self::Html => "html",
             Self::Warc => "warc",
+        }
+    }
+
+    /// Returns whether a value has fields, which JSON pointers find. In the other formats, the page is the whole
+    /// value, or the payload of a WARC record.
+    #[must_use]
+    pub const fn has_fields(self) -> bool {
+        match self {
+            Self::Json | Self::Avro | Self::Protobuf | Self::JsonSchema => true,
+            Self::Text | Self::Html | Self::Warc => false,
+        }
+    }
+
+    /// Returns whether values name schemas that have to be found to read them.
+    #[must_use]
+    pub const fn needs_schemas(self) -> bool {
+        match self {
+            Self::Avro | Self::Protobuf => true,
+            Self::Json | Self::JsonSchema | Self::Text | Self::Html | Self::Warc => false,
         }
     }
 }
@@ -66,11 +97,11 @@ pub enum EventTime {
 pub struct Fields {
     /// The page's own id, for instance its URL: it shows which records are re-crawls of a page.
     pub id: Option<FieldPath>,
-    /// Ready text. Not used when the format is not JSON: then the value is the text.
+    /// Ready text. Not used when the value has no fields: then it is the text.
     pub text: Option<FieldPath>,
     /// How the text is packed, the outermost coding first.
     pub text_encoding: Vec<Coding>,
-    /// HTML, used when there is no ready text. Not used when the format is not JSON.
+    /// HTML, used when there is no ready text. Not used when the value has no fields.
     pub html: Option<FieldPath>,
     /// How the HTML is packed, the outermost coding first.
     pub html_encoding: Vec<Coding>,
@@ -84,8 +115,8 @@ pub struct Fields {
     pub address: Option<FieldPath>,
     /// The address that all variants of the page have in common; an HTML page may name it itself.
     pub canonical: Option<FieldPath>,
-    /// Name of the header that holds the page's content type, which may name its encoding. Not used when the format is
-    /// JSON, which is UTF-8.
+    /// Name of the header that holds the page's content type, which may name its encoding. Not used when the value
+    /// has fields.
     pub content_type: Option<String>,
 }
 
@@ -97,6 +128,7 @@ impl Default for InputSettings {
             event_time: EventTime::default(),
             encoding: Vec::new(),
             max_document: 8 << 20,
+            schemas: Schemas::default(),
         }
     }
 }
@@ -140,7 +172,7 @@ impl InputSettings {
             Some(path) if wanted => format!("{:?}", path.to_string()),
             Some(_) | None => "-".to_owned(),
         };
-        let json = self.format == Format::Json;
+        let json = self.format.has_fields();
         let has_pointers = json || self.format == Format::Warc;
         let packed = |codings: &[Coding]| codings.iter().flat_map(|coding| [" ", coding.name()]).collect::<String>();
         // Writing to a `String` cannot fail.

@@ -1,5 +1,7 @@
 //! How each kind of record is read.
 
+mod schemas;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -413,7 +415,10 @@ fn settings_that_contradict_each_other_are_refused() {
         settings.format = Format::Html;
         settings.fields.scope = Some(path("/site"));
     });
-    assert_eq!(error.to_string(), "input.fields.scope is the JSON pointer /site, but input.format is not json");
+    assert_eq!(
+        error.to_string(),
+        "input.fields.scope is the JSON pointer /site, but values of this input.format have no fields"
+    );
 }
 
 /// Brackets outside strings, counted by recursion: one level is read by one call.
