@@ -27,6 +27,7 @@ mod reopened;
 mod restore_progress;
 mod index_verify;
 mod run;
+mod schemas;
 mod secured;
 mod messages;
 mod pages;
