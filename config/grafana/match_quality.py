@@ -229,6 +229,13 @@ def pages():
             unit="cps",
             stack=True,
         ),
+        lines(
+            "Without an id",
+            "Documents in which nothing was found at input.fields.id: they are never recognised as the same page crawled "
+            "again.",
+            [query(f"sum({rate('documents_without_id_total')})", "without an id")],
+            unit="cps",
+        ),
     ]
 
 

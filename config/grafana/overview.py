@@ -506,6 +506,17 @@ def judging():
             overrides=[color("late", ORANGE), color("clamped", PURPLE), color("repeated", GREY)],
             runbooks=("DupgateLateRecords",),
         ),
+        lines(
+            "Schema Registry",
+            "failures: requests that it did not answer, or not usefully; each is repeated. waiting: instances in which "
+            "records wait for a schema.",
+            [
+                query(f"sum({increase('schema_registry_failures_total')})", "failures"),
+                query(f"sum({metric('schemas_awaited')}) or vector(0)", "waiting"),
+            ],
+            unit="short",
+            overrides=[color("failures", ORANGE), color("waiting", RED)],
+        ),
     ]
 
 
@@ -709,8 +720,12 @@ def index():
         ),
         stat(
             "Cold starts in range",
-            "Starts with an index that does not reach one window back, in the selected range.",
-            [query("sum by (reason) (increase(" + metric("cold_starts_total") + "[$__range]))", "{{reason}}", instant=True, range=False)],
+            "Starts with an index that does not reach one window back, in the selected range. restored: indexes that were "
+            "dropped and restored, because the verdict log did not go on as they did.",
+            [
+                query("sum by (reason) (increase(" + metric("cold_starts_total") + "[$__range]))", "{{reason}}", instant=True, range=False),
+                query("sum(increase(" + metric("index_restores_total") + "[$__range]))", "restored", instant=True, range=False),
+            ],
             unit="short",
             thresholds=steps(GREEN, (0.5, YELLOW)),
             graph="none",

@@ -179,7 +179,7 @@ fn numbers_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
 }
 
 /// Metrics that a single instance with healthy brokers does not set.
-const QUIET: [&str; 23] = [
+const QUIET: [&str; 25] = [
     "dupgate_clamped_timestamps_total",
     "dupgate_errors_total",
     "dupgate_index_evictions_total",
@@ -198,6 +198,9 @@ const QUIET: [&str; 23] = [
     "dupgate_replay_records_total",
     "dupgate_replay_remaining_records",
     "dupgate_replay_yielding",
+    // Set where the input has a Schema Registry.
+    "dupgate_schema_registry_failures_total",
+    "dupgate_schemas_awaited",
     // No judge writes one.
     "dupgate_second_verdicts_total",
     "dupgate_match_hamming_distance",
