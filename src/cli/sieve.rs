@@ -31,8 +31,8 @@ use routes::{Readers, Routes};
     after_help = "Examples:\n  dupgate sieve pages.jsonl\n  dupgate sieve pages.jsonl --unique unique.jsonl --duplicate duplicate.jsonl"
 )]
 pub struct SieveArgs {
-    /// Files of JSON lines or WARC records, plain or compressed with gzip or zstd, judged in this order; standard input if none is given, or
-    /// for -
+    /// Files of JSON lines or WARC records, plain or compressed with gzip or zstd, judged in this order; standard input if
+    /// none is given, or for -
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Write unique and updated pages to this file, instead of verdicts to standard output
