@@ -147,10 +147,7 @@ impl Judge {
     /// Returns whether the judge accepts requests; otherwise do not send [`Event::Requests`].
     #[must_use]
     pub fn wants_requests(&self) -> bool {
-        self.role == Role::Active
-            && !self.stopping
-            && self.record.is_none()
-            && self.pending.has_room(self.now, &self.settings)
+        self.role == Role::Active && !self.stopping && self.record.is_none() && self.pending.has_room(self.now)
     }
 
     /// Returns whether the current record of requests can be judged further. If so, send [`Event::Continue`].

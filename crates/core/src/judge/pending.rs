@@ -29,8 +29,6 @@ pub(super) struct Pending {
     passed: bool,
     /// Closed records, in order.
     closed: Vec<VerdictRecord>,
-    /// How many verdicts the closed records hold.
-    closed_verdicts: usize,
     /// What the transaction in progress carries.
     sent: Option<Sent>,
     /// When the oldest verdict that no transaction carries yet was made.
@@ -101,7 +99,6 @@ impl Pending {
             open: Vec::new(),
             passed: false,
             closed: Vec::new(),
-            closed_verdicts: 0,
             sent: None,
             oldest: None,
             begun_at: Duration::ZERO,
@@ -169,7 +166,6 @@ impl Pending {
         if !matches!(record, VerdictRecord::Rules(_)) && self.closed.iter().all(is_empty) {
             self.closed.clear();
         }
-        self.closed_verdicts = count(&self.closed);
         Some(verdicts.len().saturating_sub(rest.len()))
     }
 
@@ -188,10 +184,9 @@ impl Pending {
     }
 
     /// Returns whether more may be judged before something is committed.
-    pub(super) fn has_room(&self, now: Duration, settings: &JudgeSettings) -> bool {
-        // Half of what `BatchLimit` aims at: a verdict waits for the transaction before its own.
-        let is_old = self.oldest.is_some_and(|oldest| now >= oldest + settings.transaction_timeout / 5);
-        self.open.len() + self.closed_verdicts < self.limit.size() && !is_old
+    pub(super) fn has_room(&self, now: Duration) -> bool {
+        let is_old = self.oldest.is_some_and(|oldest| now >= oldest + self.limit.aim());
+        self.open.len() + count(&self.closed) < self.limit.size() && !is_old
     }
 
     // ---- verdicts
@@ -228,7 +223,6 @@ impl Pending {
         }
         self.passed = false;
         let verdicts = std::mem::take(&mut self.open);
-        self.closed_verdicts += verdicts.len();
         self.closed.extend(log.batch(verdicts));
     }
 
@@ -341,7 +335,7 @@ impl Pending {
 
     /// Returns whether it is time to commit.
     pub(super) fn is_due(&self, now: Duration, settings: &JudgeSettings) -> bool {
-        now >= self.begun_at + settings.commit_interval || self.closed_verdicts >= settings.batch_verdicts
+        now >= self.begun_at + settings.commit_interval || count(&self.closed) >= settings.batch_verdicts
     }
 
     /// Begins a transaction with what is judged, as far as it has room. If that is everything and a snapshot is due, it is
@@ -352,7 +346,6 @@ impl Pending {
         let later = self.closed.split_off(self.first_records());
         let records = std::mem::replace(&mut self.closed, later);
         let has_all = self.closed.is_empty();
-        self.closed_verdicts = count(&self.closed);
         self.oldest = (!has_all).then_some(now);
         let next_request = records.iter().rev().find_map(next_request).unwrap_or_else(|| log.state().next_request());
         let snapshot = if is_snapshot_due && has_all { log.snapshot() } else { None };
@@ -391,7 +384,6 @@ impl Pending {
         if let Some(sent) = self.sent.take() {
             self.closed.splice(0..0, Arc::unwrap_or_clone(sent.records));
         }
-        self.closed_verdicts = count(&self.closed);
     }
 
     /// Returns how many times in a row the brokers refused the transaction that is to be committed.

@@ -30,14 +30,12 @@ impl ResendPause {
         }
     }
 
-    /// Notes that the transaction is aborted. Returns whether it may begin again at once.
-    pub(super) fn aborted(&mut self, now: Duration) -> bool {
-        if !std::mem::take(&mut self.is_refused) {
-            return true;
+    /// Notes that the transaction is aborted. If it was refused, the pause begins.
+    pub(super) fn aborted(&mut self, now: Duration) {
+        if std::mem::take(&mut self.is_refused) {
+            let doublings = self.refusals.saturating_sub(1).min(5);
+            self.until = Some(now + (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE));
         }
-        let doublings = self.refusals.saturating_sub(1).min(5);
-        self.until = Some(now + (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE));
-        false
     }
 
     /// Returns true, once, when the pause is over.

@@ -48,6 +48,12 @@ impl BatchLimit {
         self.size
     }
 
+    /// Returns the time in which a transaction is meant to be committed.
+    #[must_use]
+    pub const fn aim(&self) -> Duration {
+        self.aim
+    }
+
     /// Notes that a transaction with this content was committed, and how long it took from its beginning.
     pub fn committed(&mut self, carried: usize, took: Duration) {
         if took > self.aim {
