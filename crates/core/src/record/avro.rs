@@ -10,6 +10,7 @@
 
 use super::json_text::{JsonText, Unfit};
 use super::schema_id::{SchemaId, SchemaText};
+use super::wire::{Wire, text};
 use jiff::civil::{Date, DateTime};
 use jiff::{Span, Timestamp};
 use serde_json::Value;
@@ -72,7 +73,7 @@ impl Schema {
             // Serializers write a value that is nothing but bytes without their number.
             return json.bytes(value);
         }
-        let mut reader = Reader { rest: value };
+        let mut reader = Wire { rest: value };
         reader.value(self, self.root, json)?;
         match reader.rest.len() {
             0 => Ok(()),
@@ -192,63 +193,32 @@ impl Parser {
     }
 }
 
-struct Reader<'r> {
-    rest: &'r [u8],
-}
-
-impl<'r> Reader<'r> {
-    fn take(&mut self, length: usize) -> Result<&'r [u8], Unfit> {
-        let Some((taken, rest)) = self.rest.split_at_checked(length) else {
-            let left = self.rest.len();
-            return Err(Unfit::damaged(format!("{length} bytes should follow, and {left} are left")));
-        };
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Unfit> {
-        self.take(N)?.try_into().map_err(|_| Unfit::damaged("the end"))
-    }
-
-    fn long(&mut self) -> Result<i64, Unfit> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let [byte] = self.array()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed());
-            }
-        }
-        Err(Unfit::damaged("a number has more than ten bytes"))
-    }
-
+impl<'r> Wire<'r> {
     fn int(&mut self) -> Result<i32, Unfit> {
-        let number = self.long()?;
+        let number = self.zigzag()?;
         i32::try_from(number).map_err(|_| Unfit::damaged(format!("{number} is out of the range of int")))
     }
 
-    fn counted(&mut self) -> Result<&'r [u8], Unfit> {
-        let length = self.long()?;
-        let length = usize::try_from(length).map_err(|_| Unfit::damaged(format!("a length of {length}")))?;
-        self.take(length)
+    /// Takes as many bytes as the number before them says.
+    fn sized(&mut self) -> Result<&'r [u8], Unfit> {
+        let length = self.zigzag()?;
+        self.take_as_said(length)
     }
 
     fn string(&mut self) -> Result<&'r str, Unfit> {
-        let bytes = self.counted()?;
-        std::str::from_utf8(bytes)
-            .map_err(|error| Unfit::damaged(format!("a string is not UTF-8 from its byte {} on", error.valid_up_to())))
+        self.sized().and_then(text)
     }
 
     /// Calls `item` for each item of an array or map.
     fn blocks(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), Unfit>) -> Result<(), Unfit> {
         loop {
-            let mut count = self.long()?;
+            let mut count = self.zigzag()?;
             if count == 0 {
                 return Ok(());
             }
             if count < 0 {
                 // The size of the block follows, for readers that skip it.
-                self.long()?;
+                self.zigzag()?;
                 count = count.checked_neg().ok_or_else(|| Unfit::damaged("a block has too many items"))?;
             }
             for _ in 0..count {
@@ -267,20 +237,20 @@ impl<'r> Reader<'r> {
                 [byte] => Err(Unfit::damaged(format!("{byte} is no boolean"))),
             },
             Type::Int => json.plain(&self.int()?.to_string()),
-            Type::Long => json.plain(&self.long()?.to_string()),
+            Type::Long => json.plain(&self.zigzag()?.to_string()),
             Type::Date => {
                 let days = self.int()?;
                 let date = Span::new().try_days(days).and_then(|days| Date::constant(1970, 1, 1).checked_add(days));
                 json.string(&date.map_err(|_| Unfit::damaged(format!("{days} days are no date")))?.to_string())
             }
             Type::Local(parts) => {
-                let number = self.long()?;
+                let number = self.zigzag()?;
                 json.string(&local(number, *parts).ok_or_else(|| Unfit::damaged("a time out of range"))?.to_string())
             }
             Type::Float => json.float(f32::from_le_bytes(self.array()?).into()),
             Type::Double => json.float(f64::from_le_bytes(self.array()?)),
             Type::String => json.string(self.string()?),
-            Type::Bytes(meaning) => write_bytes(self.counted()?, *meaning, json),
+            Type::Bytes(meaning) => write_bytes(self.sized()?, *meaning, json),
             Type::Fixed(size, meaning) => write_bytes(self.take(*size)?, *meaning, json),
             Type::Enum(symbols) => {
                 let number = self.int()?;
@@ -288,7 +258,7 @@ impl<'r> Reader<'r> {
                 json.string(symbol.ok_or_else(|| no_choice(number.into(), symbols.len(), "symbols"))?)
             }
             Type::Union(branches) => {
-                let number = self.long()?;
+                let number = self.zigzag()?;
                 let branch = usize::try_from(number).ok().and_then(|number| branches.get(number));
                 self.value(schema, *branch.ok_or_else(|| no_choice(number, branches.len(), "branches"))?, json)
             }

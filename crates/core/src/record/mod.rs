@@ -28,6 +28,7 @@ mod settings;
 mod utf8_fit;
 mod value;
 mod warc;
+mod wire;
 #[cfg(test)]
 mod tests;
 

@@ -8,6 +8,7 @@
 
 use super::json_text::{JsonText, Unfit};
 use super::schema_id::SchemaText;
+use super::wire::{Wire, text, unzigzag};
 use prost_reflect::{Cardinality, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 use std::collections::BTreeMap;
@@ -134,40 +135,7 @@ enum Raw<'r> {
     Group(&'r [u8]),
 }
 
-struct Wire<'r> {
-    rest: &'r [u8],
-}
-
 impl<'r> Wire<'r> {
-    fn take(&mut self, length: usize) -> Result<&'r [u8], Unfit> {
-        let Some((taken, rest)) = self.rest.split_at_checked(length) else {
-            let left = self.rest.len();
-            return Err(Unfit::damaged(format!("{length} bytes should follow, and {left} are left")));
-        };
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Unfit> {
-        self.take(N)?.try_into().map_err(|_| Unfit::damaged("the end"))
-    }
-
-    fn varint(&mut self) -> Result<u64, Unfit> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let [byte] = self.array()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(number);
-            }
-        }
-        Err(Unfit::damaged("a number has more than ten bytes"))
-    }
-
-    fn zigzag(&mut self) -> Result<i64, Unfit> {
-        self.varint().map(unzigzag)
-    }
-
     /// Reads one field with its number.
     fn field(&mut self) -> Result<(u32, Raw<'r>), Unfit> {
         let (number, kind) = self.tag()?;
@@ -194,8 +162,7 @@ impl<'r> Wire<'r> {
 
     fn counted(&mut self) -> Result<&'r [u8], Unfit> {
         let length = self.varint()?;
-        let length = usize::try_from(length).map_err(|_| Unfit::damaged(format!("a length of {length}")))?;
-        self.take(length)
+        self.take_as_said(length)
     }
 
     /// Reads to the end of a group, in a loop: groups in it are only counted.
@@ -217,10 +184,6 @@ impl<'r> Wire<'r> {
             }
         }
     }
-}
-
-const fn unzigzag(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
 /// Calls `each` for every field of a message. Its parts are those of one message, in the order of the wire.
@@ -427,11 +390,6 @@ fn element(kind: &Kind) -> Option<TakeElement> {
         | Kind::Bool
         | Kind::Enum(_) => Some(|wire| wire.varint().map(Raw::Varint)),
     }
-}
-
-fn text(bytes: &[u8]) -> Result<&str, Unfit> {
-    std::str::from_utf8(bytes)
-        .map_err(|error| Unfit::damaged(format!("a string is not UTF-8 from its byte {} on", error.valid_up_to())))
 }
 
 fn mismatch(field: &FieldDescriptor, raw: Raw<'_>) -> Unfit {
