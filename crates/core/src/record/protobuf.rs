@@ -1,6 +1,7 @@
 //! Protobuf messages, written as JSON by the `.proto` file that they were encoded with.
 //!
-//! `protox` compiles the file. The message itself is read here, field by field and without a tree of it, so that depth and
+//! `protox` compiles the file, unless the registry has it compiled already, as a `FileDescriptorProto` in base64: the
+//! serializer for Python registers it so, and registries that do not read Protobuf give it back so. The message itself is read here, field by field and without a tree of it, so that depth and
 //! length of the JSON bound the work and the memory, whatever the message says.
 //!
 //! Members have the names of the file. A field that is not on the wire is left out. A `Timestamp` is a text in RFC 3339,
@@ -9,6 +10,9 @@
 use super::json_text::{JsonText, Unfit};
 use super::schema_id::SchemaText;
 use super::wire::{Wire, text, unzigzag};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use prost_reflect::prost::Message as _;
+use prost_reflect::prost_types::FileDescriptorProto;
 use prost_reflect::{Cardinality, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 use std::collections::BTreeMap;
@@ -72,7 +76,11 @@ struct Files(BTreeMap<String, String>);
 impl FileResolver for Files {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
         let text = self.0.get(name).ok_or_else(|| protox::Error::file_not_found(name))?;
-        File::from_source(name, text)
+        let bytes = BASE64_STANDARD.decode(text).ok();
+        match bytes.and_then(|bytes| FileDescriptorProto::decode(bytes.as_slice()).ok()) {
+            Some(compiled) => Ok(FileDescriptorProto { name: Some(name.to_owned()), ..compiled }.into()),
+            None => File::from_source(name, text),
+        }
     }
 }
 

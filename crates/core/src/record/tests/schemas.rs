@@ -2,6 +2,7 @@
 
 use super::*;
 use apache_avro::types::Value as Avro;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use prost_reflect::prost::Message as _;
 use prost_reflect::{DynamicMessage, MapKey, Value as Proto};
 use std::collections::{BTreeMap, HashMap};
@@ -294,12 +295,18 @@ message Outer {
   enum Status { UNKNOWN = 0; OLD = 1; }
 }"#;
 
+const SITE: &str = r#"syntax = "proto3"; package net; message Site { string name = 1; int32 rank = 2; }"#;
+
 fn proto_schema() -> Schema {
-    let site = text_of(
-        "net/site.proto",
-        r#"syntax = "proto3"; package net; message Site { string name = 1; int32 rank = 2; }"#,
-    );
-    Schema::parse("PROTOBUF", PROTO, &[site]).unwrap()
+    Schema::parse("PROTOBUF", PROTO, &[text_of("net/site.proto", SITE)]).unwrap()
+}
+
+/// The same, as the serializer for Python registers it.
+fn compiled_schema() -> Schema {
+    let pool = pool();
+    let compiled = |name| BASE64_STANDARD.encode(pool.get_file_by_name(name).unwrap().encode_to_vec());
+    let site = text_of("net/site.proto", &compiled("net/site.proto"));
+    Schema::parse("PROTOBUF", &compiled("page.proto"), &[site]).unwrap()
 }
 
 /// The same files, compiled for the encoder.
@@ -309,9 +316,7 @@ fn pool() -> prost_reflect::DescriptorPool {
         fn open_file(&self, name: &str) -> Result<protox::file::File, protox::Error> {
             let text = match name {
                 "page.proto" => PROTO.replace("import \"confluent/meta.proto\";", ""),
-                "net/site.proto" => {
-                    r#"syntax = "proto3"; package net; message Site { string name = 1; int32 rank = 2; }"#.to_owned()
-                }
+                "net/site.proto" => SITE.to_owned(),
                 _ => return protox::file::GoogleFileResolver::new().open_file(name),
             };
             protox::file::File::from_source(name, &text)
@@ -375,7 +380,11 @@ fn proto_page(html: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_type_of_protobuf_is_read_by_its_schema() {
-    let (settings, value) = (of(Format::Protobuf, proto_schema()), proto_page("<p>字".as_bytes()));
+    [proto_schema(), compiled_schema()].into_iter().for_each(every_type_is_read);
+}
+
+fn every_type_is_read(schema: Schema) {
+    let (settings, value) = (of(Format::Protobuf, schema), proto_page("<p>字".as_bytes()));
     let fields = Fields {
         html: Some(path("/html")),
         id: Some(path("/page_url")),
