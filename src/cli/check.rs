@@ -77,7 +77,7 @@ fn schema_registry_row(settings: &SchemaRegistry) -> Row {
     match schema_registry::probe(settings, Clock::start()) {
         Ok(took) => Row::ok(SUBJECT, format!("{}, rtt {} ms", settings.url, took.as_millis())),
         Err(why) => {
-            let fix = "check input.schema_registry: url, ca_file, and username and password, or token";
+            let fix = "check input.schema_registry: url with its path (Apicurio: /apis/ccompat/v7), ca_file, and username and password, or token";
             Row::fail(SUBJECT, format!("{} gives no answer: {why:#}", settings.url), Some(fix.to_owned()))
         }
     }

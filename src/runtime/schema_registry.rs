@@ -46,6 +46,9 @@ const MAX_ANSWER: u64 = 16 << 20;
 /// Maximum number of schemas that one may refer to, directly or by others.
 const MAX_REFERENCES: usize = 1000;
 
+/// What every registry has.
+const TYPES: &str = "/schemas/types";
+
 /// Error codes of a registry: it has no such subject, version or schema.
 const NOT_FOUND: [u64; 3] = [40_401, 40_402, 40_403];
 
@@ -131,7 +134,7 @@ fn attach(settings: &mut Settings, patience: Patience, clock: Clock) -> Result<(
 pub fn probe(settings: &RegistrySettings, clock: Clock) -> anyhow::Result<Duration> {
     let registry = SchemaRegistry::new(settings, Patience::None, clock)?;
     let before = clock.now();
-    match registry.get("/schemas/types") {
+    match registry.get_once(TYPES) {
         Ok(Ok(_)) => Ok(clock.now().saturating_sub(before)),
         Ok(Err(why)) | Err(why) => Err(anyhow::anyhow!(why)),
     }
@@ -197,7 +200,18 @@ impl SchemaRegistry {
     }
 
     /// Sends one request. The inner error is an answer: the registry does not have it.
+    ///
+    /// A page that is not found without a code of the registry may come from a proxy or another program, or the registry
+    /// does not have such paths at all (not all know GUIDs). It counts as an answer if another path has one.
     fn get(&self, path: &str) -> Result<Result<String, String>, Failure> {
+        let answer = self.get_once(path);
+        match &answer {
+            Err(why) if why.starts_with("HTTP 404") && self.get_once(TYPES)?.is_ok() => Ok(Err(why.clone())),
+            _ => answer,
+        }
+    }
+
+    fn get_once(&self, path: &str) -> Result<Result<String, String>, Failure> {
         let mut request = Request::get(format!("{}{path}", self.url))
             .header(header::ACCEPT, "application/vnd.schemaregistry.v1+json, application/json");
         if let Some(value) = &self.authorization {

@@ -150,6 +150,10 @@ fn what_cannot_be_used_is_named() {
     assert_eq!(server.asked().len() - before, 3, "another node may not have it yet");
     registry.find(SEVEN).unwrap_err();
     assert_eq!(server.asked().len() - before, 3, "the refusal is remembered");
+    server.set("/schemas/guids/11111111-1111-1111-1111-111111111111", 404, json!("no such resource"));
+    server.set("/schemas/types", 200, json!(["AVRO"]));
+    let Err(NoSchema::Unknown(why)) = registry.find(SchemaId::Guid([0x11; 16])) else { panic!("unknown") };
+    assert_eq!(why, format!("{} answers: HTTP 404", server.address), "it knows no GUIDs");
 }
 
 #[test]
