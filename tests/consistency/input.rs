@@ -21,6 +21,9 @@ A WARC record is one Kafka value, compressed or not; [CONFIGURATION.md](CONFIGUR
 page. CloudEvents in batch mode (`application/cloudevents-batch+json`) are several pages in one value, and one verdict
 cannot be given to them: send each event as its own record.
 
+Frontera encodes messages as MessagePack by default, which is not read: set its `MESSAGE_BUS_CODEC` to
+`frontera.contrib.backends.remote.codecs.json`.
+
 Times are written as each tool writes them by default; those without a zone are UTC unless the tool was configured
 otherwise. This page is generated from `tests/consistency/input.rs` by `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
 
