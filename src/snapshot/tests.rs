@@ -492,6 +492,7 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
                 same_site: None,
             },
             stream_time: Timestamp::from_millis(5),
+            leap: None,
             watermarks: ExpiryWatermarks::START,
             next_sequence: 400_000,
             next_request: RequestOffset(17),

@@ -214,7 +214,7 @@ table! {
     INDEX_OLDEST_ENTRY: "dupgate_index_oldest_entry_timestamp_seconds", Gauge, Seconds, &[],
         "Event timestamp of the oldest entry held.";
     INDEX_STREAM_TIME: "dupgate_index_stream_timestamp_seconds", Gauge, Seconds, &[],
-        "Stream time: the largest event timestamp judged. The index reaches back from here to its oldest entry.";
+        "Stream time: the largest event timestamp judged, without leaps that lack proof. The index reaches back from here to its oldest entry.";
     INDEX_LATE_RECORDS: "dupgate_index_late_records_total", Counter, Count, &[],
         "Records later than window.allowed_lateness when they were judged: delivered, and not remembered if unique.";
     INDEX_FULL_KEYS: "dupgate_index_full_keys_total", Counter, Count, &[],

@@ -248,6 +248,7 @@ fn checkpoint(next_request: i64) -> VerdictRecord {
         rules_number: RulesNumber(1),
         rules,
         stream_time: Timestamp::from_millis(0),
+        leap: None,
         watermarks: ExpiryWatermarks { times: PerStage::all(Timestamp::from_millis(0)), first_sequence: 0 },
         next_sequence: 0,
         next_request: RequestOffset(next_request),

@@ -105,6 +105,7 @@ fn checkpoint(case: Case) -> Checkpoint {
             same_site: None,
         },
         stream_time: Timestamp::MIN,
+        leap: None,
         watermarks: ExpiryWatermarks::START,
         next_sequence: case.originals,
         next_request: RequestOffset(0),

@@ -14,7 +14,7 @@ pub struct IndexTotals {
     pub entries: u64,
     /// Event time of the oldest of them.
     pub oldest: Option<Timestamp>,
-    /// The largest event time judged.
+    /// The stream time.
     pub stream_time: Option<Timestamp>,
     /// Bytes for the originals.
     pub fingerprint_bytes: u64,

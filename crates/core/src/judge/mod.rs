@@ -25,6 +25,7 @@ mod settings;
 mod snapshot;
 mod snapshot_schedule;
 mod state;
+mod stream_time;
 #[cfg(test)]
 mod tests;
 mod verifier;

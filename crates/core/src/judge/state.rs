@@ -6,11 +6,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Counts;
 use super::partition_history::PartitionHistory;
+use super::stream_time::StreamTime;
 use crate::index::{Index, LookedUp, Lookups, Original, Probe, Task};
 use crate::protocol::{
-    Answer, Checkpoint, Decision, ExpiryWatermarks, ForgetTarget, LogIdentity, MinHashRules, NewOriginal, PageRequest,
-    PageVerdict, PartitionCheckpoint, Request, RequestId, RequestOffset, Rules, RulesNumber, RulesRecord, Stage,
-    Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+    Answer, Checkpoint, Decision, ExpiryWatermarks, ForgetTarget, Leap, LogIdentity, MinHashRules, NewOriginal,
+    PageRequest, PageVerdict, PartitionCheckpoint, Request, RequestId, RequestOffset, Rules, RulesNumber, RulesRecord,
+    Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -24,7 +25,7 @@ pub struct State {
     log: Option<LogIdentity>,
     rules_number: RulesNumber,
     rules: Option<Rules>,
-    stream_time: Timestamp,
+    stream_time: StreamTime,
     watermarks: ExpiryWatermarks,
     next_sequence: u64,
     next_request: RequestOffset,
@@ -76,7 +77,7 @@ impl Default for State {
             log: None,
             rules_number: RulesNumber::default(),
             rules: None,
-            stream_time: Timestamp::MIN,
+            stream_time: StreamTime::START,
             watermarks: ExpiryWatermarks::START,
             next_sequence: 0,
             next_request: RequestOffset::default(),
@@ -133,7 +134,7 @@ impl State {
             log: Some(checkpoint.log),
             rules_number: checkpoint.rules_number,
             rules: Some(checkpoint.rules.clone()),
-            stream_time: checkpoint.stream_time,
+            stream_time: StreamTime::new(checkpoint.stream_time, checkpoint.leap),
             watermarks: checkpoint.watermarks,
             next_sequence: checkpoint.next_sequence,
             next_request: checkpoint.next_request,
@@ -172,7 +173,8 @@ impl State {
             log: self.log?,
             rules_number: self.rules_number,
             rules: self.rules.clone()?,
-            stream_time: self.stream_time,
+            stream_time: self.stream_time.get(),
+            leap: self.stream_time.leap(),
             watermarks: self.watermarks,
             next_sequence: self.next_sequence,
             next_request: self.next_request,
@@ -286,9 +288,11 @@ impl State {
         if !self.seen(&page.source.partition).judge(page.source.offset) {
             return Err(Diverged::SecondVerdict(page.source.clone()));
         }
-        let mut watermarks = self.watermarks_with(page.event_time);
+        if let Some(rules) = &self.rules {
+            self.stream_time.follow(page.event_time, rules);
+        }
+        let mut watermarks = self.watermarks_with(self.stream_time());
         self.counts.late += u64::from(page.event_time < watermarks.times.min());
-        self.stream_time = self.stream_time.max(page.event_time);
         if let Decision::Update { of, original: Some(_) } = &page.decision {
             self.counts.forgotten += self.index.forget_source(&of.source);
         }
@@ -342,11 +346,12 @@ impl State {
         }
     }
 
-    /// Returns the watermarks after a page of this event time is judged. They never move back.
+    /// Returns the watermarks that a page of this event time is compared under: those of its own time, if it is ahead
+    /// of the stream time.
     #[must_use]
     pub fn watermarks_with(&self, event_time: Timestamp) -> ExpiryWatermarks {
         let Some(rules) = &self.rules else { return self.watermarks };
-        let stream_time = self.stream_time.max(event_time);
+        let stream_time = self.stream_time().max(event_time);
         let times = rules.windows.map(|window| stream_time.minus(rules.lateness).minus(window));
         self.watermarks.later(ExpiryWatermarks { times, first_sequence: 0 })
     }
@@ -430,10 +435,17 @@ impl State {
         self.rules_number
     }
 
-    /// Returns the largest event time judged, [`Timestamp::MIN`] before the first.
+    /// Returns how far event time has come: the largest that was judged, except those that are further ahead without
+    /// proof. [`Timestamp::MIN`] before the first.
     #[must_use]
     pub const fn stream_time(&self) -> Timestamp {
-        self.stream_time
+        self.stream_time.get()
+    }
+
+    /// Returns the pages that are far ahead of the stream time, if there are any.
+    #[must_use]
+    pub const fn leap(&self) -> Option<Leap> {
+        self.stream_time.leap()
     }
 
     /// Returns the expiry watermarks.

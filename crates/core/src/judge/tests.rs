@@ -120,6 +120,8 @@ struct Oracle {
     applied: Vec<RequestId>,
     originals: Vec<(Source, i64, PageRequest, bool)>,
     stream_time: Option<i64>,
+    /// Smallest time and number of pages that are too far ahead of the stream time.
+    ahead: Option<(i64, u64)>,
 }
 
 impl Oracle {
@@ -145,7 +147,7 @@ impl Oracle {
         let newest = self.stream_time.unwrap_or(0).max(0).min(latest);
         let time = Some(page.event_time.millis()).filter(|time| *time <= latest).unwrap_or(newest);
         let stream_time = self.stream_time.map_or(time, |stream_time| stream_time.max(time));
-        self.stream_time = Some(stream_time);
+        self.move_on(time);
         let kept_from = self.originals.len().saturating_sub(capacity);
         let mut best: Option<(Rank, usize)> = None;
         for (at, (_, held_time, held, alive)) in self.originals.iter().enumerate() {
@@ -191,6 +193,23 @@ impl Oracle {
             return answer("template", Some(of));
         }
         answer(if stage == 0 { "exact" } else { "simhash" }, Some(of))
+    }
+
+    fn move_on(&mut self, time: i64) {
+        let furthest = self.stream_time.map_or(i64::MAX, |stream_time| stream_time + LATENESS.max(SKEW));
+        if time <= furthest {
+            let stream_time = self.stream_time.map_or(time, |stream_time| stream_time.max(time));
+            self.stream_time = Some(stream_time);
+            let left = self.ahead.map(|(from, count)| (from, count - 1));
+            self.ahead = left.filter(|(from, count)| *count > 0 && *from > stream_time + LATENESS.max(SKEW));
+            return;
+        }
+        let (from, count) = self.ahead.map_or((time, 1), |(from, count)| (from.min(time), count + 1));
+        let is_proved = count >= 8 && time - from >= SKEW;
+        self.ahead = (!is_proved).then_some((from, count));
+        if is_proved {
+            self.stream_time = Some(time);
+        }
     }
 
     fn apply(&mut self, body: &RequestBody) {

@@ -120,7 +120,7 @@ impl LogVerifier {
         let state = &self.state;
         state.rules_number() == checkpoint.rules_number
             && state.rules() == Some(&checkpoint.rules)
-            && state.stream_time() == checkpoint.stream_time
+            && (state.stream_time(), state.leap()) == (checkpoint.stream_time, checkpoint.leap)
             && state.watermarks() == checkpoint.watermarks
             && state.next_sequence() == checkpoint.next_sequence
             && state.next_request() == checkpoint.next_request

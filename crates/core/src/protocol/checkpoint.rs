@@ -17,8 +17,10 @@ pub struct Checkpoint {
     pub rules_number: RulesNumber,
     /// The rules in force.
     pub rules: Rules,
-    /// Largest event time judged.
+    /// How far event time has come: the largest that was judged, except those that are further ahead without proof.
     pub stream_time: Timestamp,
+    /// The pages that are further ahead than the stream time may step, if there are any.
+    pub leap: Option<Leap>,
     /// Which originals are expired or evicted.
     pub watermarks: ExpiryWatermarks,
     /// Sequence number of the next original.
@@ -31,6 +33,24 @@ pub struct Checkpoint {
     pub partitions: BTreeMap<PartitionId, PartitionCheckpoint>,
     /// The latest requests other than pages that were applied, oldest first.
     pub applied: Vec<RequestId>,
+}
+
+/// Pages that are so far ahead of the stream time that it does not follow them before they prove that time has moved on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leap {
+    /// The smallest of their event times.
+    pub from: Timestamp,
+    /// Number of these pages, less one for each page since then that is not ahead. At least 1.
+    pub pages: u64,
+}
+
+impl Leap {
+    /// Returns what is left of it after a page that is not ahead.
+    #[must_use]
+    pub fn refuted(self) -> Option<Self> {
+        let pages = self.pages.checked_sub(1).filter(|pages| *pages > 0)?;
+        Some(Self { pages, ..self })
+    }
 }
 
 /// What a checkpoint says about one input partition.

@@ -18,7 +18,7 @@ mod placement;
 mod rules;
 mod verdict;
 
-pub use checkpoint::{Checkpoint, PartitionCheckpoint};
+pub use checkpoint::{Checkpoint, Leap, PartitionCheckpoint};
 pub use codec::{
     BARRIER, CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
     encode_requests, encode_verdict, is_ours, max_verdict_bytes,

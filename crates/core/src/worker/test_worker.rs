@@ -66,6 +66,7 @@ pub(super) fn checkpoint(log: u64, previous: Option<i64>, judged: i64) -> Verdic
         rules_number: RulesNumber(1),
         rules: rules(),
         stream_time: Timestamp::MIN,
+        leap: None,
         watermarks: ExpiryWatermarks::START,
         next_sequence: 0,
         next_request: RequestOffset(0),

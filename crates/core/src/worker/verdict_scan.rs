@@ -213,6 +213,7 @@ mod tests {
             rules_number: RulesNumber(1),
             rules: rules(),
             stream_time: Timestamp::MIN,
+            leap: None,
             watermarks: ExpiryWatermarks::START,
             next_sequence: 0,
             next_request: RequestOffset(0),

@@ -21,7 +21,10 @@ pub(crate) struct Oracle {
     open: BTreeMap<PartitionId, BTreeSet<i64>>,
     applied: BTreeSet<RequestId>,
     originals: Vec<Held>,
+    /// The stream time.
     pub(crate) newest: Option<i64>,
+    /// Pages that are too far ahead of it: their smallest time, and how many more there are than others since.
+    pub(crate) ahead: Option<(i64, u64)>,
     watermarks: [Option<i64>; 3],
     first_sequence: u64,
     next_sequence: u64,
@@ -222,6 +225,30 @@ impl Oracle {
         self.applied.insert(verdict.request);
     }
 
+    /// Moves the stream time on: a step at once, a leap once eight pages in excess say so, over the time of the skew.
+    fn move_on(&mut self, time: i64) {
+        let Some(rules) = &self.rules else { return };
+        let (lateness, skew) = (millis(rules.lateness), millis(rules.max_future_skew));
+        let Some(newest) = self.newest else {
+            self.newest = Some(time);
+            return;
+        };
+        let furthest = newest + lateness.max(skew);
+        if time > furthest {
+            let (from, count) = self.ahead.map_or((time, 1), |(from, count)| (from.min(time), count + 1));
+            let is_proved = count >= 8 && time - from >= skew;
+            self.ahead = (!is_proved).then_some((from, count));
+            if is_proved {
+                self.newest = Some(time);
+            }
+            return;
+        }
+        let newest = newest.max(time);
+        self.newest = Some(newest);
+        let left = self.ahead.map(|(from, count)| (from, count - 1));
+        self.ahead = left.filter(|(from, count)| *count > 0 && *from > newest + lateness.max(skew));
+    }
+
     fn close(&mut self, source: &Source) {
         self.judged.entry(source.partition.clone()).or_default().insert(source.offset);
         let (end, again) = self.delivered.entry(source.partition.clone()).or_default();
@@ -233,8 +260,8 @@ impl Oracle {
 
     fn take_page(&mut self, page: &PageVerdict) {
         let time = page.event_time.millis();
-        self.watermarks = self.tails_at(time);
-        self.newest = Some(self.newest.map_or(time, |newest| newest.max(time)));
+        self.move_on(time);
+        self.watermarks = self.tails_at(self.newest.unwrap());
         self.close(&page.source);
         if let Decision::Update { of, original: Some(_) } = &page.decision {
             self.originals.retain(|held| held.source != of.source);

@@ -370,7 +370,7 @@ fn verdicts(verdicts: Vec<Verdict>) -> VerdictRecord {
 
 #[test]
 fn a_second_verdict_in_the_log_changes_nothing_is_counted_and_stops_no_judge() {
-    let [with, without] = [vec![verdict(3, 0, 70), verdict(4, 1, 20)], vec![verdict(4, 1, 20)]].map(|later| {
+    let [with, without] = [vec![verdict(3, 0, 14), verdict(4, 1, 12)], vec![verdict(4, 1, 12)]].map(|later| {
         let mut judge = reading();
         judge.followed(0, VerdictRecord::Checkpoint(Box::new(beginning(1, rules(1_000)))));
         judge.followed(1, verdicts(vec![verdict(1, 0, 10)]));
@@ -382,7 +382,7 @@ fn a_second_verdict_in_the_log_changes_nothing_is_counted_and_stops_no_judge() {
     assert_eq!(counted, [1, 0]);
     assert_eq!(with.judge.state().second_verdict(), Some(&TestJudge::input().at(0)));
     assert_eq!(with.judge.state().digest(), without.judge.state().digest());
-    assert_eq!(with.judge.state().stream_time(), Timestamp::from_millis(20));
+    assert_eq!(with.judge.state().stream_time(), Timestamp::from_millis(12));
 }
 
 #[test]
@@ -391,9 +391,9 @@ fn a_verdict_after_a_reopening_is_no_second_one() {
     judge.followed(0, VerdictRecord::Checkpoint(Box::new(beginning(1, rules(1_000)))));
     let reopened = Answer::Reopened { partition: TestJudge::input(), from: 0, to: 1 };
     let reopened = Verdict { request: RequestId(2), answer: reopened };
-    judge.followed(1, verdicts(vec![verdict(1, 0, 10), reopened, verdict(3, 0, 70)]));
+    judge.followed(1, verdicts(vec![verdict(1, 0, 10), reopened, verdict(3, 0, 14)]));
     assert_eq!(judge.judge.counts().second_verdicts, 0);
-    assert_eq!(judge.judge.state().stream_time(), Timestamp::from_millis(70));
+    assert_eq!(judge.judge.state().stream_time(), Timestamp::from_millis(14));
 }
 
 #[test]

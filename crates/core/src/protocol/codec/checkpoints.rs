@@ -10,9 +10,9 @@ use super::bytes::{Reader, Write};
 use super::frame::{self, FRAME_BYTES, Kind};
 use super::positions::Positions;
 use super::rules::{read_rules, read_watermarks, version_of, write_rules, write_watermarks};
-use super::versions::PENDING_VERSION;
+use super::versions::{LEAP_VERSION, PENDING_VERSION};
 use crate::protocol::{
-    Checkpoint, Delivered, Judged, LogIdentity, PartitionCheckpoint, RequestId, RequestOffset, RulesNumber,
+    Checkpoint, Delivered, Judged, Leap, LogIdentity, PartitionCheckpoint, RequestId, RequestOffset, RulesNumber,
     VerdictOffset,
 };
 
@@ -57,12 +57,20 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     out.append(&mut judged);
     out.varint(checkpoint.applied.len() as u64);
     checkpoint.applied.iter().for_each(|request| out.fixed64(request.0));
+    if let Some(leap) = checkpoint.leap {
+        out.time(leap.from);
+        out.varint(leap.pages);
+    }
     frame::close(&mut out, start);
     out
 }
 
-/// Returns the version of a checkpoint: that of its rules, unless a position below the end is not delivered.
+/// Returns the version of a checkpoint: that of its rules, unless a position below the end is not delivered, or pages
+/// are far ahead.
 fn version_of_checkpoint(checkpoint: &Checkpoint) -> u8 {
+    if checkpoint.leap.is_some() {
+        return LEAP_VERSION;
+    }
     let is_newer = checkpoint.partitions.values().any(|said| !said.delivered.pending().is_empty());
     if is_newer { PENDING_VERSION } else { version_of(&checkpoint.rules) }
 }
@@ -97,12 +105,18 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     }
     let count = from.count(8, "applied requests")?;
     let applied = (0..count).map(|_| from.fixed64("request id").map(RequestId)).collect::<Result<_, _>>()?;
+    let leap = if from.version() < LEAP_VERSION {
+        None
+    } else {
+        Some(Leap { from: from.time("leap")?, pages: from.varint("pages ahead")? })
+    };
     from.end()?;
     Ok(Checkpoint {
         log,
         rules_number,
         rules,
         stream_time,
+        leap,
         watermarks,
         next_sequence,
         next_request,

@@ -5,7 +5,8 @@
 //! holds something that only a later version can express: version 4 a `SimHash` of other than 64 bits, counts and
 //! shares of pages; version 5 rules that need further evidence for low estimates; version 6 sites, variants, and
 //! originals that not all tables hold; version 7 addresses that do not follow from ids; version 8 rules for short
-//! pages; version 9 checkpoints with positions that were judged again and are not delivered yet; version 10 titles.
+//! pages; version 9 checkpoints with positions that were judged again and are not delivered yet; version 10 titles;
+//! version 11 checkpoints while pages are far ahead of the stream time.
 //!
 //! ```text
 //! frame         "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -18,7 +19,7 @@
 //!               · has previous u8 [· previous i] · table
 //!               · count · (partition · low watermark i · delivered i · judged: low watermark i, bitmap, reopened bitmap
 //!               · not delivered bitmap (not before version 9))*
-//!               · count · request id u64*
+//!               · count · request id u64* [· leap: first time i · pages] (version 11 only)
 //!
 //! table         topic count · (length · UTF-8)* · partition count · (topic · number i)*
 //! request       head u8 · request id u64 · body          head: kind in bits 0-3, hashes present in bits 4-7

@@ -1,9 +1,12 @@
 //! Versions of the format of both logs.
 
 /// The newest version of the format. It is written only if a record holds something that older versions cannot express.
-pub const FORMAT_VERSION: u8 = TITLES_VERSION;
+pub const FORMAT_VERSION: u8 = LEAP_VERSION;
 
-/// The version of a record that holds pages or originals with a title.
+/// The version of a checkpoint that is written while pages are far ahead of the stream time.
+pub(super) const LEAP_VERSION: u8 = 11;
+
+/// The version of a record that holds pages or originals with a title, and nothing newer.
 pub const TITLES_VERSION: u8 = 10;
 
 /// The version of a checkpoint that holds positions that were delivered once, then judged again, and are not delivered
@@ -35,7 +38,7 @@ pub const DEFAULT_VERSION: u8 = 3;
 pub(super) const SKETCHES_VERSION: u8 = 2;
 
 /// The versions that are read, including [`FORMAT_VERSION`].
-pub const KNOWN_VERSIONS: [u8; 10] = [
+pub const KNOWN_VERSIONS: [u8; 11] = [
     1,
     SKETCHES_VERSION,
     DEFAULT_VERSION,
@@ -46,4 +49,5 @@ pub const KNOWN_VERSIONS: [u8; 10] = [
     ONE_KEY_VERSION,
     PENDING_VERSION,
     TITLES_VERSION,
+    LEAP_VERSION,
 ];

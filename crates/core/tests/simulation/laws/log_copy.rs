@@ -123,14 +123,16 @@ impl LogCopy {
             (checkpoint.rules_number.0, Some(&checkpoint.rules)),
             Stage::ALL.map(|stage| checkpoint.watermarks.times.of(stage).millis()),
             (checkpoint.watermarks.first_sequence, checkpoint.next_sequence, checkpoint.next_request.0),
-            (checkpoint.stream_time.millis(), checkpoint.applied.iter().copied().collect::<BTreeSet<_>>()),
+            (checkpoint.stream_time.millis(), checkpoint.leap.map(|leap| (leap.from.millis(), leap.pages))),
+            checkpoint.applied.iter().copied().collect::<BTreeSet<_>>(),
         );
         let (times, first_sequence) = self.oracle.watermarks();
         let expected = (
             (self.rules_number, self.oracle.rules.as_ref()),
             times,
             (first_sequence, self.oracle.next_sequence(), self.next.0),
-            (self.oracle.newest.unwrap_or(i64::MIN), self.oracle.applied().clone()),
+            (self.oracle.newest.unwrap_or(i64::MIN), self.oracle.ahead),
+            self.oracle.applied().clone(),
         );
         if found != expected {
             return Err(format!("L5 a checkpoint says\n  {found:?}\nthe oracle says\n  {expected:?}"));

@@ -3,10 +3,10 @@
 //! If a test fails here, the layout has changed. That needs a new `FORMAT_VERSION`, new files beside the old ones, and
 //! readers that still understand the old ones; never new bytes in an old file.
 
-use super::super::versions::PENDING_VERSION;
+use super::super::versions::{LEAP_VERSION, PENDING_VERSION};
 use super::*;
 use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash, TitleHash};
-use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
+use crate::protocol::{Leap, MatchedBy, RequestOffset, VerdictOffset};
 use dupgate_testkit::hex::{hex, records};
 
 const REQUESTS: [&str; 3] = [
@@ -67,6 +67,9 @@ const WITH_TITLES: [&str; 2] = [
     include_str!("../../../../tests/golden/requests.v10.hex"),
     include_str!("../../../../tests/golden/verdicts.v10.hex"),
 ];
+
+/// A checkpoint while pages are far ahead of the stream time is written as version 11.
+const WITH_LEAP: &str = include_str!("../../../../tests/golden/checkpoint.v11.hex");
 
 /// Rules under which a short page needs a single key are written as version 8.
 const RULES_8: &str = include_str!("../../../../tests/golden/rules.v8.hex");
@@ -311,6 +314,17 @@ fn addresses_that_ids_do_not_say_are_written_as_a_version_of_their_own() {
     let checksum = crc32fast::hash(&old[..length]);
     old[length..].copy_from_slice(&checksum.to_le_bytes());
     assert!(matches!(VerdictReader::new().push(0, &old), Err(CodecError::BadValue { what: "more", .. })));
+}
+
+#[test]
+fn a_leap_is_written_as_a_version_of_its_own() {
+    let leap = Leap { from: Timestamp::from_millis(1_795_200_000_000), pages: 300 };
+    let value = Checkpoint { leap: Some(leap), ..checkpoint() };
+    let value = VerdictRecord::Checkpoint(Box::new(value));
+    let written = encode_verdict(&value, 200);
+    check_written("checkpoint.v11.hex", WITH_LEAP, &written);
+    check_read("checkpoint.v11.hex", WITH_LEAP, &value);
+    assert!(encode_checkpoint(&checkpoint())[2] < LEAP_VERSION, "what does not need it keeps its version");
 }
 
 #[test]
@@ -621,6 +635,7 @@ pub(super) fn checkpoint() -> Checkpoint {
         rules_number: RulesNumber(2),
         rules: rules(),
         stream_time: Timestamp::from_millis(1_795_000_000_000),
+        leap: None,
         watermarks: watermarks(),
         next_sequence: 1_000_078,
         next_request: RequestOffset(123_456_789),

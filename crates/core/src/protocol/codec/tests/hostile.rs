@@ -110,12 +110,12 @@ proptest! {
 #[test]
 fn another_version_is_named_before_the_checksum_is_looked_at() {
     let mut bytes = encoded(&golden::requests());
-    bytes[2] = 11;
+    bytes[2] = 12;
     let error = decode_requests(&bytes).unwrap_err();
-    assert_eq!(error, CodecError::UnknownVersion { found: 11 });
+    assert_eq!(error, CodecError::UnknownVersion { found: 12 });
     assert_eq!(
         error.to_string(),
-        "the record has format version 11; this release reads [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+        "the record has format version 12; this release reads [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]"
     );
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash, TitleHash};
-use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
+use crate::protocol::{Leap, MatchedBy, RequestOffset, VerdictOffset};
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
     (prop_oneof![Just("pages".to_owned()), ".{0,6}"], prop_oneof![0..3, any::<i32>()])
@@ -294,11 +294,12 @@ pub(super) fn checkpoints() -> impl Strategy<Value = Checkpoint> {
     });
     let partitions = prop::collection::btree_map(partitions(), said, 0..5);
     let applied = prop::collection::vec(any::<u64>().prop_map(RequestId), 0..5);
-    let first = (any::<u64>(), any::<u32>(), rules(), times(), watermarks());
+    let leap = prop::option::of((times(), 1_u64..1_000));
+    let first = (any::<u64>(), any::<u32>(), rules(), (times(), leap), watermarks());
     let second = (any::<u64>(), numbers(), prop::option::of(numbers()), partitions, applied);
     (first, second).prop_map(
         |(
-            (log, number, rules, stream_time, watermarks),
+            (log, number, rules, (stream_time, leap), watermarks),
             (next_sequence, next_request, previous, partitions, applied),
         )| {
             Checkpoint {
@@ -306,6 +307,7 @@ pub(super) fn checkpoints() -> impl Strategy<Value = Checkpoint> {
                 rules_number: RulesNumber(number),
                 rules,
                 stream_time,
+                leap: leap.map(|(from, pages)| Leap { from, pages }),
                 watermarks,
                 next_sequence,
                 next_request: RequestOffset(next_request),
