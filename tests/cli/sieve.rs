@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use dupgate::crawl::{Crawl, CrawlSettings, Truth};
+use dupgate_testkit::site_builders::{self, ROW_SIZES, layouts, row};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -354,4 +355,51 @@ fn a_page_of_tags_is_read_within_bounded_memory() {
     limited.current_dir(folder.path()).stdin(Stdio::null());
     let output = succeeds(&mut limited);
     assert_eq!(verdicts(&output).len(), 5, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A page is visited again and keeps one row, a copy has all of them in another layout, another site has one row in common.
+#[test]
+fn articles_in_rows_are_judged_whole_in_the_layouts_of_site_builders() {
+    let (folder, layouts) = (TempDir::new().unwrap(), layouts());
+    let (mut lines, mut wanted) = (Vec::new(), Vec::new());
+    let mut seeds = 1..;
+    for (at, (name, around)) in layouts.iter().enumerate() {
+        let (_, another) = layouts[(at + 1) % layouts.len()];
+        for count in 2..=6 {
+            let sizes = ROW_SIZES[(at + count) % ROW_SIZES.len()];
+            let mut rows = || -> Vec<_> { (0..count).map(|at| row(seeds.next().unwrap(), sizes[at])).collect() };
+            let (first, mut again, mut other) = (rows(), rows(), rows());
+            // The longest row that is no more than half of the article.
+            let total: usize = sizes[..count].iter().sum();
+            let common = (0..count).filter(|at| 2 * sizes[*at] <= total).max_by_key(|at| sizes[*at]).unwrap();
+            again[common].clone_from(&first[common]);
+            other[common].clone_from(&first[common]);
+            // Half a text in common is a Jaccard index of a third, and the estimate of some pairs is higher.
+            let is_half = 5 * sizes[common] > 2 * total;
+            for (what, site, around, rows, verdicts) in [
+                ("the page", "a", *around, &first, ["unique"].as_slice()),
+                ("visited again", "a", *around, &again, &["unique", "update"]),
+                ("a copy in another layout", "b", another, &again, &["exact", "near"]),
+                ("another site", "c", *around, &other, &["unique"]),
+            ] {
+                let site = format!("{site}{at}-{count}.example");
+                let html = site_builders::page(&site, around, rows);
+                lines.push(serde_json::json!({"url": format!("https://{site}/works"), "html": html}).to_string());
+                wanted.push((
+                    format!("{name}, {count} rows of {sizes:?}, {common} in common: {what}"),
+                    verdicts,
+                    is_half,
+                ));
+            }
+        }
+    }
+    fs::write(folder.path().join("pages.jsonl"), lines.join("\n") + "\n").unwrap();
+    let judged = verdicts(&succeeds(dupgate(folder.path()).args(["sieve", "pages.jsonl"])));
+    assert_eq!(judged.len(), wanted.len());
+    let wrong = judged.iter().zip(&wanted).filter(|(line, (_, verdicts, is_half))| {
+        let is_estimate = *is_half && line["similarity"].as_f64().is_some_and(|estimate| estimate < 0.5);
+        !is_estimate && !verdicts.contains(&line["verdict"].as_str().unwrap())
+    });
+    let wrong: Vec<_> = wrong.map(|(line, (name, ..))| format!("{name}: {line}")).collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), wanted.len(), wrong.join("\n"));
 }

@@ -4,3 +4,4 @@
 pub mod hex;
 pub mod ports;
 pub mod rng;
+pub mod site_builders;
