@@ -89,7 +89,8 @@ impl Pages {
                     anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: start it again");
                 return Err(Reason::Failure.because(why));
             }
-            if read.len() > before {
+            // Pages that were read may wait for their schema.
+            if read.len() > before || self.budget.held() > 0 {
                 last = now;
             } else if now.saturating_sub(last) > IDLE_TIMEOUT {
                 let why = anyhow::anyhow!("no page of the input came for {IDLE_TIMEOUT:?}");
