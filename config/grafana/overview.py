@@ -516,6 +516,7 @@ def judging():
             ],
             unit="short",
             overrides=[color("failures", ORANGE), color("waiting", RED)],
+            runbooks=("DupgateSchemasAwaited",),
         ),
     ]
 

@@ -393,6 +393,13 @@ class Deployment:
         if producer.flush(PATIENCE):
             raise Fault("pages could not be written")
 
+    def write_value(self, value):
+        """Write one record into the input."""
+        producer = Producer({"bootstrap.servers": self.play.kafka.address})
+        producer.produce(f"{self.job}.pages", value)
+        if producer.flush(PATIENCE):
+            raise Fault("a record could not be written")
+
     def status(self, name):
         """Return the status of an instance."""
         try:
@@ -694,8 +701,12 @@ def main(program, prometheus, promtool):
         lost_process = lost.instance("a")
         old = Deployment(play, "old", "window.size=1h", "window.allowed_lateness=1m")
         old.instance("a")
-        for deployment in (block, full, bad, broken, lost, old):
+        registry = "http://127.0.0.1:1"
+        away = Deployment(play, "away", "input.format=avro", f"input.schema_registry.url={registry}")
+        away.instance("a")
+        for deployment in (block, full, bad, broken, lost, old, away):
             deployment.await_ready("a")
+        away.write_value(b"\0\0\0\0\7\2a")
 
         # Instances read topic limits at the start and do not send larger records; a later change is known only to the
         # brokers.
@@ -744,6 +755,8 @@ def main(program, prometheus, promtool):
         play.expect("old", "DupgateLatencyHigh", "pages that were written ten hours ago")
         play.expect("old", "DupgateLateRecords", "the same, and the window is an hour")
         play.expect("lost", "DupgatePartitionsBlocked", "records were deleted before they were read")
+        play.expect("away", "DupgateSchemasAwaited", "the Schema Registry does not answer")
+        play.end("away-")
 
         # An operator pauses an instance and does not resume it.
         request = urllib.request.Request(f"http://127.0.0.1:{block.admin['a']}/api/v1/pause", method="POST")
