@@ -127,7 +127,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
 /// such page.
 fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<Sampled>, usize), Fatal> {
     let (mut pages, mut refused, mut buffer) = (Vec::new(), 0, ShingleBuffer::default());
-    for line in sample(&args.files, args.sample)? {
+    for line in sample(&args.files, args.sample, settings)? {
         let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
         let Ok(Inspection { reading, text, .. }) = guarded(|| reader.inspect(&record)) else {
             refused += 1;
@@ -144,10 +144,11 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
 }
 
 /// Returns at most `max` lines, evenly sampled from all.
-fn sample(files: &[PathBuf], max: usize) -> Result<Vec<Line>, Fatal> {
+fn sample(files: &[PathBuf], max: usize, settings: &Settings) -> Result<Vec<Line>, Fatal> {
     let (inputs, _) = lines::open(files).map_err(|error| Reason::Input.because(error))?;
     let mut all = Vec::new();
-    for mut input in inputs {
+    for input in inputs {
+        let mut input = input.limited(settings.record.max_document);
         loop {
             let lines = input.batch().map_err(|error| Reason::Input.because(error))?;
             if lines.is_empty() {

@@ -25,6 +25,12 @@ impl ByteBudget {
         Permit { budget: Arc::clone(self), bytes }
     }
 
+    /// Returns the limit, in bytes.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Waits until fewer bytes than the limit are held, but at most `timeout`. Returns whether the budget is open.
     pub fn wait_for_room(&self, timeout: Duration) -> bool {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

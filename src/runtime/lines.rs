@@ -41,6 +41,8 @@ pub(crate) struct Line {
     pub(crate) bytes: Vec<u8>,
     /// The place after the line in the input.
     pub(crate) place: InFile,
+    /// Whether it is a WARC record without its block, which is larger than any that is read.
+    pub(crate) is_cut: bool,
 }
 
 /// A place between two lines of an input.
@@ -74,6 +76,8 @@ pub(crate) struct Input {
     place: InFile,
     /// Bytes of the file that were read so far.
     packed: Arc<AtomicU64>,
+    /// The largest block of a WARC record that is read, in bytes.
+    max_block: u64,
 }
 
 /// An input that cannot be read.
@@ -173,7 +177,7 @@ pub(crate) fn is_stdin(path: &Path) -> bool {
 impl Input {
     fn over(partition: PartitionId, reader: Box<dyn Read + Send>) -> Self {
         let reader = BufReader::with_capacity(BATCH_BYTES, reader);
-        Self { partition, reader, place: InFile::default(), packed: Arc::default() }
+        Self { partition, reader, place: InFile::default(), packed: Arc::default(), max_block: u64::MAX }
     }
 
     /// Opens a file and skips what is before `place`. Also returns the length of its content, if known.
@@ -207,7 +211,14 @@ impl Input {
         }
         // The length of a compressed file's content is known only at its end.
         let length = packing.is_none().then_some(metadata.len());
-        Ok((Self { partition, reader, place, packed }, length))
+        Ok((Self { partition, reader, place, packed, max_block: u64::MAX }, length))
+    }
+
+    /// Skips blocks of WARC records that have more bytes. Only the headers of such a record are kept: they show why it
+    /// cannot be read.
+    pub(crate) fn limited(mut self, max_block: usize) -> Self {
+        self.max_block = u64::try_from(max_block).unwrap_or(u64::MAX);
+        self
     }
 
     /// Reads the next lines; returns none at the end of the input. Blank lines hold no page and are skipped, but they
@@ -220,13 +231,14 @@ impl Input {
             if read == 0 {
                 break;
             }
-            let read = read + self.rest_of_warc_record(&mut line).map_err(|source| self.unreadable(source))?;
+            let skipped = self.rest_of_warc_record(&mut line).map_err(|source| self.unreadable(source))?;
             self.place.line += 1;
-            self.place.bytes += read as u64;
+            self.place.bytes += line.len() as u64 + skipped;
             self.place.packed = self.packed.load(Ordering::Relaxed);
-            bytes += read;
+            bytes += line.len();
             if !without_byte_order_mark(&line).trim_ascii().is_empty() {
-                lines.push(Line { source: self.partition.at(self.place.line), bytes: line, place: self.place });
+                let source = self.partition.at(self.place.line);
+                lines.push(Line { source, bytes: line, place: self.place, is_cut: skipped > 0 });
             }
             // Do not wait for a full batch: a user who writes line by line into a pipe expects verdicts line by line.
             if !lines.is_empty() && self.reader.buffer().is_empty() {
@@ -237,12 +249,12 @@ impl Input {
     }
 
     /// Reads the rest of a WARC record if a line is the first one of such a record: it counts as one line. Returns the
-    /// number of bytes read.
-    fn rest_of_warc_record(&mut self, record: &mut Vec<u8>) -> io::Result<usize> {
+    /// number of bytes skipped.
+    fn rest_of_warc_record(&mut self, record: &mut Vec<u8>) -> io::Result<u64> {
         if !record.starts_with(b"WARC/1.") {
             return Ok(0);
         }
-        let (begin, mut length) = (record.len(), 0);
+        let mut length = 0;
         loop {
             let at = record.len();
             self.reader.read_until(b'\n', record)?;
@@ -257,13 +269,19 @@ impl Input {
                 length = value.trim().parse().unwrap_or(0);
             }
         }
-        self.reader.by_ref().take(length).read_to_end(record)?;
+        let mut block = self.reader.by_ref().take(length);
+        let skipped = if length > self.max_block {
+            io::copy(&mut block, &mut io::sink())?
+        } else {
+            block.read_to_end(record)?;
+            0
+        };
         // The line breaks after it.
         while let Some(end @ (b'\r' | b'\n')) = self.reader.fill_buf()?.first().copied() {
             record.push(end);
             self.reader.consume(1);
         }
-        Ok(record.len() - begin)
+        Ok(skipped)
     }
 
     fn unreadable(&self, source: io::Error) -> Unreadable {
@@ -344,6 +362,10 @@ mod tests {
         assert_eq!(all, (1..).zip(records.clone()).collect::<Vec<_>>());
         let cut = text.get(..text.len() - 5).unwrap();
         assert_eq!(seen(&mut input(cut.as_bytes())).len(), 3, "a record that is cut is read as far as it goes");
+        let lines = input(text.as_bytes()).limited(14).batch().unwrap();
+        assert_eq!(lines.iter().map(|line| line.is_cut).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(lines[0].bytes, records[0].replace("one\n\nWARC/1.0\r\n", "").into_bytes(), "its headers");
+        assert_eq!(lines[2].place.bytes, text.len() as u64);
     }
 
     #[test]

@@ -403,3 +403,33 @@ fn articles_in_rows_are_judged_whole_in_the_layouts_of_site_builders() {
     let wrong: Vec<_> = wrong.map(|(line, (name, ..))| format!("{name}: {line}")).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), wanted.len(), wrong.join("\n"));
 }
+
+#[test]
+fn warc_records_over_the_limit_are_skipped_with_their_place_and_size() {
+    let folder = TempDir::new().unwrap();
+    let record = |url: &str, block: &[u8]| {
+        let head = "WARC/1.0\r\nWARC-Type: resource\r\nContent-Type: text/plain";
+        let head = format!("{head}\r\nWARC-Target-URI: {url}\r\nContent-Length: {}\r\n\r\n", block.len());
+        [head.as_bytes(), block, b"\r\n\r\n"].concat()
+    };
+    let (first, copy) =
+        (record("https://a.example/1", FIRST.as_bytes()), record("https://b.example/1", FIRST.as_bytes()));
+    let records = [first.clone(), record("https://c.example/1", &vec![b' '; 20 << 20]), copy];
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&records.concat()).unwrap();
+    fs::write(folder.path().join("pages.warc.gz"), packed.finish().unwrap()).unwrap();
+    let sieve = ["sieve", "pages.warc.gz", "-s", "input.format=warc"];
+    let judged = verdicts(&succeeds(dupgate(folder.path()).args(sieve)));
+    assert_eq!(
+        judged.iter().map(|line| line["verdict"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["unique", "dead_letter", "exact"]
+    );
+    let why = "the block of the WARC record has 20971520 bytes, at most 8388608 are read";
+    assert_eq!((&judged[1]["source"], &judged[1]["message"]), (&"pages.warc.gz:2".into(), &why.into()));
+    let routed = succeeds(dupgate(folder.path()).args(sieve).args(["--unique", "unique", "--dead", "dead"]));
+    let log = String::from_utf8(routed.stderr).unwrap();
+    assert!(log.contains(&format!("pages.warc.gz:2 is left out: too_large: {why}")), "{log}");
+    let written = ["unique", "dead"].map(|name| fs::read(folder.path().join(name)).unwrap());
+    assert_eq!(written[0].trim_ascii(), first.trim_ascii());
+    assert!(written[1].is_empty(), "headers alone would damage the file");
+}

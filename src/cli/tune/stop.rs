@@ -112,7 +112,7 @@ fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
         clock: Timestamp::from_millis(i64::MAX / 2),
     });
     let (mut texts, mut pages, mut refused, mut scratch) = (Vec::new(), 0, 0, Scratch::default());
-    for line in sample(&args.files, args.sample)? {
+    for line in sample(&args.files, args.sample, settings)? {
         let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
         let Ok(reading) = guarded(|| reader.read(&record, &mut scratch)) else {
             scratch = Scratch::default();

@@ -75,7 +75,9 @@ fn read_one(
     sink: &impl Fn(FileEvent) -> bool,
 ) -> anyhow::Result<bool> {
     let begin = InFile { line: from.line, bytes: from.bytes, packed: from.packed };
-    let mut input = lines::open_at(Path::new(&file.path), file.partition(from.file), begin)?;
+    let input = lines::open_at(Path::new(&file.path), file.partition(from.file), begin)?;
+    // The largest page that is read fits into it.
+    let mut input = input.limited(budget.limit());
     loop {
         while !budget.wait_for_room(WAIT) {}
         let batch = input.batch()?;

@@ -274,7 +274,7 @@ impl Decoder {
     ) -> Result<Values<'v, 'r>, Rejection> {
         let (found, warc) = match self.settings.format {
             Format::Json | Format::Avro | Format::Protobuf | Format::JsonSchema => (self.find(wanted, value)?, None),
-            Format::Warc => (json::Found::default(), Some(WarcRecord::parse(value)?)),
+            Format::Warc => (json::Found::default(), Some(WarcRecord::parse(value, self.settings.max_document)?)),
             Format::Text | Format::Html => (json::Found::default(), None),
         };
         Ok(Values { record, found, warc })

@@ -26,12 +26,12 @@ pub(super) struct Payload<'r> {
 }
 
 impl<'r> WarcRecord<'r> {
-    /// Parses a value that is exactly one record.
+    /// Parses a value that is exactly one record, with a block of at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// [`Reject::Undecodable`] for anything else.
-    pub(super) fn parse(value: &'r [u8]) -> Result<Self, Rejection> {
+    /// [`Reject::TooLarge`] for a larger block, even if it is not there; [`Reject::Undecodable`] for anything else.
+    pub(super) fn parse(value: &'r [u8], limit: usize) -> Result<Self, Rejection> {
         let refuse = |message: String| Rejection::new(Reject::Undecodable, message);
         let value = value.trim_ascii_start();
         if !value.starts_with(b"WARC/") {
@@ -43,6 +43,10 @@ impl<'r> WarcRecord<'r> {
         let mut record = Self { headers, block: after };
         let length = record.header("Content-Length").and_then(|length| length.parse::<usize>().ok());
         let length = length.ok_or_else(|| refuse("the WARC record has no valid Content-Length".to_owned()))?;
+        if length > limit {
+            let message = format!("the block of the WARC record has {length} bytes, at most {limit} are read");
+            return Err(Rejection::new(Reject::TooLarge, message));
+        }
         let Some((block, rest)) = after.split_at_checked(length) else {
             let message = format!(
                 "the WARC record is cut: {} bytes of its block are there, Content-Length is {length}",
@@ -226,7 +230,7 @@ mod tests {
     }
 
     fn read(value: &[u8]) -> Result<(String, bool), String> {
-        let payload = WarcRecord::parse(value).and_then(|record| record.payload(10_000));
+        let payload = WarcRecord::parse(value, 20_000).and_then(|record| record.payload(10_000));
         let payload = payload.map_err(|rejection| rejection.to_string())?;
         Ok((String::from_utf8_lossy(&payload.bytes).into_owned(), payload.is_html))
     }
@@ -248,7 +252,7 @@ mod tests {
     fn headers_are_found_in_any_case_and_without_angle_brackets() {
         let value =
             b"WARC/1.1\nwarc-type: resource\nWARC-Target-URI: <https://a.example/?a:b>\nX\ncontent-length:2\n\nab";
-        let record = WarcRecord::parse(value).unwrap();
+        let record = WarcRecord::parse(value, 2).unwrap();
         assert_eq!(record.header("warc-target-uri"), Some("https://a.example/?a:b"));
         assert_eq!((record.header("WARC-Type"), record.header("WARC-Date")), (Some("resource"), None));
         assert_eq!(record.block, b"ab");
@@ -337,6 +341,9 @@ mod tests {
         ] {
             assert_eq!(read(value), Err(format!("undecodable: {message}")));
         }
+        let huge = "WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 5000000000\r\n\r\n";
+        let message = "too_large: the block of the WARC record has 5000000000 bytes, at most 20000 are read";
+        assert_eq!(read(huge.as_bytes()), Err(message.to_owned()));
         let no_head = record("response", "Content-Type: application/http\r\n", b"HTTP/1.1 200 OK");
         assert!(read(&no_head).unwrap_err().contains("no complete head"));
     }
