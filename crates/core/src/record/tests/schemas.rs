@@ -59,6 +59,26 @@ fn scope_at(settings: &InputSettings, pointer: &str, value: &[u8]) -> Option<Str
     Decoder::new(&settings, 512).unwrap().scope(&record(value)).unwrap().map(Into::into)
 }
 
+/// Reads the page of the tests with its id and its scope, and what further pointers to scopes find.
+fn assert_read(settings: &InputSettings, value: &[u8], [id, scope]: [&str; 2], scopes: &[(&str, Option<&str>)]) {
+    let fields = Fields {
+        html: Some(path("/html")),
+        id: Some(path(id)),
+        fetched_at: Some(path("/at")),
+        scope: Some(path(scope)),
+        ..Fields::nowhere()
+    };
+    let read = InputSettings { fields, event_time: EventTime::Field, ..settings.clone() };
+    let document = decode(&read, value).unwrap();
+    assert_eq!(document.body, Body::Html("<p>字".into()));
+    assert_eq!(document.id.as_deref(), Some("https://a.example/1"));
+    assert_eq!(document.scope.as_deref(), Some("inner"));
+    assert_eq!(document.fetched_at, Some(Timestamp::from_millis(1_716_286_210_000)));
+    for (pointer, expected) in scopes {
+        assert_eq!(scope_at(settings, pointer, value).as_deref(), *expected, "{pointer}");
+    }
+}
+
 fn message(read: Result<String, Rejection>) -> String {
     let rejection = read.unwrap_err();
     assert_eq!((rejection.reason(), rejection.is_for_now()), (Reject::Undecodable, false), "{rejection}");
@@ -119,21 +139,8 @@ fn avro() -> InputSettings {
 #[test]
 fn every_type_of_avro_is_read_by_its_schema() {
     let (settings, value) = (avro(), avro_page("<p>字".as_bytes()));
-    let fields = Fields {
-        html: Some(path("/html")),
-        id: Some(path("/url")),
-        fetched_at: Some(path("/at")),
-        scope: Some(path("/meta/site/site")),
-        ..Fields::nowhere()
-    };
-    let read = InputSettings { fields, event_time: EventTime::Field, ..settings.clone() };
-    let document = decode(&read, &value).unwrap();
-    assert_eq!(document.body, Body::Html("<p>字".into()));
-    assert_eq!(document.id.as_deref(), Some("https://a.example/1"));
-    assert_eq!(document.scope.as_deref(), Some("inner"));
-    assert_eq!(document.fetched_at, Some(Timestamp::from_millis(1_716_286_210_000)));
     assert_eq!(text_at(&settings, "/headers/via", &value).unwrap(), "a\nb");
-    for (pointer, expected) in [
+    let scopes = [
         ("/meta/status", Some("OLD")),
         ("/also/status", Some("NEW")),
         ("/also/site", None),
@@ -145,9 +152,8 @@ fn every_type_of_avro_is_read_by_its_schema() {
         ("/score", Some("0.5")),
         ("/ok", Some("true")),
         ("/nowhere", None),
-    ] {
-        assert_eq!(scope_at(&settings, pointer, &value).as_deref(), expected, "{pointer}");
-    }
+    ];
+    assert_read(&settings, &value, ["/url", "/meta/site/site"], &scopes);
 }
 
 /// Numbers of days and local times would be taken for seconds and for times in UTC.
@@ -380,27 +386,8 @@ fn proto_page(html: &[u8]) -> Vec<u8> {
 
 #[test]
 fn every_type_of_protobuf_is_read_by_its_schema() {
-    [proto_schema(), compiled_schema()].into_iter().for_each(every_type_is_read);
-}
-
-fn every_type_is_read(schema: Schema) {
-    let (settings, value) = (of(Format::Protobuf, schema), proto_page("<p>字".as_bytes()));
-    let fields = Fields {
-        html: Some(path("/html")),
-        id: Some(path("/page_url")),
-        fetched_at: Some(path("/at")),
-        scope: Some(path("/site/name")),
-        ..Fields::nowhere()
-    };
-    let read = InputSettings { fields, event_time: EventTime::Field, ..settings.clone() };
-    let document = decode(&read, &value).unwrap();
-    assert_eq!(document.body, Body::Html("<p>字".into()));
-    assert_eq!(document.id.as_deref(), Some("https://a.example/1"));
-    assert_eq!(document.scope.as_deref(), Some("inner"));
-    assert_eq!(document.fetched_at, Some(Timestamp::from_millis(1_716_286_210_000)));
-    assert_eq!(text_at(&settings, "/parts", &value).unwrap(), "a\nb");
-    assert_eq!(text_at(&settings, "/text", &value).unwrap(), "ready");
-    for (pointer, expected) in [
+    let value = proto_page("<p>字".as_bytes());
+    let scopes = [
         ("/numbers/0", Some("7")),
         ("/numbers/1", Some("-1")),
         ("/status", Some("OLD")),
@@ -417,11 +404,15 @@ fn every_type_is_read(schema: Schema) {
         ("/is_empty", None),
         ("/ok", Some("false")),
         ("/negative", Some("-2")),
-    ] {
-        assert_eq!(scope_at(&settings, pointer, &value).as_deref(), expected, "{pointer}");
+    ];
+    for schema in [proto_schema(), compiled_schema()] {
+        let settings = of(Format::Protobuf, schema);
+        assert_read(&settings, &value, ["/page_url", "/site/name"], &scopes);
+        assert_eq!(text_at(&settings, "/parts", &value).unwrap(), "a\nb");
+        assert_eq!(text_at(&settings, "/text", &value).unwrap(), "ready");
+        let gbk = encoding_rs::GBK.encode("<p>据新华社报道，中国人民银行宣布下调存款准备金率").0.into_owned();
+        assert!(text_at(&settings, "/html", &proto_page(&gbk)).unwrap().contains("中国人民银行"));
     }
-    let gbk = encoding_rs::GBK.encode("<p>据新华社报道，中国人民银行宣布下调存款准备金率").0.into_owned();
-    assert!(text_at(&settings, "/html", &proto_page(&gbk)).unwrap().contains("中国人民银行"));
 }
 
 #[test]
