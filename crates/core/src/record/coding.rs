@@ -22,12 +22,14 @@ pub enum Coding {
 }
 
 /// Why bytes cannot be unpacked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotUnpacked {
     /// They are not coded so, or damaged.
     Malformed(Coding),
     /// There are more unpacked bytes than the limit.
     TooLarge,
+    /// They are said to be coded in this way, which is not read.
+    Unknown(String),
 }
 
 impl Coding {
@@ -68,29 +70,29 @@ impl Coding {
     }
 
     fn unpack(self, bytes: &[u8], limit: usize) -> Result<Vec<u8>, NotUnpacked> {
-        let malformed = NotUnpacked::Malformed(self);
         match self {
             Self::Base64 => from_base64(bytes)
-                .ok_or(malformed)
+                .ok_or(NotUnpacked::Malformed(self))
                 .and_then(|unpacked| if unpacked.len() > limit { Err(NotUnpacked::TooLarge) } else { Ok(unpacked) }),
-            Self::Gzip => read_up_to(flate2::read::MultiGzDecoder::new(bytes), limit, malformed),
+            Self::Gzip => read_up_to(flate2::read::MultiGzDecoder::new(bytes), limit, self),
             Self::Zstd => {
                 let (mut rest, mut unpacked) = (bytes, Vec::new());
                 // Several frames in a row are one text.
                 while !rest.is_empty() {
-                    let decoder = ruzstd::decoding::StreamingDecoder::new(&mut rest).map_err(|_| malformed)?;
-                    unpacked.extend(read_up_to(decoder, limit - unpacked.len(), malformed)?);
+                    let decoder =
+                        ruzstd::decoding::StreamingDecoder::new(&mut rest).map_err(|_| NotUnpacked::Malformed(self))?;
+                    unpacked.extend(read_up_to(decoder, limit - unpacked.len(), self)?);
                 }
                 Ok(unpacked)
             }
             Self::Deflate => {
                 let zlib = flate2::bufread::ZlibDecoder::new(bytes);
-                let unpacked = read_whole(zlib, limit, malformed, flate2::bufread::ZlibDecoder::into_inner);
-                if unpacked != Err(malformed) {
+                let unpacked = read_whole(zlib, limit, self, flate2::bufread::ZlibDecoder::into_inner);
+                if unpacked != Err(NotUnpacked::Malformed(self)) {
                     return unpacked;
                 }
                 let bare = flate2::bufread::DeflateDecoder::new(bytes);
-                read_whole(bare, limit, malformed, flate2::bufread::DeflateDecoder::into_inner)
+                read_whole(bare, limit, self, flate2::bufread::DeflateDecoder::into_inner)
             }
             Self::Brotli => from_brotli(bytes, limit),
         }
@@ -148,10 +150,33 @@ pub(super) fn unpack(codings: &[Coding], bytes: &[u8], limit: usize) -> Result<V
     Ok(unpacked.unwrap_or_else(|| bytes.to_vec()))
 }
 
-fn read_up_to(reader: impl Read, limit: usize, malformed: NotUnpacked) -> Result<Vec<u8>, NotUnpacked> {
+/// Unpacks bytes as was announced; else as their first ones show. Returns `None` for bytes that are read as they are:
+/// crawlers copy the header of a response whose body they have decoded already.
+pub(super) fn unpack_announced(
+    announced: Announced,
+    bytes: &[u8],
+    limit: usize,
+    is_readable: impl FnOnce(&[u8]) -> bool,
+) -> Result<Option<Vec<u8>>, NotUnpacked> {
+    let refused = match announced {
+        Announced::Codings(codings) if codings.is_empty() => None,
+        Announced::Codings(codings) => match unpack(&codings, bytes, limit) {
+            Err(malformed @ NotUnpacked::Malformed(_)) => Some(malformed),
+            unpacked => return unpacked.map(Some),
+        },
+        Announced::Unknown(name) => Some(NotUnpacked::Unknown(name)),
+    };
+    match (Coding::of_compressed(bytes), refused) {
+        (Some(coding), _) => coding.unpack(bytes, limit).map(Some),
+        (None, Some(refused)) if !is_readable(bytes) => Err(refused),
+        (None, _) => Ok(None),
+    }
+}
+
+fn read_up_to(reader: impl Read, limit: usize, coding: Coding) -> Result<Vec<u8>, NotUnpacked> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX);
     let mut unpacked = Vec::new();
-    reader.take(most.saturating_add(1)).read_to_end(&mut unpacked).map_err(|_| malformed)?;
+    reader.take(most.saturating_add(1)).read_to_end(&mut unpacked).map_err(|_| NotUnpacked::Malformed(coding))?;
     if unpacked.len() > limit { Err(NotUnpacked::TooLarge) } else { Ok(unpacked) }
 }
 
@@ -159,11 +184,11 @@ fn read_up_to(reader: impl Read, limit: usize, malformed: NotUnpacked) -> Result
 fn read_whole<'b, R: Read>(
     mut reader: R,
     limit: usize,
-    malformed: NotUnpacked,
+    coding: Coding,
     rest: impl FnOnce(R) -> &'b [u8],
 ) -> Result<Vec<u8>, NotUnpacked> {
-    let unpacked = read_up_to(&mut reader, limit, malformed)?;
-    if rest(reader).is_empty() { Ok(unpacked) } else { Err(malformed) }
+    let unpacked = read_up_to(&mut reader, limit, coding)?;
+    if rest(reader).is_empty() { Ok(unpacked) } else { Err(NotUnpacked::Malformed(coding)) }
 }
 
 fn from_brotli(bytes: &[u8], limit: usize) -> Result<Vec<u8>, NotUnpacked> {

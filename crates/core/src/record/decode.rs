@@ -208,13 +208,23 @@ impl Decoder {
                 if payload.is_html { Body::Html(text) } else { Body::Text(text) }
             }
             Format::Json | Format::Avro | Format::Protobuf | Format::JsonSchema => {
-                let mut page = |field, name, path: &Option<FieldPath>, codings: &[Coding]| {
+                let mut page = |field, name: &str, path: &Option<FieldPath>, codings: &[Coding]| {
                     let Some(value) = found.get(field, path.as_ref())? else { return Ok(None) };
+                    let path = value.path;
                     let (text, found) = if let Some(bytes) = value.bytes() {
-                        self.text_of(&value, &bytes, codings)?
+                        let recognised = Coding::of_compressed(&bytes);
+                        let codings = if codings.is_empty() { recognised.as_slice() } else { codings };
+                        self.unpacked(path, &bytes, codings)?
                     } else {
                         let Some(text) = value.text()? else { return Ok(None) };
-                        self.unpacked(&value, name, text, codings)?
+                        if codings.is_empty() {
+                            let setting =
+                                |codings: &str| format!("input.fields.{name}: {{path: {path}, encoding: {codings}}}");
+                            refuse_base64(&text, || format!("`{path}`"), setting)?;
+                            (text, Encoding::Utf8)
+                        } else {
+                            self.unpacked(path, text.as_bytes(), codings)?
+                        }
                     };
                     encoding = found;
                     Ok::<_, Rejection>(Some(text))
@@ -302,17 +312,18 @@ impl Decoder {
     /// unpacked so; else as its first bytes show.
     fn unpacked_value<'r>(&self, record: &RawRecord<'r>) -> Result<Cow<'r, [u8]>, Rejection> {
         let bytes = self.bytes(record)?;
-        let what = || "the value".to_owned();
-        if !self.settings.encoding.is_empty() {
-            return self.unpack(&self.settings.encoding, bytes, what).map(Cow::Owned);
+        let InputSettings { encoding, format, max_document, .. } = &self.settings;
+        if !encoding.is_empty() {
+            return self.unpack(encoding, bytes, || "the value".to_owned()).map(Cow::Owned);
         }
-        if let Some(unpacked) = self.announced(record, bytes)? {
-            return Ok(Cow::Owned(unpacked));
-        }
-        match Coding::of_compressed(bytes) {
-            Some(coding) => self.unpack(&[coding], bytes, what).map(Cow::Owned),
-            None => Ok(Cow::Borrowed(bytes)),
-        }
+        let is_readable = |bytes: &[u8]| coding::is_plain(bytes) || framed::is_framed(*format, record, bytes);
+        let unpacked = coding::unpack_announced(announced(record), bytes, *max_document, is_readable);
+        let unpacked = unpacked.map_err(|why| {
+            let is_said = !matches!(announced(record), Announced::Codings(codings) if codings.is_empty());
+            let as_said = if is_said { format!(", as its header {CONTENT_ENCODING} says") } else { String::new() };
+            self.not_unpacked(why, "the value", &as_said)
+        })?;
+        Ok(unpacked.map_or(Cow::Borrowed(bytes), Cow::Owned))
     }
 
     /// Returns what fields are found in: JSON, whatever the value is written in.
@@ -346,33 +357,6 @@ impl Decoder {
         }
     }
 
-    /// Unpacks a value as its header says. A value that is not coded so is returned as `None` where it can be read
-    /// without: crawlers copy the header of a response whose body they have decoded already.
-    fn announced(&self, record: &RawRecord<'_>, bytes: &[u8]) -> Result<Option<Vec<u8>>, Rejection> {
-        let refusal = match announced(record) {
-            Announced::Codings(codings) if codings.is_empty() => return Ok(None),
-            Announced::Codings(codings) => match coding::unpack(&codings, bytes, self.settings.max_document) {
-                Ok(unpacked) => return Ok(Some(unpacked)),
-                Err(NotUnpacked::TooLarge) => return Err(self.too_large("the value")),
-                Err(NotUnpacked::Malformed(coding)) => {
-                    format!("the value is not {}, as its header {CONTENT_ENCODING} says, or damaged", coding.name())
-                }
-            },
-            Announced::Unknown(name) => {
-                format!(
-                    "the header {CONTENT_ENCODING} of the value says `{name}`: expected base64, br, deflate, gzip or zstd"
-                )
-            }
-        };
-        if Coding::of_compressed(bytes).is_some()
-            || coding::is_plain(bytes)
-            || framed::is_framed(self.settings.format, record, bytes)
-        {
-            return Ok(None);
-        }
-        Err(Rejection::new(Reject::Undecodable, refusal))
-    }
-
     /// Returns whether the page in a record is packed, so that the value shows nothing of it.
     pub(crate) fn is_packed(&self, record: &RawRecord<'_>) -> bool {
         let InputSettings { encoding, fields, .. } = &self.settings;
@@ -383,25 +367,18 @@ impl Decoder {
             || announced(record) != Announced::Codings(Vec::new())
     }
 
-    /// Unpacks the text of a field and decodes its characters, as its bytes declare or show them. A text that is packed
-    /// although no setting says so is refused.
+    /// Unpacks the bytes of a field and decodes their characters, as they declare or show them.
     fn unpacked<'r>(
         &self,
-        value: &Value<'_, 'r>,
-        field: &str,
-        text: Cow<'r, str>,
+        path: &FieldPath,
+        bytes: &[u8],
         codings: &[Coding],
     ) -> Result<(Cow<'r, str>, Encoding), Rejection> {
-        let path = value.path;
-        if codings.is_empty() {
-            let setting = |codings: &str| format!("input.fields.{field}: {{path: {path}, encoding: {codings}}}");
-            refuse_base64(&text, || format!("`{path}`"), setting)?;
-            return Ok((text, Encoding::Utf8));
-        }
-        let bytes = self.unpack(codings, text.as_bytes(), || format!("`{path}`"))?;
+        let bytes = self.unpack(codings, bytes, || format!("`{path}`"))?;
         let refuse = || {
             let what = match Coding::of_compressed(&bytes) {
                 Some(coding) => format!("{} once it is unpacked: add it to the encoding", coding.name()),
+                None if codings.is_empty() => "bytes that are no text".to_owned(),
                 None => "no text once it is unpacked".to_owned(),
             };
             Rejection::new(Reject::Undecodable, format!("`{path}` holds {what}"))
@@ -410,36 +387,28 @@ impl Decoder {
         Ok((Cow::Owned(text.into_owned()), encoding))
     }
 
-    /// Unpacks the bytes of a field, by their magic where no setting says how, and decodes their characters.
-    fn text_of<'r>(
-        &self,
-        value: &Value<'_, 'r>,
-        bytes: &[u8],
-        codings: &[Coding],
-    ) -> Result<(Cow<'r, str>, Encoding), Rejection> {
-        let what = || format!("`{}`", value.path);
-        let recognised = Coding::of_compressed(bytes);
-        let codings = if codings.is_empty() { recognised.as_slice() } else { codings };
-        let bytes = self.unpack(codings, bytes, what)?;
-        let (text, encoding) = encoding::decode(&bytes, None)
-            .map_err(|_| Rejection::new(Reject::Undecodable, format!("{} holds bytes that are no text", what())))?;
-        Ok((Cow::Owned(text.into_owned()), encoding))
+    fn unpack(&self, codings: &[Coding], bytes: &[u8], what: impl Fn() -> String) -> Result<Vec<u8>, Rejection> {
+        let unpacked = coding::unpack(codings, bytes, self.settings.max_document);
+        unpacked.map_err(|why| self.not_unpacked(why, &what(), ""))
     }
 
-    fn unpack(&self, codings: &[Coding], bytes: &[u8], what: impl Fn() -> String) -> Result<Vec<u8>, Rejection> {
-        coding::unpack(codings, bytes, self.settings.max_document).map_err(|error| match error {
+    fn not_unpacked(&self, why: NotUnpacked, what: &str, as_said: &str) -> Rejection {
+        match why {
             NotUnpacked::Malformed(coding) => {
-                let message = format!("{} is not {}, or damaged", what(), coding.name());
+                let message = format!("{what} is not {}{as_said}, or damaged", coding.name());
                 Rejection::new(Reject::Undecodable, message)
             }
-            NotUnpacked::TooLarge => self.too_large(&what()),
-        })
-    }
-
-    fn too_large(&self, what: &str) -> Rejection {
-        let limit = self.settings.max_document;
-        let message = format!("{what} unpacks to more than {limit} bytes, at most these are read");
-        Rejection::new(Reject::TooLarge, message)
+            NotUnpacked::TooLarge => {
+                let limit = self.settings.max_document;
+                let message = format!("{what} unpacks to more than {limit} bytes, at most these are read");
+                Rejection::new(Reject::TooLarge, message)
+            }
+            NotUnpacked::Unknown(name) => {
+                let expected = "expected base64, br, deflate, gzip or zstd";
+                let message = format!("the header {CONTENT_ENCODING} of {what} says `{name}`: {expected}");
+                Rejection::new(Reject::Undecodable, message)
+            }
+        }
     }
 
     fn bytes<'r>(&self, record: &RawRecord<'r>) -> Result<&'r [u8], Rejection> {

@@ -1,6 +1,6 @@
 //! A WARC record (ISO 28500, versions 1.0 and 1.1) -> its headers and the page in it.
 
-use super::coding::{self, Announced, Coding, NotUnpacked};
+use super::coding::{self, Announced, NotUnpacked};
 use super::{Reject, Rejection};
 use std::borrow::Cow;
 
@@ -117,32 +117,23 @@ impl<'r> WarcRecord<'r> {
         let body = is_chunked.then(|| joined_chunks(body)).flatten().map_or(Cow::Borrowed(body), Cow::Owned);
         let encoding = find(&headers, "Content-Encoding").unwrap_or_default();
         let content_type = find(&headers, "Content-Type").filter(|value| !value.is_empty());
-        let body = match Announced::of(encoding.as_bytes()) {
-            Announced::Codings(codings) if codings.is_empty() => body,
-            Announced::Codings(codings) => match coding::unpack(&codings, &body, limit) {
-                Ok(unpacked) => Cow::Owned(unpacked),
-                Err(NotUnpacked::TooLarge) => {
-                    let message = format!("the page unpacks to more than {limit} bytes, at most these are read");
-                    return Err(Rejection::new(Reject::TooLarge, message));
+        let announced = Announced::of(encoding.as_bytes());
+        let body = match coding::unpack_announced(announced, &body, limit, coding::is_plain) {
+            Ok(unpacked) => unpacked.map_or(body, Cow::Owned),
+            Err(NotUnpacked::TooLarge) => {
+                let message = format!("the page unpacks to more than {limit} bytes, at most these are read");
+                return Err(Rejection::new(Reject::TooLarge, message));
+            }
+            Err(NotUnpacked::Malformed(coding)) => {
+                let is_cut = self.header("WARC-Truncated").is_some();
+                let begin = if is_cut { coding.unpack_begin(&body, limit) } else { Vec::new() };
+                if begin.is_empty() {
+                    let name = coding.name();
+                    return Err(refuse(format!("the body of the HTTP response is not {name}, as it says, or damaged")));
                 }
-                // Some crawlers keep the header and store the body unpacked.
-                Err(NotUnpacked::Malformed(_)) if coding::is_plain(&body) => body,
-                Err(NotUnpacked::Malformed(coding)) => {
-                    let begin = match codings.as_slice() {
-                        [only] if self.header("WARC-Truncated").is_some() => only.unpack_begin(&body, limit),
-                        _ => Vec::new(),
-                    };
-                    if begin.is_empty() {
-                        let name = coding.name();
-                        return Err(refuse(format!(
-                            "the body of the HTTP response is not {name}, as it says, or damaged"
-                        )));
-                    }
-                    Cow::Owned(begin)
-                }
-            },
-            Announced::Unknown(_) if coding::is_plain(&body) || Coding::of_compressed(&body).is_some() => body,
-            Announced::Unknown(name) => {
+                Cow::Owned(begin)
+            }
+            Err(NotUnpacked::Unknown(name)) => {
                 return Err(refuse(format!("the body of the HTTP response is coded as `{name}`, which is not read")));
             }
         };
@@ -266,6 +257,10 @@ mod tests {
             ("Transfer-Encoding: chunked\r\n", chunked(PAGE.as_bytes())),
             ("transfer-encoding: Chunked\r\ncontent-encoding: gzip\r\n", chunked(&gzip(PAGE.as_bytes()))),
             ("Content-Encoding: gzip\r\n", gzip(PAGE.as_bytes())),
+            // As its first bytes show.
+            ("", gzip(PAGE.as_bytes())),
+            ("Content-Encoding: br\r\n", gzip(PAGE.as_bytes())),
+            ("Content-Encoding: compress\r\n", gzip(PAGE.as_bytes())),
             // Stored decoded, with the headers left as they were.
             ("Transfer-Encoding: chunked\r\nContent-Encoding: br\r\n", PAGE.as_bytes().to_vec()),
             ("X-Crawler-Content-Encoding: gzip\r\nX-Latin: caf\u{e9}\r\n", PAGE.as_bytes().to_vec()),
