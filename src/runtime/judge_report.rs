@@ -349,6 +349,12 @@ impl JudgeReport {
         }
         for _ in self.cold_starts.log_truncated..seen.log_truncated {
             self.metrics.cold_start(ColdStart::LogTruncated);
+            tracing::warn!(
+                target: "dupgate::judge",
+                log = self.log.0,
+                "the verdict log has lost what preceded its first record: pages are compared with those that its next \
+                 checkpoint knows, or whose requests the fingerprint log still holds"
+            );
         }
         self.cold_starts = seen;
         let second_verdicts = self.count(judge.counts());

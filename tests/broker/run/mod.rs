@@ -5,7 +5,7 @@ mod crashes;
 pub(super) mod instance;
 mod delivery_modes;
 mod log_limits;
-mod lost_requests;
+mod deleted_logs;
 pub(super) mod partitions;
 mod quotas;
 mod stalls;

@@ -129,6 +129,11 @@ impl JudgedLog {
         self.position = next;
     }
 
+    /// Returns whether all that was read of the log was skipped.
+    pub(super) fn has_skipped(&self) -> bool {
+        !self.has_begun() && self.position > VerdictOffset(0)
+    }
+
     // ---- judging
 
     /// Begins a new log.

@@ -12,7 +12,7 @@ use super::settings::{ColdStart, ColdStarts, JudgeSettings};
 use super::snapshot_schedule::SnapshotSchedule;
 use super::{Counts, Diverged, InputOffsets, Restored, SharedSnapshot, State};
 use crate::index::{ProbeStats, Task};
-use crate::protocol::{VerdictOffset, VerdictRecord};
+use crate::protocol::{LogIdentity, VerdictOffset, VerdictRecord};
 
 /// The role of a judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -283,7 +283,7 @@ impl Judge {
             Err(Diverged::NoCheckpoint) => match self.settings.cold_start {
                 // Verdicts whose predecessors are missing are skipped up to the next checkpoint.
                 ColdStart::Proceed => {
-                    self.cold_starts.log_truncated += u64::from(self.log.position() == VerdictOffset(0));
+                    self.cold_starts.log_truncated += u64::from(!self.log.has_skipped());
                     self.log.skip_to(next);
                 }
                 ColdStart::Stop | ColdStart::StopOnNewScheme => {
@@ -392,8 +392,10 @@ impl Judge {
         } else {
             // There is no log to follow, so a new one begins, with a checkpoint as every log does. Requests without a
             // recorded verdict are judged now.
-            self.cold_starts.new_log += 1;
+            self.cold_starts.new_log += u64::from(!self.log.has_skipped());
             self.log.begin(self.settings.new_log, self.settings.rules.clone());
+            // A log that begins in its place is another one.
+            self.settings.new_log = LogIdentity(self.settings.new_log.0.wrapping_add(1));
             self.write_checkpoint(&InputOffsets::default());
         }
         self.effects.push_back(Effect::ReadRequests { from: self.log.state().next_request() });
@@ -469,6 +471,18 @@ impl Judge {
         self.step_down();
         let question = self.ask_for_end();
         self.effects.push_back(Effect::FollowToEnd { question });
+    }
+
+    /// Steps down because the log, recreated or without its tail, holds what was just committed at an offset that was
+    /// passed before. No reader can follow the state from such a log, so it is dropped, and this judge follows what the
+    /// log holds. If that begins without a checkpoint, the next judge begins a new log.
+    pub(super) fn step_down_to_another_log(&mut self) {
+        self.effects.push_back(match self.role {
+            Role::Draining => Effect::RevokeDone,
+            Role::Restoring | Role::Standby | Role::TakingOver | Role::Active | Role::Stopped => Effect::StopReading,
+        });
+        self.role = Role::Standby;
+        self.log_moved();
     }
 
     /// Drops a state that differs from the log and restores it. Leaves the group first, so that it does not wait for

@@ -75,6 +75,8 @@ struct Sent {
 /// What a transaction has committed.
 #[derive(Debug)]
 pub(super) struct Committed {
+    /// Offset of its first record.
+    pub(super) first: Option<VerdictOffset>,
     /// Offset of its last record.
     pub(super) last: Option<VerdictOffset>,
     /// Offset of the checkpoint it carried.
@@ -430,9 +432,9 @@ impl Pending {
         let checkpoint = sent.checkpoint();
         let trim = checkpoint.and_then(|_| self.checkpoint.trim.take());
         self.checkpoint.is_under_way &= checkpoint.is_none();
-        let last = sent.offsets.last().copied();
+        let (first, last) = (sent.offsets.first().copied(), sent.offsets.last().copied());
         let snapshot = sent.snapshot.map(|snapshot| snapshot.committed(last, checkpoint, trim));
-        Some(Committed { last, checkpoint, trim, snapshot })
+        Some(Committed { first, last, checkpoint, trim, snapshot })
     }
 }
 

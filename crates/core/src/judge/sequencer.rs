@@ -226,7 +226,12 @@ impl Judge {
     }
 
     fn committed(&mut self) {
-        let Some(Committed { last, checkpoint, trim, snapshot }) = self.pending.committed(self.now) else { return };
+        let Some(Committed { first, last, checkpoint, trim, snapshot }) = self.pending.committed(self.now) else {
+            return;
+        };
+        if first.is_some_and(|first| first < self.log.position()) {
+            return self.step_down_to_another_log();
+        }
         self.log.committed(last, checkpoint);
         if checkpoint.is_some() && self.record.as_ref().is_some_and(RequestRecord::waits) {
             self.ask_for_input();

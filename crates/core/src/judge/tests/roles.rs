@@ -409,6 +409,34 @@ fn a_judge_of_a_new_scheme_begins_no_log_if_the_window_of_another_one_would_be_l
     assert_eq!(started(ColdStart::StopOnNewScheme), (true, 0, 1), "only the barrier");
 }
 
+#[test]
+fn a_judge_whose_log_was_recreated_begins_a_new_one() {
+    let mut judge = TestJudge::active();
+    judge.page(0);
+    judge.page(1);
+    let (lost, before) = (judge.judge.state().log(), judge.judge.cold_starts());
+    // The next transaction is committed at the beginning of the new topic.
+    (judge.next_verdict, judge.holds_ends) = (0, true);
+    judge.page(2);
+    assert_eq!(judge.role(), Role::Restoring);
+    assert!(judge.effects.contains(&Effect::Leave) && judge.effects.contains(&Effect::StopReading));
+    assert!(!judge.is_judged(2), "its state follows from no log");
+    let orphan = judge.records.last().unwrap().clone();
+    judge.followed(0, orphan);
+    let end = |effect: &Effect| if let Effect::FollowToEnd { question } = effect { Some(*question) } else { None };
+    let question = judge.effects.iter().rev().find_map(end).unwrap();
+    judge.holds_ends = false;
+    judge.handle(Event::FollowedToEnd { question });
+    judge.effects.clear();
+    judge.handle(Event::Assigned);
+    assert_eq!(judge.role(), Role::Active);
+    assert!(matches!(judge.records.last(), Some(VerdictRecord::Checkpoint(_))));
+    assert_ne!(judge.judge.state().log(), lost);
+    assert!(judge.effects.contains(&Effect::ReadRequests { from: RequestOffset(0) }), "what is left is judged anew");
+    let after = judge.judge.cold_starts();
+    assert_eq!((after.log_truncated, after.new_log), (before.log_truncated + 1, before.new_log));
+}
+
 // ---- stepping down with verdicts that are not known to be committed
 
 /// A judge that has committed page 0. It waits for the answer to the commit of page 1, and has judged page 2.

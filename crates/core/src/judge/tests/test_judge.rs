@@ -29,7 +29,7 @@ pub(super) struct TestJudge {
     pub(super) held: Option<Call>,
     /// Questions for the end of the log are answered by the test.
     pub(super) holds_ends: bool,
-    next_verdict: i64,
+    pub(super) next_verdict: i64,
     pub(super) next_request: i64,
 }
 

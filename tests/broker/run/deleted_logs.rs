@@ -1,4 +1,4 @@
-//! The fingerprint log loses requests while pages wait for their verdicts.
+//! The logs lose requests or verdicts while pages wait.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,15 +19,15 @@ fn pages(numbers: Range<u32>) -> Vec<Given> {
     numbers.map(|number| page(&text(number))).chain([page(&text(0))]).collect()
 }
 
-/// Deletes the fingerprint log and creates it again.
-fn recreate(site: &Site) {
-    let prefix = format!("{}.fingerprints.", site.group);
-    let log = site.topics().into_iter().find(|topic| topic.starts_with(&prefix)).expect("a fingerprint log");
+/// Deletes one of the two logs and creates it again.
+fn recreate(site: &Site, log: &str) {
+    let prefix = format!("{}.{log}.", site.group);
+    let log = site.topics().into_iter().find(|topic| topic.starts_with(&prefix)).expect("a log");
     site.broker.recreate_topic(&log, 1);
 }
 
-#[test]
-fn pages_come_out_once_although_the_fingerprint_log_is_deleted_under_load() {
+/// Deletes a log while two instances have pages in flight. Each page comes out once, and the instances say this.
+fn delete_under_load(deleted: &str, said: &str) {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 2);
     // Pages in flight are bounded to a few, so that requests are always on their way.
@@ -40,7 +40,7 @@ fn pages_come_out_once_although_the_fingerprint_log_is_deleted_under_load() {
     produce(broker, &site.input, 0, &pages(0..600));
     wait::until("half of the pages", || (count(broker, &site.unique) > 300).then_some(()));
     produce(broker, &site.input, 1, &pages(600..800));
-    recreate(&site);
+    recreate(&site, deleted);
     produce(broker, &site.input, 0, &pages(800..1_000));
     wait::within(LIMIT, "all pages", || (count(broker, &site.unique) >= 1_003).then_some(()));
     let records = committed(broker, &site.unique, 1_003);
@@ -50,8 +50,18 @@ fn pages_come_out_once_although_the_fingerprint_log_is_deleted_under_load() {
         assert_eq!(instance.has_ended(), None);
     }
     let logs: String = ["one", "two"].map(|name| site.log(name)).concat();
-    assert!(logs.contains("does not hold the next request"), "{logs}");
+    assert!(logs.contains(said), "{logs}");
     for instance in instances {
         instance.stop();
     }
+}
+
+#[test]
+fn pages_come_out_once_although_the_fingerprint_log_is_deleted_under_load() {
+    delete_under_load("fingerprints", "does not hold the next request");
+}
+
+#[test]
+fn pages_come_out_once_although_the_verdict_log_is_deleted_under_load() {
+    delete_under_load("verdicts", "has lost what preceded its first record");
 }
