@@ -113,7 +113,10 @@ fn judge(state: &mut State, offset: i64, requests: &[Request]) -> VerdictRecord 
     for request in requests {
         let append_time = match &request.body {
             RequestBody::Page(page) => page.event_time,
-            RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => continue,
+            RequestBody::Withdraw { .. }
+            | RequestBody::Forget(_)
+            | RequestBody::Reopen { .. }
+            | RequestBody::SetTime(_) => continue,
         };
         let Some(verdict) = decide(state, request, append_time) else { continue };
         state.follow(&verdict).unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Global;
 use super::output::{Format, print, print_json};
+use super::{Global, human};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::protocol::{Answer, ForgetTarget, RequestBody};
@@ -18,7 +18,7 @@ use crate::runtime::request_impact::Found;
 const SHOWN_ORIGINALS: usize = 5;
 
 /// How long to wait for the judges.
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Sends the requests to the judges and prints their answers and what they found; without `execute`, only what they
 /// would find.
@@ -112,6 +112,7 @@ fn answered(answered: &Answered) -> (String, Value, bool) {
         Answer::Reopened { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
         Answer::Withdrawn { source, .. } => json!({"withdraw": source.to_string()}),
         Answer::Page(page) => json!({"judge": page.source.to_string()}),
+        Answer::TimeSet { after, .. } => json!({"set_time": human::time(*after)}),
     };
     let mut words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), what(found.as_ref()));
     if let Some(found) = found {
@@ -148,6 +149,7 @@ fn question(body: &RequestBody) -> Value {
         RequestBody::Reopen { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
         RequestBody::Withdraw { source, .. } => json!({"withdraw": source.to_string()}),
         RequestBody::Page(page) => json!({"judge": page.source.to_string()}),
+        RequestBody::SetTime(time) => json!({"set_time": human::time(*time)}),
     }
 }
 

@@ -106,7 +106,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
                     let cells = [kind.name(), "-", "-", &source.to_string(), &why, "-", "-"].map(str::to_owned);
                     lines.print(&time, &cells, || other(&verdict.answer, form))
                 }
-                Answer::Forgotten(_) | Answer::Reopened { .. } => Ok(()),
+                Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => Ok(()),
             };
             if outcome.is_err() || left == 0 {
                 return ControlFlow::Break(());

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use super::human::age;
+use super::human::{self, age};
 use crate::fingerprint::SketchForm;
 use crate::protocol::{Answer, Match, MatchedBy, PageVerdict, VerdictKind};
 use crate::record::Source;
@@ -114,6 +114,9 @@ pub(super) fn other(answer: &Answer, form: Form) -> Value {
         Answer::Forgotten(_) => json!({"verdict": "forgotten"}),
         Answer::Reopened { partition, from, to } => {
             json!({"verdict": "reopened", "range": format!("{partition}:{from}-{to}")})
+        }
+        Answer::TimeSet { before, after } => {
+            json!({"verdict": "time set", "before": human::time(*before), "after": human::time(*after)})
         }
     }
 }

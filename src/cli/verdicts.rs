@@ -145,6 +145,7 @@ fn answers_about(
         Answer::Reopened { partition, from, to } => {
             sources.iter().any(|source| source.partition == *partition && (*from..*to).contains(&source.offset))
         }
+        Answer::TimeSet { .. } => false,
     })?;
     Ok((found, originals))
 }
@@ -198,7 +199,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     for (offset, answer) in &found {
         match answer {
             Answer::Page(page) => print(&labelled(page, form, *offset, &names.of(page)))?,
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => {
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => {
                 print_all(&[(*offset, answer.clone())], form, format)?;
             }
         }
@@ -239,7 +240,7 @@ fn withdrawn(global: &Global) -> Result<(), Fatal> {
     let concerns = |(_, answer): &Found| match answer {
         Answer::Page(page) => page.decision.matched().is_some_and(|of| pages.contains(&of.source)),
         Answer::Withdrawn { .. } => true,
-        Answer::Forgotten(_) | Answer::Reopened { .. } => false,
+        Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => false,
     };
     let found: Vec<Found> = found.into_iter().filter(concerns).collect();
     if found.is_empty() {
@@ -280,6 +281,9 @@ fn row(offset: i64, answer: &Answer, form: verdict::Form) -> Vec<String> {
         }
         Answer::Reopened { partition, from, to } => {
             other("reopened", format!("{partition}:{from}-{to}"), "(verdicts before this one are void)".to_owned())
+        }
+        Answer::TimeSet { before, after } => {
+            other("time set", human::time(*after), format!("(before {})", human::time(*before)))
         }
     };
     std::iter::once(offset.to_string()).chain(cells).collect()

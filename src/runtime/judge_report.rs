@@ -235,6 +235,19 @@ impl JudgeReport {
             let (log, originals) = (self.log.0, forgotten);
             match answer {
                 Answer::Page(_) | Answer::Withdrawn { .. } => {}
+                Answer::TimeSet { before, after } if before == after => {
+                    tracing::info!(
+                        target: "dupgate::judge",
+                        log, stream_time = in_words(*before), "an operator request found no later stream time to set back"
+                    );
+                }
+                Answer::TimeSet { before, after } => {
+                    tracing::info!(
+                        target: "dupgate::judge",
+                        log, before = in_words(*before), after = in_words(*after),
+                        "an operator request set the stream time back"
+                    );
+                }
                 Answer::Forgotten(target) if *forgotten == 0 => {
                     tracing::info!(target: "dupgate::judge", log, %target, "an operator request found nothing to forget");
                 }
@@ -408,6 +421,10 @@ fn role_change(log: LogPartition, before: (Role, Duration), now: Role, restored_
     let more: Vec<String> = more.into_iter().chain(restored).collect();
     let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
     format!("{what} partition {log}{more}")
+}
+
+fn in_words(time: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).unwrap_or_default()
 }
 
 #[cfg(test)]

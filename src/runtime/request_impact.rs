@@ -62,7 +62,7 @@ impl RequestImpact {
                 RequestBody::Forget(ForgetTarget::Source(source)) => drop(affected.sources.insert(source.clone())),
                 RequestBody::Forget(ForgetTarget::Id(id)) => drop(affected.ids.insert(*id)),
                 RequestBody::Reopen { partition, from, to } => affected.ranges.push((partition.clone(), *from..*to)),
-                RequestBody::Page(_) | RequestBody::Withdraw { .. } => {}
+                RequestBody::Page(_) | RequestBody::Withdraw { .. } | RequestBody::SetTime(_) => {}
             }
         }
         affected
@@ -98,6 +98,7 @@ impl RequestImpact {
                             let found = self.take(answer);
                             visit(number, found, self.judged.get(partition));
                         }
+                        Answer::TimeSet { .. } => self.drop_expired(),
                     }
                 }
                 self.watermarks = Some(batch.watermarks);
@@ -112,7 +113,7 @@ impl RequestImpact {
             RequestBody::Reopen { partition, from, to } => {
                 self.found(&Answer::Reopened { partition: partition.clone(), from: *from, to: *to })
             }
-            RequestBody::Page(_) | RequestBody::Withdraw { .. } => Found::default(),
+            RequestBody::Page(_) | RequestBody::Withdraw { .. } | RequestBody::SetTime(_) => Found::default(),
         }
     }
 
@@ -162,6 +163,13 @@ impl RequestImpact {
         }
     }
 
+    /// Drops what has expired before the stream time is set back: it does not come back.
+    fn drop_expired(&mut self) {
+        let mut originals = std::mem::take(&mut self.originals);
+        originals.retain(|_, held| self.is_alive(held));
+        self.originals = originals;
+    }
+
     fn close(&mut self, source: &Source) {
         if self.is_in_range(source) {
             self.judged.entry(source.partition.clone()).or_default().insert(source.offset);
@@ -189,7 +197,7 @@ fn is_target(answer: &Answer, source: &Source, held: &LiveOriginal) -> bool {
         Answer::Reopened { partition, from, to } => {
             *partition == source.partition && (*from..*to).contains(&source.offset)
         }
-        Answer::Page(_) | Answer::Withdrawn { .. } => false,
+        Answer::Page(_) | Answer::Withdrawn { .. } | Answer::TimeSet { .. } => false,
     }
 }
 

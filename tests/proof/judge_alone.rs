@@ -88,7 +88,7 @@ pub(crate) fn verdicts_by_page(verdicts: &[Verdict]) -> BTreeMap<&Source, (&'sta
             let matched = page.decision.matched().filter(|_| word != "update").map(|of| &of.source);
             Some((&page.source, (word, matched)))
         }
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
     });
     pages.collect()
 }

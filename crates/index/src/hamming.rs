@@ -127,6 +127,11 @@ impl<W: Codeword> Ring<W> {
         self.present.drop_before(keep_from.min(self.tail));
     }
 
+    fn readmit(&mut self, position: u64) {
+        self.held += self.present.count(position..self.tail);
+        self.tail = position;
+    }
+
     #[inline]
     fn code(&self, position: u64) -> Option<W> {
         if self.present.get(position) { self.codes.get(position) } else { None }
@@ -263,6 +268,15 @@ impl<W: Codeword> HammingIndex<W> {
     /// Expires every entry before `position`, but keeps the codes from `keep_from` on for [`HammingIndex::code_kept`].
     pub fn expire_keeping(&mut self, position: u64, keep_from: u64) {
         self.ring.expire_to(position, keep_from);
+    }
+
+    /// Takes the expired codes from `position` on, all of which must be kept, into the window again. Builds the tables
+    /// anew if there are any.
+    pub fn readmit(&mut self, position: u64) {
+        if position < self.ring.tail {
+            self.ring.readmit(position);
+            self.set_plan(self.plan.clone());
+        }
     }
 
     /// Returns a copy of the codes that shares the memory.

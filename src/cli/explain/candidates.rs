@@ -124,6 +124,6 @@ fn judge(state: &State, request: PageRequest, now: Timestamp) -> Option<PageVerd
     let entry = Request { id: RequestId(0), body: RequestBody::Page(request) };
     match decide(state, &entry, now)?.answer {
         Answer::Page(page) => Some(page),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
     }
 }

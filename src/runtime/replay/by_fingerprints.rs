@@ -207,7 +207,10 @@ impl Kept {
     fn take(&mut self, wanted: RequestId) -> Option<PageRequest> {
         match self.records.front_mut()?.requests.pop_front_if(|request| request.id == wanted)?.body {
             RequestBody::Page(page) => Some(page),
-            RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
+            RequestBody::Withdraw { .. }
+            | RequestBody::Forget(_)
+            | RequestBody::Reopen { .. }
+            | RequestBody::SetTime(_) => None,
         }
     }
 

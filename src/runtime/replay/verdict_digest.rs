@@ -55,7 +55,7 @@ fn matched(outcome: &PageOutcome) -> Option<&Source> {
     match outcome {
         PageOutcome::Judged(verdict) => match &verdict.answer {
             Answer::Page(page) => page.decision.matched().map(|of| &of.source),
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
         },
         PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
     }

@@ -108,7 +108,9 @@ impl Walk {
         if let Some((_, VerdictRecord::Verdicts(batch))) = &self.head {
             let time = batch.verdicts.iter().find_map(|verdict| match &verdict.answer {
                 Answer::Page(page) => Some(page.event_time),
-                Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+                Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => {
+                    None
+                }
             });
             self.key = time.unwrap_or(self.key);
         }

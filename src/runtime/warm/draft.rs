@@ -213,7 +213,9 @@ fn newest_of(record: &VerdictRecord) -> Option<Timestamp> {
         VerdictRecord::Verdicts(batch) => {
             let times = batch.verdicts.iter().filter_map(|verdict| match &verdict.answer {
                 Answer::Page(page) => Some(page.event_time),
-                Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+                Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => {
+                    None
+                }
             });
             times.max()
         }

@@ -412,6 +412,19 @@ impl Index {
         gone
     }
 
+    /// Prepares for watermarks that are earlier than these, up to which the index was advanced: forgets every original
+    /// that is expired by now, and finds all others in every stage again. So what is held afterwards does not depend on
+    /// which expired originals were still in memory. Returns how many of these there were. Scans all originals, and
+    /// rebuilds the tables of a stage whose window is shorter than that of another one.
+    pub fn readmit(&mut self, watermarks: &ExpiryWatermarks) -> u64 {
+        let expired: Vec<u64> =
+            self.ring.positions().filter(|&position| self.is_expired(position, watermarks)).collect();
+        let gone = self.forget(&expired);
+        self.codes.readmit(self.ring.positions().start);
+        self.sketches.readmit(&self.ring);
+        gone
+    }
+
     fn shrink_if_idle(&mut self) {
         self.codes.shrink_if_idle();
         let (ring, positions) = (&self.ring, self.ring.positions());

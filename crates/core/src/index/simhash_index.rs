@@ -217,6 +217,11 @@ impl SimHashIndex {
         either!(&mut self.window, near => near.expire_keeping(position, keep_from));
     }
 
+    /// Finds every kept code from `position` on again.
+    pub(super) fn readmit(&mut self, position: u64) {
+        either!(&mut self.window, near => near.readmit(position));
+    }
+
     /// Passes deferred maintenance tasks to `hand_over`: see [`dupgate_index::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         either!(&mut self.window, near => near.maintenance(hand_over));

@@ -497,6 +497,13 @@ impl Sketches {
         }
     }
 
+    /// Finds every sketch held again; rebuilds the tables if some were ignored.
+    pub(super) fn readmit(&mut self, ring: &Ring) {
+        if std::mem::take(&mut self.tail) > self.positions().start {
+            run_sequential(self.build_tasks(ring));
+        }
+    }
+
     /// Returns the statistics of each band's table.
     pub(super) fn stats(&self) -> Vec<TableStats> {
         self.finder.as_ref().map(|finder| finder.lookahead.stats()).unwrap_or_default()

@@ -48,6 +48,11 @@ pub fn decide_observed(
                 to: state.delivered_to(partition, *from, *to),
             }
         }
+        RequestBody::SetTime(time) => {
+            first_time(state, request)?;
+            let before = state.stream_time();
+            Answer::TimeSet { before, after: before.min(*time) }
+        }
     };
     Some(Verdict { request: request.id, answer })
 }

@@ -41,4 +41,5 @@ pub use operator_outcome::OperatorOutcome;
 pub use settings::{ColdStart, ColdStarts, JudgeSettings};
 pub use snapshot::{Restored, Restoring, SharedSnapshot, Snapshot};
 pub use state::{Diverged, State};
+pub use stream_time::StreamTime;
 pub use verifier::{Asked, Difference, LogVerifier, VerifyCounts};

@@ -82,7 +82,7 @@ impl Judge {
                 return;
             }
             let is_reopened = matches!(verdict.answer, Answer::Reopened { .. });
-            if is_reopened || matches!(verdict.answer, Answer::Forgotten(_)) {
+            if is_reopened || matches!(verdict.answer, Answer::Forgotten(_) | Answer::TimeSet { .. }) {
                 let forgotten = self.log.state().counts().forgotten - forgotten;
                 self.operator_outcomes.push(OperatorOutcome { answer: verdict.answer.clone(), forgotten });
             }

@@ -10,8 +10,8 @@ use super::stream_time::StreamTime;
 use crate::index::{Index, LookedUp, Lookups, Original, Probe, Task};
 use crate::protocol::{
     Answer, Checkpoint, Decision, ExpiryWatermarks, ForgetTarget, Leap, LogIdentity, MinHashRules, NewOriginal,
-    PageRequest, PageVerdict, PartitionCheckpoint, Request, RequestId, RequestOffset, Rules, RulesNumber, RulesRecord,
-    Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+    PageRequest, PageVerdict, PartitionCheckpoint, PerStage, Request, RequestId, RequestOffset, Rules, RulesNumber,
+    RulesRecord, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -269,6 +269,7 @@ impl State {
                 self.seen(partition).reopen(*from, *to);
                 self.counts.forgotten += self.index.forget_range(partition, *from, *to);
             }
+            Answer::TimeSet { after, .. } => self.set_time_back(*after),
         }
         self.applied.note(verdict.request);
         Ok(())
@@ -351,9 +352,18 @@ impl State {
     #[must_use]
     pub fn watermarks_with(&self, event_time: Timestamp) -> ExpiryWatermarks {
         let Some(rules) = &self.rules else { return self.watermarks };
-        let stream_time = self.stream_time().max(event_time);
-        let times = rules.windows.map(|window| stream_time.minus(rules.lateness).minus(window));
+        let times = expiry_times(rules, self.stream_time().max(event_time));
         self.watermarks.later(ExpiryWatermarks { times, first_sequence: 0 })
+    }
+
+    /// Sets the stream time back, and the watermarks with it. What has expired stays gone: followers that began later
+    /// never had it.
+    fn set_time_back(&mut self, time: Timestamp) {
+        let Some(rules) = self.rules.as_ref().filter(|_| time < self.stream_time()) else { return };
+        let times = expiry_times(rules, time);
+        self.stream_time.set_back(time);
+        self.counts.expired += self.index.readmit(&self.watermarks);
+        self.watermarks = self.watermarks.not_after(times);
     }
 
     /// Notes that every request before `next_request` is judged.
@@ -539,6 +549,11 @@ impl State {
         }
         hash.digest()
     }
+}
+
+/// Returns the event times before which originals expire, by stage, at this stream time.
+fn expiry_times(rules: &Rules, stream_time: Timestamp) -> PerStage<Timestamp> {
+    rules.windows.map(|window| stream_time.minus(rules.lateness).minus(window))
 }
 
 /// Creates an empty index with the tables that these rules need.

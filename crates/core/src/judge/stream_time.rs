@@ -16,6 +16,8 @@
 //! time that the crawler or the brokers have not reached; at most, eight pages of theirs prove a true leap a little
 //! earlier. Pages with old times refute a leap, so a source of at least half of all pages can delay one; while it does,
 //! originals stay longer than the window, up to the capacity.
+//!
+//! It moves back only when an operator says so ([`RequestBody::SetTime`](crate::protocol::RequestBody::SetTime)).
 
 use crate::protocol::{Leap, Rules};
 use crate::record::Timestamp;
@@ -25,29 +27,35 @@ pub(super) const PROOF_PAGES: u64 = 8;
 
 /// The stream time, and the leap that it is about to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StreamTime {
+pub struct StreamTime {
     time: Timestamp,
     leap: Option<Leap>,
 }
 
 impl StreamTime {
     /// The stream time before the first page.
-    pub(super) const START: Self = Self { time: Timestamp::MIN, leap: None };
+    pub const START: Self = Self { time: Timestamp::MIN, leap: None };
 
-    pub(super) const fn new(time: Timestamp, leap: Option<Leap>) -> Self {
+    /// Returns the stream time that a checkpoint names, with the leap that is under way.
+    #[must_use]
+    pub const fn new(time: Timestamp, leap: Option<Leap>) -> Self {
         Self { time, leap }
     }
 
-    pub(super) const fn get(self) -> Timestamp {
+    /// Returns the time.
+    #[must_use]
+    pub const fn get(self) -> Timestamp {
         self.time
     }
 
-    pub(super) const fn leap(self) -> Option<Leap> {
+    /// Returns the leap that is under way.
+    #[must_use]
+    pub const fn leap(self) -> Option<Leap> {
         self.leap
     }
 
     /// Follows a page that was judged with this event time.
-    pub(super) fn follow(&mut self, event_time: Timestamp, rules: &Rules) {
+    pub fn follow(&mut self, event_time: Timestamp, rules: &Rules) {
         let step = rules.lateness.max(rules.max_future_skew);
         if self.time == Timestamp::MIN || event_time <= self.time.plus(step) {
             self.time = self.time.max(event_time);
@@ -61,6 +69,13 @@ impl StreamTime {
             *self = Self { time: event_time, leap: None };
         } else {
             self.leap = Some(leap);
+        }
+    }
+
+    /// Sets it back to a time, unless it is earlier.
+    pub fn set_back(&mut self, time: Timestamp) {
+        if time < self.time {
+            *self = Self { time, leap: None };
         }
     }
 }
@@ -148,6 +163,17 @@ mod tests {
     }
 
     #[test]
+    fn it_is_set_back_and_never_forward() {
+        let mut stream = StreamTime::START;
+        follow(&mut stream, [2 * DAY, 3 * DAY]);
+        stream.set_back(Timestamp::from_millis(3 * DAY));
+        assert_eq!((stream.get().millis(), stream.leap().is_some()), (2 * DAY, true), "it is no later");
+        stream.set_back(Timestamp::from_millis(HOUR));
+        assert_eq!((stream.get().millis(), stream.leap()), (HOUR, None));
+        assert_eq!(follow(&mut stream, seconds(HOUR, 100)), HOUR + 99 * SECOND);
+    }
+
+    #[test]
     fn a_stream_with_few_pages_follows_after_eight_of_them() {
         let mut stream = StreamTime::START;
         let daily = |days: std::ops::Range<i64>| days.map(|day| day * DAY);
@@ -161,6 +187,6 @@ mod tests {
         assert_eq!(follow(&mut stream, [5 * DAY]), 5 * DAY);
         assert_eq!(follow(&mut stream, [5 * DAY + 6 * HOUR]), 5 * DAY + 6 * HOUR);
         assert_eq!(follow(&mut stream, [5 * DAY + 12 * HOUR + 1]), 5 * DAY + 6 * HOUR);
-        assert_eq!(follow(&mut stream, [0]), 5 * DAY + 6 * HOUR, "it never moves back");
+        assert_eq!(follow(&mut stream, [0]), 5 * DAY + 6 * HOUR, "it does not move back");
     }
 }

@@ -91,6 +91,7 @@ fn body(width: Width) -> impl Strategy<Value = RequestBody> {
         1 => (source(), 0_i64..8).prop_map(|(Source { partition, offset }, length)| {
             RequestBody::Reopen { partition, from: offset, to: offset + length }
         }),
+        1 => (0_i64..120).prop_map(|time| RequestBody::SetTime(Timestamp::from_millis(time))),
     ]
 }
 
@@ -130,7 +131,10 @@ impl Oracle {
         let answer = |verdict: &str, of: Option<Source>| Some((verdict.to_owned(), of));
         let page = match &request.body {
             RequestBody::Page(page) => page,
-            RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => {
+            RequestBody::Withdraw { .. }
+            | RequestBody::Forget(_)
+            | RequestBody::Reopen { .. }
+            | RequestBody::SetTime(_) => {
                 if self.applied.contains(&request.id) {
                     return None;
                 }
@@ -217,14 +221,25 @@ impl Oracle {
             RequestBody::Reopen { partition, from, to } => {
                 source.partition == *partition && (*from..*to).contains(&source.offset)
             }
-            RequestBody::Page(_) | RequestBody::Withdraw { .. } | RequestBody::Forget(_) => false,
+            RequestBody::Page(_) | RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::SetTime(_) => {
+                false
+            }
         };
         self.judged.retain(|source| !reopened(source));
         if let RequestBody::Withdraw { source, .. } = body {
             self.judged.push(source.clone());
         }
-        for (held, _, page, alive) in &mut self.originals {
+        let mut set_back = None;
+        if let (RequestBody::SetTime(time), Some(before)) = (body, self.stream_time)
+            && time.millis() < before
+        {
+            set_back = Some(before);
+            (self.stream_time, self.ahead) = (Some(time.millis()), None);
+        }
+        for (held, held_time, page, alive) in &mut self.originals {
             let forgotten = match body {
+                // Those that have expired by then.
+                RequestBody::SetTime(_) => set_back.is_some_and(|before| *held_time < before - LATENESS - WINDOW),
                 RequestBody::Withdraw { source, .. } | RequestBody::Forget(ForgetTarget::Source(source)) => {
                     held == source
                 }

@@ -44,6 +44,8 @@ pub enum RequestBody {
         /// First offset after the range.
         to: i64,
     },
+    /// From an operator: set the stream time back to this time, unless it is earlier.
+    SetTime(Timestamp),
 }
 
 impl RequestBody {
@@ -52,7 +54,7 @@ impl RequestBody {
     pub const fn page(&self) -> Option<&PageRequest> {
         match self {
             Self::Page(page) => Some(page),
-            Self::Withdraw { .. } | Self::Forget(_) | Self::Reopen { .. } => None,
+            Self::Withdraw { .. } | Self::Forget(_) | Self::Reopen { .. } | Self::SetTime(_) => None,
         }
     }
 }

@@ -243,7 +243,8 @@ impl MinHashRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RulesNumber(pub u32);
 
-/// Expiry watermarks: originals before them are expired. They only move forward.
+/// Expiry watermarks: originals before them are expired. They only move forward, unless an operator sets the stream time
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExpiryWatermarks {
     /// Originals with an earlier event time are expired, by stage.
@@ -255,6 +256,17 @@ pub struct ExpiryWatermarks {
 impl ExpiryWatermarks {
     /// Nothing is expired yet.
     pub const START: Self = Self { times: PerStage::all(Timestamp::MIN), first_sequence: 0 };
+
+    /// Returns them with event times that are not later than these.
+    #[must_use]
+    pub fn not_after(self, times: PerStage<Timestamp>) -> Self {
+        let times = PerStage {
+            exact: self.times.exact.min(times.exact),
+            simhash: self.times.simhash.min(times.simhash),
+            minhash: self.times.minhash.min(times.minhash),
+        };
+        Self { times, ..self }
+    }
 
     /// Returns the later of both for each watermark.
     #[must_use]

@@ -99,6 +99,13 @@ pub enum Answer {
         /// First offset after the range.
         to: i64,
     },
+    /// The stream time was set back. What had expired before is no original any more.
+    TimeSet {
+        /// The stream time before.
+        before: Timestamp,
+        /// The stream time from here on: never later.
+        after: Timestamp,
+    },
 }
 
 impl Verdict {
@@ -113,7 +120,9 @@ impl Verdict {
                 digest: page.digest,
                 decision: page.decision.without_original(),
             }),
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => self.answer.clone(),
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => {
+                self.answer.clone()
+            }
         };
         Self { request: self.request, answer }
     }
@@ -126,7 +135,7 @@ impl Answer {
         match self {
             Self::Page(page) => Some(page.decision.kind()),
             Self::Withdrawn { .. } => Some(VerdictKind::Withdrawn),
-            Self::Forgotten(_) | Self::Reopened { .. } => None,
+            Self::Forgotten(_) | Self::Reopened { .. } | Self::TimeSet { .. } => None,
         }
     }
 
@@ -136,7 +145,7 @@ impl Answer {
         match self {
             Self::Page(page) => Some(&page.source),
             Self::Withdrawn { source, .. } => Some(source),
-            Self::Forgotten(_) | Self::Reopened { .. } => None,
+            Self::Forgotten(_) | Self::Reopened { .. } | Self::TimeSet { .. } => None,
         }
     }
 }

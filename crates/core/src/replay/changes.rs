@@ -130,7 +130,7 @@ impl RecordedVerdict {
         let (of, reason) = match answer {
             Answer::Page(page) => (page.decision.matched().cloned().map(Box::new), None),
             Answer::Withdrawn { reason, .. } => (None, Some(*reason)),
-            Answer::Forgotten(_) | Answer::Reopened { .. } => return None,
+            Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => return None,
         };
         Some(Self { verdict: answer.kind()?, of, reason, rules: rules.cloned() })
     }

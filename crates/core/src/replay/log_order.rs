@@ -153,7 +153,11 @@ impl LogOrder {
                 Answer::Withdrawn { source, reason } if part == Part::Range => {
                     return Ok(Some(Next::Withdrawn(source.clone(), *reason)));
                 }
-                Answer::Page(_) | Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => {
+                Answer::Page(_)
+                | Answer::Withdrawn { .. }
+                | Answer::Forgotten(_)
+                | Answer::Reopened { .. }
+                | Answer::TimeSet { .. } => {
                     self.follow(&verdict)?;
                 }
             }

@@ -82,7 +82,9 @@ impl<P> LogPages<P> {
             Answer::Withdrawn { reason, .. } => PageOutcome::DeadLetter(*reason),
             // A verdict after a reopening changes nothing about the page.
             Answer::Page(_) if self.known.contains_key(&source) => return,
-            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Judged(Arc::new(verdict)),
+            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => {
+                PageOutcome::Judged(Arc::new(verdict))
+            }
         };
         if let Next::Page(live, Part::Range) = next
             && name_of(&outcome) != name_of_verdict(live)

@@ -228,7 +228,7 @@ impl Rejudge {
 pub(super) const fn page_of(verdict: &Verdict) -> Option<&PageVerdict> {
     match &verdict.answer {
         Answer::Page(page) => Some(page),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
     }
 }
 

@@ -40,7 +40,7 @@ pub struct WarmStep {
 pub enum WarmAsk {
     /// To judge this page, which has to be read from the input; its verdict by the running scheme.
     Page(PageVerdict),
-    /// To remove originals, or to open a range.
+    /// To remove originals, to open a range, or to set the stream time back.
     Change(RequestBody),
 }
 
@@ -49,7 +49,7 @@ pub enum WarmAsk {
 pub struct WarmCounts {
     /// Pages to be asked about.
     pub pages: u64,
-    /// Withdrawals, forgotten originals and reopened ranges passed on.
+    /// Withdrawals, forgotten originals, reopened ranges and times set back that were passed on.
     pub changes: u64,
     /// Duplicates, left out.
     pub duplicates: u64,
@@ -79,7 +79,10 @@ impl WarmUp {
                 Answer::Reopened { partition, from, to } => {
                     self.known.entry(partition.clone()).or_default().reopen(*from, *to);
                 }
-                answer @ (Answer::Page(_) | Answer::Withdrawn { .. } | Answer::Forgotten(_)) => {
+                answer @ (Answer::Page(_)
+                | Answer::Withdrawn { .. }
+                | Answer::Forgotten(_)
+                | Answer::TimeSet { .. }) => {
                     if let Some(source) = answer.judged_source() {
                         self.known.entry(source.partition.clone()).or_default().insert(source.offset);
                     }
@@ -109,6 +112,9 @@ impl WarmUp {
                 self.positions(partition).reopen(*from, *to);
                 self.opened(partition, *from, *to);
                 WarmAsk::Change(RequestBody::Reopen { partition: partition.clone(), from: *from, to: *to })
+            }
+            Answer::TimeSet { before, after } => {
+                (after < before).then_some(WarmAsk::Change(RequestBody::SetTime(*after)))?
             }
         };
         match &what {
@@ -231,7 +237,7 @@ impl OneLog {
     fn next_key(&self) -> Option<Timestamp> {
         let time = self.batches.front()?.verdicts.iter().find_map(|verdict| match &verdict.answer {
             Answer::Page(page) => Some(page.event_time),
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
         });
         time.or(self.key)
     }
@@ -279,6 +285,10 @@ mod tests {
             2 => (0_i64..12, 0_i64..12).prop_map(|(from, to)| {
                 Answer::Reopened { partition: source(0).partition, from: from.min(to), to: from.max(to) }
             }),
+            1 => (0_i64..50, 0_i64..50).prop_map(|(one, other)| {
+                let [before, after] = [one.max(other), one.min(other)].map(Timestamp::from_millis);
+                Answer::TimeSet { before, after }
+            }),
         ]
     }
 
@@ -314,6 +324,7 @@ mod tests {
                     there.retain(|at| at < from || at >= to);
                     there.len() < before
                 }
+                Answer::TimeSet { before, after } => after < before,
             };
             requests.extend(is_passed.then_some(verdict.request.0));
         }
@@ -330,7 +341,9 @@ mod tests {
                     RequestBody::Withdraw { source, .. } | RequestBody::Forget(ForgetTarget::Source(source)),
                 ) => drop(held.remove(&source.offset)),
                 WarmAsk::Change(RequestBody::Reopen { from, to, .. }) => held.retain(|at| at < from || at >= to),
-                WarmAsk::Change(RequestBody::Forget(ForgetTarget::Id(_)) | RequestBody::Page(_)) => {}
+                WarmAsk::Change(
+                    RequestBody::Forget(ForgetTarget::Id(_)) | RequestBody::Page(_) | RequestBody::SetTime(_),
+                ) => {}
             }
         }
         held
@@ -365,7 +378,7 @@ mod tests {
                     Answer::Page(page) => page.source.offset == at && !matches!(page.decision, Decision::Duplicate { .. }),
                     Answer::Withdrawn { source, .. } => source.offset == at,
                     Answer::Reopened { from, to, .. } => (from..to).contains(&&at),
-                    Answer::Forgotten(_) => false,
+                    Answer::Forgotten(_) | Answer::TimeSet { .. } => false,
                 });
                 prop_assert!(last.is_some_and(|verdict| matches!(verdict.answer, Answer::Page(_))), "{at}: {last:?}");
             }
@@ -385,6 +398,7 @@ mod tests {
                     WarmAsk::Change(RequestBody::Reopen { partition, from, to }) => {
                         Answer::Reopened { partition: partition.clone(), from: *from, to: *to }
                     }
+                    WarmAsk::Change(RequestBody::SetTime(time)) => Answer::TimeSet { before: *time, after: *time },
                     WarmAsk::Change(RequestBody::Page(_)) => unreachable!("pages are read first"),
                 };
                 Verdict { request: step.request, answer }

@@ -211,7 +211,7 @@ mod tests {
     fn reason(log: &FollowedLog, offset: i64) -> Option<Reject> {
         match log.verdict(&input(0).at(offset))?.answer {
             Answer::Withdrawn { reason, .. } => Some(reason),
-            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
         }
     }
 

@@ -286,7 +286,9 @@ fn match_verdict(action: &PageAction, verdict: &Arc<Verdict>) -> VerdictMatch {
             VerdictMatch::End(PageOutcome::Judged(Arc::clone(verdict)))
         }
         (Answer::Page(_), PageAction::Ask(..)) => VerdictMatch::Foreign,
-        (Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => VerdictMatch::NoAnswer,
+        (Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. }, _) => {
+            VerdictMatch::NoAnswer
+        }
     }
 }
 

@@ -107,7 +107,10 @@ impl Routing {
                 }
                 (Answer::Page(_), _) => &[OutputKind::Unique],
                 // Such a verdict ends no page: it comes here as a dead letter.
-                (Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => &[],
+                (
+                    Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. },
+                    _,
+                ) => &[],
             },
             PageOutcome::DeadLetter(_) => match self.bad_records {
                 BadRecords::DeadLetter | BadRecords::Stop => &[OutputKind::DeadLetter],

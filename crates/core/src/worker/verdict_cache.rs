@@ -134,7 +134,7 @@ impl VerdictCache {
                     self.order.retain(|source| !void(source));
                     news.push(VerdictUpdate::Reopened { partition: partition.clone(), from: *from, to: *to });
                 }
-                Answer::Forgotten(_) => {}
+                Answer::Forgotten(_) | Answer::TimeSet { .. } => {}
             }
         }
         news.push(self.pass(batch.next_request));

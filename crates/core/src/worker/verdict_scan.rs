@@ -155,7 +155,7 @@ impl VerdictScan {
                     judged.reopen(partition, *from, *to);
                 }
             }
-            Answer::Forgotten(_) => {}
+            Answer::Forgotten(_) | Answer::TimeSet { .. } => {}
         }
     }
 

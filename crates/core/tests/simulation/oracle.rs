@@ -8,7 +8,7 @@ use dupgate_core::protocol::{
     Answer, Decision, Delivered, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement,
     Request, RequestBody, RequestId, Rules, SameId, Stage, Verdict,
 };
-use dupgate_core::record::{PartitionId, Source};
+use dupgate_core::record::{PartitionId, Source, Timestamp};
 
 /// A judge of one log, fed with a copy of it.
 #[derive(Debug, Default)]
@@ -87,6 +87,10 @@ impl Oracle {
                 let to = (*to).min(end);
                 let to = (*from..to).find(|offset| again.contains(offset)).unwrap_or(to).max(*from);
                 Answer::Reopened { partition: partition.clone(), from: *from, to }
+            }
+            RequestBody::SetTime(time) => {
+                let before = self.newest.map_or(Timestamp::MIN, Timestamp::from_millis);
+                Answer::TimeSet { before, after: before.min(*time) }
             }
         };
         Some(Verdict { request: request.id, answer })
@@ -182,7 +186,7 @@ impl Oracle {
                 }
             }
         };
-        let event_time = dupgate_core::record::Timestamp::from_millis(time);
+        let event_time = Timestamp::from_millis(time);
         Some(PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision })
     }
 
@@ -221,6 +225,7 @@ impl Oracle {
                 let within = |source: &Source| source.partition == *partition && (*from..*to).contains(&source.offset);
                 self.originals.retain(|held| !within(&held.source));
             }
+            Answer::TimeSet { after, .. } => self.set_back(after.millis()),
         }
         self.applied.insert(verdict.request);
     }
@@ -247,6 +252,21 @@ impl Oracle {
         self.newest = Some(newest);
         let left = self.ahead.map(|(from, count)| (from, count - 1));
         self.ahead = left.filter(|(from, count)| *count > 0 && *from > newest + lateness.max(skew));
+    }
+
+    /// Sets the stream time back, if it is later. What is not live then never is again.
+    fn set_back(&mut self, time: i64) {
+        let Some(rules) = self.rules.clone().filter(|_| self.newest.is_some_and(|newest| time < newest)) else {
+            return;
+        };
+        let live = self.live();
+        self.originals.retain(|held| live.contains(&held.source));
+        (self.newest, self.ahead) = (Some(time), None);
+        for stage in Stage::ALL {
+            let tail = time - millis(rules.lateness) - millis(rules.windows.of(stage));
+            let before = &mut self.watermarks[index(stage)];
+            *before = before.map(|before| before.min(tail));
+        }
     }
 
     fn close(&mut self, source: &Source) {

@@ -408,6 +408,7 @@ pub(crate) fn describe(request: &Request) -> String {
         RequestBody::Withdraw { source, reason } => format!("withdraw {source} {}", reason.name()),
         RequestBody::Forget(target) => format!("forget {target:?}"),
         RequestBody::Reopen { partition, from, to } => format!("reopen {partition} {from}..{to}"),
+        RequestBody::SetTime(time) => format!("set the time to {time}"),
     };
     format!("{what} (request {})", request.id.0)
 }

@@ -10,7 +10,7 @@ use super::bytes::{Reader, Write};
 use super::frame::{self, FRAME_BYTES, Kind};
 use super::positions::Positions;
 use super::rules::{read_rules, read_watermarks, version_of, write_rules, write_watermarks};
-use super::versions::{LEAP_VERSION, PENDING_VERSION};
+use super::versions::{PENDING_VERSION, STREAM_TIME_VERSION};
 use crate::protocol::{
     Checkpoint, Delivered, Judged, Leap, LogIdentity, PartitionCheckpoint, RequestId, RequestOffset, RulesNumber,
     VerdictOffset,
@@ -69,7 +69,7 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
 /// are far ahead.
 fn version_of_checkpoint(checkpoint: &Checkpoint) -> u8 {
     if checkpoint.leap.is_some() {
-        return LEAP_VERSION;
+        return STREAM_TIME_VERSION;
     }
     let is_newer = checkpoint.partitions.values().any(|said| !said.delivered.pending().is_empty());
     if is_newer { PENDING_VERSION } else { version_of(&checkpoint.rules) }
@@ -105,7 +105,7 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     }
     let count = from.count(8, "applied requests")?;
     let applied = (0..count).map(|_| from.fixed64("request id").map(RequestId)).collect::<Result<_, _>>()?;
-    let leap = if from.version() < LEAP_VERSION {
+    let leap = if from.version() < STREAM_TIME_VERSION {
         None
     } else {
         Some(Leap { from: from.time("leap")?, pages: from.varint("pages ahead")? })

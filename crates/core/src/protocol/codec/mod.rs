@@ -6,7 +6,7 @@
 //! shares of pages; version 5 rules that need further evidence for low estimates; version 6 sites, variants, and
 //! originals that not all tables hold; version 7 addresses that do not follow from ids; version 8 rules for short
 //! pages; version 9 checkpoints with positions that were judged again and are not delivered yet; version 10 titles;
-//! version 11 checkpoints while pages are far ahead of the stream time.
+//! version 11 checkpoints while pages are far ahead of the stream time, and what sets it back.
 //!
 //! ```text
 //! frame         "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -30,12 +30,14 @@
 //!   4 reopen    partition · from i · to i
 //!   5 page      as 0 · has site in bit 0, is a variant in bit 1, has address in bit 2 (not before version 7), title
 //!               in bit 3 (not before version 10) u8 [· site u32] [· address u32] [· title u32] (not before version 6)
+//!   6 set time  ms i (not before version 11)
 //! verdict       head u8 · request id u64 · body          head: kind in bits 0-3, flags
 //!   0 unique    page · time · digest u32 [· original: flag 4]
 //!   1 update    page · time · digest u32 · match [· original: flag 4]
 //!   2 duplicate page · time · digest u32 · match
 //!   3 withdrawn, 4 and 5 forgotten, 6 reopened: as in a request
 //!   7 template  as an update
+//!   8 time set  before ms i · after ms i (not before version 11)
 //! match         stage u8 · distance u8 [· share of the smaller page: flag 6, not before version 4] · position
 //!               · age in ms i [· position of the cluster: flag 5]
 //! original      hashes present in bits 0-2 and 4, has cluster in bit 3, more in bit 5 u8 · hashes [· more]

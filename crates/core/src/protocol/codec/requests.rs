@@ -4,7 +4,7 @@ use super::bytes::{Reader, Write};
 use super::fingerprints::{self, Present};
 use super::frame::{self, Kind};
 use super::positions::Positions;
-use super::versions::{ADDRESS_VERSION, SITES_VERSION, TITLES_VERSION};
+use super::versions::{ADDRESS_VERSION, SITES_VERSION, STREAM_TIME_VERSION, TITLES_VERSION};
 use super::{CodecError, reject};
 use crate::fingerprint::{AddressHash, IdHash, PageDigest, SiteHash, TitleHash};
 use crate::protocol::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
@@ -16,6 +16,8 @@ const FORGET_ID: u8 = 3;
 const REOPEN: u8 = 4;
 /// A page that has a site, a title or an address of its own, or that is a variant. Not before [`SITES_VERSION`].
 const PAGE_OF_SITE: u8 = 5;
+/// Not before [`STREAM_TIME_VERSION`].
+const SET_TIME: u8 = 6;
 
 const HAS_SITE: u8 = 1;
 const IS_VARIANT: u8 = 1 << 1;
@@ -34,6 +36,8 @@ pub fn encode_requests(requests: &[Request], out: &mut Vec<u8>) {
     let pages = requests.iter().filter_map(|request| request.body.page());
     let of_fingerprints = fingerprints::version_for(pages.clone().map(|page| &page.fingerprints));
     let version = pages.filter_map(version_of).max().unwrap_or(of_fingerprints);
+    let sets_time = requests.iter().any(|request| matches!(request.body, RequestBody::SetTime(_)));
+    let version = if sets_time { STREAM_TIME_VERSION } else { version };
     for request in requests {
         write_request(&mut body, version, &mut places, request);
     }
@@ -83,6 +87,7 @@ fn write_request(out: &mut Vec<u8>, version: u8, places: &mut Positions, request
         RequestBody::Forget(ForgetTarget::Source(_)) => FORGET_SOURCE,
         RequestBody::Forget(ForgetTarget::Id(_)) => FORGET_ID,
         RequestBody::Reopen { .. } => REOPEN,
+        RequestBody::SetTime(_) => SET_TIME,
     };
     out.push(head);
     out.fixed64(request.id.0);
@@ -116,6 +121,7 @@ fn write_request(out: &mut Vec<u8>, version: u8, places: &mut Positions, request
             out.signed(*from);
             out.signed(*to);
         }
+        RequestBody::SetTime(time) => out.time(*time),
     }
 }
 
@@ -162,6 +168,7 @@ fn read_request(from: &mut Reader<'_>, places: &mut Positions) -> Result<Request
             from: from.signed("range")?,
             to: from.signed("range")?,
         },
+        (SET_TIME, 0) if from.version() >= STREAM_TIME_VERSION => RequestBody::SetTime(from.time("stream time")?),
         _ => return Err(CodecError::BadValue { what: "request", value: u64::from(head) }),
     };
     Ok(Request { id: request, body })

@@ -5,7 +5,7 @@ use super::fingerprints::{self, More, Present};
 use super::frame::{self, Kind};
 use super::positions::Positions;
 use super::rules::{read_stage, read_watermarks, write_watermarks};
-use super::versions::OPTIONS_VERSION;
+use super::versions::{OPTIONS_VERSION, STREAM_TIME_VERSION};
 use super::{CodecError, reject};
 use crate::fingerprint::{IdHash, PageDigest, PerMille};
 use crate::protocol::{
@@ -21,6 +21,8 @@ const FORGOTTEN_SOURCE: u8 = 4;
 const FORGOTTEN_ID: u8 = 5;
 const REOPENED: u8 = 6;
 const TEMPLATE: u8 = 7;
+/// Not before [`STREAM_TIME_VERSION`].
+const TIME_SET: u8 = 8;
 
 /// Flag of a page's head: it became an original.
 const HAS_ORIGINAL: u8 = 1 << 4;
@@ -45,6 +47,8 @@ pub(super) fn encode(batch: &VerdictBatch, out: &mut Vec<u8>) {
     };
     let of_more = batch.verdicts.iter().filter_map(remembered).map(|original| more_of(original).version()).max();
     let version = version.max(of_more.unwrap_or(version));
+    let sets_time = batch.verdicts.iter().any(|verdict| matches!(verdict.answer, Answer::TimeSet { .. }));
+    let version = if sets_time { STREAM_TIME_VERSION } else { version };
     for verdict in &batch.verdicts {
         write_verdict(&mut body, version, &mut places, verdict);
     }
@@ -93,6 +97,7 @@ fn head_of(answer: &Answer) -> u8 {
         Answer::Forgotten(ForgetTarget::Source(_)) => FORGOTTEN_SOURCE,
         Answer::Forgotten(ForgetTarget::Id(_)) => FORGOTTEN_ID,
         Answer::Reopened { .. } => REOPENED,
+        Answer::TimeSet { .. } => TIME_SET,
     }
 }
 
@@ -100,7 +105,7 @@ fn head_of(answer: &Answer) -> u8 {
 fn remembered(verdict: &Verdict) -> Option<&NewOriginal> {
     match &verdict.answer {
         Answer::Page(page) => page.decision.original(),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
     }
 }
 
@@ -130,6 +135,7 @@ fn write_verdict(out: &mut Vec<u8>, version: u8, places: &mut Positions, verdict
             out.signed(*from);
             out.signed(*to);
         }
+        Answer::TimeSet { before, after } => [before, after].into_iter().for_each(|time| out.time(*time)),
     }
 }
 
@@ -146,6 +152,9 @@ fn read_verdict(from: &mut Reader<'_>, places: &mut Positions) -> Result<Verdict
             from: from.signed("range")?,
             to: from.signed("range")?,
         },
+        (TIME_SET, 0) if from.version() >= STREAM_TIME_VERSION => {
+            Answer::TimeSet { before: from.time("stream time")?, after: from.time("stream time")? }
+        }
         _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
     };
     Ok(Verdict { request, answer })

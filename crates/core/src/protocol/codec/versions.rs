@@ -1,10 +1,11 @@
 //! Versions of the format of both logs.
 
 /// The newest version of the format. It is written only if a record holds something that older versions cannot express.
-pub const FORMAT_VERSION: u8 = LEAP_VERSION;
+pub const FORMAT_VERSION: u8 = STREAM_TIME_VERSION;
 
-/// The version of a checkpoint that is written while pages are far ahead of the stream time.
-pub(super) const LEAP_VERSION: u8 = 11;
+/// The version of a checkpoint that is written while pages are far ahead of the stream time, and of a record that holds
+/// requests to set it back, or their answers.
+pub(super) const STREAM_TIME_VERSION: u8 = 11;
 
 /// The version of a record that holds pages or originals with a title, and nothing newer.
 pub const TITLES_VERSION: u8 = 10;
@@ -49,5 +50,5 @@ pub const KNOWN_VERSIONS: [u8; 11] = [
     ONE_KEY_VERSION,
     PENDING_VERSION,
     TITLES_VERSION,
-    LEAP_VERSION,
+    STREAM_TIME_VERSION,
 ];

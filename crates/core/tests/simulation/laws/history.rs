@@ -67,6 +67,9 @@ impl VerdictHistory {
             }
             Answer::Withdrawn { source, .. } => drop(self.withdrawn.insert(source.clone())),
             Answer::Forgotten(_) => {}
+            Answer::TimeSet { before, after } => {
+                notes.count(if after < before { "times set back" } else { "times left" });
+            }
             Answer::Reopened { partition, from, to } => {
                 self.reopen(world, (log, at), partition, *from..*to, deliveries)?;
             }

@@ -38,6 +38,8 @@ pub(super) struct LogCopy {
     /// that is live there, but not all that were live before.
     whole_from: i64,
     latest_checkpoint: Option<i64>,
+    /// The stream time at each checkpoint since the log was last trimmed.
+    times: Vec<i64>,
     /// Judged positions that the input group has not committed since their verdict is in the log.
     undelivered: BTreeSet<Source>,
     /// By judge: the offset at which its state was last compared.
@@ -59,6 +61,7 @@ impl LogCopy {
             start: 0,
             whole_from: 0,
             latest_checkpoint: None,
+            times: Vec::new(),
             undelivered: BTreeSet::new(),
             compared: BTreeMap::new(),
         }
@@ -119,6 +122,7 @@ impl LogCopy {
             return Err(format!("previous checkpoint {:?}, not {:?}", checkpoint.previous, self.latest_checkpoint));
         }
         self.latest_checkpoint = Some(offset);
+        self.times.push(checkpoint.stream_time.millis());
         let found = (
             (checkpoint.rules_number.0, Some(&checkpoint.rules)),
             Stage::ALL.map(|stage| checkpoint.watermarks.times.of(stage).millis()),
@@ -298,6 +302,9 @@ impl LogCopy {
         let rules = self.oracle.rules.as_ref().unwrap();
         let window = i64::try_from((rules.windows.max() + rules.lateness).as_millis()).unwrap();
         let live = self.oracle.live();
+        // It may have been set back since.
+        let newest = self.times.iter().copied().max();
+        self.times.drain(..self.times.len().saturating_sub(1));
         for record in self.records.range(before..start).map(|(_, record)| record) {
             let VerdictRecord::Verdicts(batch) = record else { continue };
             for verdict in &batch.verdicts {
@@ -308,7 +315,7 @@ impl LogCopy {
                 {
                     return trimmed(format!("the live original {}", page.source));
                 }
-                if self.oracle.newest.is_some_and(|newest| page.event_time.millis() >= newest - window) {
+                if newest.is_some_and(|newest| page.event_time.millis() >= newest.saturating_sub(window)) {
                     return trimmed(format!("the young verdict of {}", page.source));
                 }
             }

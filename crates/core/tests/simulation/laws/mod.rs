@@ -229,6 +229,7 @@ fn describe_answer(answer: &Answer) -> String {
         Answer::Withdrawn { source, reason } => format!("{source} withdrawn, {}", reason.name()),
         Answer::Forgotten(target) => format!("forgotten {target:?}"),
         Answer::Reopened { partition, from, to } => format!("reopened {partition} {from}..{to}"),
+        Answer::TimeSet { before, after } => format!("time set from {before} to {after}"),
     }
 }
 

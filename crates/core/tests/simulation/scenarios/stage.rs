@@ -425,6 +425,9 @@ fn end_in_words(outcome: &PageOutcome) -> String {
             Decision::Template { .. } => "template".to_owned(),
             Decision::Duplicate { of } => format!("duplicate of {}", of.source),
         },
-        other @ (Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. }) => format!("{other:?}"),
+        other
+        @ (Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. }) => {
+            format!("{other:?}")
+        }
     }
 }

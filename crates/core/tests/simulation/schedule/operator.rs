@@ -1,7 +1,8 @@
-//! What operators do: rewind the group, change rules and the mode, forget originals, have ranges judged again.
+//! What operators do: rewind the group, change rules and the mode, forget originals, have ranges judged again, set the
+//! stream time back.
 
 use dupgate_core::protocol::{ForgetTarget, LogPartition, Request, RequestBody};
-use dupgate_core::record::PartitionId;
+use dupgate_core::record::{PartitionId, Timestamp};
 use dupgate_core::worker::Mode;
 
 use super::Schedule;
@@ -14,7 +15,7 @@ impl Schedule {
         if !self.operated {
             return;
         }
-        let dice = self.world.rng.below(10);
+        let dice = self.world.rng.below(11);
         match dice {
             0..3 => self.rewind(),
             3..6 => {
@@ -51,7 +52,11 @@ impl Schedule {
                     self.reopen(&input, from, to);
                 }
             }
-            _ => self.reopen_what_is_gone(),
+            9 => self.reopen_what_is_gone(),
+            _ => {
+                let age = i64::try_from(self.world.rng.below(90)).unwrap();
+                self.set_time(self.world.clock - age);
+            }
         }
     }
 
@@ -66,6 +71,16 @@ impl Schedule {
         self.laws.count("reopened");
         for log in LogPartition::first(self.world.logs) {
             let body = RequestBody::Reopen { partition: input.clone(), from, to };
+            self.world.send(log, Request { id: request, body }, None);
+        }
+    }
+
+    /// Sets the stream time of every partition of the log back.
+    fn set_time(&mut self, time: i64) {
+        let request = self.world.new_request();
+        self.world.log(|| format!("OPERATOR: set the time to {time} (request {})", request.0));
+        for log in LogPartition::first(self.world.logs) {
+            let body = RequestBody::SetTime(Timestamp::from_millis(time));
             self.world.send(log, Request { id: request, body }, None);
         }
     }

@@ -3,7 +3,7 @@
 //! If a test fails here, the layout has changed. That needs a new `FORMAT_VERSION`, new files beside the old ones, and
 //! readers that still understand the old ones; never new bytes in an old file.
 
-use super::super::versions::{LEAP_VERSION, PENDING_VERSION};
+use super::super::versions::{PENDING_VERSION, STREAM_TIME_VERSION};
 use super::*;
 use crate::fingerprint::{AddressHash, PerMille, SameSite, SiteHash, TitleHash};
 use crate::protocol::{Leap, MatchedBy, RequestOffset, VerdictOffset};
@@ -68,8 +68,12 @@ const WITH_TITLES: [&str; 2] = [
     include_str!("../../../../tests/golden/verdicts.v10.hex"),
 ];
 
-/// A checkpoint while pages are far ahead of the stream time is written as version 11.
+/// A checkpoint while pages are far ahead of the stream time, and what sets that back, is written as version 11.
 const WITH_LEAP: &str = include_str!("../../../../tests/golden/checkpoint.v11.hex");
+const TIME_SET: [&str; 2] = [
+    include_str!("../../../../tests/golden/requests.v11.hex"),
+    include_str!("../../../../tests/golden/verdicts.v11.hex"),
+];
 
 /// Rules under which a short page needs a single key are written as version 8.
 const RULES_8: &str = include_str!("../../../../tests/golden/rules.v8.hex");
@@ -324,7 +328,28 @@ fn a_leap_is_written_as_a_version_of_its_own() {
     let written = encode_verdict(&value, 200);
     check_written("checkpoint.v11.hex", WITH_LEAP, &written);
     check_read("checkpoint.v11.hex", WITH_LEAP, &value);
-    assert!(encode_checkpoint(&checkpoint())[2] < LEAP_VERSION, "what does not need it keeps its version");
+    assert!(encode_checkpoint(&checkpoint())[2] < STREAM_TIME_VERSION, "what does not need it keeps its version");
+}
+
+#[test]
+fn what_sets_the_stream_time_back_is_written_as_a_version_of_its_own() {
+    let [requests_11, verdicts_11] = TIME_SET;
+    let (before, after) = (Timestamp::from_millis(1_795_200_000_000), Timestamp::from_millis(1_795_000_000_000));
+    let id = RequestId(0x5E5E_0000_0000_0000);
+    let asked = vec![Request { id, body: RequestBody::SetTime(after) }];
+    check_written("requests.v11.hex", requests_11, &[encoded(&asked)]);
+    assert_eq!(decode_requests(&records(requests_11)[0]), Ok(asked));
+    let answer = Answer::TimeSet { before, after };
+    let value = VerdictRecord::Verdicts(VerdictBatch { verdicts: vec![Verdict { request: id, answer }], ..batch() });
+    check_written("verdicts.v11.hex", verdicts_11, &encode_verdict(&value, 200));
+    check_read("verdicts.v11.hex", verdicts_11, &value);
+    // As an older version, it would be of no known kind.
+    let mut old = records(requests_11)[0].clone();
+    old[2] = STREAM_TIME_VERSION - 1;
+    let length = old.len() - 4;
+    let checksum = crc32fast::hash(&old[..length]);
+    old[length..].copy_from_slice(&checksum.to_le_bytes());
+    assert!(matches!(decode_requests(&old), Err(CodecError::BadValue { what: "request", .. })));
 }
 
 #[test]
@@ -383,7 +408,7 @@ fn originals_of(batch: &mut VerdictBatch) -> impl Iterator<Item = &mut NewOrigin
             }
             Decision::Duplicate { .. } => None,
         },
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
     })
 }
 

@@ -111,6 +111,7 @@ pub(super) fn requests() -> impl Strategy<Value = Request> {
         1 => targets().prop_map(RequestBody::Forget),
         1 => (partitions(), numbers(), numbers())
             .prop_map(|(partition, from, to)| RequestBody::Reopen { partition, from, to }),
+        1 => times().prop_map(RequestBody::SetTime),
     ];
     (any::<u64>(), body).prop_map(|(request, body)| Request { id: RequestId(request), body })
 }
@@ -161,6 +162,7 @@ fn single_verdicts() -> BoxedStrategy<Verdict> {
         1 => targets().prop_map(Answer::Forgotten),
         1 => (partitions(), numbers(), numbers())
             .prop_map(|(partition, from, to)| Answer::Reopened { partition, from, to }),
+        1 => (times(), times()).prop_map(|(before, after)| Answer::TimeSet { before, after }),
     ];
     (any::<u64>(), answer).prop_map(|(request, answer)| Verdict { request: RequestId(request), answer }).boxed()
 }
