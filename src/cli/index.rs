@@ -1,6 +1,7 @@
 //! `index`: shows what the judge remembers, from its snapshot and the verdict log, and fills the index of a new scheme.
 
 mod plan;
+mod set_time;
 mod top;
 mod verify;
 mod warm;
@@ -67,6 +68,11 @@ pub enum IndexCommand {
     /// Forget an original (a takedown, a block page): no later page matches it
     #[command(after_help = "Example:\n  dupgate index forget --id https://a.example/1 -c dupgate.yaml --execute")]
     Forget(ForgetArgs),
+    /// Set the stream time back, after a clock that was ahead has moved it; without --execute, only show it
+    #[command(
+        after_help = "Examples:\n  dupgate index set-time now -c dupgate.yaml\n  dupgate index set-time 2026-09-01T00:00:00Z -c dupgate.yaml --execute\n\nOriginals that have expired stay gone. Pages from that time on are remembered again."
+    )]
+    SetTime(set_time::SetTimeArgs),
 }
 
 /// Arguments of `index lookup`. At least one is required.
@@ -123,6 +129,7 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
             let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
             operator_requests(global, &sources.chain(ids).map(RequestBody::Forget).collect::<Vec<_>>(), args.execute)
         }
+        IndexCommand::SetTime(args) => set_time::set_time(args, global),
     }
 }
 

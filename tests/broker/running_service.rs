@@ -163,6 +163,25 @@ fn operators_see_a_running_service() {
     assert_eq!((&verified["verdicts"]["agree"], &verified["snapshot"]["agrees"]), (&true.into(), &true.into()));
     assert!(verified["verdicts"]["judged_again"].as_u64() >= Some(2), "{verified}");
 
+    // The stream time is set back once, and every reader of the log takes it from there.
+    let set_time = |more: &[&str]| running.ask(&[&["index", "set-time", "-o", "jsonl"], more].concat());
+    let later = set_time(&["now", "--execute"]);
+    assert_eq!(later.code, Some(1), "{}{}", later.out, later.err);
+    let mut times = Vec::new();
+    for (execute, code) in [(None, 0), (Some("--execute"), 0), (Some("--execute"), 1), (None, 1)] {
+        let output = set_time(&["2020-01-01T00:00:00Z"].into_iter().chain(execute).collect::<Vec<_>>());
+        assert_eq!(output.code, Some(code), "{}{}", output.out, output.err);
+        let shown: Value = serde_json::from_str(&output.out).expect("JSON");
+        assert_eq!(shown["done"], execute.is_some(), "{shown}");
+        times.push((shown["before"].clone(), shown["after"].clone()));
+    }
+    let (before, after) = (times[0].0.clone(), Value::from("2020-01-01T00:00:00Z"));
+    assert_ne!(before, after);
+    let (changed, left) = ((before, after.clone()), (after.clone(), after));
+    assert_eq!(times, [changed.clone(), changed, left.clone(), left]);
+    let verified = running.ask(&["index", "verify"]);
+    assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
+
     // A forgotten original cannot be forgotten again.
     let forget = ["index", "forget", "--id", "http://a/1", "--execute", "-o", "jsonl"];
     let once = running.ask(&forget);
@@ -183,6 +202,7 @@ fn operators_see_a_running_service() {
         "an operator request found nothing to reopen",
         "an operator request forgot originals",
         "an operator request reopened a range",
+        "an operator request set the stream time back",
     ] {
         wait::until(line, || (count(line) > 0).then_some(()));
     }
