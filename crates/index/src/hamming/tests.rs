@@ -342,6 +342,27 @@ fn a_jump_past_the_whole_window_leaves_nothing_and_goes_on() {
     assert_eq!(near.nearest(6, 1), Some((1, position)));
 }
 
+#[test]
+fn expired_codes_that_are_kept_are_found_again_once_they_are_readmitted() {
+    let mut near = HammingIndex::new(3, 1_000);
+    let mut random = Random(3);
+    let codes: Vec<u64> = (0..30_000).map(|_| random.next()).collect();
+    for (&code, length) in codes.iter().zip(1..) {
+        near.push(Some(code));
+        if length == 3_000 {
+            near.remove(1_500);
+            near.expire_keeping(2_000, 1_000);
+        }
+    }
+    let finds = |near: &HammingIndex, position: usize| near.nearest(codes[position] ^ 1, 1).is_some();
+    assert!(!finds(&near, 1_200) && finds(&near, 2_200));
+    near.readmit(1_000);
+    assert_eq!((near.held(), near.positions()), (28_999, 1_000..30_000));
+    for position in (0..30_000).step_by(100) {
+        assert_eq!(finds(&near, position), position >= 1_000 && position != 1_500, "{position}");
+    }
+}
+
 /// A stream with near pairs at every gap, also within one batch.
 fn stream(length: usize) -> Vec<u64> {
     let mut random = Random(3);
