@@ -253,6 +253,8 @@ impl TestJudge {
 
     /// Hands over a record of the verdict log.
     pub(super) fn followed(&mut self, offset: i64, record: VerdictRecord) {
+        // What this judge writes comes after it.
+        self.next_verdict = self.next_verdict.max(offset + 1);
         self.handle(Event::Followed { offset: VerdictOffset(offset), next: VerdictOffset(offset + 1), record });
     }
 
