@@ -207,6 +207,8 @@ mod tests {
         longest_turn: Duration,
         committed: usize,
         sent: usize,
+        /// Offset of the next record of the verdict log.
+        next_offset: i64,
         /// How long each record has waited.
         waits: Vec<Duration>,
         /// When each verdict was committed.
@@ -231,6 +233,7 @@ mod tests {
                 longest_turn: Duration::ZERO,
                 committed: 0,
                 sent: 0,
+                next_offset: 0,
                 waits: Vec::new(),
                 commits: Vec::new(),
                 snapshots: Vec::new(),
@@ -275,12 +278,12 @@ mod tests {
                 ProducerCall::Produce(records) => {
                     self.open_since = Some(now);
                     self.sent = records.iter().map(verdicts).sum();
-                    let first = i64::try_from(self.committed).unwrap();
-                    return Event::Called(Ok((first..).take(records.len()).map(VerdictOffset).collect()));
+                    let first = self.append(records.len());
+                    return Event::Called(Ok((first..self.next_offset).map(VerdictOffset).collect()));
                 }
                 ProducerCall::ProduceBarrier => {
                     self.open_since = Some(now);
-                    return Event::Called(Ok(vec![VerdictOffset(0)]));
+                    return Event::Called(Ok(vec![VerdictOffset(self.append(1))]));
                 }
                 ProducerCall::Plain(Call::Commit) => {
                     let open = now.saturating_sub(self.open_since.take().unwrap());
@@ -291,6 +294,13 @@ mod tests {
                 ProducerCall::Plain(_) | ProducerCall::SendOffsets { .. } => {}
             }
             Event::Called(Ok(Vec::new()))
+        }
+
+        /// Appends records to the verdict log. Returns the offset of the first one.
+        fn append(&mut self, records: usize) -> i64 {
+            let first = self.next_offset;
+            self.next_offset += i64::try_from(records).unwrap();
+            first
         }
 
         /// One turn of a judge's thread: see `JudgeDriver::run`.
