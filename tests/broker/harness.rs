@@ -106,6 +106,7 @@ fn three_brokers_go_on_without_one_and_obey_quotas() {
     cluster.limit("slow", "producer_byte_rate", Some(20_000));
     let throttled = Duration::from_secs(3);
     wait::until("the quota to be known", || (time_for_pages("slow") > throttled).then_some(()));
-    assert!(time_for_pages("fast") < throttled, "other clients are not limited");
+    // On a busy machine an attempt may be slow for another reason.
+    wait::until("a client that is not limited", || (time_for_pages("fast") < throttled).then_some(()));
     cluster.limit("slow", "producer_byte_rate", None);
 }
