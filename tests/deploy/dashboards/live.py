@@ -119,15 +119,15 @@ class Kafka:
                 return line.split()[1]
             if line.startswith("failed"):
                 break
-            if line.startswith("ended"):
+            if line.startswith("done"):
                 return None
-        raise Fault("the broker did not start")
+        raise Fault("the broker did not start, or does not obey")
 
     def order(self, what):
-        """Stop, kill or start the broker."""
+        """Stop or kill the broker."""
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
-        return self._answer()
+        self._answer()
 
     def close(self):
         """Stop the broker; its script cleans up."""
