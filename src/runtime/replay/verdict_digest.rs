@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::protocol::Answer;
 use crate::record::Source;
 use crate::replay::{Digest, name_of};
 use crate::worker::PageOutcome;
@@ -53,10 +52,7 @@ fn write_position<'t>(text: &'t mut Vec<u8>, source: &Source) -> &'t [u8] {
 
 fn matched(outcome: &PageOutcome) -> Option<&Source> {
     match outcome {
-        PageOutcome::Judged(verdict) => match &verdict.answer {
-            Answer::Page(page) => page.decision.matched().map(|of| &of.source),
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
-        },
+        PageOutcome::Judged(verdict) => verdict.answer.page()?.decision.matched().map(|of| &of.source),
         PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
     }
 }

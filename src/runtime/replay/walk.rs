@@ -106,13 +106,8 @@ impl Walk {
     fn advance(&mut self) -> Result<(), Fatal> {
         self.head = self.live.next()?.map(|request| (request.next, request.record));
         if let Some((_, VerdictRecord::Verdicts(batch))) = &self.head {
-            let time = batch.verdicts.iter().find_map(|verdict| match &verdict.answer {
-                Answer::Page(page) => Some(page.event_time),
-                Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => {
-                    None
-                }
-            });
-            self.key = time.unwrap_or(self.key);
+            let page = batch.verdicts.iter().find_map(|verdict| verdict.answer.page());
+            self.key = page.map_or(self.key, |page| page.event_time);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::kafka::offsets::Offsets;
-use crate::protocol::{Answer, LogPartition, VerdictOffset, VerdictRecord};
+use crate::protocol::{LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// Time-out of a request to the cluster.
@@ -211,13 +211,8 @@ fn newest_of(record: &VerdictRecord) -> Option<Timestamp> {
         VerdictRecord::Checkpoint(checkpoint) => Some(checkpoint.stream_time).filter(|newest| *newest > Timestamp::MIN),
         VerdictRecord::Rules(_) => None,
         VerdictRecord::Verdicts(batch) => {
-            let times = batch.verdicts.iter().filter_map(|verdict| match &verdict.answer {
-                Answer::Page(page) => Some(page.event_time),
-                Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => {
-                    None
-                }
-            });
-            times.max()
+            let pages = batch.verdicts.iter().filter_map(|verdict| verdict.answer.page());
+            pages.map(|page| page.event_time).max()
         }
     }
 }

@@ -129,6 +129,15 @@ impl Verdict {
 }
 
 impl Answer {
+    /// Returns the verdict on a page, if it is one.
+    #[must_use]
+    pub const fn page(&self) -> Option<&PageVerdict> {
+        match self {
+            Self::Page(page) => Some(page),
+            Self::Withdrawn { .. } | Self::Forgotten(_) | Self::Reopened { .. } | Self::TimeSet { .. } => None,
+        }
+    }
+
     /// Returns the kind of verdict, if the answer is about a single page.
     #[must_use]
     pub const fn kind(&self) -> Option<VerdictKind> {

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::plan::{Part, Ranges};
-use super::rejudge::{Rejudge, page_of};
+use super::rejudge::Rejudge;
 use crate::judge::Diverged;
 use crate::protocol::{Answer, LogIdentity, PageRequest, PageVerdict, Rules, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::{Reject, Source};
@@ -181,7 +181,7 @@ impl LogOrder {
         mut request: Option<&mut PageRequest>,
         mut take: impl FnMut(Replayed),
     ) -> Result<(), Diverged> {
-        let Some(page) = page_of(live) else { return Ok(()) };
+        let Some(page) = live.answer.page() else { return Ok(()) };
         // Bounded by the brokers' clock when it was judged.
         request.iter_mut().for_each(|request| request.event_time = page.event_time);
         let request = request.as_deref();
@@ -228,7 +228,7 @@ impl LogOrder {
 
 /// Returns whether the live verdict names an original that was in the part of the log that is gone.
 fn is_older_than_the_log(judge: &Rejudge, live: &PageVerdict, again: &Verdict) -> bool {
-    if page_of(again).is_some_and(|again| again.decision.matched() == live.decision.matched()) {
+    if again.answer.page().is_some_and(|again| again.decision.matched() == live.decision.matched()) {
         return false;
     }
     live.decision.matched().is_some_and(|of| !judge.holds(&of.source))

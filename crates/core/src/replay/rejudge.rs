@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::index::{LookedUp, Lookups, Task};
 use crate::judge::{Diverged, State, decide_page};
 use crate::protocol::{
-    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, PageRequest, PageVerdict, Request, RequestId, RequestOffset,
-    Rules, RulesRecord, Verdict, VerdictBatch, VerdictRecord, max_verdict_bytes,
+    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, PageRequest, Request, RequestId, RequestOffset, Rules,
+    RulesRecord, Verdict, VerdictBatch, VerdictRecord, max_verdict_bytes,
 };
 use crate::record::{Reject, Source, Timestamp};
 
@@ -220,15 +220,6 @@ impl Rejudge {
             next_request: RequestOffset(i64::try_from(self.requests).unwrap_or(i64::MAX)),
             verdicts: std::mem::take(&mut self.verdicts),
         }));
-    }
-}
-
-/// Returns the page's part of a verdict.
-#[must_use]
-pub(super) const fn page_of(verdict: &Verdict) -> Option<&PageVerdict> {
-    match &verdict.answer {
-        Answer::Page(page) => Some(page),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
     }
 }
 

@@ -235,11 +235,8 @@ impl LogMerge {
 
 impl OneLog {
     fn next_key(&self) -> Option<Timestamp> {
-        let time = self.batches.front()?.verdicts.iter().find_map(|verdict| match &verdict.answer {
-            Answer::Page(page) => Some(page.event_time),
-            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
-        });
-        time.or(self.key)
+        let page = self.batches.front()?.verdicts.iter().find_map(|verdict| verdict.answer.page());
+        page.map(|page| page.event_time).or(self.key)
     }
 }
 

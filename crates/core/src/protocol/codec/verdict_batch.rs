@@ -103,10 +103,7 @@ fn head_of(answer: &Answer) -> u8 {
 
 /// Returns the original that a verdict creates.
 fn remembered(verdict: &Verdict) -> Option<&NewOriginal> {
-    match &verdict.answer {
-        Answer::Page(page) => page.decision.original(),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } | Answer::TimeSet { .. } => None,
-    }
+    verdict.answer.page()?.decision.original()
 }
 
 fn write_verdict(out: &mut Vec<u8>, version: u8, places: &mut Positions, verdict: &Verdict) {

@@ -107,7 +107,7 @@ fn replay(
 }
 
 fn decided(verdict: &Verdict) -> String {
-    format!("{:?}", page_of(verdict).unwrap())
+    format!("{:?}", verdict.answer.page().unwrap())
 }
 
 proptest! {
@@ -117,7 +117,7 @@ proptest! {
     ) {
         let (log, verdicts) = live(&texts, each);
         let made = replay(LogOrder::as_live(OWN, ranges(from)), &log, &texts, gone);
-        let in_range = verdicts.iter().filter(|verdict| page_of(verdict).unwrap().source.offset >= from);
+        let in_range = verdicts.iter().filter(|verdict| verdict.answer.page().unwrap().source.offset >= from);
         prop_assert_eq!(made.len(), in_range.count());
         for (live, again) in made {
             prop_assert_eq!(decided(&live), decided(&again.unwrap()));
@@ -179,7 +179,7 @@ fn a_verdict_whose_original_is_older_than_the_log_is_taken_over() {
     let made = replay(LogOrder::as_live(OWN, ranges(1)), &kept, &texts, false);
     let again: Vec<String> = made.iter().map(|(_, again)| decided(again.as_ref().unwrap())).collect();
     assert_eq!(again, [decided(&verdicts[2]), decided(&verdicts[3])]);
-    assert!(page_of(&verdicts[2]).unwrap().decision.matched().is_some(), "a duplicate of what is gone");
+    assert!(verdicts[2].answer.page().unwrap().decision.matched().is_some(), "a duplicate of what is gone");
 }
 
 /// What happens live.
