@@ -22,7 +22,7 @@ pub(super) fn count(number: u64) -> String {
 
 /// Writes a time as `2026-09-01T00:00:00Z`; empty if it is outside the calendar.
 pub(super) fn time(time: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).unwrap_or_default()
+    time.rfc3339().unwrap_or_default()
 }
 
 /// Writes a duration in its two largest units: `3 d 6 h`, `24 min 37 s`, `13 s`, `939 ms`.

@@ -424,7 +424,7 @@ fn role_change(log: LogPartition, before: (Role, Duration), now: Role, restored_
 }
 
 fn in_words(time: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).unwrap_or_default()
+    time.rfc3339().unwrap_or_default()
 }
 
 #[cfg(test)]

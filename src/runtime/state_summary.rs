@@ -68,7 +68,7 @@ impl StateSummary {
     /// Returns the summary as JSON; unknown values are left out.
     #[must_use]
     pub fn json(&self) -> Value {
-        let time = |time: Timestamp| jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).ok();
+        let time = Timestamp::rfc3339;
         let window = |oldest: Timestamp| self.newest.millis().saturating_sub(oldest.millis()).max(0) / 1000;
         let rules = self.rules.as_ref();
         let mut value = json!({

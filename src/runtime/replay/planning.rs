@@ -570,5 +570,5 @@ impl Planning<'_> {
 
 /// Writes a time as plans do.
 pub(super) fn written(time: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(time.millis()).map_or_else(|_| time.to_string(), |time| time.to_string())
+    time.rfc3339().unwrap_or_else(|| time.to_string())
 }

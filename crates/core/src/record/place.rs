@@ -64,6 +64,12 @@ impl Timestamp {
     pub const fn gap_millis(self, other: Self) -> u64 {
         self.0.abs_diff(other.0)
     }
+
+    /// Writes the time as `2026-09-01T00:00:00Z`; `None` if it is outside the calendar.
+    #[must_use]
+    pub fn rfc3339(self) -> Option<String> {
+        jiff::Timestamp::from_millisecond(self.0).ok().map(|time| time.to_string())
+    }
 }
 
 impl fmt::Display for Timestamp {
