@@ -317,9 +317,10 @@ impl Decoder {
             return self.unpack(encoding, bytes, || "the value".to_owned()).map(Cow::Owned);
         }
         let is_readable = |bytes: &[u8]| coding::is_plain(bytes) || framed::is_framed(*format, record, bytes);
-        let unpacked = coding::unpack_announced(announced(record), bytes, *max_document, is_readable);
+        let announced = announced(record);
+        let is_said = announced != Announced::Codings(Vec::new());
+        let unpacked = coding::unpack_announced(announced, bytes, *max_document, is_readable);
         let unpacked = unpacked.map_err(|why| {
-            let is_said = !matches!(announced(record), Announced::Codings(codings) if codings.is_empty());
             let as_said = if is_said { format!(", as its header {CONTENT_ENCODING} says") } else { String::new() };
             self.not_unpacked(why, "the value", &as_said)
         })?;

@@ -1,8 +1,9 @@
 //! Protobuf messages, written as JSON by the `.proto` file that they were encoded with.
 //!
 //! `protox` compiles the file, unless the registry has it compiled already, as a `FileDescriptorProto` in base64: the
-//! serializer for Python registers it so, and registries that do not read Protobuf give it back so. The message itself is read here, field by field and without a tree of it, so that depth and
-//! length of the JSON bound the work and the memory, whatever the message says.
+//! serializer for Python registers it so, and registries that do not read Protobuf give it back so. The message itself is
+//! read here, field by field and without a tree of it, so that depth and length of the JSON bound the work and the memory,
+//! whatever the message says.
 //!
 //! Members have the names of the file. A field that is not on the wire is left out. A `Timestamp` is a text in RFC 3339,
 //! and the wrappers, `Struct` and its parts are what they hold, as in the JSON of Protobuf itself.
