@@ -456,12 +456,17 @@ impl Judge {
     pub(super) fn step_down(&mut self) {
         let was = self.role;
         self.become_standby();
+        self.ends_judging(was);
+        self.try_take_over();
+    }
+
+    /// Says that a judge in this role judges no more.
+    fn ends_judging(&mut self, was: Role) {
         match was {
             Role::Active => self.effects.push_back(Effect::StopReading),
             Role::Draining => self.effects.push_back(Effect::RevokeDone),
             Role::Restoring | Role::Standby | Role::TakingOver | Role::Stopped => {}
         }
-        self.try_take_over();
     }
 
     /// Steps down after another judge took the transactional id, or the producer failed. The group would count on a
@@ -477,10 +482,7 @@ impl Judge {
     /// passed before. No reader can follow the state from such a log, so it is dropped, and this judge follows what the
     /// log holds. If that begins without a checkpoint, the next judge begins a new log.
     pub(super) fn step_down_to_another_log(&mut self) {
-        self.effects.push_back(match self.role {
-            Role::Draining => Effect::RevokeDone,
-            Role::Restoring | Role::Standby | Role::TakingOver | Role::Active | Role::Stopped => Effect::StopReading,
-        });
+        self.ends_judging(self.role);
         self.role = Role::Standby;
         self.log_moved();
     }

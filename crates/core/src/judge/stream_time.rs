@@ -85,7 +85,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::protocol::{PerStage, SameId, Stage};
+    use crate::judge::tests;
 
     const SECOND: i64 = 1_000;
     const MINUTE: i64 = 60 * SECOND;
@@ -93,19 +93,7 @@ mod tests {
     const DAY: i64 = 24 * HOUR;
 
     fn rules() -> Rules {
-        Rules {
-            stages: vec![Stage::Exact],
-            max_distance: 3,
-            windows: PerStage::all(Duration::from_hours(72)),
-            lateness: Duration::from_hours(6),
-            max_future_skew: Duration::from_mins(10),
-            max_entries: 1_000,
-            same_id: SameId::Update,
-            minhash: None,
-            number_guard: None,
-            simhash_similarity: None,
-            same_site: None,
-        }
+        Rules { lateness: Duration::from_hours(6), max_future_skew: Duration::from_mins(10), ..tests::rules(1_000) }
     }
 
     /// Follows pages of these times. Returns the stream time after the last one.
