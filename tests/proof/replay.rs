@@ -203,8 +203,7 @@ pub(crate) fn run_with_kills(cluster: &Cluster<'_>, first: &[&str], id: &str, pa
     status
 }
 
-/// Splits a crawl into parts that are written one by one while the pages before them are delivered: no record of the
-/// verdict log holds the verdicts of more than two parts, so that a slow replay commits often enough to be interrupted.
+/// Splits a crawl into parts that are written one by one while the pages before them are delivered.
 pub(crate) fn parts(pages: usize) -> impl Iterator<Item = Range<usize>> {
     const PARTS: usize = 20;
     (0..PARTS).map(move |part| pages * part / PARTS..pages * (part + 1) / PARTS)

@@ -1,5 +1,6 @@
 //! Replays in the order of special logs: of several judges, trimmed, under changing rules.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use dupgate::crawl::{Crawl, CrawlSettings};
@@ -8,11 +9,11 @@ use dupgate::record::Source;
 use serde_json::{Value, json};
 
 use crate::accounting::Ledger;
-use crate::broker::Broker;
+use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, PageProducer, TopicReader};
 use crate::cluster::{Cluster, Shape};
 use crate::judge_alone::decode_verdicts;
-use crate::replay::{Running, ask, expected_verdicts, parts, refused, run_with_kills, shadow, verdicts_by_page};
+use crate::replay::{Running, ask, expected_verdicts, refused, run_with_kills, shadow, status, verdicts_by_page};
 use crate::restore;
 use crate::several_instances::Team;
 
@@ -48,10 +49,7 @@ fn a_killed_replay_of_three_judges_ends_like_an_uninterrupted_one() {
     let mut team = Team::new(&cluster);
     ["one", "two"].into_iter().for_each(|name| team.join(name));
     let mut out = TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-    for part in parts(PAGES) {
-        crawl_of_tenants(&cluster, part.clone(), 2);
-        team.deliver(&mut out, part.start);
-    }
+    crawl_of_tenants(&cluster, 0..PAGES, 2);
     team.deliver(&mut out, PAGES);
     team.disband();
     let live = Ledger::read(&cluster).outcomes(1).unwrap();
@@ -79,6 +77,50 @@ fn a_killed_replay_of_three_judges_ends_like_an_uninterrupted_one() {
     assert!(again.len() > PAGES / 3);
     let live = expected_verdicts(&live);
     assert!(again.iter().all(|(source, verdict)| live[source] == *verdict), "the live verdicts of the second half");
+}
+
+/// How many pages were judged when each record of the only verdict log ended.
+fn ends_of_records(cluster: &Cluster<'_>) -> BTreeSet<u64> {
+    let records = TopicReader::open(cluster.broker(), &[&cluster.log_topic("verdicts")]).read_to_end();
+    let mut judged = 0;
+    let ends = decode_verdicts(&records).into_iter().map(|(_, record)| {
+        if let VerdictRecord::Verdicts(batch) = record {
+            judged += batch.verdicts.len() as u64;
+        }
+        judged
+    });
+    ends.collect()
+}
+
+/// A record may hold the verdicts on more pages than slow brokers take in one transaction.
+#[test]
+fn a_replay_killed_between_the_verdicts_of_one_record_ends_like_an_uninterrupted_one() {
+    const PAGES: usize = 1_000;
+    let _turn = crate::quarter_turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = crate::replay::cluster(broker, 2);
+    crawl_of_tenants(&cluster, 0..PAGES, 2);
+    let mut team = Team::new(&cluster);
+    team.join("one");
+    team.deliver(&mut TopicReader::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]), PAGES);
+    team.disband();
+    let by_log = |id: &'static str| ["replay", "run", "--from", "start", "--order", "log", "--id", id, "--execute"];
+    let whole = ask(&cluster, &by_log("whole"));
+
+    let ends = ends_of_records(&cluster);
+    let mut killed = Running::start(cluster.command(&[&by_log("killed")[..], &["--rate", "40/s"]].concat()));
+    wait::until("a commit between the verdicts of a record", || {
+        assert!(!killed.has_ended(), "the replay was over before");
+        let counts = status(&cluster, "killed")["counts"].clone();
+        let dead_letters = counts["verdicts"]["dead_letter"].as_u64().unwrap_or(0);
+        let judged = counts["pages"].as_u64()?.checked_sub(dead_letters)?;
+        (judged > 0 && !ends.contains(&judged)).then_some(())
+    });
+    killed.kill();
+    ask(&cluster, &["replay", "resume", "killed"]);
+    let ended = status(&cluster, "killed");
+    assert_eq!((&ended["digests"], &ended["counts"]), (&whole["digests"], &whole["variants"][0]["counts"]));
+    assert_eq!(shadow(&cluster, "killed"), shadow(&cluster, "whole"));
 }
 
 /// Pages on which the verdict log has verdicts after its first checkpoint, by offset.
@@ -128,8 +170,7 @@ fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
     assert_eq!(by_time["plan"]["order"], "time");
     assert!(by_time["plan"]["warnings"].to_string().contains("pages are judged in the order of time"), "{by_time}");
 
-    // A replay commits only between records of the log: several are needed, however much a judge commits at once.
-    (0..4).for_each(|_| writer.write(40));
+    writer.write(160);
     // The kept part has the live verdicts; the originals of its first duplicates are older than the log.
     let live = expected_verdicts(&Ledger::read(&cluster).outcomes(1).unwrap());
     let first = first_kept(&cluster);

@@ -10,7 +10,7 @@ use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
-use crate::protocol::{Answer, LogPartition, PageRequest, Verdict, VerdictOffset};
+use crate::protocol::{Answer, LogPartition, PageRequest, Verdict};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::{Leaving, LogOrder, LogPages, Next, Part, Rejudge, Replayed, Target, name_of, name_of_verdict};
 use crate::worker::{Page, PageAction, PageOutcome};
@@ -21,39 +21,39 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let pages = LogPages::resumed(self.ranges.clone(), &self.marks);
         let mut log = InLog { pages, is_caught_up: self.marks.is_empty() };
         while let Some(at) = next_walk(&walks) {
-            if !log.is_caught_up && walks.get(at).is_some_and(|walk| !walk.is_done()) {
+            if walks.get(at).is_some_and(|walk| !walk.is_begun()) {
                 self.catch_up(&mut walks, &mut log)?;
             }
             if let Some(walk) = walks.get_mut(at) {
                 walk.take()?;
             }
             while let Some(step) = walks.get_mut(at).map(Walk::step).transpose()?.flatten() {
-                match (step, walks.get_mut(at)) {
-                    (Step::Done(next, verdict), _) => {
+                match step {
+                    Step::Done(next, verdict) => {
                         self.meter.follow(1);
                         log.pages.remember(&next, *verdict);
+                        // Those before the interruption are counted.
+                        walks.get_mut(at).map(|walk| walk.order.take_second_verdicts());
                     }
-                    (Step::Do(next), Some(walk)) => self.do_next(walk, &mut log, next)?,
-                    (Step::Do(_), None) => {}
+                    Step::Do(next) => {
+                        self.catch_up(&mut walks, &mut log)?;
+                        if let Some(walk) = walks.get_mut(at) {
+                            self.do_next(walk, &mut log, next)?;
+                        }
+                        // A record may hold the verdicts on more pages than slow brokers take in one transaction.
+                        if self.is_full() {
+                            self.flush_log(&mut walks, &log)?;
+                        }
+                    }
                 }
                 self.housekeeping()?;
             }
             self.maintain(walks.get_mut(at).into_iter().flat_map(|walk| walk.order.judges()));
-            // Those before the interruption are counted.
-            let second_verdicts = walks.get_mut(at).map_or(0, |walk| walk.order.take_second_verdicts());
-            if let Some(counts) = self.counts.first_mut().filter(|_| log.is_caught_up) {
-                counts.second_verdicts += second_verdicts;
-            }
-            if let Some(walk) = walks.get(at).filter(|_| log.is_caught_up) {
-                self.mark(&walk.partition, walk.next.0);
-            }
             if self.is_full() && log.is_caught_up {
                 self.flush_log(&mut walks, &log)?;
             }
         }
-        if !log.is_caught_up {
-            self.catch_up(&mut walks, &mut log)?;
-        }
+        self.catch_up(&mut walks, &mut log)?;
         self.read_the_rest(&mut walks, &mut log)?;
         self.flush_log(&mut walks, &log)
     }
@@ -72,7 +72,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             };
             order.judges().iter_mut().skip(self.written_variants()).for_each(Rejudge::write_nothing);
             let live = LogStream::open(&config, partition.clone(), range.end)?;
-            let committed = VerdictOffset(self.marks.get(&partition).map_or(0, |mark| mark.offset));
+            let committed = self.marks.get(&partition).copied().unwrap_or_default();
             let own = match LogPartition::numbered(range.partition).filter(|_| !self.marks.is_empty()) {
                 Some(log) => self.own_log(log)?,
                 None => None,
@@ -82,10 +82,12 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         Ok(walks)
     }
 
-    /// Restores pages that were read and not delivered when the replay was interrupted.
+    /// Once all that was done before an interruption is followed: restores pages that were read and not delivered then.
     fn catch_up(&mut self, walks: &mut [Walk], log: &mut InLog) -> Result<(), Fatal> {
+        if std::mem::replace(&mut log.is_caught_up, true) {
+            return Ok(());
+        }
         walks.iter_mut().try_for_each(Walk::go_on)?;
-        log.is_caught_up = true;
         for range in self.plan.input.clone() {
             let partition = range.id();
             let Some(end) = log.pages.held_before(&partition) else { continue };
@@ -249,6 +251,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         }
     }
 
+    /// Delivers the pages of a partition that may leave.
     fn drain(&mut self, log: &mut InLog, partition: &PartitionId) {
         while let Some(Leaving { output, differs }) = log.pages.leave(partition) {
             if self.plan.into != Target::Live || differs {
@@ -264,6 +267,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             let partition = range.id();
             while let Some(page) = self.next_page(&partition)? {
                 self.arrive(log, page);
+                if self.is_full() {
+                    self.flush_log(walks, log)?;
+                }
             }
             for source in log.pages.open(&partition) {
                 let Some(page) = log.pages.get(&source) else { continue };
@@ -296,18 +302,25 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 }
                 log.pages.end(&source, end);
                 self.maintain(walk.order.judges());
+                self.drain(log, &partition);
+                if self.is_full() {
+                    self.flush_log(walks, log)?;
+                }
             }
-            self.drain(log, &partition);
         }
         Ok(())
     }
 
+    /// Starts committing what was judged, with all pages that may leave.
     fn flush_log(&mut self, walks: &mut [Walk], log: &InLog) -> Result<(), Fatal> {
         self.batch.marks.extend(log.pages.marks());
         let mut records = Vec::new();
         for walk in walks.iter_mut() {
             let number = LogPartition::numbered(walk.partition.number).unwrap_or_default();
             records.extend(walk.order.judges().first_mut().map(|judge| (number, judge.records())));
+            self.batch.marks.insert(walk.partition.clone(), walk.mark());
+            let second_verdicts = walk.order.take_second_verdicts();
+            self.counts.iter_mut().take(1).for_each(|counts| counts.second_verdicts += second_verdicts);
         }
         self.flush(records)?;
         // Pages that the brokers refused are no longer originals.

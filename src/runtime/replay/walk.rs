@@ -10,7 +10,7 @@ use crate::error::{Fatal, Reason};
 use crate::judge::Diverged;
 use crate::protocol::{Answer, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
-use crate::replay::{LogOrder, Next};
+use crate::replay::{LogOrder, Mark, Next};
 
 /// One partition of the live log.
 pub(super) struct Walk {
@@ -19,13 +19,17 @@ pub(super) struct Walk {
     live: LogStream,
     /// The replay's own verdicts up to where it was interrupted.
     own: Option<Own>,
-    /// Records before this offset are committed.
-    committed: VerdictOffset,
+    /// How far an earlier run has committed it.
+    committed: Mark,
+    /// How far it is: records before the offset are done, and as many steps of the next one as `read_to` is beyond it.
+    mark: Mark,
+    /// Steps of the record that was taken which its own log has.
+    followed: i64,
     head: Option<(VerdictOffset, VerdictRecord)>,
     /// When the head was judged, in event time.
     key: Timestamp,
     /// Offset after the last record that was taken.
-    pub(super) next: VerdictOffset,
+    next: VerdictOffset,
 }
 
 struct Own {
@@ -43,17 +47,18 @@ pub(super) enum Step {
 }
 
 impl Walk {
-    /// Starts at the beginning of the log; records before `committed` are done, and their verdicts are in `own`.
+    /// Starts at the beginning of the log; what is before `committed` is done, and its verdicts are in `own`.
     pub(super) fn new(
         partition: PartitionId,
         order: LogOrder,
         live: LogStream,
         own: Option<LogStream>,
-        committed: VerdictOffset,
+        committed: Mark,
     ) -> Result<Self, Fatal> {
         let own = own.map(|stream| Own { stream, verdicts: VecDeque::new(), taken: 0 });
-        let mut walk =
-            Self { partition, order, live, own, committed, head: None, key: Timestamp::MIN, next: committed };
+        let (mark, next) = (Mark::at(committed.offset), VerdictOffset(committed.offset));
+        let key = Timestamp::MIN;
+        let mut walk = Self { partition, order, live, own, committed, mark, followed: 0, head: None, key, next };
         walk.advance()?;
         Ok(walk)
     }
@@ -63,9 +68,25 @@ impl Walk {
         self.head.as_ref().map(|_| self.key)
     }
 
-    /// Returns whether the next record was done before the interruption.
-    pub(super) fn is_done(&self) -> bool {
-        self.head.as_ref().is_some_and(|(next, _)| *next <= self.committed)
+    /// Returns whether the next record, or a part of it, was done before the interruption.
+    pub(super) fn is_begun(&self) -> bool {
+        self.head.as_ref().is_some_and(|&(next, _)| self.followed_of(next) > 0)
+    }
+
+    /// Returns how many steps of the record before this offset were done before the interruption.
+    const fn followed_of(&self, next: VerdictOffset) -> i64 {
+        if next.0 <= self.committed.offset {
+            i64::MAX
+        } else if self.next.0 <= self.committed.offset {
+            self.committed.read_to - self.committed.offset
+        } else {
+            0
+        }
+    }
+
+    /// Returns how far it is.
+    pub(super) const fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// Returns the offset in the fingerprint log after the requests that the next record answers, if it answers any.
@@ -98,6 +119,7 @@ impl Walk {
     /// Takes the next record; its pages follow by [`Walk::step`].
     pub(super) fn take(&mut self) -> Result<(), Fatal> {
         let Some((next, record)) = self.head.take() else { return Ok(()) };
+        self.followed = self.followed_of(next);
         self.next = next.max(self.next);
         self.order.record(record).map_err(diverged)?;
         self.advance()
@@ -115,8 +137,13 @@ impl Walk {
     /// Continues to the next page of the record that was taken; `None` after the last.
     pub(super) fn step(&mut self) -> Result<Option<Step>, Fatal> {
         loop {
-            let Some(next) = self.order.advance().map_err(diverged)? else { return Ok(None) };
-            let Some(own) = &mut self.own else { return Ok(Some(Step::Do(next))) };
+            let Some(next) = self.order.advance().map_err(diverged)? else {
+                self.mark = Mark::at(self.next.0);
+                return Ok(None);
+            };
+            self.mark.read_to += 1;
+            self.followed -= 1;
+            let Some(own) = self.own.as_mut().filter(|_| self.followed >= 0) else { return Ok(Some(Step::Do(next))) };
             let source = match &next {
                 Next::Page(live, _) => live.answer.judged_source().cloned(),
                 Next::Withdrawn(source, _) => Some(source.clone()),

@@ -69,7 +69,8 @@ impl LogRange {
 pub struct Mark {
     /// Everything before this offset was judged and delivered.
     pub offset: i64,
-    /// Everything before this offset was read.
+    /// Everything before this offset was read. In a verdict log, whose records hold many verdicts: this is beyond `offset`
+    /// by the number of verdicts of the next record that are done, too.
     pub read_to: i64,
 }
 
