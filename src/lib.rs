@@ -1,27 +1,35 @@
 //! Routes the near-duplicate pages of Kafka topics to a topic of their own.
 //!
-//! How one record passes through the modules. `runtime` drives every step; the drawing leaves it out:
+//! One record's way, by module. `worker` and `judge` are the threads that drive the state machines of the same names in
+//! [`dupgate_core`]:
 //!
 //! ```text
-//! kafka/group_consumer -> record -> text -> fingerprint -> kafka/fingerprint_log
-//!                                                           -> judge (index) -> kafka/verdict_log
-//!                                                                                -> worker -> kafka/output -> commit
+//! kafka -> worker -> processing (record, text, fingerprint) -> worker -> kafka (fingerprint log)
+//!                                                                          -> judge (index) -> kafka (verdict log)
+//!                                                                                                -> worker -> kafka (outputs)
 //! ```
+//!
+//! `service` starts both and serves HTTP, `operators` asks a service from outside, `replay` judges topics and files
+//! again, `cli` has the commands. All of them stand on `runtime`: clocks, threads, the context of the service.
 //!
 //! The pure code is in other crates: [`dupgate_core`] (all decisions), [`dupgate_index`] (the windowed index below it)
 //! and [`dupgate_lab`] (generated crawls). The modules of this crate do I/O.
 
-pub use dupgate_core::{
-    compare, deduplicator, fingerprint, index, judge, protocol, record, replay, text, transaction, worker,
-};
+pub use dupgate_core::{compare, deduplicator, fingerprint, index, protocol, record, text, transaction};
 pub use dupgate_lab::{crawl, quality};
 
-pub mod snapshot;
+pub mod allocator;
 pub mod cli;
 pub mod config;
 pub mod error;
-pub mod panics;
-pub mod allocator;
-pub mod telemetry;
+pub mod judge;
 pub mod kafka;
+pub mod operators;
+pub mod panics;
+pub mod processing;
+pub mod replay;
 pub mod runtime;
+pub mod service;
+pub mod snapshot;
+pub mod telemetry;
+pub mod worker;

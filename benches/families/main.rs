@@ -17,12 +17,12 @@ use std::num::NonZeroUsize;
 
 use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
 use dupgate::fingerprint::{Fingerprinter, Fingerprints, IdHash, PageDigest, ScopeHash, Scratch, SiteHash, TitleHash};
-use dupgate::judge::{State, decide, decide_observed};
 use dupgate::protocol::{
     Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
 };
 use dupgate::quality::{Families, FamilyKind};
 use dupgate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
+use dupgate_core::judge::{State, decide, decide_observed};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde_json::json;

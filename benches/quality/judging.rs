@@ -2,13 +2,13 @@
 
 use dupgate::config::Settings;
 use dupgate::index::Probe;
-use dupgate::judge::{State, decide};
 use dupgate::protocol::{
     Answer, Decision, LogIdentity, MinHashRules, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
     Stage,
 };
 use dupgate::quality::Scorer;
 use dupgate::record::{PartitionId, Timestamp};
+use dupgate_core::judge::{State, decide};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 

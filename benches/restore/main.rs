@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use dupgate::fingerprint::{ExactHash, Fingerprints, Numbers, SchemeId, SimHash};
 use dupgate::index::Original;
-use dupgate::judge::{Snapshot, State};
 use dupgate::protocol::{LogIdentity, PerStage, Placement, RequestOffset, Rules, SameId, Stage, VerdictOffset};
 use dupgate::record::{PartitionId, Timestamp};
-use dupgate::runtime::parallel::run_parallel;
+use dupgate::runtime::threads::run_parallel;
 use dupgate::snapshot::Folder;
+use dupgate_core::judge::{Snapshot, State};
 use dupgate_testkit::rng::Rng;
 use serde_json::{Map, Value, json};
 

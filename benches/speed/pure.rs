@@ -11,12 +11,12 @@ use std::sync::Arc;
 use dupgate::config::Settings;
 use dupgate::crawl::Planted;
 use dupgate::fingerprint::{Fingerprinter, Scratch};
-use dupgate::judge::{State, decide};
 use dupgate::protocol::{
     DEFAULT_PART_BYTES, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Verdict,
     VerdictBatch, VerdictReader, VerdictRecord, decode_requests, encode_requests, encode_verdict,
 };
 use dupgate::record::{PartitionId, RawRecord};
+use dupgate_core::judge::{State, decide};
 
 use crate::bus::PARTITIONS;
 use crate::measure::{cores, cpu_of, median};

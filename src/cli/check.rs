@@ -20,11 +20,11 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::kafka::log_topic::LogKind;
+use crate::processing::schema_registry;
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
-use crate::runtime::schema_registry;
-use crate::runtime::scheme_change::{SchemeChange, WAYS_OUT};
 use crate::runtime::topics::{IDENTITY_HINT, identity_refused};
+use crate::service::scheme_change::{SchemeChange, WAYS_OUT};
 use crate::snapshot::Folder;
 
 /// Arguments of `check`.

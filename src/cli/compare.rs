@@ -3,6 +3,8 @@
 pub(super) mod diff;
 
 use clap::Args;
+use diff::{Diff, diff};
+use dupgate_core::judge::Refusal;
 use serde_json::{Value, json};
 
 use super::Global;
@@ -13,13 +15,10 @@ use crate::config::settings::Settings;
 use crate::deduplicator::{PairVerdict, Threshold};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, LowConfidence, Numbers, PerMille};
-use crate::judge::Refusal;
 use crate::protocol::{MinHashRules, Stage};
 use crate::quality::{contained, jaccard, set_of};
 use crate::record;
 use crate::text::{self, Digits};
-
-use diff::{Diff, diff};
 
 /// Longest stretch of changed text that is shown to people, in characters.
 const MAX_SHOWN: usize = 160;

@@ -9,6 +9,7 @@ mod warm;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use dupgate_core::judge::Snapshot;
 use serde_json::Value;
 
 use super::instance::{Instance, Operators, in_query};
@@ -20,10 +21,9 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{SimHash, id_hash};
 use crate::index::Original;
-use crate::judge::Snapshot;
+use crate::operators::state_summary::{self, StateSummary};
 use crate::protocol::{ForgetTarget, LogPartition, RequestBody};
 use crate::record::Source;
-use crate::runtime::state_summary::{self, StateSummary};
 use crate::snapshot::Folder;
 
 /// Arguments of `index`.

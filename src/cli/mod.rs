@@ -50,8 +50,8 @@ use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
 use crate::error::Fatal;
 use crate::panics::{exit_on_panic, log_panics};
+use crate::processing::schema_registry;
 use crate::runtime::clock::{Clock, wall_clock};
-use crate::runtime::schema_registry;
 
 /// The default configuration file.
 const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";

@@ -9,10 +9,10 @@ use super::output::{Format, print, print_json};
 use super::{Global, human};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
+use crate::operators::impact::Found;
+use crate::operators::requests::{Answered, count_found, send_and_wait, would_find};
 use crate::protocol::{Answer, ForgetTarget, RequestBody};
 use crate::record::Source;
-use crate::runtime::operator_requests::{Answered, count_found, send_and_wait, would_find};
-use crate::runtime::request_impact::Found;
 
 /// Maximum number of originals that are named in one line.
 const SHOWN_ORIGINALS: usize = 5;

@@ -13,12 +13,12 @@ mod when;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use dupgate_core::replay::{Order, Target};
 
 use super::Global;
 use super::one_of::one_of;
 use crate::error::Fatal;
-use crate::replay::{Order, Target};
-use crate::runtime::replay::Rate;
+use crate::replay::Rate;
 
 pub use diff::DiffArgs;
 pub(super) use when::When;

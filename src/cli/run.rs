@@ -5,7 +5,7 @@ use clap::Args;
 use super::Global;
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
-use crate::runtime::service;
+use crate::service;
 
 /// Arguments of `run`.
 #[derive(Clone, Debug, Default, Args)]

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
 use clap::Args;
+use progress::Progress;
+use routes::{Readers, Routes};
 
 use super::Global;
 use crate::config::Purpose;
@@ -19,11 +21,8 @@ use crate::config::settings::{OnBadRecord, Settings};
 use crate::deduplicator::{Deduplicator, DeduplicatorSettings, LineVerdict, place_of};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
+use crate::processing::lines;
 use crate::record::Timestamp;
-use crate::runtime::lines;
-
-use progress::Progress;
-use routes::{Readers, Routes};
 
 /// Arguments of `sieve`.
 #[derive(Clone, Debug, Default, Args)]

@@ -17,11 +17,11 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::pages::{PageBytes, Pages};
+use crate::operators::verdicts::{LogExtent, Read, read};
 use crate::protocol::{Answer, PageVerdict, VerdictKind, VerdictRecord};
 use crate::record::{Decoder, Source, Timestamp};
+use crate::runtime::context;
 use crate::runtime::fatal::failure;
-use crate::runtime::service_context;
-use crate::runtime::verdicts::{LogExtent, Read, read};
 
 /// Time-out for fetching the pages of one verdict.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -265,7 +265,7 @@ pub(super) struct Names {
 impl Names {
     /// Creates the client.
     pub(super) fn open(settings: &Settings) -> Result<Self, Fatal> {
-        let config = service_context::connection(&settings.kafka).follower(&settings.input.group);
+        let config = context::connection(&settings.kafka).follower(&settings.input.group);
         let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
         Ok(Self { pages: Pages::open(&config, REQUEST_TIMEOUT).map_err(failure)?, decoder })
     }

@@ -6,7 +6,9 @@ mod cases;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use cases::{Case, Expected, Page};
 use clap::Args;
+use dupgate_core::judge::Refusal;
 use serde_json::{Value, json};
 
 use super::Global;
@@ -19,11 +21,8 @@ use crate::config::settings::Settings;
 use crate::deduplicator::{LineVerdict, PairVerdict};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, PerMille};
-use crate::judge::Refusal;
 use crate::protocol::{Stage, VerdictKind};
 use crate::record::{self, Rejection};
-
-use cases::{Case, Expected, Page};
 
 /// Arguments of `test`.
 #[derive(Clone, Debug, Args)]

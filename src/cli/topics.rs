@@ -17,7 +17,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::kafka::log_topic::replication_factor;
 use crate::runtime::topics::connect_error;
-use crate::runtime::{fatal, service_context};
+use crate::runtime::{context, fatal};
 
 /// Time-out for one request to the cluster.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -160,7 +160,7 @@ pub(super) fn brokers(
 
 /// Creates the clients that inspect the cluster.
 pub(super) fn inspector(settings: &Settings) -> Result<ClusterInspector, Fatal> {
-    ClusterInspector::new(&service_context::connection(&settings.kafka), &settings.input.group, REQUEST_TIMEOUT)
+    ClusterInspector::new(&context::connection(&settings.kafka), &settings.input.group, REQUEST_TIMEOUT)
         .map_err(fatal::cluster_error)
 }
 

@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use sample::Caution;
 use serde_json::{Value, json};
 
 use super::Global;
@@ -18,11 +19,9 @@ use crate::config::settings::Settings;
 use crate::deduplicator::place_of;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection, MAX_DISTANCE, PerMille, ShingleBuffer};
+use crate::processing::lines::{self, Line};
 use crate::quality::{Sample, Sweep, Tried, set_of};
 use crate::record::RawRecord;
-use crate::runtime::lines::{self, Line};
-
-use sample::Caution;
 
 /// Thresholds of the `minhash` stage that are tried.
 const SIMILARITIES: [PerMille; 9] = [

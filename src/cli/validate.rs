@@ -5,7 +5,9 @@ mod chance_matches;
 
 use std::path::PathBuf;
 
+use chance_matches::ChanceMatches;
 use clap::Args;
+use curve::Curve;
 
 use super::output::{Format, columns, print, print_json};
 use super::{Global, human, report};
@@ -13,11 +15,8 @@ use crate::config::settings::Settings;
 use crate::config::{Problem, Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::protocol::Stage;
-use crate::runtime::service_context;
+use crate::runtime::context;
 use crate::text::UnusedWords;
-
-use chance_matches::ChanceMatches;
-use curve::Curve;
 
 /// Arguments of `validate`.
 #[derive(Clone, Debug, Default, Args)]
@@ -49,7 +48,7 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     sources.files.extend(args.files.iter().cloned());
     let (problems, warnings, settings) = match load(&sources, Purpose::Run) {
         // What is valid starts: the library is asked about properties that do not go together.
-        Ok(loaded) => match service_context::refused_client(&loaded.settings) {
+        Ok(loaded) => match context::refused_client(&loaded.settings) {
             None => (Vec::new(), loaded.warnings, Some(loaded.settings)),
             Some(why) => {
                 let problem = Problem { path: "kafka".to_owned(), message: why, ..Problem::default() };

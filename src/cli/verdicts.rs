@@ -20,9 +20,9 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::IdHash;
+use crate::operators::verdicts::{LogExtent, Read, read};
 use crate::protocol::{Answer, ForgetTarget, PageVerdict, RequestBody, VerdictKind, VerdictRecord};
 use crate::record::{PartitionId, Source};
-use crate::runtime::verdicts::{LogExtent, Read, read};
 
 /// Arguments of `verdicts`.
 #[derive(Clone, Debug, Args)]

@@ -89,7 +89,7 @@ words! {
 }
 words! {
     /// What happens to a judged page.
-    Mode = crate::worker::Mode { Route, Tag, Observe, }
+    Mode = dupgate_core::worker::Mode { Route, Tag, Observe, }
 }
 
 section! {
@@ -173,7 +173,7 @@ words! {
 }
 words! {
     /// What happens to a null value.
-    Tombstones = crate::worker::Tombstones { Forward, Drop, }
+    Tombstones = dupgate_core::worker::Tombstones { Forward, Drop, }
 }
 section! {
     Fields {
@@ -359,7 +359,7 @@ section! {
 }
 words! {
     /// What to do if state is lost for good.
-    ColdStart = crate::judge::ColdStart { Proceed, Stop, }
+    ColdStart = dupgate_core::judge::ColdStart { Proceed, Stop, }
 }
 section! {
     Snapshot {
@@ -501,7 +501,7 @@ words! {
 }
 words! {
     /// Which partition an output record goes to.
-    Partition = crate::worker::Partitioning { Same, Key, Spread, }
+    Partition = dupgate_core::worker::Partitioning { Same, Key, Spread, }
 }
 words! {
     /// Which timestamp an output record carries.
@@ -529,7 +529,7 @@ section! {
 }
 words! {
     /// What happens to a record that cannot be judged.
-    OnBadRecord = crate::worker::BadRecords { DeadLetter, Skip, Stop, }
+    OnBadRecord = dupgate_core::worker::BadRecords { DeadLetter, Skip, Stop, }
 }
 
 section! {

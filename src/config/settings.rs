@@ -208,7 +208,7 @@ pub struct Input {
     /// The input topics. No names for `sieve`, which reads files.
     pub topics: Topics,
     /// The workers' consumer group, which is the prefix of all names that are derived from it. It is the configured
-    /// one, adjusted by [`crate::worker::Mode::own_name`].
+    /// one, adjusted by [`dupgate_core::worker::Mode::own_name`].
     pub group: String,
     /// Stable name of this instance: static membership and transactional id.
     pub instance_id: Option<String>,
@@ -261,7 +261,7 @@ pub struct Index {
 /// The two logs (`logs`).
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// Prefix of their names, adjusted by [`crate::worker::Mode::own_name`].
+    /// Prefix of their names, adjusted by [`dupgate_core::worker::Mode::own_name`].
     pub prefix: String,
     /// Replication factor of both logs; the cluster's default when absent.
     pub replication_factor: Option<i32>,

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use dupgate_core::worker::{
+    Header, HeaderSettings, MAX_HEADER_BYTES, Output, OutputKind, PageAction, PageOutcome, Routing,
+};
+
 use super::group_consumer::ConsumedRecord;
 use super::producer::{HeaderField, OutgoingRecord, RecordSink, RecordSource};
 use crate::record::{Reject, Source, Timestamp};
 use crate::transaction::CallError;
-use crate::worker::{Header, HeaderSettings, MAX_HEADER_BYTES, Output, OutputKind, PageAction, PageOutcome, Routing};
 
 /// Maximum overhead of a record besides key, value and headers: lengths, offsets, the batch header.
 const RECORD_OVERHEAD: usize = 256;
@@ -223,7 +226,7 @@ impl Outputs {
         }
     }
 
-    fn replace_value(&self, outgoing: &mut OutgoingRecord<'_>, page: &crate::worker::Page<PagePayload>) {
+    fn replace_value(&self, outgoing: &mut OutgoingRecord<'_>, page: &dupgate_core::worker::Page<PagePayload>) {
         match self.duplicate_value {
             DuplicateValue::Original => {}
             DuplicateValue::None => outgoing.value = Some(Cow::Borrowed(&[])),
@@ -323,7 +326,7 @@ mod tests {
     use crate::fingerprint::PageDigest;
     use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Verdict};
     use crate::record::PartitionId;
-    use crate::worker::Page;
+    use dupgate_core::worker::Page;
 
     fn outputs(duplicate_value: DuplicateValue) -> Outputs {
         let topic = |name: &str| OutputTopic {

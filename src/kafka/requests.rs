@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use crossbeam_channel::after;
+use dupgate_core::judge::Asked;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::LoggingContext;
-use crate::judge::Asked;
 use crate::protocol::{RequestOffset, decode_requests};
 use crate::record::{PartitionId, Timestamp};
 

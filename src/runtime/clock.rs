@@ -1,5 +1,6 @@
-//! The only module that reads clocks.
+//! The only module that reads clocks and draws random numbers.
 
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::record::Timestamp;
@@ -42,4 +43,19 @@ pub fn wall_clock() -> Duration {
 #[must_use]
 pub fn wall_time() -> Timestamp {
     Timestamp::from_millis(i64::try_from(wall_clock().as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Returns a number from the system randomness that the standard library uses for its hash maps.
+pub(crate) fn random_id() -> u64 {
+    RandomState::new().hash_one((wall_clock(), std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_numbers_differ() {
+        assert_ne!(random_id(), random_id());
+    }
 }

@@ -8,20 +8,22 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
-use super::clock::Clock;
-use super::fatal::failure;
-use super::time_slice::Work;
 use crate::error::Fatal;
 use crate::kafka::group_consumer::{Command, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Membership};
+use crate::runtime::clock::Clock;
+use crate::runtime::fatal::failure;
+use crate::runtime::time_slice::Work;
+use crate::telemetry::labels::ErrorKind;
+use crate::transaction::CallError;
 
 /// How long a driver waits for a message before it notifies the machine of the time.
-pub(super) const TICK_INTERVAL: Duration = Duration::from_millis(10);
+pub(crate) const TICK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Time-out of one request to the cluster.
-pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The operations of a role in the loop of its thread. Any error ends the loop.
-pub(super) trait Driver {
+pub(crate) trait Driver {
     /// The messages of the driver.
     type Message;
 
@@ -54,7 +56,7 @@ pub(super) trait Driver {
 /// # Errors
 ///
 /// The first error of the driver.
-pub(super) fn drive<D: Driver>(driver: &mut D, messages: &Receiver<D::Message>, clock: Clock) -> Result<(), Fatal> {
+pub(crate) fn drive<D: Driver>(driver: &mut D, messages: &Receiver<D::Message>, clock: Clock) -> Result<(), Fatal> {
     driver.perform_all()?;
     let mut work = Work::Done;
     while !driver.is_stopped() {
@@ -88,7 +90,7 @@ fn take_many<D: Driver>(
 }
 
 /// Returns a sink that sends its arguments to a driver.
-pub(super) fn sink<M: Send + 'static, T>(
+pub(crate) fn sink<M: Send + 'static, T>(
     sender: &Sender<M>,
     wrap: impl Fn(T) -> M + Send + Sync + 'static,
 ) -> impl Fn(T) + Send + Sync + 'static {
@@ -99,7 +101,7 @@ pub(super) fn sink<M: Send + 'static, T>(
 
 /// The group consumer of a driver. Memberships are numbered, so that the driver can drop events of an earlier one.
 #[derive(Default)]
-pub(super) struct GroupMember {
+pub(crate) struct GroupMember {
     consumer: Option<GroupConsumer>,
     number: u64,
     /// The membership for sending offsets.
@@ -112,7 +114,7 @@ impl GroupMember {
     /// # Errors
     ///
     /// The client or its thread cannot be created.
-    pub(super) fn join<M: Send + 'static>(
+    pub(crate) fn join<M: Send + 'static>(
         &mut self,
         settings: GroupConsumerSettings,
         sender: &Sender<M>,
@@ -127,7 +129,7 @@ impl GroupMember {
 
     /// Asks the consumer to leave the group and returns it, so that the caller can wait for it to leave. Its later
     /// events are stale.
-    pub(super) fn leave(&mut self) -> Option<GroupConsumer> {
+    pub(crate) fn leave(&mut self) -> Option<GroupConsumer> {
         self.command(Command::Leave);
         self.begin_membership();
         self.consumer.take()
@@ -139,36 +141,36 @@ impl GroupMember {
     }
 
     /// Returns whether an event with this number belongs to the current membership.
-    pub(super) const fn is_current(&self, number: u64) -> bool {
+    pub(crate) const fn is_current(&self, number: u64) -> bool {
         self.number == number
     }
 
     /// Hands a command to the consumer, if any.
-    pub(super) fn command(&self, command: Command) {
+    pub(crate) fn command(&self, command: Command) {
         if let Some(consumer) = &self.consumer {
             consumer.command(command);
         }
     }
 
     /// Sets the membership for sending offsets.
-    pub(super) fn renew(&mut self, membership: Membership) {
+    pub(crate) fn renew(&mut self, membership: Membership) {
         self.membership = membership;
     }
 
     /// Returns the membership for sending offsets.
-    pub(super) fn membership(&self) -> Membership {
+    pub(crate) fn membership(&self) -> Membership {
         self.membership.clone()
     }
 
     /// Returns the consumer, once it has joined the group.
-    pub(super) const fn consumer(&self) -> Option<&GroupConsumer> {
+    pub(crate) const fn consumer(&self) -> Option<&GroupConsumer> {
         self.consumer.as_ref()
     }
 }
 
 /// Waits until this consumer has left its group, but no later than `until`, and returns whether it has left. Drops the
 /// messages that arrive meanwhile.
-pub(super) fn wait_until_left<M>(
+pub(crate) fn wait_until_left<M>(
     consumer: Option<&GroupConsumer>,
     messages: &Receiver<M>,
     clock: Clock,
@@ -179,6 +181,53 @@ pub(super) fn wait_until_left<M>(
         drop(messages.recv_timeout(TICK_INTERVAL));
     }
     has_left()
+}
+
+/// Number of failures in a row that make a worker unready.
+const LIMIT: usize = 2;
+
+/// The failures since the last commit.
+#[derive(Debug, Default)]
+pub(crate) struct FailedTransactions {
+    count: usize,
+    last: String,
+}
+
+impl FailedTransactions {
+    /// Notes that a transaction was aborted for this reason.
+    pub(crate) fn failed(&mut self, why: String) {
+        self.count += 1;
+        self.last = why;
+    }
+
+    /// Notes that a transaction was committed.
+    pub(crate) fn committed(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns why the worker does not deliver, after several failures in a row.
+    pub(crate) fn why(&self) -> Option<String> {
+        (self.count >= LIMIT).then(|| format!("the last {} transactions were aborted: {}", self.count, self.last))
+    }
+}
+
+pub(crate) const fn kind_of(error: &CallError) -> ErrorKind {
+    match error {
+        CallError::Retriable(_) => ErrorKind::Retriable,
+        CallError::Abortable(_) | CallError::Undeliverable { .. } | CallError::Unknown(_) => ErrorKind::Abortable,
+        CallError::Fenced(_) => ErrorKind::Fenced,
+        CallError::Fatal(_) => ErrorKind::Fatal,
+    }
+}
+
+/// Returns what the state machine does next about a failed call, for log lines.
+pub(crate) const fn next_step(error: &CallError) -> &'static str {
+    match error {
+        CallError::Retriable(_) => "retrying",
+        CallError::Abortable(_) | CallError::Undeliverable { .. } => "aborting",
+        CallError::Unknown(_) => "restarting the producer",
+        CallError::Fenced(_) | CallError::Fatal(_) => "stopping",
+    }
 }
 
 #[cfg(test)]
@@ -287,5 +336,16 @@ mod tests {
         assert!(member.leave().is_none());
         assert!(!member.is_current(1), "events of a leaving member are ignored");
         assert!(member.is_current(2));
+    }
+
+    #[test]
+    fn several_failures_in_a_row_are_a_fault_until_a_transaction_is_committed() {
+        let mut failed = FailedTransactions::default();
+        failed.failed("out: gone".to_owned());
+        assert_eq!(failed.why(), None);
+        failed.failed("dead: gone".to_owned());
+        assert_eq!(failed.why().as_deref(), Some("the last 2 transactions were aborted: dead: gone"));
+        failed.committed();
+        assert_eq!(failed.why(), None);
     }
 }

@@ -24,7 +24,7 @@ pub fn cluster_error(cluster_error: ClusterError) -> Fatal {
 }
 
 /// Sorts a fatal failure of a part of the service. A missing permission has a separate exit code.
-pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str) -> Fatal {
+pub(crate) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str) -> Fatal {
     let text = why.to_string();
     match denied_in(&text) {
         Some(denied) => denied_call(denied, &text, group),
@@ -33,7 +33,7 @@ pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str)
 }
 
 /// Builds the error for a missing permission, with the ACL to add.
-pub(super) fn denied_call(denied: Denied, text: &str, group: &str) -> Fatal {
+pub(crate) fn denied_call(denied: Denied, text: &str, group: &str) -> Fatal {
     let prefix = |denied: Denied| Denied { name: group.to_owned(), ..denied };
     let remedy = match denied.resource {
         // All groups and transactional ids of the service begin with the name of its group: one prefixed ACL covers
@@ -45,6 +45,6 @@ pub(super) fn denied_call(denied: Denied, text: &str, group: &str) -> Fatal {
 }
 
 /// Builds the error for a missing ACL on the fingerprint log.
-pub(super) fn append_denied(topic: &str) -> Fatal {
+pub(crate) fn append_denied(topic: &str) -> Fatal {
     cluster_error(ClusterError::Denied(denied_append(topic)))
 }

@@ -19,7 +19,7 @@ pub struct ProcessLock {
 
 /// What this machine knows about the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LockState {
+pub(crate) enum LockState {
     /// A process does it: this one, if its id can be read.
     Held(Option<u32>),
     /// A process has begun it, and none does it now.
@@ -34,7 +34,7 @@ impl ProcessLock {
     /// # Errors
     ///
     /// Another process holds it, or its file cannot be written.
-    pub(super) fn take(path: PathBuf, work: &str, way_on: &str) -> Result<Self, Fatal> {
+    pub(crate) fn take(path: PathBuf, work: &str, way_on: &str) -> Result<Self, Fatal> {
         let failed =
             |error: io::Error| Reason::State.because(anyhow::anyhow!("{}: {error} (index.path)", path.display()));
         path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
@@ -55,7 +55,7 @@ impl ProcessLock {
     }
 
     /// Returns what this machine knows about the work of a lock.
-    pub(super) fn state(path: &Path) -> LockState {
+    pub(crate) fn state(path: &Path) -> LockState {
         let Ok(mut file) = File::open(path) else { return LockState::Unknown };
         match file.try_lock_shared() {
             Ok(()) => LockState::Released,

@@ -7,29 +7,30 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::judge::Event;
+use dupgate_core::judge::Event;
+
 use crate::kafka::budget::Permit;
 use crate::protocol::{Request, RequestOffset};
 use crate::record::Timestamp;
 
 /// How long one turn judges; the step in progress at the end is completed.
-pub(super) const TIME_SLICE: Duration = Duration::from_millis(5);
+pub(crate) const TIME_SLICE: Duration = Duration::from_millis(5);
 
 /// Maximum number of requests judged between two readings of the clock.
-pub(super) const STEP_REQUESTS: usize = 4;
+pub(crate) const STEP_REQUESTS: usize = 4;
 
 /// One Kafka record of the fingerprint log that was fetched and is not judged yet.
-pub(super) struct FetchedRequests {
-    pub(super) offset: RequestOffset,
-    pub(super) append_time: Timestamp,
-    pub(super) requests: Vec<Request>,
+pub(crate) struct FetchedRequests {
+    pub(crate) offset: RequestOffset,
+    pub(crate) append_time: Timestamp,
+    pub(crate) requests: Vec<Request>,
     /// When it arrived.
-    pub(super) fetched: Duration,
-    pub(super) _permit: Permit,
+    pub(crate) fetched: Duration,
+    pub(crate) _permit: Permit,
 }
 
 /// What was fetched of the fingerprint log.
-pub(super) enum Fetched {
+pub(crate) enum Fetched {
     /// The next record.
     Record(FetchedRequests),
     /// The log holds only these offsets, and the next one to read is not among them.
@@ -38,33 +39,33 @@ pub(super) enum Fetched {
 
 /// Fetched records of the fingerprint log, in order.
 #[derive(Default)]
-pub(super) struct RequestQueue {
+pub(crate) struct RequestQueue {
     records: VecDeque<FetchedRequests>,
     /// What follows the records, if the log does not hold the offset after them.
     out_of_range: Option<Range<RequestOffset>>,
 }
 
 impl RequestQueue {
-    pub(super) fn push(&mut self, record: FetchedRequests) {
+    pub(crate) fn push(&mut self, record: FetchedRequests) {
         self.records.push_back(record);
     }
 
     /// Notes that the log holds only these offsets: no more records come before the next seek.
-    pub(super) fn end_with(&mut self, held: Range<RequestOffset>) {
+    pub(crate) fn end_with(&mut self, held: Range<RequestOffset>) {
         self.out_of_range = Some(held);
     }
 
-    pub(super) fn pop(&mut self) -> Option<Fetched> {
+    pub(crate) fn pop(&mut self) -> Option<Fetched> {
         let record = self.records.pop_front().map(Fetched::Record);
         record.or_else(|| self.out_of_range.take().map(Fetched::OutOfRange))
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
     /// Returns the number of waiting requests.
-    pub(super) fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.records.iter().map(|record| record.requests.len()).sum()
     }
 }
@@ -72,19 +73,19 @@ impl RequestQueue {
 impl FetchedRequests {
     /// Returns how long its requests have waited since they were fetched: for earlier records to be judged, and while
     /// the judge could not judge.
-    pub(super) fn waited(&self, now: Duration) -> Duration {
+    pub(crate) fn waited(&self, now: Duration) -> Duration {
         now.saturating_sub(self.fetched)
     }
 
     /// Converts it to the judge's input.
-    pub(super) fn into_event(self) -> Event {
+    pub(crate) fn into_event(self) -> Event {
         Event::Requests { offset: self.offset, append_time: self.append_time, requests: self.requests }
     }
 }
 
 /// Whether a thread has more to do right away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Work {
+pub(crate) enum Work {
     /// There is more work.
     More,
     /// There is no work before the next message.
@@ -96,7 +97,7 @@ pub(super) enum Work {
 /// # Errors
 ///
 /// The first error of a step, which ends the turn.
-pub(super) fn run_time_slice<E>(
+pub(crate) fn run_time_slice<E>(
     now: impl Fn() -> Duration,
     mut step: impl FnMut() -> Result<Work, E>,
 ) -> Result<Work, E> {
@@ -117,13 +118,13 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
-    use crate::judge::{ColdStart, Effect, Judge, JudgeSettings, ProducerCall, Role};
     use crate::kafka::budget::ByteBudget;
     use crate::protocol::{
         LogIdentity, PageRequest, PerStage, RequestBody, RequestId, Rules, SameId, Stage, VerdictOffset,
     };
     use crate::record::PartitionId;
     use crate::transaction::Call;
+    use dupgate_core::judge::{ColdStart, Effect, Judge, JudgeSettings, ProducerCall, Role};
 
     const MILLI: Duration = Duration::from_millis(1);
 

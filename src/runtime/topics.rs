@@ -10,18 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use dupgate_core::worker::{HeaderSettings, OutputKind, Routing};
 
-use super::clock::{Clock, wall_time};
-use super::{fatal, output_settings, service_context};
+use crate::config::raw::{DuplicateValue as ConfiguredValue, TimestampOf};
 use crate::config::settings::{Sasl, Settings, Topics as ConfiguredTopics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Admin, Brokers, LogNames, TopicError};
 use crate::kafka::client::ConnectionSettings;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::kafka::log_topic::LogKind;
-use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
+use crate::kafka::output::{DuplicateValue, InputPartitions, OutputTime, OutputTopic, Outputs};
+use crate::runtime::clock::{Clock, wall_time};
+use crate::runtime::{context, fatal};
 use crate::telemetry::Check;
-use crate::worker::{HeaderSettings, OutputKind};
 
 /// How long the brokers may be unreachable at the start.
 const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
@@ -45,11 +46,11 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The topics of the service.
-pub(super) struct Topics {
-    pub(super) logs: LogNames,
+pub(crate) struct Topics {
+    pub(crate) logs: LogNames,
     /// Largest batch that the verdict log accepts, in bytes.
-    pub(super) verdict_log_bytes: usize,
-    pub(super) outputs: Outputs,
+    pub(crate) verdict_log_bytes: usize,
+    pub(crate) outputs: Outputs,
 }
 
 /// Creates missing logs, and reads the limits of the other topics; `None` if a signal arrived first.
@@ -58,14 +59,14 @@ pub(super) struct Topics {
 ///
 /// Topics are missing for ten seconds or have the wrong settings, no broker answered for a minute, or the brokers refuse
 /// the identity.
-pub(super) fn wait_for(
+pub(crate) fn wait_for(
     settings: &Settings,
     brokers: Brokers,
     clock: Clock,
     signals: &Receiver<i32>,
     starting: &Check,
 ) -> Result<Option<Topics>, Fatal> {
-    let connection = service_context::connection(&settings.kafka);
+    let connection = context::connection(&settings.kafka);
     let config = connection.admin();
     let begun = clock.now();
     let mut answered_at: Option<Duration> = None;
@@ -195,13 +196,13 @@ fn ask(admin: &Admin, settings: &Settings) -> Result<Topics, TopicError> {
 /// # Errors
 ///
 /// A log is not as it must be and cannot be mended, or no broker answered in time.
-pub(super) fn ensure_logs(admin: &Admin, names: &LogNames, settings: &Settings) -> Result<(), TopicError> {
+pub(crate) fn ensure_logs(admin: &Admin, names: &LogNames, settings: &Settings) -> Result<(), TopicError> {
     let (partitions, copies) = (settings.log_partitions().get(), settings.logs.replication_factor);
     admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, partitions, copies)?;
     admin.ensure_log(&names.verdicts, LogKind::Verdicts, partitions, copies)
 }
 
-pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Result<Outputs, TopicError> {
+pub(crate) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Result<Outputs, TopicError> {
     let mut topics = BTreeMap::new();
     let output = &settings.output;
     all_there(admin, settings)?;
@@ -223,7 +224,7 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
         }
     }
     Ok(Outputs {
-        routing: output_settings::routing(settings),
+        routing: routing(settings),
         headers: HeaderSettings {
             prefix: output.header_prefix.clone(),
             drop: output.dropped_headers.clone(),
@@ -234,8 +235,8 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
         },
         topics,
         input_partitions,
-        duplicate_value: output_settings::duplicate_value(settings),
-        time: output_settings::output_time(settings),
+        duplicate_value: duplicate_value(settings),
+        time: output_time(settings),
         now: wall_time,
     })
 }
@@ -263,7 +264,7 @@ fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
 }
 
 /// Converts an error about topics into the error that ends the process, with its exit code.
-pub(super) fn unavailable(error: TopicError) -> Fatal {
+pub(crate) fn unavailable(error: TopicError) -> Fatal {
     let reason = match &error {
         TopicError::Denied(denied) => return fatal::cluster_error(ClusterError::Denied(denied.clone())),
         TopicError::Missing(_)
@@ -274,6 +275,36 @@ pub(super) fn unavailable(error: TopicError) -> Fatal {
         TopicError::Runtime(_) => Reason::Failure,
     };
     reason.because(error)
+}
+
+/// Returns the routes of pages.
+#[must_use]
+pub fn routing(settings: &Settings) -> Routing {
+    Routing {
+        mode: settings.mode.into(),
+        tombstones: settings.input.tombstones.into(),
+        bad_records: settings.processing.on_bad_record.into(),
+        partitioning: settings.output.partition.into(),
+    }
+}
+
+/// Returns the value of records in the duplicate topic.
+#[must_use]
+pub const fn duplicate_value(settings: &Settings) -> DuplicateValue {
+    match settings.output.duplicate_value {
+        ConfiguredValue::Original => DuplicateValue::Original,
+        ConfiguredValue::Reference => DuplicateValue::Reference,
+        ConfiguredValue::None => DuplicateValue::None,
+    }
+}
+
+/// Returns which timestamp the outputs carry.
+#[must_use]
+pub const fn output_time(settings: &Settings) -> OutputTime {
+    match settings.output.timestamp {
+        TimestampOf::Source => OutputTime::Source,
+        TimestampOf::Now => OutputTime::Now,
+    }
 }
 
 #[cfg(test)]

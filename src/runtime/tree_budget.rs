@@ -12,7 +12,7 @@ const TREE_BYTES_PER_PAGE_BYTE: usize = 3;
 /// Memory budget for HTML trees. Before a thread reads a page, it reserves the bytes of the page's tree, and waits
 /// while the budget is exhausted.
 #[derive(Debug)]
-pub(super) struct TreeBudget {
+pub(crate) struct TreeBudget {
     limit: usize,
     format: Format,
     taken: Mutex<usize>,
@@ -22,21 +22,21 @@ pub(super) struct TreeBudget {
 /// Memory that is reserved until this value is dropped.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     budget: Arc<TreeBudget>,
     bytes: usize,
 }
 
 impl TreeBudget {
     /// Creates the budget of a process that holds `max_in_flight_bytes` of pages of this format.
-    pub(super) fn new(max_in_flight_bytes: usize, format: Format) -> Arc<Self> {
+    pub(crate) fn new(max_in_flight_bytes: usize, format: Format) -> Arc<Self> {
         let limit = max_in_flight_bytes.saturating_mul(TREE_BYTES_PER_PAGE_BYTE);
         Arc::new(Self { limit, format, taken: Mutex::new(0), given_back: Condvar::new() })
     }
 
     /// Reserves the memory for reading this page. A page that weighs more than the whole budget waits until it is
     /// alone.
-    pub(super) fn take(self: &Arc<Self>, value: &[u8]) -> Taken {
+    pub(crate) fn take(self: &Arc<Self>, value: &[u8]) -> Taken {
         let bytes = if self.format == Format::Text { 0 } else { text::max_tree_bytes(value) };
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let full = |taken: &mut usize| *taken > 0 && taken.saturating_add(bytes) > self.limit;

@@ -15,7 +15,7 @@ const END_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Watches one partition of the verdict log.
 #[derive(Debug, Default)]
-pub(super) struct VerdictWatch {
+pub(crate) struct VerdictWatch {
     /// When a verdict was read last.
     heard: Duration,
     /// When the current wait of requests began.
@@ -24,13 +24,13 @@ pub(super) struct VerdictWatch {
 
 impl VerdictWatch {
     /// Notes that a verdict was read, for any request.
-    pub(super) fn heard(&mut self, now: Duration) {
+    pub(crate) fn heard(&mut self, now: Duration) {
         self.heard = now;
     }
 
     /// Returns for how long no verdict has arrived although requests wait, if that is too long. `waits` says whether a
     /// request waits now.
-    pub(super) fn silence(&mut self, now: Duration, waits: bool) -> Option<Duration> {
+    pub(crate) fn silence(&mut self, now: Duration, waits: bool) -> Option<Duration> {
         if !waits {
             self.waiting = None;
             return None;
@@ -46,7 +46,7 @@ impl VerdictWatch {
 /// partition of a dead judge to a standby when the session of the dead one ends. So a new standby knows nothing until it
 /// reads a verdict, or until a session has passed.
 #[derive(Debug, Default)]
-pub(super) struct StandbyWatch {
+pub(crate) struct StandbyWatch {
     watch: VerdictWatch,
     /// When it became a standby, until it read a verdict.
     unsure_since: Option<Duration>,
@@ -60,26 +60,26 @@ pub(super) struct StandbyWatch {
 
 impl StandbyWatch {
     /// Notes that the instance became a standby.
-    pub(super) fn stands_by(&mut self, now: Duration) {
+    pub(crate) fn stands_by(&mut self, now: Duration) {
         self.unsure_since = Some(now);
     }
 
     /// Notes that a verdict was read.
-    pub(super) fn heard(&mut self, now: Duration) {
+    pub(crate) fn heard(&mut self, now: Duration) {
         self.unsure_since = None;
         self.watch.heard(now);
     }
 
     /// Returns for how long it may still be unknown whether an instance judges, if it is; `session` is the session
     /// timeout of judges.
-    pub(super) fn unsure_for(&self, now: Duration, session: Duration) -> Option<Duration> {
+    pub(crate) fn unsure_for(&self, now: Duration, session: Duration) -> Option<Duration> {
         let since = self.unsure_since?;
         Some(session.saturating_sub(now.saturating_sub(since))).filter(|left| !left.is_zero())
     }
 
     /// Returns whether to request the end of the fingerprint log now. The caller must then call
     /// [`StandbyWatch::end_answered`], even if the request fails.
-    pub(super) fn asks_for_end(&mut self, now: Duration) -> bool {
+    pub(crate) fn asks_for_end(&mut self, now: Duration) -> bool {
         if self.is_requested || now.saturating_sub(self.requested_at) < END_INTERVAL {
             return false;
         }
@@ -88,28 +88,28 @@ impl StandbyWatch {
     }
 
     /// Stores the end of the fingerprint log; `None` if the request failed.
-    pub(super) fn end_answered(&mut self, end: Option<RequestOffset>) {
+    pub(crate) fn end_answered(&mut self, end: Option<RequestOffset>) {
         self.is_requested = false;
         // Not the largest one: the log may have been recreated.
         self.end = end.unwrap_or(self.end);
     }
 
     /// Returns the number of waiting requests.
-    pub(super) fn requests(&self, next_request: RequestOffset) -> u64 {
+    pub(crate) fn requests(&self, next_request: RequestOffset) -> u64 {
         self.end.since(next_request)
     }
 
     /// Returns for how long requests have waited without any verdict, if that is too long.
-    pub(super) fn silence(&mut self, now: Duration, next_request: RequestOffset) -> Option<Duration> {
+    pub(crate) fn silence(&mut self, now: Duration, next_request: RequestOffset) -> Option<Duration> {
         self.watch.silence(now, self.requests(next_request) > 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::driver::TICK_INTERVAL;
-    use super::super::judge_driver::HOUSEKEEPING_INTERVAL;
     use super::*;
+    use crate::judge::HOUSEKEEPING_INTERVAL;
+    use crate::runtime::driver::TICK_INTERVAL;
 
     #[test]
     fn a_lone_standby_reports_a_missing_judge_within_three_seconds() {

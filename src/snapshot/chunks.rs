@@ -4,9 +4,9 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use crossbeam_channel::bounded;
+use dupgate_core::judge::{LogSpan, Restored, SharedSnapshot, Snapshot};
 
 use crate::index::{Original, Task};
-use crate::judge::{LogSpan, Restored, SharedSnapshot, Snapshot};
 use crate::protocol::codec::bytes::Write;
 use crate::protocol::codec::fingerprints::{self, More, Present};
 use crate::protocol::codec::frame::{self, Kind};

@@ -19,13 +19,14 @@ mod disk;
 mod folder;
 mod manifest;
 
-pub use disk::DiskError;
-pub use folder::{Damage, Discarded, Folder, Newest, Sections, SnapshotError};
-pub use manifest::Manifest;
+use dupgate_core::judge::{Restored, SharedSnapshot, Snapshot};
 
 use crate::fingerprint::SchemeId;
 use crate::index::Task;
-use crate::judge::{Restored, SharedSnapshot, Snapshot};
+
+pub use disk::DiskError;
+pub use folder::{Damage, Discarded, Folder, Newest, Sections, SnapshotError};
+pub use manifest::Manifest;
 
 impl Folder {
     /// Writes a snapshot of log partition `name`, then deletes all its snapshots except the newest ones, whose number

@@ -1,13 +1,14 @@
 //! Round trips of snapshots, and every kind of damaged file.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
+use dupgate_core::judge::LogSpan;
+use dupgate_testkit::hex::{hex, records};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -17,14 +18,12 @@ use crate::fingerprint::{
     AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, TitleHash, Width,
 };
 use crate::index::{Index, Original, run_sequential};
-use crate::judge::LogSpan;
 use crate::protocol::codec::FORMAT_VERSION;
 use crate::protocol::{
     Checkpoint, CodecError, ExpiryWatermarks, LogIdentity, PerStage, Placement, RequestOffset, Rules, RulesNumber,
     SameId, Stage, VerdictOffset,
 };
 use crate::record::{PartitionId, Timestamp};
-use dupgate_testkit::hex::{hex, records};
 
 const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
 const HOUR: Duration = Duration::from_hours(1);

@@ -1,5 +1,6 @@
 //! Lists every metric once, with its name, kind, labels, help text and buckets.
 
+use dupgate_core::worker::OutputKind;
 use metrics::Unit;
 
 use super::labels::{
@@ -7,7 +8,6 @@ use super::labels::{
     LabelValue, LimitedQueue, Log, MemoryPart, Pause, Queue, Rebalance, ReplayPhase, RestoreSource, Segmenter,
     SnapshotOperation, Step, TransactionResult, VerdictLabel,
 };
-use crate::worker::OutputKind;
 
 /// One metric.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
 //! The closed label sets. Apart from these, only topics and partitions are labels: URLs, sites and ids never are.
 
+use dupgate_core::worker::OutputKind;
+
 use crate::protocol::VerdictKind;
-use crate::worker::OutputKind;
 
 /// One value of a closed label set.
 pub trait LabelValue: Copy + 'static {

@@ -17,14 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use dupgate_core::worker::OutputKind;
 use metrics::{Counter, Gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-pub use self::indexes::IndexTotals;
 use self::recorder::ReadableRecorder;
-pub use self::replays::ReplayProgress;
 use self::series::Series;
-pub use self::values::{Buckets, MetricValues, whole};
 use super::catalog::{self, Kind, TABLE};
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
@@ -35,7 +33,10 @@ use crate::config::settings;
 use crate::fingerprint::PerMille;
 use crate::protocol::{LogPartition, VerdictKind};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::worker::OutputKind;
+
+pub use self::indexes::IndexTotals;
+pub use self::replays::ReplayProgress;
+pub use self::values::{Buckets, MetricValues, whole};
 
 /// Records metrics. Clones share one recorder.
 #[derive(Clone)]

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
@@ -474,6 +475,30 @@ pub fn runs(runs: &[Run]) -> Value {
         crate::compare::Side::Second => "own",
     };
     runs.iter().map(|run| json!({"side": side(run), "text": run.text})).collect()
+}
+
+/// Receives duplicates as they are delivered.
+#[derive(Clone, Debug)]
+pub(crate) struct PairRecorder {
+    /// The duplicates that are kept for operators.
+    pub(crate) pairs: Pairs,
+    queue: Sender<Arc<Pair>>,
+}
+
+impl PairRecorder {
+    /// Creates a recorder, and the queue of pairs to inspect.
+    pub(crate) fn new() -> (Self, Receiver<Arc<Pair>>) {
+        let (queue, waiting) = bounded(KEPT);
+        (Self { pairs: Pairs::default(), queue }, waiting)
+    }
+
+    /// Counts a duplicate; if it is kept, both pages will be inspected.
+    pub(crate) fn offer(&self, now: Duration, seen: DeliveredDuplicate) {
+        if let Some(pair) = self.pairs.offer(now, seen) {
+            // The queue is as long as the buffer: a pair that does not fit would be evicted before it is inspected.
+            let _ = self.queue.try_send(pair);
+        }
+    }
 }
 
 #[cfg(test)]

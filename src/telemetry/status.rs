@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use dupgate_core::worker::Mode;
 use serde_json::{Map, Value, json};
 
 use super::catalog::{self, Spec};
 use super::labels::{Component, ErrorKind, LabelValue, Pause, VerdictLabel};
 use super::metrics::{Build, MetricValues, Metrics, whole};
 use crate::record::Timestamp;
-use crate::worker::Mode;
 
 /// Summarises the metrics and the checks. The input and the group, in observe mode the group that is used there, come
 /// from `config`, the body of `/config`. Times of events that have not occurred are null.

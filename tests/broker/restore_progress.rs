@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use dupgate::judge::State;
 use dupgate::protocol::{VerdictBatch, VerdictReader, VerdictRecord, encode_verdict};
+use dupgate_core::judge::State;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 
 use super::broker::{Broker, wait};

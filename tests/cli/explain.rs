@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
 use dupgate::fingerprint::{Fingerprinter, Scratch};
-use dupgate::judge::{LogRetention, SharedSnapshot, State, decide};
 use dupgate::protocol::{LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, VerdictOffset};
 use dupgate::record::{PartitionId, RawRecord, Timestamp};
 use dupgate::snapshot::Folder;
+use dupgate_core::judge::{LogRetention, SharedSnapshot, State, decide};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

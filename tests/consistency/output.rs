@@ -6,7 +6,7 @@ use std::path::Path;
 use dupgate::fingerprint::{PageDigest, PerMille, SimHash, SketchForm, SlotBits};
 use dupgate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Verdict};
 use dupgate::record::{PartitionId, Reject, Source, Timestamp};
-use dupgate::worker::{Header, HeaderSettings};
+use dupgate_core::worker::{Header, HeaderSettings};
 
 fn source() -> Source {
     PartitionId::new("pages", 0).at(1)

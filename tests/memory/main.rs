@@ -15,13 +15,13 @@ use dupgate::fingerprint::{
     SketchForm, SlotBits,
 };
 use dupgate::index::{Index, Original};
-use dupgate::judge::SharedSnapshot;
 use dupgate::protocol::{
     Checkpoint, ExpiryWatermarks, LogIdentity, MinHashRules, PerStage, Placement, RequestOffset, Rules, RulesNumber,
     SameId, Stage, VerdictOffset,
 };
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::snapshot::Folder;
+use dupgate_core::judge::SharedSnapshot;
 use rustix::time::{ClockId, clock_gettime};
 
 /// What an index holds.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use dupgate::judge::{State, decide};
 use dupgate::protocol::{
     Answer, LogIdentity, Request, RequestOffset, Rules, Verdict, VerdictReader, VerdictRecord, decode_requests,
 };
 use dupgate::record::{Source, Timestamp};
+use dupgate_core::judge::{State, decide};
 
 use crate::accounting::Outcome;
 use crate::cluster::Cluster;

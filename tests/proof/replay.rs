@@ -517,11 +517,15 @@ fn a_mismatching_plan_is_refused_and_a_deleted_input_ends_the_run() {
         refused(&cluster, &[&["replay", "run", file, "--execute"], more].concat(), code)
     };
     assert!(run(edited.to_str().unwrap(), &[], 66).contains("was changed after it was made"));
-    let plan = dupgate::replay::Plan::read(&text).unwrap();
-    std::fs::write(&edited, dupgate::replay::Plan { cluster: "another".to_owned(), ..plan.clone() }.sealed().text())
-        .unwrap();
+    let plan = dupgate_core::replay::Plan::read(&text).unwrap();
+    std::fs::write(
+        &edited,
+        dupgate_core::replay::Plan { cluster: "another".to_owned(), ..plan.clone() }.sealed().text(),
+    )
+    .unwrap();
     assert!(run(edited.to_str().unwrap(), &[], 78).contains("the plan is of cluster `another`"));
-    std::fs::write(&edited, dupgate::replay::Plan { rules: vec!["x".to_owned()], ..plan }.sealed().text()).unwrap();
+    std::fs::write(&edited, dupgate_core::replay::Plan { rules: vec!["x".to_owned()], ..plan }.sealed().text())
+        .unwrap();
     assert!(run(edited.to_str().unwrap(), &[], 78).contains("settings that decide verdicts have changed"));
     assert!(run(file, &["-s", "match.same_id=duplicate"], 2).contains("--set cannot change them"));
     assert!(run("no-such-file.json", &[], 66).contains("no-such-file.json"));

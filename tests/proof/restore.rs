@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dupgate::fingerprint::SchemeId;
 use dupgate::index::run_sequential;
-use dupgate::judge::State;
 use dupgate::snapshot::Folder;
+use dupgate_core::judge::State;
 use serde_json::{Value, json};
 
 use crate::accounting::{Ledger, OutputKind, originals_are_delivered};

@@ -7,7 +7,7 @@ use crate::config::settings::Settings;
 use crate::kafka::errors::Denied;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, TopicView};
 use crate::kafka::log_topic::LogKind;
-use crate::runtime::service_context;
+use crate::runtime::context;
 
 /// Adds missing permissions to the other findings. They replace rows that report no problem.
 pub(super) fn with(rows: Vec<Row>, denied: Vec<Row>) -> Vec<Row> {
@@ -71,7 +71,7 @@ pub(super) fn groups(settings: &Settings, inspector: &ClusterInspector, input: &
         let scheme = settings.scheme().to_string();
         let served: BTreeSet<u32> = settings.judge.served_partitions.iter().copied().collect();
         let refused = served.iter().find_map(|log| {
-            let judges = service_context::judge_group(group, &scheme, log);
+            let judges = context::judge_group(group, &scheme, log);
             inspector.may_join(&judges, topic).err()
         });
         rows.extend(refused.iter().map(|cluster_error| match cluster_error {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use dupgate_core::worker::MAX_HEADER_BYTES;
+
 use super::rows::Row;
 use crate::cli::human;
 use crate::cli::topics::plan::{Inherited, max_document, output_bytes};
@@ -12,7 +14,6 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
 use crate::kafka::log_topic::{LogKind, MORE_REPLICAS, alter_command, is_on_one_disk, problems};
 use crate::record::Timestamp;
-use crate::worker::MAX_HEADER_BYTES;
 
 /// Returns the finding of a missing topic, with the command that creates it.
 pub(super) fn missing(name: &str, create: String) -> Row {

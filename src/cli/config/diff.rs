@@ -12,7 +12,7 @@ use crate::cli::{Global, human};
 use crate::config::settings::{ColdStart, Mode};
 use crate::config::{ChangeImpact, Shown};
 use crate::error::Fatal;
-use crate::runtime::warm::fits;
+use crate::replay::warm::fits;
 
 /// Arguments of `config diff`.
 #[derive(Clone, Debug, Args)]

@@ -19,8 +19,9 @@ use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::mock::InProcessBroker;
 use crate::kafka::tail::Tail;
-use crate::runtime::random::random_id;
-use crate::runtime::{service, service_context};
+use crate::runtime::clock::random_id;
+use crate::runtime::context;
+use crate::service;
 
 /// Names of the input topics, after the run's own name.
 const INPUTS: [&str; 3] = ["news", "blogs", "forums"];
@@ -97,8 +98,8 @@ fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[
     let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
     let data: Vec<&String> = inputs.iter().chain(outputs).collect();
     let Some(broker) = broker else {
-        let admin = Admin::new(&service_context::connection(&settings.kafka).admin())
-            .map_err(|error| unavailable(error.into()))?;
+        let admin =
+            Admin::new(&context::connection(&settings.kafka).admin()).map_err(|error| unavailable(error.into()))?;
         return data
             .into_iter()
             .try_for_each(|topic| admin.ensure_topic(topic, usize::from(PARTITIONS)))
@@ -119,7 +120,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
         Brokers::Cluster => AHEAD,
     };
     let failure = |error: anyhow::Error| Reason::Failure.because(error);
-    let connection = service_context::connection(&settings.kafka);
+    let connection = context::connection(&settings.kafka);
     let output = &settings.output;
     let outputs: Vec<&str> =
         [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().map(String::as_str).collect();

@@ -15,7 +15,8 @@ use crate::crawl::Truth;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::page_producer::{Page, PageProducer};
-use crate::runtime::{service, service_context};
+use crate::runtime::context;
+use crate::service;
 
 /// Interval between two bursts of pages.
 const BURST: Duration = Duration::from_millis(20);
@@ -42,7 +43,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
         max_batch_bytes: BATCH_BYTES,
         transaction_timeout: settings.kafka.transaction_timeout,
     };
-    let config = service_context::connection(&settings.kafka).output_producer(&producer);
+    let config = context::connection(&settings.kafka).output_producer(&producer);
     let producer = PageProducer::open(&config, move |(key, place)| {
         if let Err(error) = place {
             count_failed.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::tail::{Step, Tail, Written};
 use crate::protocol::VerdictKind;
 use crate::record::Reject;
-use crate::runtime::service_context;
+use crate::runtime::context;
 
 /// Time-out of one wait for an output.
 const WAIT: Duration = Duration::from_millis(200);
@@ -45,7 +45,7 @@ pub(super) fn judged_page(written: &Written, prefix: &str) -> Option<JudgedPage>
 /// Reads all outputs as they are now, and prints precision and recall by kind of edit.
 pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Run)?.settings;
-    let config = service_context::connection(&settings.kafka).follower(&settings.input.group);
+    let config = context::connection(&settings.kafka).follower(&settings.input.group);
     let prefix = &settings.output.header_prefix;
     let (mut uniques, mut pages, mut keys, mut others) = (Vec::new(), Vec::new(), HashMap::new(), 0_u64);
     let output = &settings.output;

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 
+use dupgate_core::judge::{Snapshot, State, decide, refusal};
+
 use crate::cli::index::snapshots_at_hand;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
 use crate::fingerprint::{Inspection, MAX_DISTANCE, PerMille, partition_of};
 use crate::index::{Original, run_sequential};
-use crate::judge::{Snapshot, State, decide, refusal};
 use crate::protocol::{Answer, LogPartition, PageRequest, PageVerdict, Request, RequestBody, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Timestamp};
 

@@ -4,22 +4,21 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use clap::Args;
+use dupgate_core::judge::StreamTime;
 use serde_json::{Value, json};
 
-use crate::cli::human;
 use crate::cli::operator_requests::REQUEST_TIMEOUT;
 use crate::cli::output::{Format, print, print_json};
 use crate::cli::replay::When;
-use crate::cli::{Global, note};
+use crate::cli::{Global, human, note};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::judge::StreamTime;
+use crate::operators::requests::{Answered, send_and_wait};
+use crate::operators::verdicts::{LogExtent, Read, read};
 use crate::protocol::{Answer, LogPartition, RequestBody, Rules, VerdictOffset, VerdictRecord};
 use crate::record::Timestamp;
 use crate::runtime::clock::wall_time;
-use crate::runtime::operator_requests::{Answered, send_and_wait};
-use crate::runtime::verdicts::{LogExtent, Read, read};
 
 /// Arguments of `index set-time`.
 #[derive(Clone, Debug, Args)]

@@ -10,9 +10,9 @@ use crate::cli::output::{Format, print, print_json, table};
 use crate::cli::{Global, human};
 use crate::config::Purpose;
 use crate::error::Fatal;
+use crate::operators::verdicts::{LogExtent, read};
 use crate::protocol::{Answer, Decision, LogIdentity, Placement, Rules, RulesRecord, VerdictRecord};
 use crate::record::Source;
-use crate::runtime::verdicts::{LogExtent, read};
 
 /// Arguments of `index top`.
 #[derive(Clone, Debug, Args)]

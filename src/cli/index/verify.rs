@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dupgate_core::judge::{Difference, Snapshot, State};
 use serde_json::{Value, json};
 
 use super::snapshots_at_hand;
@@ -10,10 +11,9 @@ use crate::cli::output::{Format, columns, print, print_json};
 use crate::cli::verdict::{self, Form, Measure};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
-use crate::judge::{Difference, Snapshot, State};
+use crate::operators::verifier::{PartitionVerification, Step, verify_logs};
 use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
-use crate::runtime::parallel::run_parallel;
-use crate::runtime::verifier::{PartitionVerification, Step, verify_logs};
+use crate::runtime::threads::run_parallel;
 
 /// Differences that are shown; all are counted.
 const MAX_SHOWN: usize = 20;

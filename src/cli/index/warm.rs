@@ -15,10 +15,10 @@ use crate::cli::{Global, human, note};
 use crate::config::{Purpose, load};
 use crate::error::Fatal;
 use crate::record::Timestamp;
+use crate::replay::Rate;
+use crate::replay::warm::{Draft, Judging, Options, Outcome, Phase, Report, Until, draft, run};
 use crate::runtime::clock::wall_time;
-use crate::runtime::replay::Rate;
-use crate::runtime::service::signals;
-use crate::runtime::warm::{Draft, Judging, Options, Outcome, Phase, Report, Until, draft, run};
+use crate::service::signals;
 
 /// Arguments of `index warm`.
 #[derive(Clone, Debug, Args)]

@@ -1,13 +1,13 @@
 //! `replay clean`: deletes the topics and the group of a replay.
 
+use dupgate_core::replay::own_name;
 use serde_json::json;
 
 use super::{CleanArgs, settings};
 use crate::cli::output::{Format, print_list};
 use crate::cli::{Global, note};
 use crate::error::{Fatal, Reason};
-use crate::replay::own_name;
-use crate::runtime::replay::Store;
+use crate::replay::Store;
 
 /// Deletes the topics and the group of a replay, or names them.
 pub(super) fn clean(args: &CleanArgs, global: &Global) -> Result<(), Fatal> {

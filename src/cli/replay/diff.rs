@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
+use dupgate_core::replay::{Changes, Compared, Example, Plan, Ranges, Side, Sides, VerdictPair};
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
@@ -21,9 +22,8 @@ use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::LogNames;
 use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
-use crate::replay::{Changes, Compared, Example, Plan, Ranges, Side, Sides, VerdictPair};
+use crate::replay::{Store, Stored, Texts, compare, fetch_lines};
 use crate::runtime::fatal::failure;
-use crate::runtime::replay::{Store, Stored, Texts, compare, fetch_lines};
 
 /// The name of the service in `--against`.
 const LIVE: &str = "live";

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use dupgate_core::replay::{Counts, Order, Plan, Reads, Target};
 use serde_json::json;
 
 use super::settings::{self, Both};
@@ -15,10 +16,8 @@ use crate::cli::{Global, human, note};
 use crate::config::ByteSize;
 use crate::error::{Fatal, Reason};
 use crate::record::PartitionId;
-use crate::replay::{Counts, Order, Plan, Reads, Target};
-use crate::runtime::clock::wall_time;
-use crate::runtime::random::random_id;
-use crate::runtime::replay::{Draft, Sample, Store, Wanted, estimate, make};
+use crate::replay::{Draft, Sample, Store, Wanted, estimate, make};
+use crate::runtime::clock::{random_id, wall_time};
 use crate::telemetry::Metrics;
 
 /// Creates a plan, prints it, and writes it to a file.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use dupgate_core::replay::{Counts, Plan};
 use indicatif::ProgressBar;
 
 use crate::cli::human;
 use crate::cli::progress_bar::ProgressDisplay;
-use crate::replay::{Counts, Plan};
+use crate::replay::{Phase, Report};
 use crate::runtime::clock::Clock;
-use crate::runtime::replay::{Phase, Report};
 
 /// Shows the progress of a replay.
 pub(super) struct Progress {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dupgate_core::replay::{Counts, Plan, variants};
 use serde_json::{Value, json};
 
 use super::progress::share;
@@ -9,8 +10,7 @@ use crate::cli::output::{Format, columns, print, print_json, table};
 use crate::cli::{Global, human};
 use crate::error::{Fatal, Reason};
 use crate::protocol::VerdictKind;
-use crate::replay::{Counts, Plan, variants};
-use crate::runtime::replay::Outcome;
+use crate::replay::Outcome;
 
 /// Width of a bar of the chart, in columns.
 const BAR: usize = 40;

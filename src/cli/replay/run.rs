@@ -3,16 +3,17 @@
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
 
+use dupgate_core::replay::{Plan, Reads, Target, Total};
+
 use super::progress::Progress;
 use super::settings::{self, Both};
 use super::{PaceArgs, ResumeArgs, RunArgs, plan, report};
 use crate::cli::output::Format;
 use crate::cli::{Global, note};
 use crate::error::{Fatal, Reason};
-use crate::replay::{Plan, Reads, Target, Total};
+use crate::replay::{self, Options, Outcome, Rate, ReplayState, Store, Stored};
 use crate::runtime::process_lock::ProcessLock;
-use crate::runtime::replay::{self, Options, Outcome, Rate, ReplayState, Store, Stored};
-use crate::runtime::service;
+use crate::service;
 use crate::telemetry::Metrics;
 
 /// Runs a plan, or creates one and shows it.

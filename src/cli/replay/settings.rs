@@ -1,12 +1,12 @@
 //! Two kinds of settings: those of the live service, and those that a replay tries instead.
 
+use dupgate_core::replay::{Plan, variants};
 use serde_json::Value;
 
 use crate::cli::Global;
 use crate::config::settings::Settings;
 use crate::config::{ChangeImpact, Purpose, RawSecret, SECRET_SLOTS, decides, load};
 use crate::error::{Fatal, Reason};
-use crate::replay::{Plan, variants};
 
 /// The settings of one replay.
 pub(super) struct Both {

@@ -11,7 +11,7 @@ use super::{StatusArgs, settings};
 use crate::cli::output::{Format, clear_screen, print_list};
 use crate::cli::{Global, human, note};
 use crate::error::Fatal;
-use crate::runtime::replay::{ReplayState, Store, Stored};
+use crate::replay::{ReplayState, Store, Stored};
 
 /// Refresh interval.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::config::Start;
 use crate::record::Timestamp;
-use crate::runtime::replay::RangeBound;
+use crate::replay::RangeBound;
 
 /// A place in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::cli::page::guarded;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch};
+use crate::processing::lines::{Input, Line, Unreadable};
 use crate::record::{RawRecord, Rejection};
-use crate::runtime::lines::{Input, Line, Unreadable};
 
 /// Stack size of a thread: parsers recurse deeply on deeply nested documents.
 const STACK_BYTES: usize = 64 << 20;
@@ -132,9 +132,10 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
+    use crate::processing::lines;
+    use crate::processing::outcome_of_record;
     use crate::protocol::PageRequest;
     use crate::record::{EventTime, InputSettings};
-    use crate::runtime::{lines, outcome_of_record};
     use crate::{fingerprint, text};
 
     /// Values that tools of crawlers have written, and bytes that no tool should write.

@@ -8,9 +8,9 @@ use indicatif::ProgressBar;
 use crate::cli::human;
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::deduplicator::{LineVerdict, PageResult, place_of};
+use crate::processing::lines::Line;
 use crate::protocol::VerdictKind;
 use crate::record::{FieldPath, Reject, Rejection};
-use crate::runtime::lines::Line;
 
 /// Maximum number of dead letters to log one by one if no verdict line names them.
 const MAX_LOGGED: u64 = 20;

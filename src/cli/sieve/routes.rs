@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::output::{Format, StreamedTable};
 use crate::deduplicator::{PageResult, Route};
 use crate::error::{Fatal, Reason};
-use crate::runtime::lines::{Line, is_stdin, without_byte_order_mark};
+use crate::processing::lines::{Line, is_stdin, without_byte_order_mark};
 
 /// The outputs of one run.
 pub(super) enum Routes {

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use dupgate_core::worker::OutputKind;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::{Fatal, Reason};
 use crate::protocol::{Stage, VerdictKind};
 use crate::record::Reject;
-use crate::worker::OutputKind;
 
 /// Two pages, and the expected verdict on the second.
 #[derive(Clone, Debug, Deserialize)]

@@ -16,9 +16,9 @@ use crate::config::settings::Settings;
 use crate::deduplicator::{Deduplicator, DeduplicatorSettings, Route};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, STOP_SHINGLES_HEAD, Scratch, Shingling};
+use crate::processing::lines;
 use crate::quality::{Frequent, Share, frequent};
 use crate::record::{EventTime, RawRecord, Timestamp};
-use crate::runtime::lines;
 
 /// Arguments of `tune stop-shingles`.
 #[derive(Clone, Debug, Args)]

@@ -12,10 +12,10 @@ use crate::cli::{human, note};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{IdHash, id_hash};
+use crate::operators::page_search::{Progress, Searched, Wanted, search_pages, searched_topics};
 use crate::record::{Source, Timestamp};
+use crate::replay::RangeBound;
 use crate::runtime::clock::wall_time;
-use crate::runtime::page_search::{Progress, Searched, Wanted, search_pages, searched_topics};
-use crate::runtime::replay::RangeBound;
 
 /// Number of records to search for an id that is not found otherwise.
 const DEFAULT_RECORDS: u64 = 1_000_000;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use dupgate_core::worker;
+
 use super::super::raw::{Raw, Retention, ServedPartitions};
 use super::super::settings::{Judge, Logs, Processing, Settings};
 use super::super::units::Span;
@@ -9,7 +11,6 @@ use super::Findings;
 use super::names::{check_own_name, is_read};
 use super::values::{MILLISECOND, at_least, bytes};
 use crate::fingerprint::PerMille;
-use crate::worker;
 
 /// Longest session of a judge: a client refuses one that is longer than its polling thread may stall.
 const LONGEST_SESSION: Duration = Duration::from_mins(5);

@@ -1,8 +1,9 @@
 //! Checks the names of topics and groups: whether brokers accept them, and whether they are in use.
 
+use dupgate_core::worker::OBSERVED;
+
 use super::super::raw::Raw;
 use super::Findings;
-use crate::worker::OBSERVED;
 
 /// Longest name of a topic that brokers accept, in bytes.
 const MAX_TOPIC_NAME: usize = 249;

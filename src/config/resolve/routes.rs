@@ -1,13 +1,14 @@
 //! Resolves which topics are read and written.
 
+use axum::http::Uri;
+use dupgate_core::worker;
+
 use super::super::raw::{Mode, OnBadRecord, Raw};
 use super::super::settings::{Input, Output, RegistryIdentity, SchemaRegistry, Topics};
 use super::super::units::Start;
 use super::names::{check_name, check_own_name, is_read};
 use super::values::{MILLISECOND, at_least};
 use super::{Findings, Purpose};
-use crate::worker;
-use axum::http::Uri;
 
 type Secrets = std::collections::BTreeMap<&'static str, secrecy::SecretString>;
 

@@ -7,7 +7,7 @@ use super::super::{Layers, Settings, settings};
 use super::*;
 use crate::fingerprint::{LowConfidence, PerMille};
 use crate::protocol::{LogPartition, PerStage, Rules, Stage, VerdictOffset};
-use crate::{fingerprint, record, text, worker};
+use crate::{fingerprint, record, text};
 
 /// The minimal configuration of a service.
 const MINIMAL: &str = "
@@ -395,7 +395,7 @@ fn observe_mode_has_separate_group_and_logs() {
         assert_ne!(observe.2, route.2);
     }
     assert_eq!(settings(&["mode=observe"]).input.group, "dupgate.observe");
-    assert_eq!(worker::Mode::Observe.own_name("a"), "a.observe");
+    assert_eq!(dupgate_core::worker::Mode::Observe.own_name("a"), "a.observe");
     // A name that the other mode would derive.
     refused(&["input.group=a.observe"], "input.group", "is added to it by `mode: observe`");
     refused(&["logs.prefix=a.observe"], "logs.prefix", "is added to it by `mode: observe`");

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use dupgate_core::worker::Header;
 use rdkafka::Timestamp as KafkaTimestamp;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 
 use crate::panics::shielded;
 use crate::record::Timestamp;
-use crate::worker::Header;
 
 /// One record as it was consumed, with everything that must be produced unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

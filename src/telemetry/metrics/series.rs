@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
+use dupgate_core::worker::OutputKind;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder};
 
 use super::super::catalog::{self, Kind, Spec, TABLE};
@@ -12,7 +13,6 @@ use super::{
     Step, TransactionResult, VerdictLabel,
 };
 use crate::record::Reject;
-use crate::worker::OutputKind;
 
 pub(super) static METADATA: Metadata<'static> = Metadata::new("dupgate", Level::INFO, Some("dupgate"));
 

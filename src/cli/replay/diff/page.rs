@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use dupgate_core::replay::{Example, RecordedVerdict, Side};
+
 use super::{Counted, kind_name, percent};
 use crate::cli::html::{self, Named, Script, escaped};
 use crate::cli::human;
 use crate::record::Source;
-use crate::replay::{Example, RecordedVerdict, Side};
 use crate::text::Analyzer;
 
 /// Shows the sections of one kind that hold a text. A link to a hidden section shows all again.

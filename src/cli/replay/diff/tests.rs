@@ -1,8 +1,9 @@
+use dupgate_core::replay::{InputRange, Order, Reads, Target};
+
 use super::*;
 use crate::config::settings::Settings;
 use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Stage, Verdict};
 use crate::record::{PartitionId, Reject, Timestamp};
-use crate::replay::{InputRange, Order, Reads, Target};
 use crate::text::Analyzer;
 
 fn settings() -> Settings {
@@ -33,7 +34,7 @@ fn plan() -> Plan {
         input: vec![range],
         files: vec![],
         verdict_log: vec![],
-        output: crate::replay::Shadow::default(),
+        output: dupgate_core::replay::Shadow::default(),
         records: 20,
         warm_up_records: 0,
         warnings: vec![],

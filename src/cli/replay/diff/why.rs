@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use dupgate_core::replay::{Example, RecordedVerdict, Side, Sides};
+
 use crate::cli::human;
 use crate::cli::verdict::{Form, Measure};
 use crate::fingerprint::PerMille;
-
 use crate::protocol::{Match, MatchedBy, Rules, SameId, Stage, VerdictKind};
 use crate::record::Source;
-use crate::replay::{Example, RecordedVerdict, Side, Sides};
 
 /// Returns the form of the sketches that a run compares.
 pub(super) fn form(recorded: &RecordedVerdict) -> Form {

@@ -1,0 +1,144 @@
+//! Stores the snapshots of the judges: in one folder per process, under a name for each log partition.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dupgate_core::judge::{Restored, SharedSnapshot};
+
+use crate::config::settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::SchemeId;
+use crate::protocol::LogPartition;
+use crate::runtime::clock::{Clock, wall_time};
+use crate::runtime::threads::run_parallel;
+use crate::snapshot::{Damage, Discarded, Folder, SnapshotError};
+use crate::telemetry::Metrics;
+use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
+
+/// Stores a judge's state, so that a restart need not read the whole log.
+pub(crate) trait SnapshotStore: Send + Sync {
+    /// Restores a state from the newest usable snapshot.
+    fn load_latest(&self) -> Option<Box<Restored>>;
+
+    /// Stores a snapshot.
+    fn save(&self, snapshot: SharedSnapshot);
+}
+
+/// The snapshots of one log partition.
+pub(crate) struct FsSnapshotStore {
+    folder: Arc<Folder>,
+    name: String,
+    scheme: SchemeId,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+/// Opens the folder of the snapshots of all judges of this process. Originals expire after `remembered`: the window and
+/// the allowed lateness.
+pub(crate) fn open(index: &settings::Index, remembered: Duration) -> Result<Arc<Folder>, Fatal> {
+    let opened = Folder::open(&index.path, index.snapshots_kept, remembered).map(Arc::new);
+    opened.map_err(|error| {
+        let path = index.path.display();
+        Reason::State.because(anyhow::Error::new(error).context(format!("{path} cannot hold snapshots (index.path)")))
+    })
+}
+
+impl FsSnapshotStore {
+    /// Returns the store of one log partition.
+    pub(crate) fn new(folder: Arc<Folder>, log: LogPartition, scheme: &str, clock: Clock, metrics: Metrics) -> Self {
+        Self { folder, name: log.to_string(), scheme: SchemeId(scheme.to_owned()), clock, metrics }
+    }
+
+    /// Reports a snapshot that cannot be used. One of another scheme is no error: it remains after a change of the
+    /// scheme.
+    fn report_discarded(&self, discarded: &Discarded) {
+        if let Damage::AnotherScheme { found, .. } = &discarded.why {
+            let manifest = discarded.manifest.display();
+            tracing::info!(
+                target: "dupgate::snapshot",
+                log = self.name, scheme = found.0, "snapshot {manifest} ignored: it is of another scheme"
+            );
+            return;
+        }
+        tracing::warn!(target: "dupgate::snapshot", log = self.name, why = %discarded.why, "{discarded}");
+        self.metrics.snapshot_failed(SnapshotOperation::Restore);
+        self.metrics.error(Component::Snapshot, ErrorKind::Corrupt);
+    }
+
+    fn failed(&self, operation: SnapshotOperation, error: &SnapshotError) {
+        let causes = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        tracing::error!(target: "dupgate::snapshot", log = self.name, "snapshot failed: {causes}");
+        self.metrics.snapshot_failed(operation);
+        self.metrics.error(Component::Snapshot, ErrorKind::Io);
+    }
+}
+
+impl SnapshotStore for FsSnapshotStore {
+    fn load_latest(&self) -> Option<Box<Restored>> {
+        let begun = self.clock.now();
+        let newest = match self.folder.restore(&self.name, &self.scheme, run_parallel) {
+            Ok(newest) => newest,
+            Err(error) => {
+                self.failed(SnapshotOperation::Restore, &error);
+                return None;
+            }
+        };
+        for discarded in &newest.discarded {
+            self.report_discarded(discarded);
+        }
+        let restored = newest.found?;
+        self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));
+        let originals = restored.state().index().len();
+        self.metrics.restored(RestoreSource::Snapshot, originals as u64);
+        tracing::info!(
+            target: "dupgate::snapshot",
+            log = self.name, originals, at = restored.at().0, "snapshot restored"
+        );
+        Some(Box::new(restored))
+    }
+
+    fn save(&self, snapshot: SharedSnapshot) {
+        let begun = self.clock.now();
+        match self.folder.store_shared(&self.name, &self.scheme, snapshot) {
+            Ok(bytes) => {
+                self.metrics.snapshot_duration(SnapshotOperation::Write, self.clock.now().saturating_sub(begun));
+                self.metrics.snapshot_written(wall_time(), bytes);
+                tracing::info!(target: "dupgate::snapshot", log = self.name, bytes, "snapshot written");
+            }
+            Err(error) => self.failed(SnapshotOperation::Write, &error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::protocol::{LogIdentity, VerdictOffset};
+    use crate::snapshot::Manifest;
+
+    /// What is counted when the snapshot of this scheme and with these chunks is restored under the scheme `sh64-new`:
+    /// corrupt data and failed restores.
+    fn counted(scheme: &str, sections: Vec<Vec<u8>>) -> [bool; 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::open(dir.path(), NonZeroUsize::MIN, Duration::ZERO).unwrap());
+        let manifest = Manifest { log: LogIdentity(7), at: VerdictOffset(3), scheme: SchemeId(scheme.to_owned()) };
+        folder.write("0", &manifest, sections).unwrap();
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let store = FsSnapshotStore::new(folder, LogPartition(0), "sh64-new", Clock::start(), metrics.clone());
+        assert!(store.load_latest().is_none());
+        let text = metrics.render();
+        let is_counted = |name: &str, label: &str| {
+            let mut lines = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
+            lines.any(|line| !line.ends_with(" 0"))
+        };
+        [is_counted("dupgate_errors_total", "corrupt"), is_counted("dupgate_snapshot_failures_total", "restore")]
+    }
+
+    #[test]
+    fn a_snapshot_of_another_scheme_is_not_corrupt() {
+        assert_eq!(counted("sh64-new", vec![b"no chunk".to_vec()]), [true; 2]);
+        assert_eq!(counted("sh64-old", vec![b"no chunk".to_vec()]), [false; 2]);
+    }
+}

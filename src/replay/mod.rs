@@ -1,0 +1,47 @@
+//! Runs a replay: reads pages, and writes verdicts and pages, in the order of the plan. Also compares verdicts.
+
+mod by_files;
+mod by_fingerprints;
+mod by_log;
+mod by_time;
+mod compare;
+mod digests;
+mod feed;
+mod file_reader;
+mod files;
+mod input_ranges;
+mod kept_log;
+pub(crate) mod log_stream;
+mod lookup_thread;
+mod meter;
+pub(crate) mod pace;
+mod planning;
+mod run;
+mod sample;
+mod setup;
+mod store;
+mod verdict_digest;
+mod walk;
+pub mod warm;
+mod writer;
+
+use std::time::Duration;
+
+use crate::record::Timestamp;
+
+pub use compare::{Texts, compare};
+pub use files::fetch_lines;
+pub use pace::{ParseRateError, Rate};
+pub use planning::{Draft, RangeBound, Wanted, check, expect_log, make};
+pub use run::{Options, Outcome, Phase, Report, run};
+pub use sample::{Sample, estimate};
+pub use store::{ReplayState, Store, Stored};
+
+/// Time-out of a request to the cluster.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time-out of a transaction at the coordinator.
+const TRANSACTION: Duration = Duration::from_mins(1);
+
+/// Event time of a line until it is known: lines have no timestamp outside their content.
+const UNTIMED: Timestamp = Timestamp::MIN;

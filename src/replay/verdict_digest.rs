@@ -1,0 +1,74 @@
+//! The digest of the verdicts of a replay, in the order in which they were made.
+
+use std::fmt;
+
+use dupgate_core::replay::{Digest, name_of};
+use dupgate_core::worker::PageOutcome;
+
+use crate::record::Source;
+
+/// Digest of the positions and outcomes so far, and of the originals that pages were matched with.
+#[derive(Debug)]
+pub(super) struct VerdictDigest {
+    digest: Digest,
+    /// Room for the texts of two positions.
+    positions: [Vec<u8>; 2],
+    /// Room for an element.
+    element: Vec<u8>,
+}
+
+impl VerdictDigest {
+    /// Continues from a digest as it was displayed; any other text begins a new one.
+    pub(super) fn going_on(text: &str) -> Self {
+        Self { digest: text.parse().unwrap_or_default(), positions: Default::default(), element: Vec::new() }
+    }
+
+    /// Adds the outcome of a page.
+    pub(super) fn add(&mut self, source: &Source, outcome: &PageOutcome) {
+        let [place, original] = &mut self.positions;
+        let place = write_position(place, source);
+        let original = matched(outcome).map(|source| write_position(original, source));
+        let fields = [Some(place), Some(name_of(outcome).as_bytes()), original];
+        self.digest = self.digest.with_in(&fields, &mut self.element);
+    }
+}
+
+impl fmt::Display for VerdictDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.digest.fmt(f)
+    }
+}
+
+/// Writes a position into `text`, instead of what it holds, as `Display` writes it but without the machinery of formats.
+fn write_position<'t>(text: &'t mut Vec<u8>, source: &Source) -> &'t [u8] {
+    let Source { partition, offset } = source;
+    text.clear();
+    text.extend_from_slice(partition.topic.as_bytes());
+    for number in [i64::from(partition.number), *offset] {
+        text.push(b':');
+        text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+    text
+}
+
+fn matched(outcome: &PageOutcome) -> Option<&Source> {
+    match outcome {
+        PageOutcome::Judged(verdict) => verdict.answer.page()?.decision.matched().map(|of| &of.source),
+        PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::PartitionId;
+
+    #[test]
+    fn a_position_is_written_as_it_is_displayed() {
+        let mut text = b"another".to_vec();
+        for (number, offset) in [(0, 0), (17, 4_294_967_296), (i32::MAX, i64::MAX), (-1, -1)] {
+            let source = PartitionId::new("pages.zh", number).at(offset);
+            assert_eq!(write_position(&mut text, &source), source.to_string().as_bytes());
+        }
+    }
+}
