@@ -8,7 +8,7 @@ use dupgate_core::judge::{LogSpan, Restored, SharedSnapshot, Snapshot};
 
 use crate::index::{Original, Task};
 use crate::protocol::codec::bytes::Write;
-use crate::protocol::codec::fingerprints::{self, More, Present};
+use crate::protocol::codec::fingerprints::{self, PageHashes};
 use crate::protocol::codec::frame::{self, Kind};
 use crate::protocol::codec::positions::Positions;
 use crate::protocol::{CodecError, VerdictOffset, decode_checkpoint, encode_checkpoint};
@@ -19,17 +19,14 @@ const SEQUENCES_A_CHUNK: u64 = 65_536;
 /// Maximum number of chunks that are decoded ahead.
 const CHUNKS_AHEAD: usize = 2;
 
-/// Flag that shares a byte with those of the hashes of an original: another original began its cluster.
-const OF_CLUSTER: u8 = Present::FREE_BIT;
-
 /// Bytes expected for an original without its sketch.
 const BYTES_EXPECTED: usize = 64;
 
 /// Bytes reserved for the part of a chunk before its originals, the table of the positions that they name.
 const ROOM_FOR_HEAD: usize = 4096;
 
-/// Minimum size of an original: flags, sequence, page, time, exact hash.
-const MIN_BYTES: usize = 21;
+/// Minimum size of an original: sequence, page, time, hashes, placement.
+const MIN_BYTES: usize = 5 + fingerprints::MIN_BYTES;
 
 /// Creates the chunks one after another.
 pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
@@ -159,42 +156,27 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
 /// return the same originals both times.
 fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() -> I) -> Vec<u8> {
     let (mut count, mut room) = (0_u64, 0);
-    let mut version = fingerprints::version_for(std::iter::empty());
-    let more_of = |original: &Original| More {
-        site: original.site,
-        address: original.address,
-        title: original.title,
-        placement: original.placement,
-    };
     for original in list() {
         let original: &Original = original.borrow();
-        let fingerprints = &original.fingerprints;
         count += 1;
-        room += BYTES_EXPECTED + fingerprints.sketch.as_ref().map_or(0, |sketch| sketch.len());
-        version =
-            version.max(fingerprints::version_for(std::iter::once(fingerprints))).max(more_of(original).version());
+        room += BYTES_EXPECTED + original.fingerprints.sketch.as_ref().map_or(0, |sketch| sketch.len());
     }
     let mut places = Positions::default();
     let mut body = Vec::with_capacity(room + ROOM_FOR_HEAD);
     let mut before = 0;
     for original in list() {
         let original: &Original = original.borrow();
-        let Original { sequence, source, event_time, fingerprints, id, scope, cluster, .. } = original;
-        let more = more_of(original);
-        let of_cluster = if cluster == source { 0 } else { OF_CLUSTER };
-        body.push(Present::of(fingerprints, *id, *scope).bits_beside_one() | of_cluster | more.flag());
+        let Original { source, fingerprints, cluster, .. } = original;
+        let Original { sequence, event_time, id, scope, site, address, title, placement, .. } = *original;
         body.varint(sequence.wrapping_sub(before));
-        before = *sequence;
+        before = sequence;
         places.write_page(&mut body, source);
-        places.write_time(&mut body, *event_time);
-        fingerprints::write(&mut body, version, fingerprints, *id, *scope);
-        more.write(&mut body);
-        if cluster != source {
-            places.write_reference(&mut body, cluster);
-        }
+        places.write_time(&mut body, event_time);
+        fingerprints::write(&mut body, fingerprints, PageHashes { id, scope, site, address, title });
+        fingerprints::write_placement(&mut body, &mut places, placement, Some(cluster).filter(|&of| of != source));
     }
     let mut head = Vec::new();
-    let start = frame::open_version(&mut head, Kind::Originals, version);
+    let start = frame::open(&mut head, Kind::Originals);
     places.write_table(&mut head);
     head.varint(count);
     // Insert in place instead of copying the chunk, which is large.
@@ -210,13 +192,12 @@ fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecE
     into.reserve(count);
     let mut sequence = 0_u64;
     for _ in 0..count {
-        let flags = from.byte("original")?;
         sequence = sequence.wrapping_add(from.varint("sequence")?);
         let source = places.read_page(&mut from)?;
         let event_time = places.read_time(&mut from)?;
-        let (fingerprints, id, scope) = fingerprints::read(&mut from, Present::from_bits_beside_one(flags)?)?;
-        let More { site, address, title, placement } = More::read(&mut from, flags)?;
-        let cluster = if flags & OF_CLUSTER == 0 { source.clone() } else { places.read_reference(&mut from)? };
+        let (fingerprints, PageHashes { id, scope, site, address, title }) = fingerprints::read(&mut from)?;
+        let (placement, cluster) = fingerprints::read_placement(&mut from, &places)?;
+        let cluster = cluster.unwrap_or_else(|| source.clone());
         into.push(Original {
             sequence,
             source,

@@ -77,7 +77,6 @@ impl Write for Vec<u8> {
 pub struct Reader<'a> {
     all: &'a [u8],
     rest: &'a [u8],
-    version: u8,
     /// The latest block that runs were copied with: see [`Reader::shared_run`].
     block: Option<Block>,
 }
@@ -95,22 +94,9 @@ struct Block {
 
 impl<'a> Reader<'a> {
     /// Begins at the first of these bytes.
-    #[cfg(test)]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self::of_version(bytes, super::versions::FORMAT_VERSION)
-    }
-
-    /// Begins at the first of these bytes, which this format version wrote.
-    #[must_use]
-    pub const fn of_version(bytes: &'a [u8], version: u8) -> Self {
-        Self { all: bytes, rest: bytes, version, block: None }
-    }
-
-    /// Returns the format version that the bytes are read by.
-    #[must_use]
-    pub const fn version(&self) -> u8 {
-        self.version
+        Self { all: bytes, rest: bytes, block: None }
     }
 
     /// Takes the next `length` bytes.

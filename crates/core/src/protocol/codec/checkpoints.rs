@@ -9,12 +9,12 @@ use super::CodecError;
 use super::bytes::{Reader, Write};
 use super::frame::{self, FRAME_BYTES, Kind};
 use super::positions::Positions;
-use super::rules::{read_rules, read_watermarks, version_of, write_rules, write_watermarks};
-use super::versions::{PENDING_VERSION, STREAM_TIME_VERSION};
+use super::rules::{read_rules, read_watermarks, write_rules, write_watermarks};
 use crate::protocol::{
     Checkpoint, Delivered, Judged, Leap, LogIdentity, PartitionCheckpoint, RequestId, RequestOffset, RulesNumber,
     VerdictOffset,
 };
+use crate::record::Timestamp;
 
 /// The most bytes that a part adds to its piece: the frame, two varints and a checksum.
 const PART_BYTES: usize = FRAME_BYTES + 10 + 10 + 4;
@@ -30,7 +30,6 @@ const MIN_PIECE: usize = 32;
 pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     let mut places = Positions::default();
     let mut judged = Vec::new();
-    let version = version_of_checkpoint(checkpoint);
     for (partition, said) in &checkpoint.partitions {
         places.write_partition(&mut judged, partition);
         judged.signed(said.low_watermark);
@@ -38,16 +37,16 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
         judged.signed(said.judged.low_watermark());
         write_bitmap(&mut judged, said.judged.above());
         write_bitmap(&mut judged, said.judged.reopened());
-        if version >= PENDING_VERSION {
-            write_bitmap(&mut judged, said.delivered.pending());
-        }
+        write_bitmap(&mut judged, said.delivered.pending());
     }
     let mut out = Vec::with_capacity(judged.len() + checkpoint.applied.len() * 8 + 256);
-    let start = frame::open_version(&mut out, Kind::Checkpoint, version);
+    let start = frame::open(&mut out, Kind::Checkpoint);
     out.fixed64(checkpoint.log.0);
     out.varint(u64::from(checkpoint.rules_number.0));
-    write_rules(&mut out, &checkpoint.rules, version);
+    write_rules(&mut out, &checkpoint.rules);
     out.time(checkpoint.stream_time);
+    out.maybe(checkpoint.leap.map(|leap| leap.from.millis()));
+    checkpoint.leap.iter().for_each(|leap| out.varint(leap.pages));
     write_watermarks(&mut out, &checkpoint.watermarks);
     out.varint(checkpoint.next_sequence);
     out.signed(checkpoint.next_request.0);
@@ -57,59 +56,40 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     out.append(&mut judged);
     out.varint(checkpoint.applied.len() as u64);
     checkpoint.applied.iter().for_each(|request| out.fixed64(request.0));
-    if let Some(leap) = checkpoint.leap {
-        out.time(leap.from);
-        out.varint(leap.pages);
-    }
     frame::close(&mut out, start);
     out
-}
-
-/// Returns the version of a checkpoint: that of its rules, unless a position below the end is not delivered, or pages
-/// are far ahead.
-fn version_of_checkpoint(checkpoint: &Checkpoint) -> u8 {
-    if checkpoint.leap.is_some() {
-        return STREAM_TIME_VERSION;
-    }
-    let is_newer = checkpoint.partitions.values().any(|said| !said.delivered.pending().is_empty());
-    if is_newer { PENDING_VERSION } else { version_of(&checkpoint.rules) }
 }
 
 /// Reads a checkpoint in one piece.
 ///
 /// # Errors
 ///
-/// [`CodecError`] when no known version of [`encode_checkpoint`] can have written these bytes.
+/// [`CodecError`] when [`encode_checkpoint`] cannot have written these bytes.
 pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     let mut from = frame::unwrap_kind(bytes, Kind::Checkpoint)?;
     let log = LogIdentity(from.fixed64("log identity")?);
     let rules_number = RulesNumber(from.small("rules number")?);
     let rules = read_rules(&mut from)?;
     let stream_time = from.time("stream_time")?;
+    let ahead = from.maybe("leap")?.map(Timestamp::from_millis);
+    let leap = ahead.map(|ahead| Ok(Leap { from: ahead, pages: from.varint("pages ahead")? })).transpose()?;
     let watermarks = read_watermarks(&mut from)?;
     let next_sequence = from.varint("next sequence")?;
     let next_request = RequestOffset(from.signed("next request")?);
     let previous = from.maybe("previous checkpoint")?.map(VerdictOffset);
     let places = Positions::read_table(&mut from)?;
     let mut partitions = BTreeMap::new();
-    for _ in 0..from.count(6, "judged partitions")? {
+    for _ in 0..from.count(7, "judged partitions")? {
         let partition = places.read_partition(&mut from)?;
         let (low_watermark, delivered_end) = (from.signed("low_watermark")?, from.signed("delivered")?);
         let own_low_watermark = from.signed("low_watermark")?;
         let (above, reopened) = (read_bitmap(&mut from)?, read_bitmap(&mut from)?);
         let judged = Judged::from_parts(own_low_watermark, above, reopened);
-        // Up to version 8, everything below the end counts as delivered.
-        let pending = if from.version() < PENDING_VERSION { RoaringTreemap::new() } else { read_bitmap(&mut from)? };
-        let delivered = Delivered::from_parts(delivered_end, pending);
+        let delivered = Delivered::from_parts(delivered_end, read_bitmap(&mut from)?);
         partitions.insert(partition, PartitionCheckpoint { judged, low_watermark, delivered });
     }
     let count = from.count(8, "applied requests")?;
     let applied = (0..count).map(|_| from.fixed64("request id").map(RequestId)).collect::<Result<_, _>>()?;
-    let leap = if from.version() < STREAM_TIME_VERSION {
-        None
-    } else {
-        Some(Leap { from: from.time("leap")?, pages: from.varint("pages ahead")? })
-    };
     from.end()?;
     Ok(Checkpoint {
         log,

@@ -2,7 +2,9 @@
 
 use super::CodecError;
 use super::bytes::Reader;
-use super::versions::{DEFAULT_VERSION, KNOWN_VERSIONS};
+
+/// The version of the layout of all records. A later one is written only when every reader knows it.
+pub const FORMAT_VERSION: u8 = 1;
 
 /// First bytes of every record of both logs.
 pub const MAGIC: [u8; 2] = *b"dg";
@@ -45,17 +47,11 @@ impl Kind {
     ];
 }
 
-/// Appends the head of a frame of the default version to `out`, and returns what [`close`] needs to end the frame.
+/// Appends the head of a frame to `out`, and returns what [`close`] needs to end the frame.
 pub fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
-    open_version(out, kind, DEFAULT_VERSION)
-}
-
-/// Like [`open`], for a body that is written in another version.
-pub fn open_version(out: &mut Vec<u8>, kind: Kind, version: u8) -> usize {
     let start = out.len();
     out.extend(MAGIC);
-    out.push(version);
-    out.push(kind as u8);
+    out.extend([FORMAT_VERSION, kind as u8]);
     start
 }
 
@@ -65,14 +61,13 @@ pub fn close(out: &mut Vec<u8>, start: usize) {
     out.extend(checksum.to_le_bytes());
 }
 
-/// Opens a record: checks magic, version and checksum, and returns its kind and its body, with the version by which to
-/// read it.
+/// Opens a record: checks magic, version and checksum, and returns its kind and its body.
 pub fn unwrap(bytes: &[u8]) -> Result<(Kind, Reader<'_>), CodecError> {
     let (&[one, two, version, kind], _) = bytes.split_first_chunk().ok_or(CodecError::EndsInside { what: "head" })?;
     if [one, two] != MAGIC {
         return Err(CodecError::NotOurs { found: [one, two] });
     }
-    if !KNOWN_VERSIONS.contains(&version) {
+    if version != FORMAT_VERSION {
         return Err(CodecError::UnknownVersion { found: version });
     }
     let (framed, checksum) = bytes.split_last_chunk().ok_or(CodecError::EndsInside { what: "checksum" })?;
@@ -82,7 +77,7 @@ pub fn unwrap(bytes: &[u8]) -> Result<(Kind, Reader<'_>), CodecError> {
     }
     let body = framed.get(4..).ok_or(CodecError::EndsInside { what: "head" })?;
     let known = Kind::ALL.into_iter().find(|&known| known as u8 == kind);
-    Ok((known.ok_or(CodecError::UnknownKind { found: kind })?, Reader::of_version(body, version)))
+    Ok((known.ok_or(CodecError::UnknownKind { found: kind })?, Reader::new(body)))
 }
 
 /// Opens a record that must be of this kind.

@@ -3,9 +3,6 @@
 use super::CodecError;
 use super::bytes::{Reader, Write};
 use super::frame::{self, Kind};
-use super::versions::{
-    DEFAULT_VERSION, EVIDENCE_VERSION, ONE_KEY_VERSION, OPTIONS_VERSION, SITES_VERSION, SKETCHES_VERSION,
-};
 use crate::fingerprint::{Banding, LowConfidence, PerMille, SameSite, SketchForm, SlotBits};
 use crate::protocol::{
     ExpiryWatermarks, LogIdentity, MinHashRules, PerStage, Rules, RulesNumber, RulesRecord, SameId, Stage,
@@ -13,11 +10,10 @@ use crate::protocol::{
 
 /// Appends one Kafka record that holds these rules to `out`.
 pub(super) fn encode(record: &RulesRecord, out: &mut Vec<u8>) {
-    let version = version_of(&record.rules);
-    let start = frame::open_version(out, Kind::Rules, version);
+    let start = frame::open(out, Kind::Rules);
     out.fixed64(record.log.0);
     out.varint(u64::from(record.number.0));
-    write_rules(out, &record.rules, version);
+    write_rules(out, &record.rules);
     frame::close(out, start);
 }
 
@@ -30,31 +26,7 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
     Ok(RulesRecord { log, number, rules })
 }
 
-/// Returns the version of a record that holds these rules.
-pub(super) fn version_of(rules: &Rules) -> u8 {
-    let is_newer = |minhash: &MinHashRules| {
-        let LowConfidence { max_distance, of_many, short, below_short, .. } = minhash.low_confidence;
-        minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != PerMille::ZERO
-    };
-    if rules.minhash.is_some_and(|minhash| minhash.one_band_below != 0) {
-        return ONE_KEY_VERSION;
-    }
-    if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
-        return SITES_VERSION;
-    }
-    match &rules.minhash {
-        Some(minhash) if minhash.low_confidence != LowConfidence::DISABLED => EVIDENCE_VERSION,
-        Some(MinHashRules { form, containment, .. })
-            if containment.is_some() || form.has_count() || form.bottom().is_some() =>
-        {
-            OPTIONS_VERSION
-        }
-        Some(_) | None => DEFAULT_VERSION,
-    }
-}
-
-/// Writes rules in a version that can express them: [`version_of`], or a later one.
-pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules, version: u8) {
+pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     out.varint(rules.stages.len() as u64);
     out.extend(rules.stages.iter().map(|&stage| stage as u8));
     out.push(rules.max_distance);
@@ -79,44 +51,37 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules, version: u8) {
         } = minhash;
         // No form has more than 16 bits a slot.
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
+        out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0)]);
         out.extend([banding.bands(), banding.rows(), min_shared_bands]);
-        out.varint(u64::from(min_similarity.0));
-        if version >= OPTIONS_VERSION {
-            out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
-            containment.iter().for_each(|least| out.varint(u64::from(least.0)));
-        }
-        if version >= EVIDENCE_VERSION {
-            out.varint(u64::from(low_confidence.below.0));
-            out.varint(u64::from(low_confidence.containment.0));
-        }
-        if version >= SITES_VERSION {
-            out.extend([low_confidence.max_distance, u8::from(low_confidence.of_many)]);
-            out.varint(u64::from(low_confidence.short));
-            out.varint(u64::from(low_confidence.below_short.0));
-            out.varint(u64::from(max_bucket));
-        }
-        if version >= ONE_KEY_VERSION {
-            out.varint(u64::from(one_band_below));
-        }
+        out.varint(one_band_below.into());
+        write_share(out, min_similarity);
+        write_optional_share(out, containment);
+        let LowConfidence { below, below_short, short, containment, max_distance, of_many } = low_confidence;
+        [below, below_short, containment].into_iter().for_each(|share| write_share(out, share));
+        out.varint(short.into());
+        out.extend([max_distance, u8::from(of_many)]);
+        out.varint(max_bucket.into());
     }
-    out.push(u8::from(rules.number_guard.is_some()));
-    if let Some(least) = rules.number_guard {
-        out.varint(u64::from(least.0));
-    }
-    if version >= SITES_VERSION {
-        for share in [rules.simhash_similarity, rules.same_site.map(|same_site| same_site.containment)] {
-            out.push(u8::from(share.is_some()));
-            share.iter().for_each(|share| out.varint(u64::from(share.0)));
-        }
-    }
+    write_optional_share(out, rules.number_guard);
+    write_optional_share(out, rules.simhash_similarity);
+    write_optional_share(out, rules.same_site.map(|same_site| same_site.containment));
 }
 
-/// Reads an optional share, which versions up to 5 do not have.
-fn read_share(from: &mut Reader<'_>, what: &'static str) -> Result<Option<PerMille>, CodecError> {
-    if from.version() < SITES_VERSION {
-        return Ok(None);
-    }
-    read_bool(from, what)?.then(|| from.small(what).map(PerMille)).transpose()
+fn write_share(out: &mut Vec<u8>, share: PerMille) {
+    out.varint(share.0.into());
+}
+
+fn write_optional_share(out: &mut Vec<u8>, share: Option<PerMille>) {
+    out.push(u8::from(share.is_some()));
+    share.into_iter().for_each(|share| write_share(out, share));
+}
+
+fn read_share(from: &mut Reader<'_>, what: &'static str) -> Result<PerMille, CodecError> {
+    from.small(what).map(PerMille)
+}
+
+fn read_optional_share(from: &mut Reader<'_>, what: &'static str) -> Result<Option<PerMille>, CodecError> {
+    read_bool(from, what)?.then(|| read_share(from, what)).transpose()
 }
 
 fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecError> {
@@ -127,78 +92,43 @@ fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecErr
     }
 }
 
-/// Reads the number guard, which versions 1 and 2 do not have.
-fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<PerMille>, CodecError> {
-    if from.version() < DEFAULT_VERSION {
-        return Ok(None);
-    }
-    read_bool(from, "number_guard")?.then(|| from.small("number_guard").map(PerMille)).transpose()
-}
-
-/// Reads the rules for sketches, which version 1 does not have.
-fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecError> {
-    if from.version() < SKETCHES_VERSION {
-        return Ok(None);
-    }
+fn read_minhash(from: &mut Reader<'_>) -> Result<MinHashRules, CodecError> {
     let bad = |what, value: u8| CodecError::BadValue { what, value: u64::from(value) };
-    if !read_bool(from, "minhash")? {
-        return Ok(None);
-    }
     let (slots, bits) = (from.byte("slots")?, from.byte("bits")?);
     let known = [SlotBits::B4, SlotBits::B8, SlotBits::B16].into_iter().find(|known| known.count() == u32::from(bits));
-    let form = known.and_then(|bits| SketchForm::new(usize::from(slots), bits).ok()).ok_or(bad("slots", slots))?;
+    let mut form = known.and_then(|bits| SketchForm::new(usize::from(slots), bits).ok()).ok_or(bad("slots", slots))?;
+    if read_bool(from, "count")? {
+        form = form.with_count();
+    }
+    let bottom = from.byte("bottom_k")?;
+    if bottom > 0 {
+        form = form.with_bottom(bottom.into()).map_err(|_| bad("bottom_k", bottom))?;
+    }
     let (bands, rows) = (from.byte("bands")?, from.byte("rows")?);
-    let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
-    let min_shared_bands = from.byte("min shared bands")?;
-    let min_similarity = PerMille(from.small("min_similarity")?);
-    let (containment, low_confidence) = (None, LowConfidence::DISABLED);
-    let mut rules = MinHashRules {
+    Ok(MinHashRules {
         form,
-        banding,
-        min_shared_bands,
-        one_band_below: 0,
-        min_similarity,
-        containment,
-        low_confidence,
-        max_bucket: 0,
-    };
-    if from.version() >= OPTIONS_VERSION {
-        if read_bool(from, "count")? {
-            rules.form = form.with_count();
-        }
-        let k = from.byte("bottom_k")?;
-        if k > 0 {
-            rules.form = rules.form.with_bottom(k.into()).map_err(|_| bad("bottom_k", k))?;
-        }
-        rules.containment =
-            read_bool(from, "containment")?.then(|| from.small("containment").map(PerMille)).transpose()?;
-    }
-    if from.version() >= EVIDENCE_VERSION {
-        let (below, containment) =
-            (PerMille(from.small("low_confidence")?), PerMille(from.small("low_confidence containment")?));
-        rules.low_confidence = LowConfidence { below, containment, ..LowConfidence::DISABLED };
-    }
-    if from.version() >= SITES_VERSION {
-        rules.low_confidence.max_distance = from.byte("low_confidence distance")?;
-        rules.low_confidence.of_many = read_bool(from, "low_confidence of many")?;
-        rules.low_confidence.short = from.small("low_confidence short")?;
-        rules.low_confidence.below_short = PerMille(from.small("low_confidence below short")?);
-        rules.max_bucket = from.small("max_bucket")?;
-    }
-    if from.version() >= ONE_KEY_VERSION {
-        rules.one_band_below = from.small("one_band_below")?;
-    }
-    Ok(Some(rules))
+        banding: Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?,
+        min_shared_bands: from.byte("min shared bands")?,
+        one_band_below: from.small("one_band_below")?,
+        min_similarity: read_share(from, "min_similarity")?,
+        containment: read_optional_share(from, "containment")?,
+        low_confidence: LowConfidence {
+            below: read_share(from, "low_confidence")?,
+            below_short: read_share(from, "low_confidence below short")?,
+            containment: read_share(from, "low_confidence containment")?,
+            short: from.small("low_confidence short")?,
+            max_distance: from.byte("low_confidence distance")?,
+            of_many: read_bool(from, "low_confidence of many")?,
+        },
+        max_bucket: from.small("max_bucket")?,
+    })
 }
 
-/// Reads one value for each stage. In version 1, the third stage has none and gets that of the second.
-fn read_stages<T: Copy>(
+fn read_stages<T>(
     from: &mut Reader<'_>,
-    mut read: impl FnMut(&mut Reader<'_>) -> Result<T, CodecError>,
+    read: impl Fn(&mut Reader<'_>) -> Result<T, CodecError>,
 ) -> Result<PerStage<T>, CodecError> {
-    let (exact, simhash) = (read(from)?, read(from)?);
-    let minhash = if from.version() < SKETCHES_VERSION { simhash } else { read(from)? };
-    Ok(PerStage { exact, simhash, minhash })
+    Ok(PerStage { exact: read(from)?, simhash: read(from)?, minhash: read(from)? })
 }
 
 pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
@@ -216,10 +146,10 @@ pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
             2 => SameId::Duplicate,
             other => return Err(CodecError::BadValue { what: "same_id", value: u64::from(other) }),
         },
-        minhash: read_minhash(from)?,
-        number_guard: read_number_guard(from)?,
-        simhash_similarity: read_share(from, "simhash similarity")?,
-        same_site: read_share(from, "same_site")?.map(|containment| SameSite { containment }),
+        minhash: read_bool(from, "minhash")?.then(|| read_minhash(from)).transpose()?,
+        number_guard: read_optional_share(from, "number_guard")?,
+        simhash_similarity: read_optional_share(from, "simhash similarity")?,
+        same_site: read_optional_share(from, "same_site")?.map(|containment| SameSite { containment }),
     })
 }
 

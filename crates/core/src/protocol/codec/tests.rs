@@ -101,21 +101,33 @@ fn page_of_a_crawl(number: u64) -> (Source, Timestamp, Fingerprints, IdHash) {
     )
 }
 
+/// What the defaults compute of a page: a sketch of 130 bytes, numbers, site and title besides.
+fn full(short: &Fingerprints) -> (Fingerprints, Option<SiteHash>, Option<TitleHash>) {
+    let numbers = Numbers::from_hashes(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    let sketch = Some(Sketch::from_bytes(&[7; 130]));
+    (
+        Fingerprints { exact: short.exact, simhash: short.simhash, sketch, numbers },
+        Some(SiteHash(7)),
+        Some(TitleHash(9)),
+    )
+}
+
 #[test]
-fn a_request_takes_at_most_64_bytes_in_a_record_of_many() {
-    for with_all in [false, true] {
+fn a_request_is_as_short_as_promised() {
+    for (is_full, most) in [(false, 54), (true, 209)] {
         let requests: Vec<Request> = (0..200)
             .map(|number| {
                 let (source, event_time, fingerprints, id) = page_of_a_crawl(number);
-                let scope = with_all.then_some(ScopeHash(id.0 ^ 5));
+                let (fingerprints, site, title) =
+                    if is_full { full(&fingerprints) } else { (fingerprints, None, None) };
                 let page = PageRequest {
                     source,
                     event_time,
                     id: Some(id),
-                    scope,
-                    site: None,
+                    scope: None,
+                    site,
                     address: None,
-                    title: None,
+                    title,
                     is_variant: false,
                     fingerprints,
                     digest: PageDigest(9),
@@ -123,8 +135,8 @@ fn a_request_takes_at_most_64_bytes_in_a_record_of_many() {
                 Request { id: RequestId(id.0 ^ 1), body: RequestBody::Page(page) }
             })
             .collect();
-        let bytes = encoded(&requests).len();
-        assert!(bytes <= requests.len() * 64, "{} bytes a request", bytes.div_ceil(requests.len()));
+        let bytes = encoded(&requests).len().div_ceil(requests.len());
+        assert!(bytes <= most, "{bytes} bytes a request");
     }
 }
 
@@ -182,11 +194,12 @@ fn a_verdict_takes_no_more_bytes_than_its_sketch_and_the_maximum_of_the_rest() {
 }
 
 /// Bytes of one verdict in a record of many; the originals are up to a day back.
-fn bytes_a_verdict(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
+fn bytes_a_verdict(is_full: bool, decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
     let verdicts: Vec<Verdict> = (0..200)
         .map(|number| {
             let (source, event_time, fingerprints, id) = page_of_a_crawl(number);
             let (other, ..) = page_of_a_crawl(number + 3);
+            let (fingerprints, site, title) = if is_full { full(&fingerprints) } else { (fingerprints, None, None) };
             let far_back = |source: &Source| source.partition.at(source.offset - 20_000_000);
             let of = Match {
                 by: MatchedBy::SimHash { bits: 3 },
@@ -198,9 +211,9 @@ fn bytes_a_verdict(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
                 fingerprints,
                 id: Some(id),
                 scope: None,
-                site: None,
+                site,
                 address: None,
-                title: None,
+                title,
                 placement: Placement::EVERYWHERE,
                 cluster: None,
             };
@@ -214,10 +227,12 @@ fn bytes_a_verdict(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
 
 #[test]
 fn a_verdict_is_as_short_as_promised() {
-    let duplicate = bytes_a_verdict(|of, _| Decision::Duplicate { of });
-    assert!(duplicate <= 56, "{duplicate} bytes for a duplicate");
-    let unique = bytes_a_verdict(|_, original| Decision::Unique { original: Some(original) });
-    assert!(unique <= 100, "{unique} bytes for a new original");
+    let duplicate = bytes_a_verdict(true, |of, _| Decision::Duplicate { of });
+    assert!(duplicate <= 36, "{duplicate} bytes for a duplicate");
+    for (is_full, most) in [(false, 55), (true, 211)] {
+        let unique = bytes_a_verdict(is_full, |_, original| Decision::Unique { original: Some(original) });
+        assert!(unique <= most, "{unique} bytes for a new original");
+    }
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! Verdicts of the verdict log as bytes.
 
 use super::bytes::{Reader, Write};
-use super::fingerprints::{self, More, Present};
+use super::fingerprints::{self, PageHashes};
 use super::frame::{self, Kind};
 use super::positions::Positions;
 use super::rules::{read_stage, read_watermarks, write_watermarks};
-use super::versions::{OPTIONS_VERSION, STREAM_TIME_VERSION};
 use super::{CodecError, reject};
 use crate::fingerprint::{IdHash, PageDigest, PerMille};
 use crate::protocol::{
@@ -21,17 +20,14 @@ const FORGOTTEN_SOURCE: u8 = 4;
 const FORGOTTEN_ID: u8 = 5;
 const REOPENED: u8 = 6;
 const TEMPLATE: u8 = 7;
-/// Not before [`STREAM_TIME_VERSION`].
 const TIME_SET: u8 = 8;
 
 /// Flag of a page's head: it became an original.
 const HAS_ORIGINAL: u8 = 1 << 4;
 /// Flag of a page's head: its cluster began with another page than the original that it matched.
 const HAS_CLUSTER: u8 = 1 << 5;
-/// Flag of a page's head: it matched by containment. Not before [`OPTIONS_VERSION`].
+/// Flag of a page's head: it matched by containment.
 const IS_CONTAINED: u8 = 1 << 6;
-/// Flag next to those of the hashes of a new original: its cluster began with another page.
-const OF_CLUSTER: u8 = Present::FREE_BIT;
 
 /// Fewest bytes of a verdict: its head and its request id.
 const MIN_BYTES: usize = 9;
@@ -40,19 +36,10 @@ const MIN_BYTES: usize = 9;
 pub(super) fn encode(batch: &VerdictBatch, out: &mut Vec<u8>) {
     let mut places = Positions::default();
     let mut body = Vec::with_capacity(batch.verdicts.len() * 64);
-    let version = if batch.verdicts.iter().any(|verdict| head_of(&verdict.answer) & IS_CONTAINED != 0) {
-        OPTIONS_VERSION
-    } else {
-        fingerprints::version_for(batch.verdicts.iter().filter_map(remembered).map(|original| &original.fingerprints))
-    };
-    let of_more = batch.verdicts.iter().filter_map(remembered).map(|original| more_of(original).version()).max();
-    let version = version.max(of_more.unwrap_or(version));
-    let sets_time = batch.verdicts.iter().any(|verdict| matches!(verdict.answer, Answer::TimeSet { .. }));
-    let version = if sets_time { STREAM_TIME_VERSION } else { version };
     for verdict in &batch.verdicts {
-        write_verdict(&mut body, version, &mut places, verdict);
+        write_verdict(&mut body, &mut places, verdict);
     }
-    let start = frame::open_version(out, Kind::Verdicts, version);
+    let start = frame::open(out, Kind::Verdicts);
     out.fixed64(batch.log.0);
     out.varint(u64::from(batch.rules.0));
     write_watermarks(out, &batch.watermarks);
@@ -101,12 +88,7 @@ fn head_of(answer: &Answer) -> u8 {
     }
 }
 
-/// Returns the original that a verdict creates.
-fn remembered(verdict: &Verdict) -> Option<&NewOriginal> {
-    verdict.answer.page()?.decision.original()
-}
-
-fn write_verdict(out: &mut Vec<u8>, version: u8, places: &mut Positions, verdict: &Verdict) {
+fn write_verdict(out: &mut Vec<u8>, places: &mut Positions, verdict: &Verdict) {
     out.push(head_of(&verdict.answer));
     out.fixed64(verdict.request.0);
     match &verdict.answer {
@@ -118,7 +100,7 @@ fn write_verdict(out: &mut Vec<u8>, version: u8, places: &mut Positions, verdict
                 write_match(out, places, of);
             }
             if let Some(original) = page.decision.original() {
-                write_original(out, version, places, original);
+                write_original(out, places, original);
             }
         }
         Answer::Withdrawn { source, reason } => {
@@ -149,9 +131,7 @@ fn read_verdict(from: &mut Reader<'_>, places: &mut Positions) -> Result<Verdict
             from: from.signed("range")?,
             to: from.signed("range")?,
         },
-        (TIME_SET, 0) if from.version() >= STREAM_TIME_VERSION => {
-            Answer::TimeSet { before: from.time("stream time")?, after: from.time("stream time")? }
-        }
+        (TIME_SET, 0) => Answer::TimeSet { before: from.time("stream time")?, after: from.time("stream time")? },
         _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
     };
     Ok(Verdict { request, answer })
@@ -161,7 +141,7 @@ fn read_page(from: &mut Reader<'_>, places: &mut Positions, head: u8) -> Result<
     let source = places.read_page(from)?;
     let event_time = places.read_time(from)?;
     let digest = PageDigest(from.fixed32("digest")?);
-    let of_match = HAS_CLUSTER | if from.version() < OPTIONS_VERSION { 0 } else { IS_CONTAINED };
+    let of_match = HAS_CLUSTER | IS_CONTAINED;
     let decision = match (head & 0xF, head & 0xF0) {
         (UNIQUE, 0) => Decision::Unique { original: None },
         (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },
@@ -205,25 +185,14 @@ fn read_match(from: &mut Reader<'_>, places: &Positions, flags: u8) -> Result<Ma
     Ok(Match { by, source, age_ms, cluster })
 }
 
-const fn more_of(original: &NewOriginal) -> More {
-    More { site: original.site, address: original.address, title: original.title, placement: original.placement }
-}
-
-fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Positions, original: &NewOriginal) {
-    let present = Present::of(&original.fingerprints, original.id, original.scope);
-    let more = more_of(original);
-    out.push(present.bits_beside_one() | if original.cluster.is_some() { OF_CLUSTER } else { 0 } | more.flag());
-    fingerprints::write(out, version, &original.fingerprints, original.id, original.scope);
-    more.write(out);
-    if let Some(cluster) = &original.cluster {
-        places.write_reference(out, cluster);
-    }
+fn write_original(out: &mut Vec<u8>, places: &mut Positions, original: &NewOriginal) {
+    let NewOriginal { id, scope, site, address, title, placement, .. } = *original;
+    fingerprints::write(out, &original.fingerprints, PageHashes { id, scope, site, address, title });
+    fingerprints::write_placement(out, places, placement, original.cluster.as_ref());
 }
 
 fn read_original(from: &mut Reader<'_>, places: &Positions) -> Result<NewOriginal, CodecError> {
-    let flags = from.byte("original")?;
-    let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits_beside_one(flags)?)?;
-    let More { site, address, title, placement } = More::read(from, flags)?;
-    let cluster = (flags & OF_CLUSTER != 0).then(|| places.read_reference(from)).transpose()?;
+    let (fingerprints, PageHashes { id, scope, site, address, title }) = fingerprints::read(from)?;
+    let (placement, cluster) = fingerprints::read_placement(from, places)?;
     Ok(NewOriginal { fingerprints, id, scope, site, address, title, placement, cluster })
 }

@@ -43,12 +43,8 @@ fn changed(bytes: &[u8], changes: &[Change]) -> Vec<u8> {
 }
 
 fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
-    framed_as(DEFAULT_VERSION, kind, body)
-}
-
-fn framed_as(version: u8, kind: Kind, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let start = frame::open_version(&mut out, kind, version);
+    let start = frame::open(&mut out, kind);
     out.extend_from_slice(body);
     frame::close(&mut out, start);
     out
@@ -73,9 +69,7 @@ proptest! {
     fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..5_usize) {
         read_as_everything(&bytes);
         let kind = [Kind::Requests, Kind::Verdicts, Kind::Rules, Kind::CheckpointPart, Kind::Checkpoint][kind];
-        for version in KNOWN_VERSIONS {
-            read_as_everything(&framed_as(version, kind, &bytes));
-        }
+        read_as_everything(&framed(kind, &bytes));
     }
 
     #[test]
@@ -110,13 +104,12 @@ proptest! {
 #[test]
 fn another_version_is_named_before_the_checksum_is_looked_at() {
     let mut bytes = encoded(&golden::requests());
-    bytes[2] = 12;
-    let error = decode_requests(&bytes).unwrap_err();
-    assert_eq!(error, CodecError::UnknownVersion { found: 12 });
-    assert_eq!(
-        error.to_string(),
-        "the record has format version 12; this release reads [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]"
-    );
+    for found in (0..=255).filter(|&found| found != FORMAT_VERSION) {
+        bytes[2] = found;
+        assert_eq!(decode_requests(&bytes), Err(CodecError::UnknownVersion { found }));
+    }
+    let error = CodecError::UnknownVersion { found: 2 }.to_string();
+    assert_eq!(error, "the record has format version 2; this release reads version 1");
 }
 
 #[test]
@@ -144,25 +137,27 @@ fn a_length_beyond_the_end_reserves_nothing() {
 }
 
 #[test]
-fn a_simhash_of_no_known_length_is_refused() {
-    let page = golden::other_widths().remove(0);
-    let bytes = encoded(std::slice::from_ref(&page));
-    let RequestBody::Page(PageRequest { fingerprints, .. }) = page.body else { panic!() };
-    let simhash = fingerprints.simhash.unwrap();
-    let lengthy = [&[simhash.width().bytes()], &simhash.bits().to_le_bytes()[..4]].concat();
-    let at = bytes.windows(5).position(|window| window == lengthy).unwrap();
-    for length in (0..=255_u8).filter(|length| ![4, 8, 16].contains(length)) {
-        let mut body = bytes[4..bytes.len() - 4].to_vec();
-        body[at - 4] = length;
-        let error = decode_requests(&framed_as(OPTIONS_VERSION, Kind::Requests, &body)).unwrap_err();
-        assert_eq!(error, CodecError::BadValue { what: "simhash", value: u64::from(length) });
+fn a_head_without_a_meaning_is_refused() {
+    let known = [0x00, 0x10, 1, 2, 3, 4, 5];
+    for head in (0..=255).filter(|head| !known.contains(head)) {
+        // No topics, no partitions, one request, its id.
+        let body = [&[0, 0, 1, head][..], &[0; 8]].concat();
+        let error = decode_requests(&framed(Kind::Requests, &body)).unwrap_err();
+        assert_eq!(error, CodecError::BadValue { what: "request", value: head.into() });
     }
-    // What announces more bytes than there are ends too early, whatever follows it.
-    let body = &bytes[4..=at];
-    for length in [4, 8, 16] {
-        let short = [&body[..body.len() - 1], &[length, 1, 2, 3]].concat();
-        let error = decode_requests(&framed_as(OPTIONS_VERSION, Kind::Requests, &short)).unwrap_err();
-        assert_eq!(error, CodecError::EndsInside { what: "simhash" });
+}
+
+#[test]
+fn a_placement_without_a_meaning_is_refused() {
+    let verdicts = golden::batch().verdicts.into_iter().take(1).collect();
+    let record = VerdictRecord::Verdicts(VerdictBatch { verdicts, ..golden::batch() });
+    let bytes = encode_verdict(&record, 0).remove(0);
+    // The verdict ends with it.
+    let body = &bytes[4..bytes.len() - 5];
+    let read = |placement| VerdictReader::new().push(0, &framed(Kind::Verdicts, &[body, &[placement]].concat()));
+    assert_eq!(read(0), Ok(Some((0, record))));
+    for placement in 16..=255 {
+        assert_eq!(read(placement), Err(CodecError::BadValue { what: "placement", value: placement.into() }));
     }
 }
 

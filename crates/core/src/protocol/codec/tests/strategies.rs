@@ -25,8 +25,7 @@ fn sources() -> BoxedStrategy<Source> {
 fn fingerprints() -> BoxedStrategy<Fingerprints> {
     let sketch = prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
     let numbers = prop::collection::btree_set(0..u16::MAX, 0..9);
-    // Mostly all of one record have 64 bits, as they had when there was no other width.
-    let width = prop_oneof![8 => Just(Width::B64), 1 => Just(Width::B32), 1 => Just(Width::B128)];
+    let width = prop::sample::select(vec![Width::B32, Width::B64, Width::B128]);
     let simhash =
         prop::option::of((width, any::<u128>()).prop_map(|(width, bits)| SimHash::from_low_bits(width, bits)));
     (any::<u128>(), simhash, sketch, numbers)
@@ -180,9 +179,9 @@ fn rules() -> BoxedStrategy<Rules> {
         (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| PerStage { exact, simhash, minhash });
     let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
     let share = || prop::option::of(shares());
-    let same_id = (same_id, share(), prop_oneof![Just((None, None)), (share(), share())]);
+    let guards = (same_id, share(), share(), share());
     let minhash = prop::option::of(minhash_rules());
-    (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), same_id, minhash)
+    (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), guards, minhash)
         .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, guards, minhash)| Rules {
             stages,
             max_distance,
@@ -193,17 +192,16 @@ fn rules() -> BoxedStrategy<Rules> {
             same_id: guards.0,
             minhash,
             number_guard: guards.1,
-            simhash_similarity: guards.2.0,
-            same_site: guards.2.1.map(|containment| SameSite { containment }),
+            simhash_similarity: guards.2,
+            same_site: guards.3.map(|containment| SameSite { containment }),
         })
         .boxed()
 }
 
 fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
     let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
-    let buckets = (buckets(), buckets());
-    let options =
-        (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(shares()), low_confidence(), buckets);
+    let (bottom, limits) = (prop::option::of(16..=255_usize), any::<(u16, u16)>());
+    let options = (any::<bool>(), bottom, prop::option::of(shares()), low_confidence(), limits);
     (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), shares(), options).prop_map(
         |(
             pairs,
@@ -236,22 +234,17 @@ fn shares() -> impl Strategy<Value = PerMille> {
     any::<u16>().prop_map(PerMille)
 }
 
-fn buckets() -> impl Strategy<Value = u16> {
-    prop_oneof![Just(0), any::<u16>()]
-}
-
 fn low_confidence() -> impl Strategy<Value = LowConfidence> {
-    let some = (shares(), shares(), prop_oneof![Just((0, false)), any::<(u8, bool)>()]).prop_map(
-        |(below, containment, (max_distance, of_many))| LowConfidence {
+    (shares(), shares(), shares(), any::<(u16, u8, bool)>()).prop_map(
+        |(below, below_short, containment, (short, max_distance, of_many))| LowConfidence {
             below,
+            below_short,
+            short,
             containment,
             max_distance,
             of_many,
-            short: max_distance.into(),
-            below_short: PerMille(u16::from(max_distance) * 3),
         },
-    );
-    prop_oneof![Just(LowConfidence::DISABLED), some]
+    )
 }
 
 fn watermarks() -> BoxedStrategy<ExpiryWatermarks> {
