@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((delivered.cut(0, 9), delivered.cut(5, i64::MAX)), (4, 12));
         delivered.commit(13, RoaringTreemap::new());
         assert_eq!((delivered.cut(-5, i64::MAX), delivered.pending().len()), (20, 0));
-        // A release that knew nothing of this has reopened all of it.
+        // The log may hold a reopening of what is not delivered.
         [3, 4, 9].into_iter().for_each(|offset| delivered.judge(offset));
         delivered.reopen(0, 9);
         assert_eq!(delivered.cut(0, 20), 9);

@@ -149,7 +149,7 @@ pub struct Plan {
     pub warm_up_records: u64,
     /// What deserves attention.
     pub warnings: Vec<String>,
-    /// Digest of what decides how pages are written; empty in older plans, whose outputs are not checked.
+    /// Digest of what decides how pages are written; empty if none is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub writes: String,
     /// Replication factor of the topics that are created for pages; 0 when none is.

@@ -21,7 +21,7 @@ pub fn max_verdict_bytes(form: Option<SketchForm>) -> usize {
 
 /// What a judge writes to the verdict log when it takes over, in a transaction of its own. It carries no information:
 /// the judge reads the log until it finds the barrier, and then holds everything that was written before. It is not a
-/// frame, so that releases that do not know it skip it like any record that does not begin as dupgate's do.
+/// frame, so that it is the same in every format version.
 pub const BARRIER: &[u8] = b"a judge takes over";
 
 /// Turns one record into the Kafka records that carry it: one for verdicts and rules, and as many as `max_part_bytes`

@@ -65,7 +65,7 @@ fn of_files() -> Plan {
 }
 
 #[test]
-fn a_plan_without_files_is_written_as_before_there_were_any() {
+fn a_plan_of_topics_names_no_files() {
     assert!(!plan().text().contains("files"));
     assert_eq!(Plan::read(&of_files().text()), Ok(of_files()));
     let edited = of_files().text().replace("\"bytes\": 50", "\"bytes\": 51");

@@ -244,7 +244,7 @@ pub(super) fn checkpoint() -> Checkpoint {
 }
 
 #[test]
-fn a_barrier_is_ours_and_releases_that_do_not_know_it_skip_it() {
+fn a_barrier_is_ours_without_a_frame() {
     assert_eq!(BARRIER, b"a judge takes over");
     assert!(!BARRIER.starts_with(&MAGIC) && is_ours(BARRIER));
     let mut reader = VerdictReader::new();
