@@ -424,7 +424,7 @@ fn warc_records_over_the_limit_are_skipped_with_their_place_and_size() {
         judged.iter().map(|line| line["verdict"].as_str().unwrap()).collect::<Vec<_>>(),
         ["unique", "dead_letter", "exact"]
     );
-    let why = "the block of the WARC record has 20971520 bytes, at most 8388608 are read";
+    let why = "the block of the WARC record has 20971520 bytes, at most 8388608 are read (input.max_document)";
     assert_eq!((&judged[1]["source"], &judged[1]["message"]), (&"pages.warc.gz:2".into(), &why.into()));
     let routed = succeeds(dupgate(folder.path()).args(sieve).args(["--unique", "unique", "--dead", "dead"]));
     let log = String::from_utf8(routed.stderr).unwrap();

@@ -401,7 +401,8 @@ impl Decoder {
             }
             NotUnpacked::TooLarge => {
                 let limit = self.settings.max_document;
-                let message = format!("{what} unpacks to more than {limit} bytes, at most these are read");
+                let message =
+                    format!("{what} unpacks to more than the {limit} bytes that are read (input.max_document)");
                 Rejection::new(Reject::TooLarge, message)
             }
             NotUnpacked::Unknown(name) => {
@@ -416,8 +417,7 @@ impl Decoder {
         let value = record.value.ok_or_else(|| Rejection::new(Reject::MissingField, "the record has no value"))?;
         let limit = self.settings.max_document;
         if value.len() > limit {
-            let message = format!("the value has {} bytes, at most {limit} are read", value.len());
-            return Err(Rejection::new(Reject::TooLarge, message));
+            return Err(Rejection::too_large("the value", value.len() as u64, limit));
         }
         Ok(value)
     }

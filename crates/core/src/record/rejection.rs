@@ -31,6 +31,13 @@ impl Rejection {
         Self { reason, message, is_for_now: false }
     }
 
+    /// Refuses a value for its length in bytes: at most `limit` are read.
+    #[must_use]
+    pub fn too_large(what: &str, bytes: u64, limit: usize) -> Self {
+        let message = format!("{what} has {bytes} bytes, at most {limit} are read (input.max_document)");
+        Self::new(Reject::TooLarge, message)
+    }
+
     /// Marks a refusal that another worker, or the same one at another time, might not find.
     #[must_use]
     pub(super) fn for_now(self) -> Self {

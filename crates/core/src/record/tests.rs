@@ -372,7 +372,7 @@ fn the_largest_document_is_read_and_one_byte_more_is_not() {
     assert!(decode(&settings, b"0123456789").is_ok());
     let rejection = decode(&settings, b"0123456789a").unwrap_err();
     assert_eq!(rejection.reason(), Reject::TooLarge);
-    assert_eq!(rejection.message(), "the value has 11 bytes, at most 10 are read");
+    assert_eq!(rejection.message(), "the value has 11 bytes, at most 10 are read (input.max_document)");
     assert_eq!(reason(&InputSettings::default(), vec![b'a'; 10 << 20]), Reject::TooLarge);
 }
 

@@ -44,8 +44,7 @@ impl<'r> WarcRecord<'r> {
         let length = record.header("Content-Length").and_then(|length| length.parse::<usize>().ok());
         let length = length.ok_or_else(|| refuse("the WARC record has no valid Content-Length".to_owned()))?;
         if length > limit {
-            let message = format!("the block of the WARC record has {length} bytes, at most {limit} are read");
-            return Err(Rejection::new(Reject::TooLarge, message));
+            return Err(Rejection::too_large("the block of the WARC record", length as u64, limit));
         }
         let Some((block, rest)) = after.split_at_checked(length) else {
             let message = format!(
@@ -121,7 +120,8 @@ impl<'r> WarcRecord<'r> {
         let body = match coding::unpack_announced(announced, &body, limit, coding::is_plain) {
             Ok(unpacked) => unpacked.map_or(body, Cow::Owned),
             Err(NotUnpacked::TooLarge) => {
-                let message = format!("the page unpacks to more than {limit} bytes, at most these are read");
+                let message =
+                    format!("the page unpacks to more than the {limit} bytes that are read (input.max_document)");
                 return Err(Rejection::new(Reject::TooLarge, message));
             }
             Err(NotUnpacked::Malformed(coding)) => {
@@ -337,7 +337,8 @@ mod tests {
             assert_eq!(read(value), Err(format!("undecodable: {message}")));
         }
         let huge = "WARC/1.0\r\nWARC-Type: resource\r\nContent-Length: 5000000000\r\n\r\n";
-        let message = "too_large: the block of the WARC record has 5000000000 bytes, at most 20000 are read";
+        let message =
+            "too_large: the block of the WARC record has 5000000000 bytes, at most 20000 are read (input.max_document)";
         assert_eq!(read(huge.as_bytes()), Err(message.to_owned()));
         let no_head = record("response", "Content-Type: application/http\r\n", b"HTTP/1.1 200 OK");
         assert!(read(&no_head).unwrap_err().contains("no complete head"));
