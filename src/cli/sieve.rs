@@ -65,8 +65,8 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     let partitions = settings.log_partitions();
     let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
         .map_err(|error| Reason::Config.because(error))?;
-    let (inputs, size) = lines::open(&args.files).map_err(|error| Reason::Input.because(error))?;
-    let inputs = inputs.into_iter().map(|input| input.limited(settings.record.max_document)).collect();
+    let (inputs, size) =
+        lines::open(&args.files, settings.record.max_document).map_err(|error| Reason::Input.because(error))?;
     let mut routes = if args.is_routing() {
         let [unique, duplicate, dead] = [&args.unique, &args.duplicate, &args.dead].map(Option::as_deref);
         Routes::files(&args.files, unique, duplicate, dead)?
@@ -90,8 +90,8 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
         progress.note(&line, &sifted);
         if let LineVerdict::Dead(rejection) = &sifted.verdict {
             match settings.processing.on_bad_record {
-                // There is nothing to write but its headers.
-                OnBadRecord::DeadLetter if line.is_cut && args.is_routing() => {
+                // There is nothing to write but its beginning.
+                OnBadRecord::DeadLetter if line.cut.is_some() && args.is_routing() => {
                     tracing::warn!(target: "dupgate::cli", "{} is left out: {rejection}", place_of(&line.source));
                     return Ok(());
                 }

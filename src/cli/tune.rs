@@ -21,7 +21,6 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection, MAX_DISTANCE, PerMille, ShingleBuffer};
 use crate::processing::lines::{self, Line};
 use crate::quality::{Sample, Sweep, Tried, set_of};
-use crate::record::RawRecord;
 
 /// Thresholds of the `minhash` stage that are tried.
 const SIMILARITIES: [PerMille; 9] = [
@@ -127,8 +126,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
 fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<Sampled>, usize), Fatal> {
     let (mut pages, mut refused, mut buffer) = (Vec::new(), 0, ShingleBuffer::default());
     for line in sample(&args.files, args.sample, settings)? {
-        let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
-        let Ok(Inspection { reading, text, .. }) = guarded(|| reader.inspect(&record)) else {
+        let Ok(Inspection { reading, text, .. }) = guarded(|| reader.inspect(&line.record()?)) else {
             refused += 1;
             continue;
         };
@@ -144,10 +142,9 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
 
 /// Returns at most `max` lines, evenly sampled from all.
 fn sample(files: &[PathBuf], max: usize, settings: &Settings) -> Result<Vec<Line>, Fatal> {
-    let (inputs, _) = lines::open(files).map_err(|error| Reason::Input.because(error))?;
+    let (inputs, _) = lines::open(files, settings.record.max_document).map_err(|error| Reason::Input.because(error))?;
     let mut all = Vec::new();
-    for input in inputs {
-        let mut input = input.limited(settings.record.max_document);
+    for mut input in inputs {
         loop {
             let lines = input.batch().map_err(|error| Reason::Input.because(error))?;
             if lines.is_empty() {

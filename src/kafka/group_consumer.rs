@@ -36,9 +36,9 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, TopicPartitionList};
 
-pub use self::consumed_record::ConsumedRecord;
 use self::consumed_record::TopicName;
 pub(super) use self::consumed_record::detach;
+pub use self::consumed_record::{ConsumedRecord, CutValue};
 pub use self::events::{Command, ConsumerEvent, Start};
 use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report};
 use self::member_id::member_id;

@@ -173,8 +173,9 @@ impl Outputs {
             match (output_kind, &output.outcome) {
                 (OutputKind::Duplicate, PageOutcome::Judged(_)) => self.replace_value(&mut outgoing, page),
                 (OutputKind::DeadLetter, _) => {
-                    let value_bytes = outgoing.value.as_ref().map_or(0, |value| value.len());
-                    if cut(&mut outgoing, topic.max_bytes) {
+                    let value_bytes = outgoing.value.as_ref().map_or(0, |value| value.len() as u64);
+                    let value_bytes = came.cut.as_ref().map_or(value_bytes, |cut| cut.bytes);
+                    if cut(&mut outgoing, topic.max_bytes) || came.cut.is_some() {
                         outgoing.headers.push(owned(self.headers.of_cut(value_bytes)));
                     }
                     // Drop a timestamp that the topic would refuse; a header preserves it.
@@ -324,8 +325,9 @@ impl RecordSource for Pages {
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
+    use crate::kafka::group_consumer::CutValue;
     use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Verdict};
-    use crate::record::PartitionId;
+    use crate::record::{PartitionId, Rejection};
     use dupgate_core::worker::Page;
 
     fn outputs(duplicate_value: DuplicateValue) -> Outputs {
@@ -369,15 +371,20 @@ mod tests {
     }
 
     /// The key, the value and the headers of the dead letter for a value of 1000 bytes and this foreign header, in a
-    /// topic with this limit.
-    fn dead_letter(limit: usize, foreign: usize) -> (Option<Vec<u8>>, usize, BTreeMap<String, Vec<u8>>) {
+    /// topic with this limit. Of a line of a file the value may be only the beginning.
+    fn dead_letter(
+        limit: usize,
+        foreign: usize,
+        cut: Option<CutValue>,
+    ) -> (Option<Vec<u8>>, usize, BTreeMap<String, Vec<u8>>) {
         let mut outputs = outputs(DuplicateValue::Original);
         let topic =
             OutputTopic { name: "dead".to_owned(), max_bytes: limit, ..outputs.topics[&OutputKind::Unique].clone() };
         outputs.topics.insert(OutputKind::DeadLetter, topic);
         let Output { mut page, .. } = Arc::into_inner(page(7, Decision::Unique { original: None })).unwrap();
         let headers = vec![Header { name: "trace".to_owned(), value: Some(vec![b't'; foreign]) }];
-        page.payload.record = Arc::new(ConsumedRecord { headers, ..Arc::into_inner(page.payload.record).unwrap() });
+        page.payload.record =
+            Arc::new(ConsumedRecord { headers, cut, ..Arc::into_inner(page.payload.record).unwrap() });
         let output = Output { page, outcome: PageOutcome::DeadLetter(Reject::NoText) };
         let mut sent = Vec::new();
         let mut load = |_: OutputKind, outgoing: OutgoingRecord<'_>| {
@@ -395,18 +402,25 @@ mod tests {
     #[test]
     fn a_dead_letter_that_was_cut_says_how_long_its_value_was() {
         let mark = "dupgate.error.cut_from_bytes";
-        let (key, bytes, headers) = dead_letter(1 << 20, 10);
+        let (key, bytes, headers) = dead_letter(1 << 20, 10, None);
         assert_eq!((key.as_deref(), bytes), (Some(&b"key"[..]), 1000));
         assert!(headers.contains_key("trace") && !headers.contains_key(mark), "{headers:?}");
 
-        let (key, bytes, headers) = dead_letter(3000, 10);
+        let (key, bytes, headers) = dead_letter(3000, 10, None);
         assert!(key.is_some() && headers.contains_key("trace"), "{headers:?}");
         assert!((1..1000).contains(&bytes), "{bytes}");
         assert_eq!(headers[mark], b"1000");
 
-        let (key, bytes, headers) = dead_letter(4000, 5000);
+        let (key, bytes, headers) = dead_letter(4000, 5000, None);
         assert!(key.is_none() && !headers.contains_key("trace"), "{headers:?}");
         assert_eq!((bytes, &headers[mark][..]), (1000, &b"1000"[..]), "key and headers alone are cut");
+
+        let line = CutValue { bytes: 5000, rejection: Rejection::too_large("the line", 5000, 4000) };
+        for limit in [1 << 20, 3000] {
+            let (_, bytes, headers) = dead_letter(limit, 10, Some(line.clone()));
+            assert!((1..=1000).contains(&bytes), "{bytes}");
+            assert_eq!(headers[mark], b"5000", "{limit}");
+        }
     }
 
     #[test]

@@ -89,6 +89,10 @@ impl RecordProcessor {
             payload.message = Some("the name of a header is not UTF-8".to_owned());
             return (PageAction::Settled(PageOutcome::DeadLetter(Reject::Undecodable)), stamped, payload);
         }
+        if let Some(cut) = &record.cut {
+            payload.message = Some(cut.rejection.message().to_owned());
+            return (PageAction::Settled(PageOutcome::DeadLetter(cut.rejection.reason())), stamped, payload);
+        }
         if record.value.is_none() {
             return (PageAction::Settled(PageOutcome::Tombstone), stamped, payload);
         }
@@ -233,12 +237,12 @@ fn page(
     Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), action, payload }
 }
 
-/// Reads a value as the service does, and returns its request or why it is a dead letter.
+/// Reads a record as the service does, and returns its request or why it is a dead letter.
 #[cfg(test)]
 pub(crate) fn outcome(
     fingerprinter: Fingerprinter,
     source: Source,
-    value: &[u8],
+    record: ConsumedRecord,
 ) -> Result<PageRequest, (Reject, Option<String>)> {
     use crate::kafka::output::{DuplicateValue, InputPartitions, OutputTime};
     use dupgate_core::worker::HeaderSettings;
@@ -270,11 +274,35 @@ pub(crate) fn outcome(
         untimed: Timestamp::default(),
         max_future_skew: Duration::ZERO,
     };
-    let record = Arc::new(ConsumedRecord { value: Some(Box::from(value)), ..ConsumedRecord::default() });
-    let page = processor.page(source, &record, &mut Scratch::default());
+    let page = processor.page(source, &Arc::new(record), &mut Scratch::default());
     match page.action {
         PageAction::Ask(_, request) => Ok(request),
         PageAction::Settled(PageOutcome::DeadLetter(reason)) => Err((reason, page.payload.message)),
         other @ (PageAction::Settled(_) | PageAction::Withdraw(..)) => panic!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::kafka::group_consumer::CutValue;
+    use crate::record::{InputSettings, PartitionId, Rejection};
+    use crate::{fingerprint, text};
+
+    #[test]
+    fn the_beginning_of_a_value_is_never_taken_for_a_page() {
+        let (input, text) = (InputSettings::default(), text::Settings::default());
+        let fingerprinter =
+            Fingerprinter::new(&input, &text, &fingerprint::Settings::default(), NonZeroUsize::MIN).unwrap();
+        let value = br#"{"url":"https://a.example/1","text":"the council closed the old bridge"}"#;
+        let whole = ConsumedRecord { value: Some(Box::from(&value[..])), ..ConsumedRecord::default() };
+        let source = PartitionId::new("pages.jsonl", 0).at(3);
+        assert!(outcome(fingerprinter.clone(), source.clone(), whole.clone()).is_ok());
+        let rejection = Rejection::too_large("the line", 5000, 1000);
+        let message = Some(rejection.message().to_owned());
+        let cut = ConsumedRecord { cut: Some(CutValue { bytes: 5000, rejection }), ..whole };
+        assert_eq!(outcome(fingerprinter, source, cut), Err((Reject::TooLarge, message)));
     }
 }

@@ -121,10 +121,11 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Starts reading files after a place.
+    /// Starts reading files after a place. Of lines longer than `max_document` bytes only the beginning is kept.
     pub(super) fn of_files(
         files: &[ArchiveFile],
         from: FilePlace,
+        max_document: usize,
         work: impl TextWork + 'static,
         threads: usize,
         memory: usize,
@@ -133,7 +134,7 @@ impl Feed {
         let partitions = files.iter().enumerate().map(|(number, file)| file.partition(number));
         let (feed, sender) = Self::build(partitions, work, threads, memory.max(MIN_SHARE), clock)?;
         let sink = move |event| sender.send(Event::File(event)).is_ok();
-        file_reader::start(files, from, Arc::clone(&feed.budget), sink).map_err(failure)?;
+        file_reader::start(files, from, max_document, Arc::clone(&feed.budget), sink).map_err(failure)?;
         Ok(feed)
     }
 

@@ -38,23 +38,31 @@ pub(super) enum FileEvent {
     Failed(String),
 }
 
-/// Starts reading after a place. No line is read while `budget` is full. The thread ends when `sink` returns false.
+/// Starts reading after a place. Of lines longer than `max_document` bytes only the beginning is kept. No line is read
+/// while `budget` is full. The thread ends when `sink` returns false.
 pub(super) fn start(
     files: &[ArchiveFile],
     from: FilePlace,
+    max_document: usize,
     budget: Arc<ByteBudget>,
     sink: impl Fn(FileEvent) -> bool + Send + 'static,
 ) -> io::Result<()> {
     let files = files.to_vec();
     let thread = std::thread::Builder::new().name("replay".to_owned());
-    thread.spawn(move || read(&files, from, &budget, &sink)).map(drop)
+    thread.spawn(move || read(&files, from, max_document, &budget, &sink)).map(drop)
 }
 
-fn read(files: &[ArchiveFile], from: FilePlace, budget: &Arc<ByteBudget>, sink: &impl Fn(FileEvent) -> bool) {
+fn read(
+    files: &[ArchiveFile],
+    from: FilePlace,
+    max_document: usize,
+    budget: &Arc<ByteBudget>,
+    sink: &impl Fn(FileEvent) -> bool,
+) {
     for (number, file) in files.iter().enumerate() {
         let place = if number == from.file { from } else { FilePlace { file: number, ..FilePlace::default() } };
         // Files that were read before have ended.
-        let goes_on = if number < from.file { Ok(true) } else { read_one(file, place, budget, sink) };
+        let goes_on = if number < from.file { Ok(true) } else { read_one(file, place, max_document, budget, sink) };
         let goes_on = match goes_on {
             Ok(goes_on) => goes_on && sink(FileEvent::Ended(file.partition(number))),
             Err(why) => {
@@ -72,13 +80,12 @@ fn read(files: &[ArchiveFile], from: FilePlace, budget: &Arc<ByteBudget>, sink: 
 fn read_one(
     file: &ArchiveFile,
     from: FilePlace,
+    max_document: usize,
     budget: &Arc<ByteBudget>,
     sink: &impl Fn(FileEvent) -> bool,
 ) -> anyhow::Result<bool> {
     let begin = InFile { line: from.line, bytes: from.bytes, packed: from.packed };
-    let input = lines::open_at(Path::new(&file.path), file.partition(from.file), begin)?;
-    // The largest page that is read fits into it.
-    let mut input = input.limited(budget.limit());
+    let mut input = lines::open_at(Path::new(&file.path), file.partition(from.file), begin, max_document)?;
     loop {
         while !budget.wait_for_room(WAIT) {}
         let batch = input.batch()?;
@@ -88,7 +95,8 @@ fn read_one(
         for line in batch {
             let InFile { line: number, bytes, packed } = line.place;
             let place = FilePlace { file: from.file, line: number, bytes, packed, latest_ms: 0 };
-            let record = ConsumedRecord { value: Some(Box::from(line.content())), ..ConsumedRecord::default() };
+            let value = Some(Box::from(line.content()));
+            let record = ConsumedRecord { value, cut: line.cut, ..ConsumedRecord::default() };
             let permit = budget.hold(record.bytes() + LINE_OVERHEAD);
             if !sink(FileEvent::Line { source: line.source, record, place, permit }) {
                 return Ok(false);
@@ -105,11 +113,14 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::record::Reject;
+
+    const MAX_DOCUMENT: usize = 1000;
 
     /// Reads files after a place; returns lines as `file:line text`, ends, and the failure.
     fn lines_of(files: &[ArchiveFile], from: FilePlace) -> (Vec<String>, Vec<FilePlace>) {
         let received = Mutex::new((Vec::new(), Vec::new()));
-        read(files, from, &ByteBudget::new(1 << 20), &|event| {
+        read(files, from, MAX_DOCUMENT, &ByteBudget::new(1 << 20), &|event| {
             let mut received = received.lock().unwrap();
             match event {
                 FileEvent::Line { source, record, place, .. } => {
@@ -147,12 +158,31 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_is_too_long_is_handed_over_without_its_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, ["one", &"x".repeat(100_000), "two"].join("\n")).unwrap();
+        let files = files::describe(&[path]).unwrap();
+        let received = Mutex::new(Vec::new());
+        read(&files, FilePlace::default(), MAX_DOCUMENT, &ByteBudget::new(1 << 20), &|event| {
+            if let FileEvent::Line { source, record, place, .. } = event {
+                assert!(record.bytes() < 10_000, "{}", record.bytes());
+                let cut = record.cut.map(|cut| (cut.bytes, cut.rejection.reason()));
+                received.lock().unwrap().push((source.offset, place.bytes, cut));
+            }
+            true
+        });
+        let cut = Some((100_001, Reject::TooLarge));
+        assert_eq!(received.into_inner().unwrap(), [(1, 4, None), (2, 100_005, cut), (3, 100_008, None)]);
+    }
+
+    #[test]
     fn reading_ends_when_the_receiver_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
         let files = files::describe(&[folder.path().join("a")]).unwrap();
         let taken = Mutex::new(0);
-        read(&files, FilePlace::default(), &ByteBudget::new(1), &|_| {
+        read(&files, FilePlace::default(), MAX_DOCUMENT, &ByteBudget::new(1), &|_| {
             *taken.lock().unwrap() += 1;
             false
         });

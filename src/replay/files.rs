@@ -43,8 +43,7 @@ fn describe_one(path: &Path, number: usize) -> Result<ArchiveFile, Fatal> {
     let (bytes, digest) = digest(path).map_err(unreadable)?;
     let file = ArchiveFile { path: name.to_owned(), bytes, digest };
     // Packed in an unsupported format, or damaged.
-    let opened = lines::open_at(path, file.partition(number), InFile::default());
-    opened.map_err(|error| Reason::Input.because(error))?;
+    lines::open_at(path, file.partition(number), InFile::default(), 0).map_err(|error| Reason::Input.because(error))?;
     Ok(file)
 }
 
@@ -93,9 +92,10 @@ fn digest_of(mut file: impl Read + Seek, bytes: u64) -> io::Result<String> {
     Ok(format!("{:032x}", hash.digest128()))
 }
 
-/// Fetches single lines. Lines of files that cannot be read or have changed are missing in the answer.
+/// Fetches single lines. Lines of files that cannot be read or have changed are missing in the answer, as are lines longer
+/// than `max_document` bytes.
 #[must_use]
-pub fn fetch_lines(files: &[ArchiveFile], sources: &[&Source]) -> BTreeMap<Source, PageBytes> {
+pub fn fetch_lines(files: &[ArchiveFile], sources: &[&Source], max_document: usize) -> BTreeMap<Source, PageBytes> {
     let wanted: BTreeSet<&Source> = sources.iter().copied().collect();
     let mut found = BTreeMap::new();
     for (number, file) in files.iter().enumerate() {
@@ -104,13 +104,17 @@ pub fn fetch_lines(files: &[ArchiveFile], sources: &[&Source]) -> BTreeMap<Sourc
         if left == 0 || verify(file).is_err() {
             continue;
         }
-        let Ok(mut input) = lines::open_at(Path::new(&file.path), partition, InFile::default()) else { continue };
+        let opened = lines::open_at(Path::new(&file.path), partition, InFile::default(), max_document);
+        let Ok(mut input) = opened else { continue };
         while left > 0
             && let Ok(batch) = input.batch()
             && !batch.is_empty()
         {
             for line in batch.into_iter().filter(|line| wanted.contains(&line.source)) {
                 left -= 1;
+                if line.cut.is_some() {
+                    continue;
+                }
                 let value = Some(line.content().to_vec());
                 found.insert(line.source, PageBytes { key: None, value, headers: Vec::new() });
             }
@@ -187,13 +191,13 @@ mod tests {
     fn single_lines_are_fetched_from_files_that_have_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["a", "b"].map(|name| folder.path().join(name));
-        std::fs::write(&paths[0], "one\n\nthree\n").unwrap();
+        std::fs::write(&paths[0], "one\n\nthree\na line that is too long\n").unwrap();
         std::fs::write(&paths[1], "four\n").unwrap();
         let files = describe(&paths).unwrap();
         std::fs::write(&paths[1], "five\n").unwrap();
         let (first, second) = (files[0].partition(0), files[1].partition(1));
-        let wanted = [first.at(3), first.at(9), second.at(1)];
-        let found = fetch_lines(&files, &wanted.iter().collect::<Vec<_>>());
+        let wanted = [first.at(3), first.at(4), first.at(9), second.at(1)];
+        let found = fetch_lines(&files, &wanted.iter().collect::<Vec<_>>(), 5);
         let found: Vec<_> = found.into_iter().map(|(source, page)| (source, page.value.unwrap())).collect();
         assert_eq!(found, [(first.at(3), b"three".to_vec())]);
     }

@@ -118,7 +118,10 @@ pub(super) fn feed(
     let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = settings.processing.threads.unwrap_or_else(cpus);
     match place {
-        Some(place) => Feed::of_files(&plan.files, place, processor, threads, memory, clock),
+        Some(place) => {
+            let max_document = settings.record.max_document;
+            Feed::of_files(&plan.files, place, max_document, processor, threads, memory, clock)
+        }
         None => Feed::of_topics(config, extents, processor, threads, memory, clock),
     }
 }

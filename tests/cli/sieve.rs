@@ -433,3 +433,32 @@ fn warc_records_over_the_limit_are_skipped_with_their_place_and_size() {
     assert_eq!(written[0].trim_ascii(), first.trim_ascii());
     assert!(written[1].is_empty(), "headers alone would damage the file");
 }
+
+#[test]
+fn lines_over_the_limit_are_skipped_with_their_place_and_size() {
+    let folder = TempDir::new().unwrap();
+    let long_line = page("https://c.example/1", &FIRST.repeat(200));
+    let lines =
+        [page("https://a.example/1", FIRST), String::new(), long_line.clone(), page("https://b.example/1", FIRST)];
+    fs::write(folder.path().join("pages.jsonl"), lines.join("\n")).unwrap();
+    let sieve = ["sieve", "pages.jsonl", "-s", "input.max_document=2KiB"];
+    let why = format!("the line has {} bytes, at most 2048 are read (input.max_document)", long_line.len() + 1);
+    let judged = verdicts(&succeeds(dupgate(folder.path()).args(sieve)));
+    let seen = judged.iter().map(|line| ["source", "verdict", "reason"].map(|key| line[key].as_str().unwrap_or("-")));
+    let expected = [
+        ["pages.jsonl:1", "unique", "-"],
+        ["pages.jsonl:3", "dead_letter", "too_large"],
+        ["pages.jsonl:4", "exact", "-"],
+    ];
+    assert_eq!(seen.collect::<Vec<_>>(), expected);
+    assert_eq!(judged[1]["message"], why.as_str());
+    let routed = succeeds(dupgate(folder.path()).args(sieve).args(["--unique", "unique", "--dead", "dead"]));
+    let said = String::from_utf8(routed.stderr).unwrap();
+    assert!(said.contains(&format!("pages.jsonl:3 is left out: too_large: {why}")), "{said}");
+    let written = ["unique", "dead"].map(|name| fs::read_to_string(folder.path().join(name)).unwrap());
+    assert_eq!(written, [lines[0].clone() + "\n", String::new()], "a part of a line would damage the file");
+    let stopped = ["-s", "processing.on_bad_record=stop"];
+    let stopped = dupgate(folder.path()).args(sieve).args(stopped).output().unwrap();
+    let said = String::from_utf8(stopped.stderr).unwrap();
+    assert!(!stopped.status.success() && said.contains(&format!("pages.jsonl:3: too_large: {why}")), "{said}");
+}

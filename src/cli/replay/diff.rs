@@ -256,7 +256,11 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
             let text = reader.normal_text(&bytes.record()).map_err(|rejection| rejection.to_string());
             (source, Shown { id: tap::id(&decoder, &bytes), text })
         };
-        let found = if files.is_empty() { texts.fetch(&sources)? } else { fetch_lines(files, &sources) };
+        let found = if files.is_empty() {
+            texts.fetch(&sources)?
+        } else {
+            fetch_lines(files, &sources, settings.record.max_document)
+        };
         let pages: BTreeMap<Source, Shown> = found.into_iter().map(read).collect();
         for example in examples {
             page::section(&mut out, counted, example, reader.analyzer(), &pages);

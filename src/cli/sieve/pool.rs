@@ -13,7 +13,7 @@ use crate::cli::page::guarded;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::processing::lines::{Input, Line, Unreadable};
-use crate::record::{RawRecord, Rejection};
+use crate::record::Rejection;
 
 /// Stack size of a thread: parsers recurse deeply on deeply nested documents.
 const STACK_BYTES: usize = 64 << 20;
@@ -118,8 +118,7 @@ fn start<'scope, 'env>(
 
 /// Reads one line. A panic in the text work rejects only this line.
 fn read(line: Line, reader: &Fingerprinter, scratch: &mut Scratch) -> Read {
-    let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
-    let reading = guarded(|| reader.read(&record, scratch));
+    let reading = guarded(|| reader.read(&line.record()?, scratch));
     if reading.is_err() {
         // A panic may have left the buffers in any state.
         *scratch = Scratch::default();
@@ -132,6 +131,7 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
+    use crate::kafka::group_consumer::ConsumedRecord;
     use crate::processing::lines;
     use crate::processing::outcome_of_record;
     use crate::protocol::PageRequest;
@@ -187,7 +187,7 @@ mod tests {
             // A file that began with a compressed value would be taken for a compressed file.
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), [b"{}\n", &value[..], b"\n"].concat()).unwrap();
-            let (mut inputs, _) = lines::open(&[file.path().to_owned()]).unwrap();
+            let (mut inputs, _) = lines::open(&[file.path().to_owned()], input.max_document).unwrap();
             let line = inputs.pop().unwrap().batch().unwrap().pop().unwrap();
             let source = line.source.clone();
             let (_, reading) = read(line, &reader, &mut Scratch::default());
@@ -198,7 +198,8 @@ mod tests {
             let of_line = of_line.map_err(|rejection| (rejection.reason(), Some(rejection.message().to_owned())));
             // The line break of the file may have two characters.
             let value = value.strip_suffix(b"\r").unwrap_or(&value);
-            let of_record = outcome_of_record(reader.clone(), source, value);
+            let record = ConsumedRecord { value: Some(Box::from(value)), ..ConsumedRecord::default() };
+            let of_record = outcome_of_record(reader.clone(), source, record);
             assert_eq!(of_line, of_record, "{}", String::from_utf8_lossy(value));
             *(if of_line.is_ok() { &mut asked } else { &mut refused }) += 1;
         }

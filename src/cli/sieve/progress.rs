@@ -48,7 +48,7 @@ impl Progress {
     /// Counts one page.
     pub(super) fn note(&mut self, line: &Line, sifted: &PageResult) {
         self.pages += 1;
-        self.bytes += u64::try_from(line.bytes.len()).unwrap_or(0);
+        self.bytes += line.cut.as_ref().map_or(line.bytes.len() as u64, |cut| cut.bytes);
         *self.verdicts.entry(sifted.verdict.name()).or_default() += 1;
         if let LineVerdict::Dead(rejection) = &sifted.verdict {
             self.note_dead(line, rejection);

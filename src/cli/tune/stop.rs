@@ -18,7 +18,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, STOP_SHINGLES_HEAD, Scratch, Shingling};
 use crate::processing::lines;
 use crate::quality::{Frequent, Share, frequent};
-use crate::record::{EventTime, RawRecord, Timestamp};
+use crate::record::{EventTime, Timestamp};
 
 /// Arguments of `tune stop-shingles`.
 #[derive(Clone, Debug, Args)]
@@ -113,8 +113,7 @@ fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
     });
     let (mut texts, mut pages, mut refused, mut scratch) = (Vec::new(), 0, 0, Scratch::default());
     for line in sample(&args.files, args.sample, settings)? {
-        let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
-        let Ok(reading) = guarded(|| reader.read(&record, &mut scratch)) else {
+        let Ok(reading) = guarded(|| reader.read(&line.record()?, &mut scratch)) else {
             scratch = Scratch::default();
             refused += 1;
             continue;
@@ -122,7 +121,7 @@ fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
         pages += 1;
         let sifted = sieve.judge(line.source.clone(), Ok(reading)).map_err(|error| Reason::Bug.because(error))?;
         if sifted.verdict.route() == Route::Unique {
-            texts.extend(guarded(|| reader.normal_text(&record)).ok());
+            texts.extend(guarded(|| reader.normal_text(&line.record()?)).ok());
         }
     }
     if refused > 0 {

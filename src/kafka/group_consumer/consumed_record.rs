@@ -7,7 +7,7 @@ use rdkafka::Timestamp as KafkaTimestamp;
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 
 use crate::panics::shielded;
-use crate::record::Timestamp;
+use crate::record::{Rejection, Timestamp};
 
 /// One record as it was consumed, with everything that must be produced unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,17 @@ pub struct ConsumedRecord {
     pub headers_unreadable: bool,
     /// The record's timestamp, if it has one.
     pub timestamp: Option<Timestamp>,
+    /// Present if the value is only the beginning of one that is too long: a line of a file. Kafka delivers whole values.
+    pub cut: Option<CutValue>,
+}
+
+/// A value of which only the beginning was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutValue {
+    /// The length of the whole value in bytes.
+    pub bytes: u64,
+    /// Why the record cannot be read.
+    pub rejection: Rejection,
 }
 
 impl ConsumedRecord {
@@ -71,5 +82,6 @@ pub(in crate::kafka) fn detach(message: &BorrowedMessage<'_>) -> ConsumedRecord 
         headers_unreadable: headers.is_none(),
         headers: headers.unwrap_or_default(),
         timestamp,
+        cut: None,
     }
 }

@@ -151,7 +151,7 @@ impl HeaderSettings {
 
     /// Returns our header for a dead letter that does not hold the whole record: the length that its value had.
     #[must_use]
-    pub fn of_cut(&self, value_bytes: usize) -> Header {
+    pub fn of_cut(&self, value_bytes: u64) -> Header {
         Header::text(&self.prefix, "error.cut_from_bytes", value_bytes.to_string())
     }
 }
