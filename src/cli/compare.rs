@@ -29,13 +29,13 @@ const MAX_SHOWN: usize = 160;
     after_help = "Examples:\n  dupgate compare a.txt b.txt\n  dupgate compare pages.jsonl:17 pages.jsonl:203 -o json"
 )]
 pub struct CompareArgs {
-    /// First page: a file, `FILE:LINE` for one of its lines, or - for standard input
+    /// First page: a file, `FILE:LINE` for one of its lines or WARC records, or - for standard input
     #[arg(value_name = "A")]
     pub one: Place,
     /// Second page
     #[arg(value_name = "B")]
     pub other: Place,
-    /// Format of the files [default: by extension: .txt, .html; otherwise `input.format`]
+    /// Format of the files [default: by extension: .txt, .html, .warc; otherwise `input.format`]
     #[arg(long = "as", value_parser = page::format(), value_name = "FORMAT")]
     pub format: Option<record::Format>,
     /// Number of changed passages to show; 0 for all

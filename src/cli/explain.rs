@@ -24,13 +24,14 @@ const SHOWN: usize = 12;
 /// Arguments of `explain`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Examples:\n  dupgate explain page.html\n  dupgate explain pages.jsonl:17 -c dupgate.yaml -o json"
+    after_help = "Examples:\n  dupgate explain page.html\n  dupgate explain pages.jsonl:17 -c dupgate.yaml -o json\n  \
+                  dupgate explain pages.warc.gz:3"
 )]
 pub struct ExplainArgs {
-    /// Page to read: a file, `FILE:LINE` for one of its lines, or - for standard input
+    /// Page to read: a file, `FILE:LINE` for one of its lines or WARC records, or - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub page: Place,
-    /// Format of the file [default: by extension: .txt, .html; otherwise `input.format`]
+    /// Format of the file [default: by extension: .txt, .html, .warc; otherwise `input.format`]
     #[arg(long = "as", value_parser = page::format(), value_name = "FORMAT")]
     pub format: Option<record::Format>,
     /// Number of nearest originals to show, if a snapshot is available

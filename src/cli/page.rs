@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,6 +15,7 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection};
 use crate::panics::shielded;
+use crate::processing::lines::{self, Line};
 use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Reject, Rejection};
 use crate::text::{self, Analyzer};
 
@@ -25,7 +25,7 @@ pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Rejection>) -> Result<
     shielded(read).unwrap_or_else(panicked)
 }
 
-/// The place of a page: `FILE`, `FILE:LINE`, or `-` for standard input.
+/// The place of a page: `FILE`, `FILE:LINE`, or `-` for standard input. A WARC record counts as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file.
@@ -91,8 +91,8 @@ impl PageReader {
         &self.settings
     }
 
-    /// Reads the page at a place. Without a format, the extension decides (`.txt`, `.html`, `.htm`), else
-    /// `input.format`.
+    /// Reads the page at a place. Without a format, the extension decides (`.txt`, `.html`, `.htm`; `.warc`, `.wet`, also
+    /// compressed), else `input.format`.
     ///
     /// # Errors
     ///
@@ -104,6 +104,7 @@ impl PageReader {
             let way_out = match format {
                 Format::Json if lines => "; one line of a file is FILE:LINE, another format --as text or --as html",
                 Format::Json => "; another format is --as text or --as html",
+                Format::Warc if place.line.is_none() => "; one record of a file is FILE:NUMBER",
                 Format::Avro | Format::Protobuf | Format::JsonSchema | Format::Text | Format::Html | Format::Warc => "",
             };
             Reason::Input.because(anyhow::anyhow!("{place}: {rejection}{way_out}"))
@@ -114,15 +115,37 @@ impl PageReader {
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or has no such line.
+    /// The file cannot be opened, has no such line, or one that is too long.
     pub fn fetch(&self, place: &Place, format: Option<Format>) -> Result<(Vec<u8>, Format), Fatal> {
-        let unreadable = |error: std::io::Error| {
-            Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
-        };
-        let bytes = bytes_of(place).map_err(unreadable)?;
-        let bytes = bytes.ok_or_else(|| Reason::Input.because(anyhow::anyhow!("{place}: there is no such line")))?;
         let format = format.unwrap_or_else(|| self.format_of(place));
-        Ok((bytes, format))
+        let Some(number) = place.line else {
+            let bytes = whole_file(&place.path).map_err(|error| {
+                Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
+            })?;
+            return Ok((bytes, format));
+        };
+        let refused = |why: String| Reason::Input.because(anyhow::anyhow!("{place}: {why}"));
+        let line = self.line(&place.path, number)?;
+        let line = line.ok_or_else(|| refused("there is no such line, or it is blank".to_owned()))?;
+        line.record().map_err(|rejection| refused(rejection.to_string()))?;
+        Ok((line.content().to_vec(), format))
+    }
+
+    /// Reads one line as `sieve` does.
+    fn line(&self, path: &Path, number: NonZeroUsize) -> Result<Option<Line>, Fatal> {
+        let number = i64::try_from(number.get()).unwrap_or(i64::MAX);
+        let opened = lines::open(&[path.to_owned()], self.settings.record.max_document);
+        let (inputs, _) = opened.map_err(|error| Reason::Input.because(error))?;
+        for mut input in inputs {
+            loop {
+                let lines = input.batch().map_err(|error| Reason::Input.because(error))?;
+                let Some(last) = lines.last() else { break };
+                if last.source.offset >= number {
+                    return Ok(lines.into_iter().find(|line| line.source.offset == number));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the bytes of one page.
@@ -157,9 +180,12 @@ impl PageReader {
     }
 
     fn format_of(&self, place: &Place) -> Format {
-        match place.path.extension().and_then(|end| end.to_str()) {
-            Some("txt") => Format::Text,
-            Some("html" | "htm") => Format::Html,
+        let name = place.path.file_name().unwrap_or_default().to_string_lossy();
+        let unpacked = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+        match unpacked.rsplit_once('.') {
+            Some((_, "warc" | "wet")) => Format::Warc,
+            Some((_, "txt")) if unpacked == name => Format::Text,
+            Some((_, "html" | "htm")) if unpacked == name => Format::Html,
             Some(_) | None => self.settings.record.format,
         }
     }
@@ -178,36 +204,24 @@ fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<
         configured.clone()
     } else {
         // The fields of one format do not apply to another.
-        let nowhere = Fields::nowhere();
-        let fields = if format.has_fields() { Fields::default() } else { nowhere };
+        let fields = match format {
+            Format::Json | Format::Avro | Format::Protobuf | Format::JsonSchema => Fields::default(),
+            Format::Warc => Fields { id: "/WARC-Target-URI".parse().ok(), ..Fields::nowhere() },
+            Format::Text | Format::Html => Fields::nowhere(),
+        };
         InputSettings { format, fields, event_time: EventTime::Record, ..configured.clone() }
     };
     Fingerprinter::new(&input, text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))
 }
 
-/// Reads the bytes at a place, without the line break after a line; `None` when the file has no such line.
-fn bytes_of(place: &Place) -> std::io::Result<Option<Vec<u8>>> {
-    let mut input: Box<dyn BufRead> = if place.path.as_os_str() == "-" {
-        Box::new(std::io::stdin().lock())
-    } else {
-        Box::new(BufReader::new(File::open(&place.path)?))
-    };
+fn whole_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    if !lines::is_stdin(path) {
+        return std::fs::read(path);
+    }
     let mut bytes = Vec::new();
-    let Some(line) = place.line else {
-        input.read_to_end(&mut bytes)?;
-        return Ok(Some(bytes));
-    };
-    for _ in 0..line.get() {
-        bytes.clear();
-        if input.read_until(b'\n', &mut bytes)? == 0 {
-            return Ok(None);
-        }
-    }
-    while bytes.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
-        bytes.pop();
-    }
-    Ok(Some(bytes))
+    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -276,3 +276,52 @@ fn a_byte_order_mark_before_a_record_is_skipped() {
         assert_eq!(explain_json(folder.path(), &[place])["id"], "https://a.example/1", "{place}");
     }
 }
+
+#[test]
+fn records_of_a_warc_file_and_compressed_lines_are_numbered_as_sieve_does() {
+    let folder = TempDir::new().unwrap();
+    let record = |kind: &str, url: &str, text: &str| {
+        let head = format!("WARC/1.0\r\nWARC-Type: {kind}\r\nContent-Type: text/plain\r\nWARC-Target-URI: {url}");
+        format!("{head}\r\nContent-Length: {}\r\n\r\n{text}\r\n\r\n", text.len())
+    };
+    let long = EN.repeat(20);
+    let records = [("warcinfo", "x"), ("resource", ZH), ("resource", EN), ("resource", &long)];
+    let records = (1..).zip(records).map(|(at, (kind, text))| record(kind, &format!("https://a.example/{at}"), text));
+    let records: String = records.collect();
+    let lines = format!("{}\n\n{}\n", json!({"url": "u1", "text": ZH}), json!({"url": "u3", "text": EN}));
+    for (name, text) in [("pages.warc", &records), ("pages.jsonl", &lines)] {
+        fs::write(folder.path().join(name), text).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(text.as_bytes()).unwrap();
+        fs::write(folder.path().join(format!("{name}.gz")), packed.finish().unwrap()).unwrap();
+    }
+    for (place, id) in [
+        ("pages.warc:2", "https://a.example/2"),
+        ("pages.warc:3", "https://a.example/3"),
+        ("pages.warc.gz:3", "https://a.example/3"),
+        ("pages.jsonl:3", "u3"),
+        ("pages.jsonl.gz:3", "u3"),
+    ] {
+        let report = explain_json(folder.path(), &[place]);
+        let text = report["text"].as_str().unwrap();
+        assert_eq!((&report["page"], &report["id"]), (&place.into(), &id.into()));
+        assert_eq!(text.starts_with("the harbour authority"), id.ends_with('3'), "{place}: {text}");
+    }
+    fs::rename(folder.path().join("pages.warc.gz"), folder.path().join("pages.archive")).unwrap();
+    assert_eq!(explain_json(folder.path(), &["pages.archive:3", "--as", "warc"])["id"], "https://a.example/3");
+    let configured = ["pages.archive:3", "-s", "input.format=warc"];
+    assert_eq!(explain_json(folder.path(), &configured)["id"], "https://a.example/3");
+    let too_large =
+        format!("the block of the WARC record has {} bytes, at most 2048 are read (input.max_document)", long.len());
+    for (place, why) in [
+        ("pages.warc:1", "pages.warc:1: missing_field: a WARC record of type `warcinfo` has no page"),
+        ("pages.warc:4", &too_large),
+        ("pages.warc:5", "pages.warc:5: there is no such line"),
+        ("pages.warc", "pages.warc: too_large"),
+        ("pages.warc", "; one record of a file is FILE:NUMBER"),
+        ("pages.jsonl:2", "pages.jsonl:2: there is no such line, or it is blank"),
+    ] {
+        let output = explain(folder.path(), &[place, "-s", "input.max_document=2KiB"]);
+        assert!(output.code == 66 && output.err.contains(why), "{place}: {} {}", output.code, output.err);
+    }
+}

@@ -15,8 +15,8 @@ describes paths, packed values and the accepted times.
 
 Whatever is read, the record itself goes to the output unchanged. `dupgate sieve FILE.jsonl` tries settings on a file of
 records, and `dupgate explain FILE.jsonl:1` shows what is read of one. With `format: warc`, `dupgate sieve FILE.warc.gz`
-reads a WARC file record by record. Records over `input.max_document` are dead letters, of which only the headers are
-read, and `--dead` leaves them out.
+reads a WARC file record by record, and `dupgate explain FILE.warc.gz:7` shows what is read of its seventh record. Lines and
+records over `input.max_document` are dead letters: only their beginning is read, and `--dead` leaves them out.
 
 A WARC record is one Kafka value, compressed or not; [CONFIGURATION.md](CONFIGURATION.md#fields) says which of them have a
 page. CloudEvents in batch mode (`application/cloudevents-batch+json`) are several pages in one value, and one verdict
