@@ -9,12 +9,13 @@ mod texts;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use baselines::Judged;
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Global;
-use super::one_of::one_of;
+use super::help::one_of;
 use super::output::{Format as OutputFormat, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -26,7 +27,6 @@ use crate::quality::{
 };
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use crate::runtime::clock::Clock;
-use baselines::Judged;
 
 /// Size of the index for which the chance candidates of a probe are estimated.
 const ORIGINALS: u64 = 10_000_000;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory};
 
@@ -71,8 +72,23 @@ fn template(command: &Command) -> String {
             Documentation: https://github.com/dupgate/dupgate{after-help}\n"
 }
 
+/// Parses one of these values by its name. `--help` lists them with `help`.
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
+    values: &'static [T],
+    name: fn(T) -> &'static str,
+    help: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let listed = values.iter().map(|value| PossibleValue::new(name(*value)).help(help(*value)));
+    PossibleValuesParser::new(listed).try_map(move |given| {
+        let found = values.iter().copied().find(|value| name(*value) == given);
+        found.ok_or("not one of the listed values")
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::protocol::VerdictKind;
+    use clap::{Arg, Command};
     use std::collections::BTreeSet;
 
     use super::*;
@@ -119,5 +135,20 @@ mod tests {
         let (own, global) = (page.find("--watch"), page.find("Global options:"));
         assert!(own.is_some() && own < global, "{page}");
         assert!(page.find("--config") > global, "{page}");
+    }
+
+    #[test]
+    fn a_value_is_parsed_by_its_name_and_listed_with_its_help() {
+        let help = |kind| if kind == VerdictKind::Near { "similar text" } else { "" };
+        let parser = one_of(&VerdictKind::ALL, VerdictKind::name, help);
+        let command = Command::new("c").arg(Arg::new("verdict").value_parser(parser));
+        for kind in VerdictKind::ALL {
+            let matches = command.clone().try_get_matches_from(["c", kind.name()]).unwrap();
+            assert_eq!(matches.get_one("verdict"), Some(&kind));
+        }
+        let refused = command.clone().try_get_matches_from(["c", "dead"]).unwrap_err().to_string();
+        assert!(refused.contains("[possible values: unique, update,"), "{refused}");
+        let shown = command.clone().render_long_help().to_string();
+        assert!(shown.contains("- near:      similar text"), "{shown}");
     }
 }

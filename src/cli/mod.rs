@@ -4,7 +4,6 @@
 //! changes a cluster needs `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
 pub mod instance;
-mod one_of;
 pub mod check;
 pub mod compare;
 pub mod completions;
@@ -44,7 +43,7 @@ use std::time::Duration;
 use annotate_snippets::Renderer;
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use self::one_of::one_of;
+use self::help::one_of;
 use self::progress_bar::{LogWriter, above_bar};
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};

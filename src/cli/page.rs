@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use clap::builder::TypedValueParser;
 
-use super::one_of::one_of;
+use super::help::one_of;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection};

@@ -1,6 +1,5 @@
 //! `replay`: a range of the input judged again, beside the service.
 
-mod clean;
 mod diff;
 mod plan;
 mod progress;
@@ -16,7 +15,7 @@ use clap::{Args, Subcommand};
 use dupgate_core::replay::{Order, Target};
 
 use super::Global;
-use super::one_of::one_of;
+use super::help::one_of;
 use crate::error::Fatal;
 use crate::replay::Rate;
 
@@ -259,7 +258,7 @@ pub fn replay(args: &ReplayArgs, global: &Global) -> Result<(), Fatal> {
         ReplayCommand::Status(args) => show::status(args, global),
         ReplayCommand::List => show::list(global),
         ReplayCommand::Diff(args) => diff::diff(args, global),
-        ReplayCommand::Clean(args) => clean::clean(args, global),
+        ReplayCommand::Clean(args) => show::clean(args, global),
     }
 }
 

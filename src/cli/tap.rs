@@ -8,9 +8,9 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::Global;
+use super::help::one_of;
 use super::human::age;
 use super::instance::{Instance, in_query};
-use super::one_of::one_of;
 use super::output::{Format, StreamedTable, print};
 use super::verdict::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;

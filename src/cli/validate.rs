@@ -1,13 +1,11 @@
 //! `validate`: prints all problems of a configuration.
 
 mod curve;
-mod chance_matches;
 
 use std::path::PathBuf;
 
-use chance_matches::ChanceMatches;
 use clap::Args;
-use curve::Curve;
+use curve::{ChanceMatches, Curve};
 
 use super::output::{Format, columns, print, print_json};
 use super::{Global, human, report};

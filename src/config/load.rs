@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 use super::layers::Layers;
-use super::origin::Origin;
-use super::problem::{Problem, Refused};
+use super::problem::{Origin, Problem, Refused};
 use super::raw::{Protocol, Raw};
 use super::resolve::{ExternalInputs, Purpose};
 use super::secret::{RawSecret, SECRET_SLOTS};

@@ -1,10 +1,8 @@
 //! Resolves the mirror of the file to settings, or to all problems at once. Reads no file, clock or environment.
 
-mod cost_limits;
 mod kafka;
 mod limits;
 mod core_settings;
-mod names;
 mod routes;
 mod values;
 
@@ -119,7 +117,7 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
         shown: raw.effective().shown(),
     };
     limits::between(&settings, found);
-    cost_limits::cost_limits(&settings, found);
+    limits::cost_limits(&settings, found);
     if findings.problems.is_empty() {
         Ok((settings, findings.warnings))
     } else {

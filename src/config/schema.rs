@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::field::RawField;
 use super::levels::Levels;
-use super::origin::Origin;
+use super::problem::Origin;
 use super::properties::RawProperty;
 use super::raw::{Raw, Retention, ServedPartitions};
 use super::secret::RawSecret;

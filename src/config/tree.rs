@@ -8,8 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::origin::Origin;
-use super::problem::Problem;
+use super::problem::{Origin, Problem};
 use super::secret::SECRET_SLOTS;
 
 /// Maps whose keys are free. Below them, a dot is part of the key.

@@ -9,9 +9,9 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
+use super::budget::{InFlight, InFlightGuard};
 use super::client::LoggingContext;
 use super::errors::{Denied, denied};
-use super::in_flight::{InFlight, InFlightGuard};
 use super::renewed_client::RenewedClient;
 use crate::protocol::{LogPartition, Request, RequestId, RequestOffset, encode_requests};
 

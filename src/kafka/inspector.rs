@@ -2,9 +2,8 @@
 //!
 //! Nothing here changes the cluster, except for [`ClusterInspector::create`] and [`ClusterInspector::transact`], which
 //! makes the coordinator store a separate transactional id.
-
-mod permits;
-mod replays;
+//!
+//! Ends the transaction that a process left open when it was killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +17,17 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::admin::options;
-use super::client::{ConnectionSettings, ProducerSettings};
+use super::client::{ConnectionSettings, LoggingContext, ProducerSettings};
+use super::errors;
 use super::errors::{Denied, denied, denied_by_code};
 use crate::record::{PartitionId, Timestamp};
+use crate::transaction::{Call, CallError};
+
+mod permits;
+mod replays;
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(50);
@@ -456,4 +460,16 @@ impl ClusterInspector {
         let producer: BaseProducer<ErrorCapture> = made.map_err(|error| ClusterError::of(&error, id))?;
         producer.init_transactions(self.timeout).map_err(|error| ClusterError::of(&error, id))
     }
+}
+
+/// Ends the transaction that is open under the transactional id of these settings, and fences its producer if it still
+/// runs: afterwards the offsets of the group are final, and reading them does not wait.
+///
+/// # Errors
+///
+/// The brokers refuse, or none answered within `timeout`.
+pub fn end_open_transaction(config: &ClientConfig, timeout: Duration) -> Result<(), CallError> {
+    let producer: BaseProducer<LoggingContext> =
+        config.create_with_context(LoggingContext::default()).map_err(|error| CallError::Fatal(error.to_string()))?;
+    producer.init_transactions(timeout).map_err(|error| errors::of_call(Call::Init, &error))
 }

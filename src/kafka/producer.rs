@@ -8,7 +8,6 @@
 //! `records` defines what is sent, `session` one client and its calls, `delivery` the outcome of a batch.
 //! `retry_deadline` and `age` correct the answers by the elapsed time.
 
-mod age;
 mod delivery;
 mod records;
 mod retry_deadline;
@@ -20,15 +19,15 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, unbounded};
 use rdkafka::ClientConfig;
 
-use self::age::TransactionAge;
-pub use self::records::{EncodedBatch, HeaderField, OutgoingRecord, RecordSink, RecordSource};
-use self::retry_deadline::RetryDeadline;
+use self::retry_deadline::{RetryDeadline, TransactionAge};
 use self::session::ProducerSession;
+use super::budget::InFlight;
 use super::group_consumer::Membership;
-use super::in_flight::InFlight;
 use super::watchdog::close_in_background;
 use crate::record::PartitionId;
 use crate::transaction::{Call, CallError, Delivery};
+
+pub use self::records::{EncodedBatch, HeaderField, OutgoingRecord, RecordSink, RecordSource};
 
 /// How long one call may take before it fails as retriable.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use dupgate_core::replay::{
 };
 use dupgate_core::worker::{Page, PageAction, PageOutcome};
 
-use super::kept_log;
+use super::log_stream;
 use super::log_stream::LogStream;
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
@@ -63,7 +63,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
 
     pub(super) fn walks(&mut self) -> Result<Vec<Walk>, Fatal> {
         let config = context::connection(&self.live.kafka).bounded_follower(&self.plan.own_group());
-        kept_log::expect_kept(&self.plan, &self.offsets, &config, &self.marks)?;
+        log_stream::expect_kept(&self.plan, &self.offsets, &config, &self.marks)?;
         let mut walks = Vec::new();
         for range in self.plan.verdict_log.clone() {
             let partition = range.id();

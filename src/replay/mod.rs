@@ -1,19 +1,13 @@
 //! Runs a replay: reads pages, and writes verdicts and pages, in the order of the plan. Also compares verdicts.
 
-mod by_files;
 mod by_fingerprints;
 mod by_log;
 mod by_time;
 mod compare;
-mod digests;
 mod feed;
 mod file_reader;
 mod files;
-mod input_ranges;
-mod kept_log;
 pub(crate) mod log_stream;
-mod lookup_thread;
-mod meter;
 pub(crate) mod pace;
 mod planning;
 mod run;

@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use dupgate_core::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
 
-use super::digests::{rules_digest, writes_digest};
-use super::input_ranges::{Ranges, cut, listed, names};
-use super::kept_log::{expect_kept, first_checkpoint, is_judged_before};
+use super::log_stream::{expect_kept, first_checkpoint, is_judged_before};
 use super::store::Store;
+use super::verdict_digest::{rules_digest, writes_digest};
 use super::{QUERY_TIMEOUT, files};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -571,4 +570,39 @@ impl Planning<'_> {
 /// Writes a time as plans do.
 pub(super) fn written(time: Timestamp) -> String {
     time.rfc3339().unwrap_or_else(|| time.to_string())
+}
+
+pub(super) type Ranges = BTreeMap<PartitionId, Range<i64>>;
+
+/// Lists the topics of partitions.
+pub(super) fn names(partitions: &BTreeSet<PartitionId>) -> String {
+    let topics: BTreeSet<&str> = partitions.iter().map(|partition| &*partition.topic).collect();
+    topics.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// The most partitions that an error lists.
+const MAX_LISTED: usize = 5;
+
+/// Lists what partitions hold: `pages:0 offsets 0 to 99`.
+pub(super) fn listed(held: &Ranges) -> String {
+    let ranges = held.iter().filter(|(_, range)| !range.is_empty());
+    let more = if held.len() > MAX_LISTED { ", ..." } else { "" };
+    let listed: Vec<String> = ranges
+        .take(MAX_LISTED)
+        .map(|(partition, range)| format!("{partition} offsets {} to {}", range.start, range.end - 1))
+        .collect();
+    listed.join(", ") + more
+}
+
+/// Shortens the ranges evenly, so that they hold this many records.
+pub(super) fn cut(ranges: &mut Ranges, max_records: Option<u64>) {
+    let Some(limit) = max_records else { return };
+    let total: u64 = ranges.values().map(|range| u64::try_from(range.end - range.start).unwrap_or(0)).sum();
+    if total <= limit || total == 0 {
+        return;
+    }
+    for range in ranges.values_mut() {
+        let length = u128::try_from(range.end - range.start).unwrap_or(0) * u128::from(limit) / u128::from(total);
+        range.end = range.start + i64::try_from(length).unwrap_or(0);
+    }
 }

@@ -13,10 +13,10 @@ use dupgate_core::replay::{CommitMetadata, Digest, Mark, Marks, Total, VerdictNa
 use dupgate_core::worker::{Output, OutputKind, PageOutcome};
 
 use crate::error::{Fatal, Reason};
+use crate::kafka::budget::InFlight;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::errors::denied_in;
 use crate::kafka::group_consumer::Membership;
-use crate::kafka::in_flight::InFlight;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::{Outputs, PagePayload};
 use crate::kafka::producer::{

@@ -4,7 +4,6 @@
 
 mod endpoints;
 pub(crate) mod instance_admin;
-mod minute_report;
 mod page_cache;
 pub(crate) mod pair_inspector;
 mod parts;

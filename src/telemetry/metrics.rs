@@ -5,10 +5,7 @@
 //! state: two instances in one process have two recorders. Recording costs an atomic operation for closed labels, and a
 //! hash lookup for topics and partitions.
 
-mod exposition;
-mod indexes;
 mod recorder;
-mod replays;
 mod series;
 mod values;
 
@@ -34,9 +31,7 @@ use crate::fingerprint::PerMille;
 use crate::protocol::{LogPartition, VerdictKind};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
-pub use self::indexes::IndexTotals;
-pub use self::replays::ReplayProgress;
-pub use self::values::{Buckets, MetricValues, whole};
+pub use self::values::{Buckets, IndexTotals, MetricValues, ReplayProgress, whole};
 
 /// Records metrics. Clones share one recorder.
 #[derive(Clone)]
@@ -121,7 +116,7 @@ impl Metrics {
     pub fn render(&self) -> String {
         metrics::with_local_recorder(&self.inner.recorder, || self.inner.process.collect());
         self.inner.recorder.export();
-        exposition::ordered(&self.inner.handle.render())
+        values::ordered(&self.inner.handle.render())
     }
 
     /// Returns the current values of the metrics. `process_*` has the values of the last [`Metrics::render`], or of the

@@ -4,10 +4,8 @@
 //! older one, so a record that was read before a seek never reaches the machine after it.
 
 mod commit_check;
-mod dead_letter_report;
 mod effects;
 mod inbox;
-mod missing_topics;
 mod remaining_input;
 mod reorder_buffer;
 mod report;
@@ -22,7 +20,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use dupgate_core::worker::{Backlog, Event, Page, Worker, WorkerSettings};
 
-use self::missing_topics::MissingTopics;
+use self::inbox::MissingTopics;
 use self::settled_offsets::{SettledOffsets, lags, unsettled};
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::{ByteBudget, Permit};

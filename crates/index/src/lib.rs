@@ -50,9 +50,8 @@ mod stats;
 mod table;
 mod tables;
 mod tasks;
-mod width;
 
-pub use codeword::Codeword;
+pub use codeword::{Codeword, MAX_DISTANCE, Width};
 pub use column::{BitColumn, Column, Rows};
 pub use coverage::{Gap, Proof};
 pub use hamming::{HammingIndex, SharedCodes};
@@ -64,4 +63,3 @@ pub use simd::{Backend, prefetch, prefetch_lines};
 pub use stats::{HammingStats, TableStats};
 pub use tables::Tables;
 pub use tasks::{Task, run_sequential};
-pub use width::{MAX_DISTANCE, Width};

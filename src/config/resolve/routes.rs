@@ -6,8 +6,7 @@ use dupgate_core::worker;
 use super::super::raw::{Mode, OnBadRecord, Raw};
 use super::super::settings::{Input, Output, RegistryIdentity, SchemaRegistry, Topics};
 use super::super::units::Start;
-use super::names::{check_name, check_own_name, is_read};
-use super::values::{MILLISECOND, at_least};
+use super::values::{MILLISECOND, at_least, check_name, check_own_name, is_read};
 use super::{Findings, Purpose};
 
 type Secrets = std::collections::BTreeMap<&'static str, secrecy::SecretString>;

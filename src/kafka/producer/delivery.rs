@@ -6,9 +6,9 @@ use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::ProducerContext;
 
 use super::Answer;
+use crate::kafka::budget::InFlightGuard;
 use crate::kafka::client::LoggingContext;
 use crate::kafka::errors;
-use crate::kafka::in_flight::InFlightGuard;
 use crate::record::Reject;
 use crate::transaction::CallError;
 

@@ -12,10 +12,10 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::delivery::{BatchOutcome, DeliveryContext, RefusalClues, Report, ReportSink};
 use super::records::{OutgoingRecord, RecordSource};
 use super::{Answer, OffsetAndMetadata, REQUEST_TIMEOUT};
+use crate::kafka::budget::InFlight;
 use crate::kafka::client::LoggingContext;
 use crate::kafka::errors;
 use crate::kafka::group_consumer::Membership;
-use crate::kafka::in_flight::InFlight;
 use crate::kafka::watchdog::has_brokers;
 use crate::transaction::{Call, CallError};
 

@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use metrics::Key;
 
 use super::super::catalog::Spec;
+use super::{LabelValue, Log, Metrics, PoisonError, catalog, flag, float, seconds};
+use crate::protocol::LogPartition;
+use crate::record::Timestamp;
+use crate::telemetry::labels::{MemoryPart, ReplayPhase};
 
 /// Cumulative counts of a histogram by upper bound, ascending; the last bound is infinite.
 pub type Buckets = Vec<(f64, f64)>;
@@ -95,6 +99,110 @@ fn label<'k>(key: &'k Key, name: &str) -> Option<&'k str> {
 #[must_use]
 pub fn whole(count: f64) -> u64 {
     format!("{count:.0}").parse().unwrap_or(0)
+}
+
+/// Progress of one run of a replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReplayProgress {
+    /// Records whose committed verdicts this run has read again.
+    pub followed: u64,
+    /// Records of the warm-up that this run has worked through.
+    pub warmed_up: u64,
+    /// Records of the range that this run has worked through.
+    pub of_range: u64,
+    /// Share of the replay that all of its runs together have done, from 0 to 1.
+    pub share: f64,
+    /// Remaining records; `None` if their number is unknown.
+    pub remaining: Option<u64>,
+    /// Whether it waits for the service.
+    pub is_yielding: bool,
+}
+
+impl Metrics {
+    /// Sets the progress of a replay. The numbers of records of one run must not decrease.
+    pub fn replay(&self, id: &str, at: &ReplayProgress) {
+        let label = ("replay", id);
+        for phase in ReplayPhase::ALL {
+            let records = match phase {
+                ReplayPhase::Follow => at.followed,
+                ReplayPhase::WarmUp => at.warmed_up,
+                ReplayPhase::Range => at.of_range,
+            };
+            self.counter(catalog::REPLAY_RECORDS.name, &[label, phase.pair()]).absolute(records);
+        }
+        self.gauge(catalog::REPLAY_PROGRESS.name, &[label]).set(at.share);
+        if let Some(remaining) = at.remaining {
+            self.gauge(catalog::REPLAY_REMAINING.name, &[label]).set(float(remaining));
+        }
+        self.gauge(catalog::REPLAY_YIELDING.name, &[label]).set(flag(at.is_yielding));
+    }
+}
+
+/// State of the index of one judge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexTotals {
+    /// Whether the judge or standby holds the whole state.
+    pub is_ready: bool,
+    /// Originals held.
+    pub entries: u64,
+    /// Event time of the oldest of them.
+    pub oldest: Option<Timestamp>,
+    /// The stream time.
+    pub stream_time: Option<Timestamp>,
+    /// Bytes for the originals.
+    pub fingerprint_bytes: u64,
+    /// Bytes for the tables of codes and bands.
+    pub bucket_bytes: u64,
+    /// Bytes for the tables by id and by source.
+    pub ref_bytes: u64,
+    /// Bytes for the table of exact hashes.
+    pub exact_bytes: u64,
+    /// Entries in the fullest bucket.
+    pub largest_bucket: u32,
+    /// Requests of the fingerprint log that were read and wait for a verdict.
+    pub waiting: u64,
+}
+
+impl Metrics {
+    /// Sets the index of the judge of a partition of the fingerprint log. The metrics show the sum over all judges of
+    /// this process, or the worst of them where a sum has no meaning.
+    pub fn index(&self, log: LogPartition, totals: IndexTotals) {
+        let mut all = self.inner.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(log, totals);
+        let sum = |part: fn(&IndexTotals) -> u64| float(all.values().map(part).sum());
+        let part = |name: MemoryPart, bytes: f64| self.series().index_memory.of(name).set(bytes);
+        self.set(&catalog::INDEX_READY, flag(all.values().all(|index| index.is_ready)));
+        self.set(&catalog::INDEX_ENTRIES, sum(|index| index.entries));
+        if let Some(oldest) = all.values().filter_map(|index| index.oldest).min() {
+            self.set(&catalog::INDEX_OLDEST_ENTRY, seconds(oldest));
+        }
+        if let Some(stream_time) = all.values().filter_map(|index| index.stream_time).max() {
+            self.set(&catalog::INDEX_STREAM_TIME, seconds(stream_time));
+        }
+        part(MemoryPart::Fingerprints, sum(|index| index.fingerprint_bytes));
+        part(MemoryPart::Buckets, sum(|index| index.bucket_bytes));
+        part(MemoryPart::Refs, sum(|index| index.ref_bytes));
+        part(MemoryPart::Exact, sum(|index| index.exact_bytes));
+        let largest = all.values().map(|index| index.largest_bucket).max().unwrap_or(0);
+        self.set(&catalog::INDEX_LARGEST_BUCKET, f64::from(largest));
+        self.series().log_lag.of(Log::Fingerprints).set(sum(|index| index.waiting));
+    }
+
+    /// Observes the lookup of a page: how many originals were compared, and the distance of the nearest one in bits.
+    pub fn lookup(&self, compared: u32, nearest: Option<u8>) {
+        self.series().lookup_candidates.record(f64::from(compared));
+        if let Some(bits) = nearest {
+            self.series().nearest_distance.record(f64::from(bits));
+        }
+    }
+}
+
+/// Puts the families in the order of their names, because that of the exporter changes from scrape to scrape. A blank
+/// line ends each family.
+pub(super) fn ordered(text: &str) -> String {
+    let mut families: Vec<&str> = text.split_inclusive("\n\n").collect();
+    families.sort_unstable();
+    families.concat()
 }
 
 #[cfg(test)]
@@ -210,5 +318,25 @@ mod tests {
                 prop_assert_eq!(readings(&metrics.values()), exported(&metrics));
             }
         }
+    }
+
+    #[test]
+    fn families_are_in_the_order_of_their_names() {
+        let text = "# HELP b Second.\n# TYPE b counter\nb{x=\"1\"} 2\nb{x=\"0\"} 1\n\n# HELP a First.\n# TYPE a gauge\na 3\n\n";
+        let expected = "# HELP a First.\n# TYPE a gauge\na 3\n\n# HELP b Second.\n# TYPE b counter\nb{x=\"1\"} 2\nb{x=\"0\"} 1\n\n";
+        assert_eq!(ordered(text), expected);
+    }
+
+    #[test]
+    fn every_scrape_has_the_same_families_in_the_same_order() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        metrics.consumed("pages", 1, 1);
+        let names = || -> Vec<String> {
+            let text = metrics.render();
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect()
+        };
+        let first = names();
+        assert!(first.len() > 20 && first.is_sorted(), "{first:?}");
+        assert_eq!(names(), first);
     }
 }

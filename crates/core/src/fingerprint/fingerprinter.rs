@@ -1,22 +1,23 @@
 //! The modules `record`, `text` and `fingerprint` in one call: the bytes of a record -> the fingerprints of its page.
 
+use std::borrow::Cow;
+use std::num::NonZeroUsize;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
+
 use super::identity::Identity;
 use super::numbers::without_counters;
 use super::scheme::{partition_of, scheme_id};
 use super::shingle::{ShingleBuffer, ShingleUnit};
-use super::simhash_votes::{Feature, keep_strongest, log_weight, simhash};
-use super::telling;
+use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
     AddressHash, Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId,
-    ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, TitleHash, Weights, Width,
+    ScopeHash, Seed, Settings, SimHashSettings, SiteHash, Sketch, TitleHash, Weights, Width, telling,
 };
 use crate::record::{
     Body, Decoder, Encoding, FieldPath, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp,
 };
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
-use std::borrow::Cow;
-use std::num::NonZeroUsize;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128_with_seed};
 
 /// Reads records: decode, text, fingerprints. All text threads share it; each brings its own [`Scratch`].
 #[derive(Clone, Debug)]

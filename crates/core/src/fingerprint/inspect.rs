@@ -6,9 +6,8 @@ use super::fingerprinter::WordCount;
 use super::identity::address_of;
 use super::numbers::each_number;
 use super::shingle::{ShingleBuffer, ShingleUnit, hash_of};
-use super::simhash_votes::{Feature, keep_strongest};
-use super::telling;
-use super::{Distinct, FingerprintedPage, Fingerprinter, Scratch};
+use super::simhash::{Feature, keep_strongest};
+use super::{Distinct, FingerprintedPage, Fingerprinter, Scratch, telling};
 use crate::record::{Body, RawRecord, Rejection};
 use crate::text::{self, HtmlText, NormalText, WordMap};
 

@@ -14,17 +14,13 @@ mod identity;
 mod inspect;
 mod kinds;
 mod minhash;
-mod months;
 mod numbers;
 mod per_mille;
-mod relative_times;
 mod scheme;
 mod seed;
 mod settings;
 mod shingle;
 mod simhash;
-mod simhash_votes;
-pub mod split_mix;
 mod stop;
 mod telling;
 #[cfg(test)]
@@ -32,12 +28,13 @@ mod tests;
 mod times;
 mod words;
 
+use minhash::Distinct;
+
 pub use dupgate_index::{MAX_DISTANCE, Width};
 pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of};
 pub use identity::id_hash;
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash, TitleHash};
-use minhash::Distinct;
 pub use minhash::{
     Banding, BandingError, BottomK, Evidence, EvidenceLimits, LowConfidence, Permutations, SameSite, Sketch,
     SketchForm, SketchFormError, SlotBits, TwoPages,
@@ -45,12 +42,11 @@ pub use minhash::{
 pub use numbers::{Numbers, dates};
 pub use per_mille::PerMille;
 pub use scheme::{CODE_VERSION, canonical, is_scheme_id, partition_of, scheme_id};
-pub use seed::Seed;
+pub use seed::{SPLIT_MIX_STEP, Seed, split_mix, split_mix_draw};
 pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights};
 pub use shingle::{
     ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes,
     shingles,
 };
-pub use simhash::{ParseSimHashError, SimHash};
-pub use simhash_votes::{Feature, keep_strongest, log_weight, simhash};
+pub use simhash::{Feature, ParseSimHashError, SimHash, keep_strongest, log_weight, simhash};
 pub use stop::{STOP_SHINGLES_HEAD, StopShingles, StopShinglesError};

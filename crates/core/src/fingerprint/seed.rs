@@ -1,10 +1,10 @@
-//! A secret seed, so that attackers cannot craft text with a given fingerprint.
+//! A secret seed, so that attackers cannot craft text with a given fingerprint, and how it spreads over all bits.
+//!
+//! `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014) spreads numbers over all 64 bits.
 
 use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
-
-use super::split_mix::draw;
 
 /// Mixed into the hash of every word and shingle: an attacker who does not know it cannot write a page with the
 /// fingerprints of a given text. It is part of the scheme; pages that were read with different seeds cannot be
@@ -19,14 +19,14 @@ impl Seed {
     /// Creates a seed from a secret text.
     #[must_use]
     pub fn of(secret: &str) -> Self {
-        Self(draw(xxh3_64(secret.as_bytes())).max(1))
+        Self(split_mix_draw(xxh3_64(secret.as_bytes())).max(1))
     }
 
     /// Returns a number that differs between seeds. The seed can be computed from it, so only a short hash of it, that of
     /// the scheme, leaves the process.
     #[must_use]
     pub(super) fn digest(self) -> Option<u64> {
-        (self.0 != 0).then(|| draw(draw(self.0) ^ 0x64_75_70_67_61_74_65))
+        (self.0 != 0).then(|| split_mix_draw(split_mix_draw(self.0) ^ 0x64_75_70_67_61_74_65))
     }
 
     /// Mixes the seed into the hash of a word. Equal hashes stay equal, different ones different.
@@ -37,8 +37,8 @@ impl Seed {
         }
         #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
         let [lower, upper] = [hash as u64, (hash >> 64) as u64];
-        let lower = draw(lower ^ self.0);
-        ((draw(upper ^ lower ^ self.0) as u128) << 64) | lower as u128
+        let lower = split_mix_draw(lower ^ self.0);
+        ((split_mix_draw(upper ^ lower ^ self.0) as u128) << 64) | lower as u128
     }
 
     /// Mixes the seed into the hash of a shingle. Equal hashes stay equal, different ones different.
@@ -63,6 +63,23 @@ impl fmt::Debug for Seed {
     }
 }
 
+/// The step from one state of the generator to the next.
+pub const SPLIT_MIX_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Spreads a number over all 64 bits. Different numbers stay different; 0 stays 0.
+#[must_use]
+pub const fn split_mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// Returns the first number that the generator draws from this state: different for different states, and not 0 for 0.
+#[must_use]
+pub const fn split_mix_draw(state: u64) -> u64 {
+    split_mix(state.wrapping_add(SPLIT_MIX_STEP))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +101,14 @@ mod tests {
         let seed = Seed::of("a secret");
         assert_eq!(format!("{seed:?} {:?}", Seed::NONE), "Seed([redacted]) Seed(none)");
         assert_ne!(seed.digest(), Some(seed.0));
+    }
+
+    #[test]
+    fn the_first_numbers_are_those_of_the_reference() {
+        // java.util.SplittableRandom and the C code of Vigna, started at 1234567.
+        let drawn: Vec<u64> = (0..3_u64)
+            .map(|number| split_mix_draw(1_234_567_u64.wrapping_add(SPLIT_MIX_STEP.wrapping_mul(number))))
+            .collect();
+        assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 }

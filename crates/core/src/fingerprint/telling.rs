@@ -88,7 +88,7 @@ fn possible(letters: &str, length: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::split_mix::draw;
+    use super::super::seed::split_mix_draw;
     use super::*;
 
     /// Returns the length of the shingles of a text, and how many are distinct of how many.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn random(words: &[&str], count: u64, between: &str) -> String {
-        let one = |number| words[usize::try_from(draw(number) % words.len() as u64).unwrap()];
+        let one = |number| words[usize::try_from(split_mix_draw(number) % words.len() as u64).unwrap()];
         (0..count).map(one).collect::<Vec<_>>().join(between)
     }
 
@@ -126,8 +126,8 @@ mod tests {
     fn ordinary_texts_are_cut_as_ever_however_often_they_repeat_themselves() {
         let words: Vec<String> = (0..400_u64)
             .map(|word| {
-                (0..3 + draw(word) % 7)
-                    .map(|at| char::from(b'a' + u8::try_from(draw(word * 31 + at) % 20).unwrap()))
+                (0..3 + split_mix_draw(word) % 7)
+                    .map(|at| char::from(b'a' + u8::try_from(split_mix_draw(word * 31 + at) % 20).unwrap()))
                     .collect()
             })
             .collect();

@@ -21,9 +21,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use crate::fingerprint::split_mix::draw;
-use crate::fingerprint::{Numbers, SketchForm, TitleHash};
 use dupgate_index::{ExactTags, Keys, Ranks, Tables, Task, run_sequential};
+
+use crate::fingerprint::{Numbers, SketchForm, TitleHash, split_mix_draw};
 
 /// Number of tables of pairs: the most keys that a member has besides its title.
 const KEYS: usize = 16;
@@ -55,7 +55,7 @@ impl FamilyKeys {
     /// Returns the key by which a table finds the page, if there is one.
     fn in_table(&self, table: usize) -> Option<u64> {
         let key = self.by_table.get(table).copied().filter(|key| *key != 0)?;
-        Some(draw(u64::from(key) | (table as u64) << 40))
+        Some(split_mix_draw(u64::from(key) | (table as u64) << 40))
     }
 
     /// Removes the key for a table.
@@ -94,7 +94,7 @@ impl Difference<'_> {
     pub(super) fn keys(&self) -> FamilyKeys {
         let mut by_table = [0; TABLES];
         let mut add = |of: u64, one: u64, next: u64| {
-            let hash = draw(draw(self.head ^ of) ^ draw(one << 32 | next));
+            let hash = split_mix_draw(split_mix_draw(self.head ^ of) ^ split_mix_draw(one << 32 | next));
             let at = usize::try_from(hash >> 60).unwrap_or(0);
             let key = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
             if let Some(held) = by_table.get_mut(at).filter(|held| **held == 0 || key < **held) {
@@ -122,7 +122,7 @@ impl Difference<'_> {
         }
         if let Some(TitleHash(title)) = self.title {
             // The lower half of the hash, but never 0, which means none.
-            let [.., a, b, c, d] = draw(draw(self.head) ^ u64::from(title)).to_be_bytes();
+            let [.., a, b, c, d] = split_mix_draw(split_mix_draw(self.head) ^ u64::from(title)).to_be_bytes();
             let [.., key] = &mut by_table;
             *key = u32::from_be_bytes([a, b, c, d]).max(1);
         }

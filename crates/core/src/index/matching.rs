@@ -2,10 +2,8 @@
 
 use super::Index;
 use super::families::{Difference, Families, FamilyKeys, TABLES};
-use super::match_fields::MatchFields;
-use super::original::{Candidate, Probe, ProbeStats};
+use super::original::{Candidate, MatchFields, Probe, ProbeStats, Relation};
 use super::refusal::Refusal;
-use super::relation::Relation;
 use super::ring::{self, masked};
 use super::sketches::Wanted;
 use crate::fingerprint::{Fingerprints, Numbers, PerMille, SimHash, Sketch, TitleHash};

@@ -20,43 +20,40 @@ mod entries;
 mod families;
 mod lookahead;
 mod lookup;
-mod match_fields;
 mod matching;
 mod original;
 mod recent_keys;
 mod refusal;
-mod relation;
 mod ring;
 mod same_page;
 mod shared;
 mod sketch_column;
 mod sketches;
-mod sparse_column;
 mod stats;
 mod variants;
 mod why_not;
 
-pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
-pub use lookahead::{LookedUp, Lookups, REQUESTS_AHEAD};
-pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Removed};
-pub use refusal::Refusal;
-pub use relation::Relation;
-pub use shared::SharedOriginals;
-pub use simhash_index::CODE_TABLES_BYTES;
-pub use stats::IndexStats;
-
 use std::cell::RefCell;
 
 use dupgate_index::{FuzzyTags, Tables};
-
-use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
-use crate::protocol::{ExpiryWatermarks, MinHashRules, PageRequest, Request};
-use crate::record::{PartitionId, Source};
 use families::Families;
 use ring::{ByAddress, ByExact, ById, BySource, Ring, masked};
 use simhash_index::SimHashIndex;
 use sketches::Sketches;
 use variants::OldestOfIds;
+
+use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
+use crate::protocol::{ExpiryWatermarks, MinHashRules, PageRequest, Request};
+use crate::record::{PartitionId, Source};
+
+pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
+pub use lookahead::{LookedUp, Lookups, REQUESTS_AHEAD};
+pub use original::Relation;
+pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Removed};
+pub use refusal::Refusal;
+pub use shared::SharedOriginals;
+pub use simhash_index::CODE_TABLES_BYTES;
+pub use stats::IndexStats;
 
 /// How many originals, at least, are scanned in the time of one lookup by source.
 const SCANNED_IN_A_LOOKUP: usize = 16;

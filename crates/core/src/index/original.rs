@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use super::match_fields::MatchFields;
 use super::refusal::Refusal;
-use super::relation::Relation;
 use crate::fingerprint::{
-    AddressHash, Fingerprints, IdHash, Numbers, PerMille, SameSite, ScopeHash, SiteHash, TitleHash,
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PerMille, SameSite, ScopeHash, SiteHash, TitleHash,
 };
 use crate::protocol::{ExpiryWatermarks, MatchedBy, PerStage, Placement, Stage};
 use crate::record::{Source, Timestamp};
@@ -183,4 +181,29 @@ impl ProbeStats {
     pub(super) fn note(&mut self, distance: u8) {
         self.nearest = Some(self.nearest.map_or(distance, |nearest| nearest.min(distance)));
     }
+}
+
+/// The fields of an original that a probe compares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MatchFields {
+    pub(super) sequence: u64,
+    pub(super) event_time: Timestamp,
+    pub(super) exact: ExactHash,
+    pub(super) id: Option<IdHash>,
+    pub(super) scope: Option<ScopeHash>,
+    pub(super) site: Option<SiteHash>,
+    pub(super) title: Option<TitleHash>,
+}
+
+/// What the ids and addresses of a page and an original say about the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Nothing.
+    Unrelated,
+    /// They are renderings of one page: one names the other, or both name a third, as the canonical page.
+    Renderings,
+    /// They are the same page at two times.
+    SamePage,
+    /// They are the same page at two times, and fetched from the same address as far as is known.
+    SameAddress,
 }

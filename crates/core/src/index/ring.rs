@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::match_fields::MatchFields;
-use super::original::{FamilyRole, Original};
-use super::sparse_column::SparseColumn;
+use dupgate_index::{Column, Keys};
+
+use super::original::{FamilyRole, MatchFields, Original};
+use super::sketch_column::SparseColumn;
 use crate::fingerprint::{
     AddressHash, ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, TitleHash, split_mix,
 };
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
-use dupgate_index::{Column, Keys};
 
 const HAS_ID: u8 = 1;
 const HAS_SCOPE: u8 = 2;
@@ -154,7 +154,7 @@ pub(super) fn masked(code: SimHash, scope: Option<ScopeHash>) -> SimHash {
 /// Returns a random number for each scope.
 #[inline]
 pub(super) const fn mask_of(ScopeHash(scope): ScopeHash) -> u64 {
-    split_mix::mix(scope)
+    split_mix(scope)
 }
 
 /// Spreads a position of the input over all bits.

@@ -1,9 +1,7 @@
 //! Whether a page and an original are the same page, as far as ids and addresses say.
 
 use super::Index;
-use super::match_fields::MatchFields;
-use super::original::Probe;
-use super::relation::Relation;
+use super::original::{MatchFields, Probe, Relation};
 use super::ring::key_of_address;
 use crate::fingerprint::{AddressHash, IdHash};
 

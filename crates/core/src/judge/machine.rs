@@ -3,13 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::events::{Effect, Event, Failure};
+use super::events::{ColdStart, ColdStarts, Effect, Event, Failure, JudgeSettings, OperatorOutcome};
 use super::judged_log::JudgedLog;
-use super::operator_outcome::OperatorOutcome;
-use super::pending::Pending;
+use super::pending::{Pending, SnapshotSchedule};
 use super::request_record::RequestRecord;
-use super::settings::{ColdStart, ColdStarts, JudgeSettings};
-use super::snapshot_schedule::SnapshotSchedule;
 use super::{Counts, Diverged, InputOffsets, Restored, SharedSnapshot, State};
 use crate::index::{ProbeStats, Task};
 use crate::protocol::{LogIdentity, VerdictOffset, VerdictRecord};

@@ -9,21 +9,15 @@
 //! L6. Cost: one probe of the index for each request, one bitmap test for a repeat.
 
 mod best_match;
-mod counts;
 mod decide;
 mod events;
 mod judged_log;
 mod log_retention;
 mod machine;
-mod operator_outcome;
-mod partition_history;
 mod pending;
 mod request_record;
-mod resend_pause;
 mod sequencer;
-mod settings;
 mod snapshot;
-mod snapshot_schedule;
 mod state;
 mod stream_time;
 #[cfg(test)]
@@ -31,15 +25,12 @@ mod tests;
 mod verifier;
 
 pub use crate::index::Refusal;
-pub use counts::Counts;
 pub(crate) use decide::decide_page;
 pub use decide::{decide, decide_observed, refusal};
-pub use events::{Effect, Event, Failure, ProducerCall};
+pub use events::{ColdStart, ColdStarts, Effect, Event, Failure, JudgeSettings, OperatorOutcome, ProducerCall};
 pub use log_retention::{InputOffsets, LogRetention, LogSpan};
 pub use machine::{Judge, Role};
-pub use operator_outcome::OperatorOutcome;
-pub use settings::{ColdStart, ColdStarts, JudgeSettings};
 pub use snapshot::{Restored, Restoring, SharedSnapshot, Snapshot};
-pub use state::{Diverged, State};
+pub use state::{Counts, Diverged, State};
 pub use stream_time::StreamTime;
 pub use verifier::{Asked, Difference, LogVerifier, VerifyCounts};

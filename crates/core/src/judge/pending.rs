@@ -7,13 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::InputOffsets;
-use super::events::ProducerCall;
+use super::events::{JudgeSettings, ProducerCall};
 use super::judged_log::JudgedLog;
 use super::log_retention::TrimPoint;
-use super::partition_history::SourceSet;
-use super::resend_pause::ResendPause;
-use super::settings::JudgeSettings;
 use super::snapshot::SharedSnapshot;
+use super::state::SourceSet;
 use crate::protocol::{RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::transaction::{BatchLimit, Call, CallError, TransactionMachine, TxnStep};
 
@@ -468,4 +466,148 @@ fn next_request(record: &VerdictRecord) -> Option<RequestOffset> {
 
 const fn is_checkpoint(record: &VerdictRecord) -> bool {
     matches!(record, VerdictRecord::Checkpoint(_))
+}
+
+/// The interval between snapshots, and whether one is due.
+#[derive(Debug)]
+pub(super) struct SnapshotSchedule {
+    /// If absent, only snapshots that an operator wants are taken.
+    interval: Option<Duration>,
+    last: Duration,
+    /// Whether a snapshot is due.
+    due: bool,
+    /// Whether an operator wants a snapshot.
+    wanted: bool,
+    /// Offset of the newest snapshot that was taken or restored.
+    at: Option<VerdictOffset>,
+}
+
+impl SnapshotSchedule {
+    pub(super) fn new(interval: Option<Duration>) -> Self {
+        Self { interval, last: Duration::ZERO, due: false, wanted: false, at: None }
+    }
+
+    /// Restarts the interval.
+    pub(super) fn begin(&mut self, now: Duration) {
+        self.last = now;
+    }
+
+    /// Notes that the state at this offset was restored.
+    pub(super) fn restored(&mut self, at: VerdictOffset) {
+        self.at = Some(at);
+    }
+
+    /// Notes that an operator wants a snapshot.
+    pub(super) fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Finds out whether a snapshot is due.
+    pub(super) fn look(&mut self, now: Duration) {
+        self.due = self.wanted || self.interval.is_some_and(|interval| now >= self.last + interval);
+    }
+
+    /// Returns whether a snapshot was due at the last look.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Notes that a snapshot that was due is taken, of the state at this offset.
+    pub(super) fn taken(&mut self, now: Duration, at: VerdictOffset) {
+        (self.due, self.wanted) = (false, false);
+        self.last = now;
+        self.at = Some(at);
+    }
+
+    /// Returns whether to take a last snapshot before the end, of the state at this offset, so that the next start has
+    /// little to follow. Returns false if there is one already, or if snapshots are not taken at intervals.
+    pub(super) fn takes_last(&mut self, at: VerdictOffset) -> bool {
+        self.interval.is_some() && self.at.replace(at) != Some(at)
+    }
+}
+
+/// The first pause; each further one in a row is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(32);
+
+/// Whether, and until when, a refused transaction waits before it is begun again.
+#[derive(Debug, Default)]
+pub(super) struct ResendPause {
+    /// Refusals since the last commit.
+    refusals: u32,
+    /// Whether the transaction that is being aborted was refused.
+    is_refused: bool,
+    /// When the refused transaction begins again.
+    until: Option<Duration>,
+}
+
+impl ResendPause {
+    /// Notes why a call failed.
+    pub(super) fn failed(&mut self, error: &CallError) {
+        if matches!(error, CallError::Undeliverable { .. }) {
+            self.is_refused = true;
+            self.refusals = self.refusals.saturating_add(1);
+        }
+    }
+
+    /// Notes that the transaction is aborted. If it was refused, the pause begins.
+    pub(super) fn aborted(&mut self, now: Duration) {
+        if std::mem::take(&mut self.is_refused) {
+            let doublings = self.refusals.saturating_sub(1).min(5);
+            self.until = Some(now + (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE));
+        }
+    }
+
+    /// Returns true, once, when the pause is over.
+    pub(super) fn is_over(&mut self, now: Duration) -> bool {
+        self.until.take_if(|until| now >= *until).is_some()
+    }
+
+    /// Returns whether a transaction waits.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Returns how many times in a row the brokers refused the transaction that is to be committed.
+    pub(super) const fn refusals(&self) -> u32 {
+        self.refusals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn due(schedule: &mut SnapshotSchedule, now: Duration) -> bool {
+        schedule.look(now);
+        schedule.is_due()
+    }
+
+    #[test]
+    fn one_is_due_after_each_interval_and_when_an_operator_wants_it() {
+        let mut schedule = SnapshotSchedule::new(Some(5 * MINUTE));
+        schedule.begin(MINUTE);
+        assert!(!due(&mut schedule, 5 * MINUTE));
+        assert!(due(&mut schedule, 6 * MINUTE));
+        schedule.taken(7 * MINUTE, VerdictOffset(3));
+        assert!(!due(&mut schedule, 11 * MINUTE));
+        schedule.want();
+        assert!(due(&mut schedule, 11 * MINUTE));
+        schedule.taken(11 * MINUTE, VerdictOffset(4));
+        assert!(!due(&mut schedule, 12 * MINUTE));
+    }
+
+    #[test]
+    fn the_last_one_is_taken_unless_it_is_there() {
+        let mut schedule = SnapshotSchedule::new(Some(MINUTE));
+        schedule.restored(VerdictOffset(3));
+        assert!(!schedule.takes_last(VerdictOffset(3)));
+        assert!(schedule.takes_last(VerdictOffset(4)));
+        assert!(!schedule.takes_last(VerdictOffset(4)));
+        assert!(!SnapshotSchedule::new(None).takes_last(VerdictOffset(9)), "none are taken");
+    }
 }

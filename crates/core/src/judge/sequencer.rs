@@ -8,9 +8,8 @@ use roaring::RoaringTreemap;
 
 use super::InputOffsets;
 use super::decide::decide_observed;
-use super::events::{Effect, Failure};
+use super::events::{Effect, Failure, OperatorOutcome};
 use super::machine::{Judge, Role};
-use super::operator_outcome::OperatorOutcome;
 use super::pending::Committed;
 use super::request_record::RequestRecord;
 use crate::protocol::{Answer, Request, RequestBody, RequestOffset, Verdict, VerdictOffset};

@@ -1,12 +1,14 @@
 //! A replay plan: ranges, order and settings, fixed in advance. Plan files are human-readable but must not be edited.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{ArchiveFile, Counts, FilePlace, InputRange, LogRange};
+use super::Counts;
+use crate::protocol::VerdictOffset;
 use crate::record::{PartitionId, Source};
 
 /// In which order pages are judged.
@@ -422,6 +424,124 @@ impl CommitMetadata {
     pub fn read(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
+}
+
+/// The offsets of one input partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRange {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// First offset of the warm-up; `from` when there is none.
+    pub warm_from: i64,
+    /// First offset of the range.
+    pub from: i64,
+    /// After the last offset of the range.
+    pub to: i64,
+}
+
+impl InputRange {
+    /// Returns the partition.
+    #[must_use]
+    pub fn id(&self) -> PartitionId {
+        PartitionId::new(self.topic.as_str(), self.partition)
+    }
+
+    /// Returns the offsets whose pages are judged and produced.
+    #[must_use]
+    pub const fn range(&self) -> Range<i64> {
+        self.from..self.to
+    }
+
+    /// Returns the offsets before the range whose pages are judged and not produced.
+    #[must_use]
+    pub const fn warm_up(&self) -> Range<i64> {
+        self.warm_from..self.from
+    }
+}
+
+/// The part of one partition of the live verdict log that gives the order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogRange {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// First offset.
+    pub first: VerdictOffset,
+    /// After the last offset.
+    pub end: VerdictOffset,
+}
+
+impl LogRange {
+    /// Returns the partition.
+    #[must_use]
+    pub fn id(&self) -> PartitionId {
+        PartitionId::new(self.topic.as_str(), self.partition)
+    }
+}
+
+/// How far a replay is in a partition of the input, or of the live verdict log, as it is committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Everything before this offset was judged and delivered.
+    pub offset: i64,
+    /// Everything before this offset was read. In a verdict log, whose records hold many verdicts: this is beyond `offset`
+    /// by the number of verdicts of the next record that are done, too.
+    pub read_to: i64,
+}
+
+impl Mark {
+    /// Marks a place before which everything that was read has been delivered, too.
+    #[must_use]
+    pub const fn at(offset: i64) -> Self {
+        Self { offset, read_to: offset }
+    }
+}
+
+/// How far a replay is in each partition.
+pub type Marks = BTreeMap<PartitionId, Mark>;
+
+/// One file, as it was when the plan was made. Its pages are its lines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveFile {
+    /// Its name as it was given: a relative one counts from the folder of the process. Sources of pages begin with it.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Digest of its bytes, or of samples of them where it is large.
+    pub digest: String,
+}
+
+impl ArchiveFile {
+    /// Names what holds its lines, by its place among the files of the plan: the partition of `dupgate sieve`.
+    #[must_use]
+    pub fn partition(&self, place: usize) -> PartitionId {
+        PartitionId::new(self.path.as_str(), i32::try_from(place).unwrap_or(i32::MAX))
+    }
+
+    /// Returns its lines as offsets. How many there are is not known before they are read.
+    pub(super) fn range((place, file): (usize, &Self)) -> InputRange {
+        let PartitionId { number: partition, .. } = file.partition(place);
+        InputRange { topic: file.path.clone(), partition, warm_from: 1, from: 1, to: i64::MAX }
+    }
+}
+
+/// A place between two lines. The greater one comes later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FilePlace {
+    /// Number of the file in the plan, from 0.
+    pub file: usize,
+    /// Lines of it that were judged.
+    pub line: i64,
+    /// Their bytes, unpacked.
+    pub bytes: u64,
+    /// Bytes of the file that were read for them.
+    pub packed: u64,
+    /// Event time of the last page, which counts for a page that names none.
+    pub latest_ms: i64,
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! The whole way from a document's body to its words.
 
-use super::dictionary::segmenter;
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use jieba_rs::Jieba;
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::extract::{self, Extraction, Limits};
-use super::head;
-use super::headline;
 use super::normalize::Normalizer;
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
 use super::urls::TextUrls;
 use super::weight::IdentityHasher;
-use super::words::{CutBy, Cutter};
+use super::words::{CutBy, Cutter, segmenter};
+use super::{head, headline};
 use crate::record::{Body, Reject, Rejection};
-use jieba_rs::Jieba;
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
-use std::sync::Arc;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// Why text settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

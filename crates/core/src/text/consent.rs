@@ -6,8 +6,9 @@
 //!
 //! Cost: one search for "cookie" in most pages; some tens of microseconds for the others.
 
-use super::characters::non_whitespace_chars;
 use vocabulary::{ADDRESSES, TOPICS, UNSPACED_ADDRESSES};
+
+use super::normalize::non_whitespace_chars;
 
 mod vocabulary;
 

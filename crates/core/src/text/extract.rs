@@ -1,20 +1,17 @@
 //! HTML -> the text that a reader sees.
 
-use super::characters::non_whitespace_chars;
-use super::consent;
-use super::elements::{HIDDEN, INLINE, LISTS, READINGS};
-use super::frame;
-use super::head::title_of;
-use super::headline;
-use super::markup::{Piece, pieces, without_long_tokens};
-use super::nesting::{self, HasLong, MAX_ESCAPING, Shape, escaping_cost};
-use super::outline::Outline;
-use super::settings::HtmlText;
-use super::stripped;
-use super::tree::{self, MAX_ATTRIBUTES};
-use super::unseen;
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
+
+use super::elements::{HIDDEN, INLINE, LISTS, READINGS};
+use super::head::title_of;
+use super::markup::{Piece, pieces, without_long_tokens};
+use super::nesting::{self, HasLong, MAX_ESCAPING, Shape, escaping_cost};
+use super::normalize::non_whitespace_chars;
+use super::outline::Outline;
+use super::settings::HtmlText;
+use super::tree::{self, MAX_ATTRIBUTES};
+use super::{consent, frame, headline, stripped, unseen};
 
 /// Main text shorter than this many bytes is not trusted; all visible text is used instead. Visible text shorter than
 /// this does not identify a page, so the title is added.

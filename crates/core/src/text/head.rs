@@ -1,9 +1,9 @@
 //! The addresses, the title and the heading of an HTML page.
 
-use super::characters::is_blank;
 use super::entities::{Place, decode_into};
 use super::markup::{Piece, Tag, pieces};
 use super::nesting::is_any;
+use super::normalize::is_blank;
 
 /// Elements of a head. The first other element begins the body. Links in the body are ignored, because readers may have
 /// written them in comments.

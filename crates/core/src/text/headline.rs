@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::characters::stretches;
+use super::normalize::stretches;
 
 /// What separates the headline in a title from the names of its section and site.
 const SEPARATORS: [&str; 8] = ["|", "｜", "_", " - ", " – ", " — ", " · ", " » "];

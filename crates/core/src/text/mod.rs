@@ -8,9 +8,7 @@
 //! some tens of microseconds for 2 KB, most of it segmentation; HTML costs about as much again.
 
 mod analyzer;
-mod characters;
 mod consent;
-mod dictionary;
 mod elements;
 mod entities;
 mod extract;
@@ -34,7 +32,6 @@ mod weight;
 mod words;
 
 pub use analyzer::{Analyzer, NormalText, SettingsError, Word};
-pub use dictionary::segmenter;
 pub use extract::Extraction;
 pub use han::{is_han, simplified};
 pub use head::HeadLinks;
@@ -45,4 +42,4 @@ pub use tree::max_tree_bytes;
 pub use unused::UnusedWords;
 pub use urls::{TextUrls, urls};
 pub use weight::{IdentityHasher, ONE, WordMap, idf, is_frequency_telling};
-pub use words::{CutBy, Run, runs};
+pub use words::{CutBy, Run, runs, segmenter};

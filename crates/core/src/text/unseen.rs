@@ -3,9 +3,9 @@
 //! Forum software gives crawlers its topics in `noscript`, and pages of web components have their text in templates.
 //! Such text counts where the page has no other. Mostly, `noscript` holds a picture or asks for JavaScript.
 
-use super::characters::non_whitespace_chars;
 use super::markup::{Piece, pieces, write_doctype};
 use super::nesting::is_any;
+use super::normalize::non_whitespace_chars;
 
 /// Fewer characters than this do not count.
 const MIN_TEXT: usize = 120;

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::backlog::Backlog;
+use crate::fingerprint::PerMille;
 use crate::protocol::{
     LogPartition, PageRequest, Request, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::transaction::{Call, CallError};
+use crate::transaction::{Call, CallError, Delivery};
 
 /// One page read from the input, its text work done. `P` is the record itself, which only the edge looks into.
 #[derive(Clone, Debug)]
@@ -245,4 +246,98 @@ pub enum Failure {
         /// What is wrong.
         why: String,
     },
+}
+
+/// What is left to read of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backlog {
+    /// The next offset to read: the committed one, or where a group without one begins.
+    pub next: i64,
+    /// The offset after the last record.
+    pub end: i64,
+    /// Times of the first pages from the offset that was asked for, at most [`Backlog::PAGES`]; none when no page
+    /// follows. Absent when it was not asked for, or is not known.
+    pub head: Option<Vec<Timestamp>>,
+}
+
+impl Backlog {
+    /// Pages that have to agree on the time of a partition.
+    pub const PAGES: usize = 8;
+}
+
+/// Settings of a worker.
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    /// Partitions of the two logs.
+    pub logs: usize,
+    /// First request id; the following ones count up from it. Drawn by the edge, so that no two workers, and no two
+    /// runs of one, share an id.
+    pub first_request: u64,
+    /// Verdicts remembered, of all logs together; older ones are read back when they are needed.
+    pub remembered_verdicts: usize,
+    /// Offsets that reading back keeps verdicts for, of all logs and partitions together.
+    pub scanned_positions: i64,
+    /// Bytes of pages that may wait for their verdict and their transaction.
+    pub in_flight_bytes: usize,
+    /// Most pages in one transaction.
+    pub transaction_pages: usize,
+    /// When the coordinator ends a transaction.
+    pub transaction_timeout: Duration,
+    /// Time between the beginnings of two transactions.
+    pub commit_interval: Duration,
+    /// How long a revoked partition may take to commit what is complete.
+    pub revoke_grace: Duration,
+    /// How long pages may still be answered and delivered after [`super::Event::Stop`].
+    pub shutdown_grace: Duration,
+    /// When a partition waits for another one.
+    pub pacing: Pacing,
+    /// Share of dead letters among the last 1000 records above which everything is paused; one never pauses.
+    pub pause_above_dead_letters: PerMille,
+    /// Exactly once, or at least once.
+    pub delivery: Delivery,
+}
+
+impl WorkerSettings {
+    /// Returns how many verdicts of each log are remembered.
+    pub(super) fn remembered_of_each_log(&self) -> usize {
+        self.remembered_verdicts.checked_div(self.logs).unwrap_or(0).max(1)
+    }
+
+    /// Returns for how many offsets verdicts of each log are kept that were read back.
+    pub(super) fn scanned_of_each_log(&self) -> i64 {
+        self.scanned_positions.checked_div(i64::try_from(self.logs).unwrap_or(i64::MAX)).unwrap_or(0).max(1)
+    }
+}
+
+/// When a partition waits for another one.
+#[derive(Clone, Copy, Debug)]
+pub struct Pacing {
+    /// How far, in event time, a partition may be ahead of the slowest one. It resumes when it leads by half of that.
+    pub lead: Duration,
+    /// How far behind the newest page judged a partition may be to be waited for: nothing that is found for its pages
+    /// is remembered beyond.
+    pub reach: Duration,
+    /// For how long one of our own partitions that gives no pages is waited for.
+    pub idle_after: Duration,
+    /// For how long a partition of another worker is waited for that does not move: that worker may be starting again.
+    pub away_after: Duration,
+    /// From one look for the slowest partition to the next.
+    pub interval: Duration,
+    /// From one question about what is left of the partitions to the next, while a slower one is waited for.
+    pub look_interval: Duration,
+}
+
+impl Pacing {
+    /// Returns whether a page of time `foremost` may be waiting for a partition at `time`: one that waits does so until
+    /// half of the lead is left.
+    pub(super) fn is_behind(&self, time: Timestamp, foremost: Option<Timestamp>) -> bool {
+        foremost.is_some_and(|foremost| time.plus(self.lead / 2) < foremost)
+    }
+
+    /// Returns whether waiting for a partition at `time` keeps anything from being forgotten too early. A page without
+    /// a time of its own tells nothing.
+    pub(super) fn is_of_use(&self, time: Timestamp, newest: Option<Timestamp>) -> bool {
+        let is_known = time == Timestamp::MIN || time > Timestamp::default();
+        is_known && newest.is_none_or(|newest| time >= newest.minus(self.reach))
+    }
 }

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use super::blocked_reason::Blocked;
 use super::breaker::Breaker;
-use super::events::{Effect, Event, Output, Page, PageAction, PageOutcome};
+use super::events::{Effect, Event, Output, Page, PageAction, PageOutcome, WorkerSettings};
 use super::followed_log::FollowedLog;
 use super::membership::Membership;
 use super::outgoing::Outgoing;
 use super::pacer::Pacer;
 use super::partitions::Partitions;
 use super::queue::PartitionQueue;
-use super::settings::WorkerSettings;
 use super::unanswered::Unanswered;
 use crate::protocol::{LogPartition, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Reject};

@@ -10,15 +10,14 @@
 
 #[cfg(test)]
 mod test_worker;
-mod backlog;
 mod blocked;
 mod blocked_reason;
 mod breaker;
+mod unanswered;
 mod deliver;
 mod events;
 mod followed_log;
 mod headers;
-mod judged_partitions;
 mod match_verdict;
 mod verdict_cache;
 mod queue;
@@ -28,21 +27,16 @@ mod outgoing;
 mod partitions;
 mod flow_control;
 mod pacer;
-mod pacing;
 mod progress;
-mod recent_times;
 mod verdict_scan;
 mod route;
-mod settings;
-mod subscription;
-mod unanswered;
 
-pub use backlog::Backlog;
 pub use blocked_reason::Blocked;
-pub use events::{Effect, Event, Failure, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom};
+pub use events::Pacing;
+pub use events::{
+    Backlog, Effect, Event, Failure, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom, WorkerSettings,
+};
 pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message};
 pub use machine::{Status, Worker};
-pub use pacing::Pacing;
+pub use membership::{Subscription, new_to_group};
 pub use route::{BadRecords, Mode, OBSERVED, Partitioning, Routing, Tombstones, murmur2};
-pub use settings::WorkerSettings;
-pub use subscription::{Subscription, new_to_group};

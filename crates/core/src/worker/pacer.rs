@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::backlog::Backlog;
-use super::pacing::Pacing;
+use super::events::{Backlog, Pacing};
 use super::partitions::Partitions;
 use super::progress::Progress;
 use super::queue::PartitionQueue;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::blocked_reason::Blocked;
 use super::events::ReadFrom;
 use super::queue::{PageState, PartitionQueue, Recheck, Waiting};
-use crate::protocol::{LogPartition, RequestId, RequestOffset};
+use crate::protocol::{Answer, Judged, LogPartition, PartitionCheckpoint, RequestId, RequestOffset};
 use crate::record::{PartitionId, Source};
 
 /// The queues of all partitions that are ours. A request is known exactly as long as a page waits for its answer.
@@ -169,6 +169,43 @@ impl<P> Partitions<P> {
         if let PageState::Asked { request, .. } = state {
             self.requests.remove(request);
         }
+    }
+}
+
+/// The judged positions of each input partition, gathered from a checkpoint and what follows it.
+#[derive(Debug, Default)]
+pub(super) struct JudgedPartitions(BTreeMap<PartitionId, Judged>);
+
+impl JudgedPartitions {
+    /// Follows what a checkpoint says of a partition: what is judged, from the first checkpoint that is read, and the low
+    /// watermark, from each.
+    pub(super) fn follow_checkpoint(&mut self, partition: &PartitionId, said: &PartitionCheckpoint, is_first: bool) {
+        let judged = self.of(partition);
+        if is_first {
+            *judged = said.judged.clone();
+        }
+        judged.raise_low_watermark(said.low_watermark);
+    }
+
+    /// Follows a verdict or a withdrawal of this page. Returns whether it is in force: of the verdicts of a page the
+    /// first one is, as for judges (law L4), and each withdrawal.
+    pub(super) fn follow_answer(&mut self, source: &Source, answer: &Answer) -> bool {
+        let is_first = self.of(&source.partition).insert(source.offset);
+        is_first || matches!(answer, Answer::Withdrawn { .. })
+    }
+
+    /// Lets these positions be judged again.
+    pub(super) fn reopen(&mut self, partition: &PartitionId, from: i64, to: i64) {
+        self.of(partition).reopen(from, to);
+    }
+
+    /// Returns what is judged of a partition, if anything was said of it.
+    pub(super) fn get(&self, partition: &PartitionId) -> Option<&Judged> {
+        self.0.get(partition)
+    }
+
+    fn of(&mut self, partition: &PartitionId) -> &mut Judged {
+        self.0.entry(partition.clone()).or_default()
     }
 }
 

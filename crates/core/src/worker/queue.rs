@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::backlog::Backlog;
 use super::blocked_reason::Blocked;
-use super::events::{Page, PageAction, PageOutcome, ReadFrom};
-use super::recent_times::RecentTimes;
+use super::events::{Backlog, Page, PageAction, PageOutcome, ReadFrom};
+use super::progress::RecentTimes;
 use crate::protocol::{LogPartition, RequestId, RequestOffset};
 use crate::record::{Reject, Source, Timestamp};
 

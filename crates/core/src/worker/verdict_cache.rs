@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::judged_partitions::JudgedPartitions;
+use super::partitions::JudgedPartitions;
 use crate::protocol::{
     Answer, Checkpoint, Judged, LogIdentity, PageVerdict, RequestId, RequestOffset, Verdict, VerdictBatch,
     VerdictOffset, VerdictRecord,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::judged_partitions::JudgedPartitions;
+use super::partitions::JudgedPartitions;
 use super::verdict_cache::{VerdictCache, is_within};
 use crate::protocol::{
     Answer, Checkpoint, Judged, PageVerdict, PartitionCheckpoint, Verdict, VerdictOffset, VerdictRecord,

@@ -10,12 +10,10 @@
 //! Cost: about 20 us of one core for a page of 2 KB; a copy costs its original again. Nothing is remembered of pages
 //! written.
 
-mod rng;
 mod words;
 mod article;
 mod edit;
 mod page;
-mod prose;
 mod settings;
 mod truth;
 pub mod score;
@@ -26,18 +24,17 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate_core::record::Timestamp;
-
 use article::{Article, Author, Language};
-pub(crate) use edit::traditional;
+use dupgate_core::record::Timestamp;
 use page::Frame;
-pub(crate) use prose::Prose;
-pub(crate) use rng::Rng;
 use words::Vocabulary;
 
+pub(crate) use edit::traditional;
+pub(crate) use settings::Rng;
 pub use settings::{CrawlError, CrawlSettings};
 pub use summary::Summary;
 pub use truth::{Damage, Edit, NoTruth, Truth};
+pub(crate) use words::Prose;
 
 /// One generated record, with what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The words of the generated pages, drawn as often as people use them.
 
 use super::Rng;
+use super::article::{Author, Language};
 
 /// One language's words with the chance of each.
 ///
@@ -83,6 +84,31 @@ impl Vocabulary {
         let alias = self.aliases.get(slot).copied().unwrap_or_default();
         if bits & 0xffff_ffff < alias.keep { slot } else { alias.other }
     }
+}
+
+/// Writes text in either language, of any length.
+#[derive(Debug)]
+pub(crate) struct Prose(Author);
+
+impl Prose {
+    pub(crate) fn new() -> Self {
+        Self(Author::new())
+    }
+
+    /// Writes `letters` characters of sentences, without digits. The same chance begins a longer text with a shorter
+    /// one.
+    pub(crate) fn text(&self, is_chinese: bool, letters: usize, rng: &mut Rng) -> String {
+        self.0.prose(language(is_chinese), letters, rng)
+    }
+
+    /// Writes `letters` characters of links, a line each. The same chance begins a longer list with a shorter one.
+    pub(crate) fn links(&self, is_chinese: bool, letters: usize, rng: &mut Rng) -> String {
+        self.0.links(language(is_chinese), letters, rng)
+    }
+}
+
+const fn language(is_chinese: bool) -> Language {
+    if is_chinese { Language::Chinese } else { Language::English }
 }
 
 #[cfg(test)]

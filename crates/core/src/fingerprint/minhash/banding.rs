@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{SketchForm, SlotBits};
-use crate::fingerprint::split_mix::mix;
+use crate::fingerprint::seed::split_mix;
 
 /// A cut of a sketch's first slots into `bands` of `rows` each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,13 +17,13 @@ const USUAL_ROWS: usize = 3;
 
 #[inline]
 fn key_of(band: usize, slots: impl Iterator<Item = u64>) -> u64 {
-    mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
+    split_mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
 }
 
 /// Returns a key for the usual slots of a band.
 #[inline]
 fn usual_key_of(band: usize, [first, second, third]: [u8; USUAL_ROWS]) -> u64 {
-    mix(u64::from(u32::from_le_bytes([first, second, third, 0])) | (band as u64 + 1) << 24)
+    split_mix(u64::from(u32::from_le_bytes([first, second, third, 0])) | (band as u64 + 1) << 24)
 }
 
 /// Why a sketch cannot be cut like this.

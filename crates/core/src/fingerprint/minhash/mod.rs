@@ -14,8 +14,6 @@
 
 mod banding;
 mod bottom_k;
-mod count;
-mod distinct;
 mod permutations;
 mod sketch;
 mod evidence;
@@ -24,7 +22,7 @@ mod tests;
 
 pub use banding::{Banding, BandingError};
 pub use bottom_k::BottomK;
-pub(super) use distinct::Distinct;
 pub use evidence::{Evidence, EvidenceLimits, LowConfidence, SameSite, TwoPages};
 pub use permutations::Permutations;
+pub(super) use sketch::Distinct;
 pub use sketch::{Sketch, SketchForm, SketchFormError, SlotBits};

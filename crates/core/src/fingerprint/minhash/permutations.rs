@@ -2,7 +2,7 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use crate::fingerprint::split_mix::{STEP, mix};
+use crate::fingerprint::seed::{SPLIT_MIX_STEP, split_mix};
 
 /// Slots that are computed at once: their factors, offsets and minima stay in registers.
 const LANES: usize = 32;
@@ -30,8 +30,8 @@ impl Permutations {
         // SplitMix64 from a fixed start.
         let mut state = 0x6475_7067_6174_6521_u64;
         let mut draw = || {
-            state = state.wrapping_add(STEP);
-            high_half(mix(state))
+            state = state.wrapping_add(SPLIT_MIX_STEP);
+            high_half(split_mix(state))
         };
         let blocks = (0..slots.div_ceil(LANES))
             .map(|_| {

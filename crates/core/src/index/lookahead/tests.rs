@@ -51,7 +51,7 @@ struct Dice(u64);
 impl Dice {
     fn below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        split_mix::mix(self.0) % sides
+        split_mix(self.0) % sides
     }
 
     fn hits(&mut self, one_in: u64) -> bool {

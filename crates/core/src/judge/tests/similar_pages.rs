@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::rules as tiny_rules;
 use crate::fingerprint::{
-    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SameSite, ScopeHash, SimHash,
-    SiteHash, Sketch, SketchForm, SlotBits, TitleHash, split_mix,
+    AddressHash, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, PerMille, SPLIT_MIX_STEP, SameSite, ScopeHash,
+    SimHash, SiteHash, Sketch, SketchForm, SlotBits, TitleHash, split_mix,
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::judge::{LogRetention, SharedSnapshot, State, decide, decide_observed, refusal};
@@ -38,7 +38,7 @@ pub(in crate::judge) fn rules(max_bucket: u16) -> Rules {
 }
 
 fn random(seed: u64) -> u64 {
-    split_mix::mix(seed.wrapping_mul(split_mix::STEP))
+    split_mix(seed.wrapping_mul(SPLIT_MIX_STEP))
 }
 
 /// What a page is made of.
