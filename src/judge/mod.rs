@@ -332,7 +332,7 @@ impl JudgeDriver {
         let settings = GroupConsumerSettings {
             config: self.context.connection.judge_consumer(&self.context.judge_group(self.log), session),
             topics: vec![self.context.names.fingerprints.to_string()],
-            thread: format!("judge-{}", self.log),
+            thread: format!("judge-poll-{}", self.log),
             budget: Arc::clone(&self.budget),
             moved: heartbeat(&self.context, &format!("judge {} poll", self.log)),
         };

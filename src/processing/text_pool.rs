@@ -5,6 +5,7 @@
 //! because suspending the machine suspends the threads, too.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -132,6 +133,8 @@ struct Shared {
     work: Box<dyn TextWork>,
     sink: Box<dyn Fn(Done) + Send + Sync>,
     clock: Clock,
+    /// Threads started so far: they are numbered.
+    started: AtomicUsize,
 }
 
 /// The current task of one thread. The thread and the check for overdue pages compete for it; whichever takes the task
@@ -167,7 +170,8 @@ impl TextPool {
         sink: impl Fn(Done) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let (sender, jobs) = unbounded();
-        let shared = Arc::new(Shared { jobs, work: Box::new(work), sink: Box::new(sink), clock });
+        let shared =
+            Arc::new(Shared { jobs, work: Box::new(work), sink: Box::new(sink), clock, started: AtomicUsize::new(0) });
         let threads = (0..threads.max(1)).map(|_| start_thread(&shared)).collect::<io::Result<Vec<_>>>()?;
         let unready = start_preparing(&shared, sender.clone())?;
         Ok(Self { jobs: sender, unready, shared, threads, abandoned: Vec::new(), last_check: clock.now() })
@@ -243,7 +247,7 @@ fn start_thread(shared: &Arc<Shared>) -> io::Result<Thread> {
     let slot = Arc::new(JobSlot::default());
     let (shared, mine) = (Arc::clone(shared), Arc::clone(&slot));
     let handle = std::thread::Builder::new()
-        .name("text".to_owned())
+        .name(format!("text-{}", shared.started.fetch_add(1, Ordering::Relaxed)))
         .stack_size(STACK_BYTES)
         .spawn(move || work(&shared, &mine))?;
     Ok(Thread { slot, handle })

@@ -137,3 +137,22 @@ fn a_start_under_a_new_scheme_is_refused_unless_an_empty_index_is_accepted_once(
     wait::until("readiness", || again.is_ready().then_some(()));
     again.stop();
 }
+
+/// `top -H` tells them apart. Those of the client library have names of its own.
+#[test]
+fn each_thread_has_a_name_of_its_own() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let mut instance =
+        site.start_with("one", json!({ "judge": { "partitions": 2 }, "input": { "fields": { "scope": "/tenant" } } }));
+    instance.wait_ready();
+    let of_library = |name: &String| ["rdk:", "producer", "admin client"].iter().any(|start| name.starts_with(start));
+    let mut names: Vec<String> = instance.threads().into_iter().filter(|name| !of_library(name)).collect();
+    names.sort();
+    let distinct: BTreeSet<&String> = names.iter().collect();
+    assert_eq!(distinct.len(), names.len(), "{names:?}");
+    for name in ["judge-0", "judge-1", "worker", "text-0"] {
+        assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
+    }
+    instance.stop();
+}

@@ -163,6 +163,13 @@ impl Instance {
         assert!(sent.success(), "SIG{signal} was not sent to {}", self.name);
     }
 
+    /// The names of its threads; none where there is no `/proc`.
+    pub(crate) fn threads(&self) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.map(|name| name.trim().to_owned()).collect()
+    }
+
     /// The largest memory that the process has taken so far, in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the process runs");
