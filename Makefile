@@ -16,7 +16,7 @@ THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? 6 : cores)))
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools
+.PHONY: help demo test check lint fuzz docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -42,6 +42,10 @@ check: lint ## Before a commit: format, lints, pure crates, documents; no broker
 lint: ## Check formatting and clippy, with warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+fuzz: ## Check that the fuzz targets build; cargo +nightly fuzz run NAME runs one
+	@cp Cargo.lock fuzz/Cargo.lock
+	$(CARGO) check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --quiet
 
 docs: ## Build the API documentation, with warnings denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet

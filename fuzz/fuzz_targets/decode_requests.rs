@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use dupgate::protocol::{decode_requests, encode_requests};
+use dupgate_core::protocol::{decode_requests, encode_requests};
 use libfuzzer_sys::fuzz_target;
 
 /// Puts the right checksum after the bytes, so that more than the frame is tried.

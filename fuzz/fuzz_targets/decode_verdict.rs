@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use dupgate::protocol::{DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, encode_checkpoint, encode_verdict};
+use dupgate_core::protocol::{DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, encode_checkpoint, encode_verdict};
 use libfuzzer_sys::fuzz_target;
 
 /// Puts the right checksum after the bytes, so that more than the frame is tried.

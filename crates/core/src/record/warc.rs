@@ -206,6 +206,7 @@ fn joined_chunks(mut body: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::io::Write as _;
 
     const PAGE: &str = "<html><body><p>The bridge is closed until autumn.</p></body></html>";
@@ -342,5 +343,35 @@ mod tests {
         assert_eq!(read(huge.as_bytes()), Err(message.to_owned()));
         let no_head = record("response", "Content-Type: application/http\r\n", b"HTTP/1.1 200 OK");
         assert!(read(&no_head).unwrap_err().contains("no complete head"));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_records_do_no_harm(
+            noise in prop::collection::vec(any::<u8>(), 0..200),
+            at in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+        ) {
+            let head = "Content-Type: text/html\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n";
+            let body = chunked(&gzip(PAGE.as_bytes()));
+            let whole = response("", head, &body);
+            let changes = |bytes: &[u8]| {
+                let at = at.index(bytes.len());
+                let (before, after) = bytes.split_at(at);
+                let changed = [before, &[byte], after.get(1..).unwrap()].concat();
+                [changed, before.to_vec(), [before, &noise, after].concat()]
+            };
+            let mut values = vec![noise.clone(), record("response", "Content-Type: application/http\r\n", &noise)];
+            values.extend(changes(&whole));
+            for body in changes(&body) {
+                values.extend([response("", head, &body), response("WARC-Truncated: time\r\n", head, &body)]);
+            }
+            for value in values {
+                match read(&value) {
+                    Ok((text, _)) => prop_assert!(text.len() <= 3 * 20_000),
+                    Err(why) => prop_assert!(why.contains("WARC") || why.contains("HTTP") || why.contains("page"), "{why}"),
+                }
+            }
+        }
     }
 }
