@@ -122,9 +122,16 @@ fn a_schema_is_asked_for_once_with_those_that_it_refers_to() {
         "/subjects/name/versions/3?deleted=true",
     ];
     assert_eq!(server.asked(), expected);
-    let guid = SchemaId::Guid([0x11; 16]);
-    server.set("/schemas/guids/11111111-1111-1111-1111-111111111111", 200, avro(&json!("string")));
-    registry.find(guid).unwrap();
+    // The same schema by its GUID is asked for once, too.
+    let guid = SchemaId::Guid(std::array::from_fn(|at| [0x12, 0x34][at % 2]));
+    let path = "/schemas/guids/12341234-1234-1234-1234-123412341234";
+    server.set(path, 200, avro(&json!("string")));
+    assert!(!registry.is_known(guid));
+    for _ in 0..2 {
+        registry.find(guid).unwrap();
+    }
+    assert!(registry.is_known(guid) && registry.is_known(SEVEN));
+    assert_eq!(server.asked(), [&expected[..], &[path]].concat());
 }
 
 #[test]
