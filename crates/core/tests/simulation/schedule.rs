@@ -110,7 +110,7 @@ impl Schedule {
         let mut world = World::new(seed, inputs, logs);
         world.starts_at_end = seed % 5 == 3;
         // Small enough for checkpoints in several parts, now and then.
-        world.part_bytes = rng.pick(&[60, 200, 100_000]);
+        world.part_bytes = rng.pick(&[100, 300, 100_000]);
         let sizes = Sizes {
             checkpoint_interval_records: rng.pick(&[4, 10, 25]),
             batch_verdicts: rng.pick(&[1, 3, 6]),
