@@ -21,10 +21,7 @@ pub(super) struct PartitionQueue<P> {
     held_back: VecDeque<Page<P>>,
     /// What they hold.
     bytes: usize,
-    /// The committed offset is being fetched: no page may come in.
-    seeking: bool,
-    /// The group has no offset here yet: this one is to be committed before anything is asked.
-    initial_offset: InitialOffset,
+    beginning: Beginning,
     /// Where reading began: kept until the group has an offset here, so that an abort does not move it.
     start: Option<i64>,
     /// It has given a page, or said that it has none: we may read it.
@@ -37,18 +34,8 @@ pub(super) struct PartitionQueue<P> {
     times: RecentTimes,
     /// When a page was read last, or might have been.
     last_read: Duration,
-    /// Its next page is too far ahead of another partition, and of this time.
-    ahead: Option<Timestamp>,
-    /// Pages from `next` on were read and dropped because the queue was full.
-    dropped: bool,
-    /// Why it cannot be read on.
-    blocked: Option<Blocked>,
-    /// It is blocked, and reading is tried all the same.
-    retrying: bool,
-    /// It is blocked, and its committed offset is being fetched.
-    checking: bool,
-    /// When to look at it again.
-    recheck_at: Option<Duration>,
+    lead: Lead,
+    blockage: Option<Blockage>,
     /// The group's offset, as far as we know.
     committed: Option<i64>,
     /// It is paused in the client.
@@ -57,15 +44,40 @@ pub(super) struct PartitionQueue<P> {
     next: i64,
 }
 
-/// Whether the group has a committed offset in a partition.
+/// Where reading begins, and whether the group has committed that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum InitialOffset {
-    /// It has one.
+enum Beginning {
+    /// The committed offset is being fetched: no page may come in.
+    Seeking,
+    /// The group has none, and where reading begins is not known yet.
+    Unknown,
+    /// The group has none; this is where reading begins, and is to be committed before anything is asked.
+    Uncommitted(i64),
+    /// The group has a committed offset.
     Committed,
-    /// It has none, and where reading begins is not known yet.
-    Missing,
-    /// It has none; this is where reading begins.
-    Wanted(i64),
+}
+
+/// How the next page stands to the slowest partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lead {
+    /// It need not wait.
+    Within,
+    /// It is of this time, too far ahead of another partition.
+    Ahead(Timestamp),
+    /// The same; the pages from `next` on were read and dropped, because the queues were full.
+    Dropped(Timestamp),
+}
+
+/// A partition that cannot be read on.
+#[derive(Debug)]
+struct Blockage {
+    why: Blocked,
+    /// Reading is tried all the same.
+    is_retried: bool,
+    /// The committed offset is being fetched.
+    is_checked: bool,
+    /// When to look at it again, once that was decided.
+    recheck_at: Option<Duration>,
 }
 
 /// One page and how far it has come.
@@ -118,20 +130,15 @@ impl<P> PartitionQueue<P> {
             waiting: VecDeque::new(),
             held_back: VecDeque::new(),
             bytes: 0,
-            seeking: true,
-            initial_offset: InitialOffset::Committed,
+            beginning: Beginning::Seeking,
             start: None,
             answered: false,
             leaving: false,
             at_end: false,
             times: RecentTimes::default(),
             last_read: now,
-            ahead: None,
-            dropped: false,
-            blocked: None,
-            retrying: false,
-            checking: false,
-            recheck_at: None,
+            lead: Lead::Within,
+            blockage: None,
             committed: None,
             paused: false,
             next: 0,
@@ -143,15 +150,18 @@ impl<P> PartitionQueue<P> {
         let Self { leaving, paused, start, times, last_read, .. } = *self;
         // Records that took the offsets of lost ones are no reason to continue.
         let is_cut = |why: &Blocked| matches!(why, Blocked::OutOfRange { offset, end, .. } if offset > end);
-        let blocked = self.blocked.take().filter(is_cut);
-        *self = Self { start, leaving, times, blocked, paused, ..Self::new(last_read) };
+        let cut = self.blockage.take().map(|blockage| blockage.why).filter(is_cut);
+        *self = Self { start, leaving, times, paused, ..Self::new(last_read) };
+        if let Some(why) = cut {
+            self.block(why);
+        }
     }
 
     // ---- offsets
 
     /// Returns whether the committed offset is wanted: to begin there, or to see whether an operator has set it.
     pub(super) fn wants_committed(&self) -> bool {
-        (self.seeking || self.checking) && !self.leaving
+        (self.is_seeking() || self.blockage.as_ref().is_some_and(|blockage| blockage.is_checked)) && !self.leaving
     }
 
     /// Takes the committed offset, and returns where reading begins; `None` when it does not, or has begun.
@@ -159,28 +169,27 @@ impl<P> PartitionQueue<P> {
     /// `is_judged`: positions of the partition are judged. `is_new_to_group`: without an offset it begins at the configured
     /// start, not at its first record.
     pub(super) fn seek(&mut self, committed: Option<i64>, is_judged: bool, is_new_to_group: bool) -> Option<ReadFrom> {
-        if !self.seeking {
+        if !self.is_seeking() {
             return None;
         }
         if committed.is_none() && is_judged {
             self.block(Blocked::NoOffset);
             return None;
         }
-        if let (Some(Blocked::OutOfRange { end, .. }), Some(offset)) = (&self.blocked, committed)
+        if let (Some(Blocked::OutOfRange { end, .. }), Some(offset)) = (self.blocked(), committed)
             && offset > *end
         {
             return None;
         }
-        self.blocked = None;
-        self.seeking = false;
+        self.blockage = None;
         self.committed = committed;
-        let (from, initial_offset) = match (committed, self.start) {
-            (Some(offset), _) => (ReadFrom::Offset(offset), InitialOffset::Committed),
-            (None, Some(start)) => (ReadFrom::Offset(start), InitialOffset::Wanted(start)),
-            (None, None) if is_new_to_group => (ReadFrom::ConfiguredStart, InitialOffset::Missing),
-            (None, None) => (ReadFrom::Beginning, InitialOffset::Missing),
+        let (from, beginning) = match (committed, self.start) {
+            (Some(offset), _) => (ReadFrom::Offset(offset), Beginning::Committed),
+            (None, Some(start)) => (ReadFrom::Offset(start), Beginning::Uncommitted(start)),
+            (None, None) if is_new_to_group => (ReadFrom::ConfiguredStart, Beginning::Unknown),
+            (None, None) => (ReadFrom::Beginning, Beginning::Unknown),
         };
-        self.initial_offset = initial_offset;
+        self.beginning = beginning;
         self.next = if let ReadFrom::Offset(offset) = from { offset } else { 0 };
         Some(from)
     }
@@ -188,8 +197,8 @@ impl<P> PartitionQueue<P> {
     /// Reading begins here: the offset is committed at once, so that the next owner of this partition begins here, too,
     /// although no page may come for a long time.
     pub(super) fn started(&mut self, offset: i64) {
-        if self.initial_offset == InitialOffset::Missing {
-            self.initial_offset = InitialOffset::Wanted(offset);
+        if self.beginning == Beginning::Unknown {
+            self.beginning = Beginning::Uncommitted(offset);
             self.start = Some(offset);
             self.next = offset;
         }
@@ -198,18 +207,18 @@ impl<P> PartitionQueue<P> {
     /// Returns the place where reading began, as long as the group has no offset here: it is committed before any page.
     /// Brokers take no offset of a topic that we may not read, and a transaction with it would fail for all topics.
     pub(super) fn start_to_commit(&self) -> Option<i64> {
-        match self.initial_offset {
-            InitialOffset::Wanted(offset) if self.answered => Some(offset),
-            InitialOffset::Wanted(_) | InitialOffset::Missing | InitialOffset::Committed => None,
+        match self.beginning {
+            Beginning::Uncommitted(offset) if self.answered => Some(offset),
+            Beginning::Uncommitted(_) | Beginning::Seeking | Beginning::Unknown | Beginning::Committed => None,
         }
     }
 
     /// Notes what was committed. Returns whether the group had no offset here before: pages may be asked about now.
     pub(super) fn committed(&mut self, offset: i64) -> bool {
         self.committed = Some(offset);
-        let is_first = self.initial_offset != InitialOffset::Committed;
+        let is_first = matches!(self.beginning, Beginning::Unknown | Beginning::Uncommitted(_));
         if is_first {
-            self.initial_offset = InitialOffset::Committed;
+            self.beginning = Beginning::Committed;
             self.start = None;
         }
         is_first
@@ -217,7 +226,11 @@ impl<P> PartitionQueue<P> {
 
     /// Returns whether pages may be asked about.
     pub(super) fn may_ask(&self) -> bool {
-        self.initial_offset == InitialOffset::Committed && !self.leaving
+        self.beginning == Beginning::Committed && !self.leaving
+    }
+
+    fn is_seeking(&self) -> bool {
+        self.beginning == Beginning::Seeking
     }
 
     /// It is being revoked: nothing new is asked or read.
@@ -234,25 +247,27 @@ impl<P> PartitionQueue<P> {
 
     /// Returns why it cannot be read on.
     pub(super) fn blocked(&self) -> Option<&Blocked> {
-        self.blocked.as_ref()
+        self.blockage.as_ref().map(|blockage| &blockage.why)
     }
 
     /// Returns whether pages may not be read.
     pub(super) fn is_blocked(&self) -> bool {
-        self.blocked.is_some() && !self.retrying
+        self.blockage.as_ref().is_some_and(|blockage| !blockage.is_retried)
     }
 
     /// Nothing more is read here. Pages that were read before still go out.
     fn block(&mut self, why: Blocked) {
-        self.blocked = Some(why);
-        self.retrying = false;
+        let earlier = self.blockage.take();
+        let (is_checked, recheck_at) =
+            earlier.map_or((false, None), |earlier| (earlier.is_checked, earlier.recheck_at));
+        self.blockage = Some(Blockage { why, is_retried: false, is_checked, recheck_at });
     }
 
     /// The page at this offset has no verdict that is its own: everything after it is dropped and will be read again
     /// when it has. Returns how far the dropped pages had come.
     pub(super) fn block_at(&mut self, offset: i64, why: Blocked) -> Vec<PageState> {
         self.forget_held();
-        (self.ahead, self.dropped) = (None, false);
+        self.lead = Lead::Within;
         let kept = self.waiting.partition_point(|waiting| waiting.page.source.offset <= offset);
         let dropped: Vec<Waiting<P>> = self.waiting.drain(kept..).collect();
         self.bytes = self.bytes.saturating_sub(dropped.iter().map(|waiting| waiting.page.bytes).sum());
@@ -263,20 +278,20 @@ impl<P> PartitionQueue<P> {
 
     /// The page that held it up has a verdict, or may be asked about. Returns where reading continues.
     pub(super) fn unblock(&mut self) -> ReadFrom {
-        self.blocked = None;
+        self.blockage = None;
         self.read_on()
     }
 
     /// The partition holds `first` to `end`, and not the offset that comes next.
     pub(super) fn out_of_range(&mut self, offset: i64, first: i64, end: i64) {
-        if !self.seeking {
+        if !self.is_seeking() {
             self.block(Blocked::OutOfRange { offset, first, end });
         }
     }
 
     /// The brokers do not let us read the partition's topic.
     pub(super) fn denied(&mut self) {
-        if !self.seeking {
+        if !self.is_seeking() {
             self.block(Blocked::Denied);
         }
     }
@@ -284,28 +299,23 @@ impl<P> PartitionQueue<P> {
     /// The partition gives pages again, or says that it has no more.
     fn answers(&mut self) {
         self.answered = true;
-        if std::mem::take(&mut self.retrying) {
-            self.blocked = None;
-        }
+        self.blockage.take_if(|blockage| blockage.is_retried);
     }
 
     /// Returns whether it is blocked and its committed offset is to be fetched: an operator may have set it.
     pub(super) fn is_recheck_due(&mut self, now: Duration) -> bool {
-        if self.blocked.is_none() {
-            self.recheck_at = None;
-            return false;
-        }
-        let is_due = now >= *self.recheck_at.get_or_insert(now + RECHECK_INTERVAL) && !self.leaving;
+        let Some(blockage) = &mut self.blockage else { return false };
+        let is_due = now >= *blockage.recheck_at.get_or_insert(now + RECHECK_INTERVAL) && !self.leaving;
         if is_due {
-            self.recheck_at = Some(now + RECHECK_INTERVAL);
-            self.checking = true;
+            blockage.recheck_at = Some(now + RECHECK_INTERVAL);
+            blockage.is_checked = true;
         }
         is_due
     }
 
     /// Takes the committed offset of a blocked partition. `in_transaction`: the transaction under way moves it.
     pub(super) fn rechecked(&mut self, committed: Option<i64>, in_transaction: bool) -> Recheck {
-        if !std::mem::take(&mut self.checking) {
+        if !self.blockage.as_mut().is_some_and(|blockage| std::mem::take(&mut blockage.is_checked)) {
             return Recheck::Same;
         }
         if committed != self.committed && committed.is_some() && !in_transaction {
@@ -314,14 +324,15 @@ impl<P> PartitionQueue<P> {
         }
         // Records that are gone do not come back, but a broker may have been wrong about them. After the end, others
         // may have taken the place of those that the partition has lost: they are not what comes next.
-        let may_pass = match self.blocked {
-            Some(Blocked::OutOfRange { offset, first, .. }) => offset < first,
+        let Some(Blockage { why, is_retried, .. }) = &mut self.blockage else { return Recheck::Same };
+        let may_pass = match why {
+            Blocked::OutOfRange { offset, first, .. } => offset < first,
             // An operator may have added the permission.
-            Some(Blocked::Denied) => true,
-            Some(Blocked::VerdictLost | Blocked::ForeignPage(_) | Blocked::NoOffset) | None => false,
+            Blocked::Denied => true,
+            Blocked::VerdictLost | Blocked::ForeignPage(_) | Blocked::NoOffset => false,
         };
         if may_pass {
-            self.retrying = true;
+            *is_retried = true;
             return Recheck::Retry(self.read_on());
         }
         Recheck::Same
@@ -410,10 +421,10 @@ impl<P> PartitionQueue<P> {
     pub(super) fn admit(&mut self, slowest: Option<Timestamp>, lead: Duration) -> Option<(Source, Timestamp)> {
         let time = self.next_times().min()?;
         if self.must_wait(time, slowest, lead) {
-            self.ahead = Some(time);
+            self.lead = Lead::Ahead(time);
             return None;
         }
-        self.ahead = None;
+        self.lead = Lead::Within;
         let page = self.held_back.pop_front()?;
         let admitted = (page.source.clone(), page.paced_by);
         self.waiting.push_back(Waiting { page, state: PageState::New });
@@ -422,27 +433,26 @@ impl<P> PartitionQueue<P> {
 
     /// Begins to wait above the lead, and ends below half of it.
     fn must_wait(&self, time: Timestamp, slowest: Option<Timestamp>, lead: Duration) -> bool {
-        let lead = if self.ahead.is_some() { lead / 2 } else { lead };
+        let lead = if self.is_ahead() { lead / 2 } else { lead };
         slowest.is_some_and(|slowest| time > slowest.plus(lead))
     }
 
     /// Returns whether pages that were dropped are to be read again from the next offset on, because they need not wait
     /// any longer.
     pub(super) fn read_dropped_again(&mut self, slowest: Option<Timestamp>, lead: Duration) -> bool {
-        if !self.dropped || self.ahead.is_some_and(|time| self.must_wait(time, slowest, lead)) {
+        let Lead::Dropped(time) = self.lead else { return false };
+        if self.must_wait(time, slowest, lead) {
             return false;
         }
-        (self.ahead, self.dropped, self.at_end) = (None, false, false);
+        (self.lead, self.at_end) = (Lead::Within, false);
         true
     }
 
     /// Drops the pages that are held back because they are too far ahead; they are read again when they need not wait.
     pub(super) fn drop_held(&mut self) {
-        if self.ahead.is_some()
-            && let Some(first) = self.held_back.front()
-        {
+        if let (Lead::Ahead(time), Some(first)) = (self.lead, self.held_back.front()) {
             self.next = first.source.offset;
-            self.dropped = true;
+            self.lead = Lead::Dropped(time);
             self.forget_held();
         }
     }
@@ -458,19 +468,23 @@ impl<P> PartitionQueue<P> {
 
     /// Returns whether pages were read that nothing is done about yet.
     pub(super) fn holds_back(&self) -> bool {
-        self.dropped || !self.held_back.is_empty()
+        self.is_dropped() || !self.held_back.is_empty()
     }
 
     /// Returns whether its next page is too far ahead of another partition.
     pub(super) fn is_ahead(&self) -> bool {
-        self.ahead.is_some()
+        self.lead != Lead::Within
+    }
+
+    fn is_dropped(&self) -> bool {
+        matches!(self.lead, Lead::Dropped(_))
     }
 
     /// Returns whether others have to wait for it: it has pages, or may soon have some.
     pub(super) fn is_waited_for(&self, now: Duration, idle_after: Duration) -> bool {
         let is_silent = !self.paused && now.saturating_sub(self.last_read) > idle_after;
-        let may_come = !(self.at_end || is_silent || self.seeking);
-        (self.holds_back() || may_come) && !self.leaving && self.blocked.is_none()
+        let may_come = !(self.at_end || is_silent || self.is_seeking());
+        (self.holds_back() || may_come) && !self.leaving && self.blockage.is_none()
     }
 
     /// Pauses or resumes it. Returns whether that is a change to be made in the client.
@@ -492,28 +506,34 @@ impl<P> PartitionQueue<P> {
 
     /// Returns whether no more pages are wanted for now: enough are held back to know that they are too far ahead.
     fn waits(&self) -> bool {
-        self.dropped || self.ahead.is_some() && self.held_back.len() >= Backlog::PAGES
+        self.is_dropped() || self.is_ahead() && self.held_back.len() >= Backlog::PAGES
     }
 
     /// Returns whether a page may be read.
     pub(super) fn takes(&self, offset: i64) -> bool {
-        !(self.seeking || self.leaving || self.dropped || self.is_blocked() || offset < self.next)
+        !(self.is_seeking() || self.leaving || self.is_dropped() || self.is_blocked() || offset < self.next)
     }
 
     /// Returns whether enough is known of the partition by reading it.
     pub(super) fn is_known(&self) -> bool {
-        self.at_end || self.blocked.is_some() || self.holds_back() || self.times.at_most().is_some()
+        self.at_end || self.blockage.is_some() || self.holds_back() || self.times.at_most().is_some()
     }
 
     /// Returns the time that the partition is at, at most.
     pub(super) fn time(&self) -> Option<Timestamp> {
-        let next = if self.dropped { self.ahead } else { self.next_times().max() };
+        let next = match self.lead {
+            Lead::Dropped(time) => Some(time),
+            Lead::Within | Lead::Ahead(_) => self.next_times().max(),
+        };
         next.or_else(|| self.times.at_most())
     }
 
     /// Returns the time of the next page that nothing is done about yet, by what the next pages agree on.
     pub(super) fn held_back_at(&self) -> Option<Timestamp> {
-        if self.dropped { self.ahead } else { self.next_times().min() }
+        match self.lead {
+            Lead::Dropped(time) => Some(time),
+            Lead::Within | Lead::Ahead(_) => self.next_times().min(),
+        }
     }
 
     /// Returns the time that the partition is at, at least, as far as it was read.
