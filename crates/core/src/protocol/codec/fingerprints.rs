@@ -24,7 +24,7 @@ const HAS_SKIPPED: u8 = 1 << 1;
 const HAS_FAMILY: u8 = 1 << 2;
 const IS_BY_TITLE: u8 = 1 << 3;
 
-/// Fewest bytes that [`write`] writes: flags, exact hash, number of numbers.
+/// Fewest bytes that [`write()`] writes: flags, exact hash, number of numbers.
 pub const MIN_BYTES: usize = 18;
 
 /// The hashes of a page besides its fingerprints.
@@ -82,7 +82,7 @@ pub fn write(out: &mut Vec<u8>, fingerprints: &Fingerprints, hashes: PageHashes)
     numbers.iter().for_each(|hash| out.extend(hash.to_le_bytes()));
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 pub fn read(from: &mut Reader<'_>) -> Result<(Fingerprints, PageHashes), CodecError> {
     let flags = from.byte("hashes")?;
     let has = |flag: u8| flags & flag != 0;
