@@ -112,7 +112,7 @@ fn no_text_of_a_page_is_logged_at_any_level() {
             &["-v"][..],
             &["-vv"],
             &["-vvv"],
-            &["-s", "logging.level=trace,dupgate=trace,dupgate::cli=trace,dupgate_core::worker=trace"],
+            &["-s", "logging.level=trace,dupgate=trace,dupgate::cli=trace,dupgate::worker=trace"],
         ] {
             let output = dupgate().args(arguments).args(more).current_dir(folder.path()).output().unwrap();
             let report = String::from_utf8_lossy(&output.stderr);
