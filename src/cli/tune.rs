@@ -1,5 +1,6 @@
 //! `tune`: tries thresholds on a sample of pages, and writes pairs to review.
 
+mod page;
 mod sample;
 mod stop;
 
@@ -109,7 +110,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     }
     let tuned = Tuned::of(&sweep, args.truth, pages.len(), &settings);
     let doubtful = sweep.doubtful(tuned.truth, tuned.bits, tuned.similarity, args.look);
-    let html = sample::html(reader.analyzer(), &pages, &doubtful, &tuned);
+    let html = page::html(reader.analyzer(), &pages, &doubtful, &tuned);
     std::fs::write(&args.html, html).map_err(|error| {
         let name = args.html.display();
         Reason::State.because(anyhow::Error::from(error).context(format!("cannot write {name}")))

@@ -247,17 +247,9 @@ pub(crate) fn outcome(
     use crate::kafka::output::{DuplicateValue, InputPartitions, OutputTime};
     use dupgate_core::worker::HeaderSettings;
 
-    let headers = HeaderSettings {
-        prefix: String::new(),
-        drop: Vec::new(),
-        scheme: String::new(),
-        sketch: None,
-        group: String::new(),
-        replay: None,
-    };
     let outputs = Outputs {
         routing: dupgate_core::worker::Routing::default(),
-        headers,
+        headers: HeaderSettings::default(),
         topics: std::collections::BTreeMap::new(),
         input_partitions: InputPartitions::default(),
         duplicate_value: DuplicateValue::Original,

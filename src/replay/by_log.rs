@@ -36,7 +36,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                         self.meter.follow(1);
                         log.pages.remember(&next, *verdict);
                         // Those before the interruption are counted.
-                        walks.get_mut(at).map(|walk| walk.order.take_second_verdicts());
+                        if let Some(walk) = walks.get_mut(at) {
+                            walk.order.take_second_verdicts();
+                        }
                     }
                     Step::Do(next) => {
                         self.catch_up(&mut walks, &mut log)?;
@@ -323,7 +325,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             records.extend(walk.order.judges().first_mut().map(|judge| (number, judge.records())));
             self.batch.marks.insert(walk.partition.clone(), walk.mark());
             let second_verdicts = walk.order.take_second_verdicts();
-            self.counts.iter_mut().take(1).for_each(|counts| counts.second_verdicts += second_verdicts);
+            if let Some(counts) = self.counts.first_mut() {
+                counts.second_verdicts += second_verdicts;
+            }
         }
         self.flush(records)?;
         // Pages that the brokers refused are no longer originals.

@@ -1,7 +1,5 @@
 //! The order of time: partitions are merged, and each page is judged when its turn comes. Files are judged in the same
-//! way.
-//!
-//! The order of files: one after the other, line by line.
+//! way, one after the other, line by line.
 
 use std::mem;
 use std::sync::Arc;
@@ -140,9 +138,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         }
         Ok(())
     }
-}
 
-impl<S: FnMut(&Report<'_>)> Run<'_, S> {
+    /// Judges files one after the other, line by line.
     pub(super) fn by_files(&mut self) -> Result<(), Fatal> {
         let mut judges = self.judges()?;
         let bound = Timestamp::from_millis(self.plan.created_ms);

@@ -11,6 +11,7 @@ pub(crate) mod log_stream;
 pub(crate) mod pace;
 mod planning;
 mod run;
+mod meter;
 mod sample;
 mod setup;
 mod store;

@@ -55,7 +55,7 @@ impl OutputKind {
 }
 
 /// How headers are written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderSettings {
     /// What our names begin with (`output.headers.prefix`).
     pub prefix: String,

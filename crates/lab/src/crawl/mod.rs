@@ -14,6 +14,7 @@ mod words;
 mod article;
 mod edit;
 mod page;
+mod rng;
 mod settings;
 mod truth;
 pub mod score;
@@ -30,7 +31,7 @@ use page::Frame;
 use words::Vocabulary;
 
 pub(crate) use edit::traditional;
-pub(crate) use settings::Rng;
+pub(crate) use rng::Rng;
 pub use settings::{CrawlError, CrawlSettings};
 pub use summary::Summary;
 pub use truth::{Damage, Edit, NoTruth, Truth};
