@@ -25,8 +25,8 @@ use crate::{Scale, copy};
 /// Pages, in times of the end-to-end part: fingerprints are judged fast, and the start takes some tenths of a second.
 const TIMES: usize = 6;
 
-/// Least requests a second from the kept fingerprints.
-const REQUESTS_FLOOR: f64 = 300_000.0;
+/// Least rate of a replay of kept fingerprints, in times of the live service's.
+const FINGERPRINTS_FLOOR: f64 = 30.0;
 
 /// Least share of the live service's rate, pages read and judged again.
 const PAGES_FLOOR: f64 = 1.0;
@@ -90,7 +90,11 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
         });
         report.insert((*kind).to_owned(), of_run);
         match number {
-            0 => floors.push(Floor::at_least("replay of kept fingerprints, requests/s", REQUESTS_FLOOR, run.rate)),
+            0 => floors.push(Floor::at_least(
+                "replay of kept fingerprints, times the service's rate",
+                FINGERPRINTS_FLOOR,
+                run.rate / live,
+            )),
             1 => floors.push(Floor::at_least(
                 "replay of pages, share of the service's rate",
                 PAGES_FLOOR,

@@ -165,7 +165,7 @@ pub(super) struct Run<'a, S> {
     /// For the metrics.
     pub(super) meter: Meter,
     /// Runs the maintenance tasks of the indexes.
-    pub(super) maintenance: BackgroundTasks,
+    maintenance: BackgroundTasks,
 }
 
 impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {

@@ -55,19 +55,6 @@ impl Ranks {
         (word.bits & bit != 0).then(|| word.before + u64::from((word.bits & (bit - 1)).count_ones()))
     }
 
-    /// Returns how many positions were added before this one. If those around it were dropped, it may be more.
-    #[inline]
-    #[must_use]
-    pub fn before(&self, position: u64) -> u64 {
-        let (number, bit) = (position / BITS, 1 << (position % BITS));
-        let at = usize::try_from(number.saturating_sub(self.first)).unwrap_or(usize::MAX);
-        match self.words.get(at) {
-            Some(word) if number < self.first => word.before,
-            Some(word) => word.before + u64::from((word.bits & (bit - 1)).count_ones()),
-            None => self.added,
-        }
-    }
-
     /// Returns how many positions were added.
     #[must_use]
     pub const fn added(&self) -> u64 {
@@ -111,8 +98,6 @@ mod tests {
                 for position in dropped..next + 70 {
                     let expected = list.iter().position(|&held| held == position).map(|number| number as u64);
                     prop_assert_eq!(ranks.of(position), expected, "{}", position);
-                    let before = list.iter().filter(|held| **held < position).count() as u64;
-                    prop_assert_eq!(ranks.before(position), before, "{}", position);
                 }
             }
             prop_assert_eq!(ranks.added(), list.len() as u64);

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::buckets::{self, Buckets, Demand, Slab};
 use crate::keys::Keys;
-use crate::layout::{ExactTags, Layout};
+use crate::layout::Layout;
 use crate::live_window::{LiveWindow, id_of, position_of};
 use crate::plan::{Keyed, Plan};
 use crate::resize::{DeferredFree, TableResize};
@@ -77,16 +77,6 @@ impl<L: Layout, K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, L, K, F
                 table.insert::<C>(key, id_of(newest), alive, held);
             }
         }
-    }
-}
-
-/// Entries whose keys are not known.
-struct Unknown;
-
-impl Keys for Unknown {
-    #[inline]
-    fn key(&self, _: usize, _: u64) -> Option<u64> {
-        None
     }
 }
 
@@ -385,31 +375,20 @@ impl<L: Layout> Tables<L> {
     /// Does a little of the pending maintenance.
     #[inline]
     fn maintain(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
-        self.note_insert(positions);
-        if self.resize.is_some() {
-            self.resize_step(keys, positions, held);
-        } else if self.passed.is_multiple_of(SIZE_CHECK_INTERVAL) {
-            self.check_sizes(positions, held);
-        }
-    }
-
-    /// Does what follows an insert, except for resizing.
-    #[inline]
-    fn note_insert(&mut self, positions: &Range<u64>) {
         self.passed += 1;
         if self.passed.is_multiple_of(SWEEP_MANY_EVERY) {
             self.tidy(positions);
         }
         self.deferred_free.step();
-    }
-
-    fn resize_step(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
-        if let Some(resize) = &mut self.resize
-            && resize.step(self.backend, keys, positions, &mut self.slab)
-            && let Some(resized) = self.resize.take()
-        {
-            resized.replace(&mut self.all, &mut self.deferred_free);
-            self.most_found_anywhere = u64::MAX;
+        if let Some(resize) = &mut self.resize {
+            if resize.step(self.backend, keys, positions, &mut self.slab)
+                && let Some(resized) = self.resize.take()
+            {
+                resized.replace(&mut self.all, &mut self.deferred_free);
+                self.most_found_anywhere = u64::MAX;
+                self.check_sizes(positions, held);
+            }
+        } else if self.passed.is_multiple_of(SIZE_CHECK_INTERVAL) {
             self.check_sizes(positions, held);
         }
     }
@@ -463,31 +442,6 @@ impl<L: Layout> Tables<L> {
     pub fn memory_bytes(&self) -> usize {
         let resize = self.resize.as_ref().map_or(0, TableResize::memory_bytes);
         resize + self.all.iter().map(|table| table.stats().memory_bytes).sum::<usize>()
-    }
-}
-
-impl Tables<ExactTags> {
-    /// Like [`Tables::insert`], but resizes no table, so the keys of other entries are not needed, and the caller may
-    /// insert on another thread than the one that has them. [`Tables::resize`] has to follow before many more inserts.
-    #[inline]
-    pub fn insert_only(&mut self, positions: &Range<u64>, newest_key: impl Fn(usize) -> Option<u64>) {
-        // Lines and runs of this layout never move an entry that needs its key.
-        self.backend.run(Insert(&mut self.all, &Unknown, positions, newest_key));
-        self.note_insert(positions);
-    }
-
-    /// Resizes tables as far as [`Tables::insert_of`] would have done it at this many inserts. `positions` ends after the
-    /// newest entry that was inserted.
-    pub fn resize(&mut self, inserts: u64, keys: &impl Keys, positions: &Range<u64>, held: u64) {
-        if self.resize.is_none() {
-            self.check_sizes(positions, held);
-        }
-        for _ in 0..inserts {
-            if self.resize.is_none() {
-                return;
-            }
-            self.resize_step(keys, positions, held);
-        }
     }
 }
 

@@ -16,9 +16,7 @@
 //! ([`Index::maintenance`]).
 
 mod simhash_index;
-mod entries;
 mod families;
-mod lookahead;
 mod lookup;
 mod matching;
 mod original;
@@ -43,11 +41,10 @@ use sketches::Sketches;
 use variants::OldestOfIds;
 
 use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
-use crate::protocol::{ExpiryWatermarks, MinHashRules, PageRequest, Request};
+use crate::protocol::{ExpiryWatermarks, MinHashRules, Request};
 use crate::record::{PartitionId, Source};
 
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
-pub use lookahead::{LookedUp, Lookups, REQUESTS_AHEAD};
 pub use original::Relation;
 pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Removed};
 pub use refusal::Refusal;
@@ -159,7 +156,7 @@ impl Index {
             let code = original.fingerprints.simhash.map(|code| masked(code, original.scope));
             let member = original.placement.family.is_some();
             self.codes.push(code.filter(|_| !member));
-            self.sketches.push(&self.ring, &original.fingerprints);
+            self.sketches.push(&self.ring, original.fingerprints.sketch.as_ref());
             let newest = self.ring.positions().end.saturating_sub(1);
             let keys = member.then(|| self.family_keys_of(newest).unwrap_or_default());
             self.families.push(self.ring.positions(), keys);
@@ -245,36 +242,12 @@ impl Index {
                 self.by_exact.prefetch([ring::with_title(key, site, title)]);
             }
         }
-        if let Some(page) = page(OVERFLOW_PREFETCH_DISTANCE) {
-            self.prefetch_runs(&page.fingerprints, page.scope);
+        // The cache lines of this page have arrived, and point to more memory.
+        if let Some((page, code)) =
+            page(OVERFLOW_PREFETCH_DISTANCE).and_then(|page| Some((page, page.fingerprints.simhash?)))
+        {
+            self.codes.prefetch_runs(masked(code, page.scope));
         }
-    }
-
-    /// Begins to look up pages before it is their turn: returns what another thread can run ([`Lookups::run`]) while
-    /// pages are judged, and which the caller then gives back ([`Index::end_lookups`]). `None` if that is not worthwhile
-    /// now: too few requests are seen, or lookups are not ended yet.
-    ///
-    /// Call it before each page; `upcoming` begins with its request, and [`REQUESTS_AHEAD`] requests are enough. Pages
-    /// have to be judged in this order, and clones of their sketches to be inserted. Passes maintenance tasks of the
-    /// tables to `hand_over`: see [`Index::maintenance`].
-    pub fn begin_lookups<'r>(
-        &mut self,
-        upcoming: impl Iterator<Item = &'r Request>,
-        hand_over: &mut impl FnMut(Task<'static>),
-    ) -> Option<Lookups> {
-        self.sketches.begin_lookups(&self.ring, upcoming, hand_over)
-    }
-
-    /// Takes back what [`Index::begin_lookups`] returned, when it has run.
-    pub fn end_lookups(&mut self, looked_up: LookedUp) {
-        self.sketches.end_lookups(looked_up);
-    }
-
-    /// Returns whether a page should not be judged before lookups are ended: it can be, but is compared with every
-    /// original then.
-    #[must_use]
-    pub fn waits_for_lookups(&self, page: &PageRequest) -> bool {
-        page.fingerprints.sketch.as_ref().is_some_and(|sketch| self.sketches.waits_for_lookups(sketch, page.scope))
     }
 
     fn prefetch(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
@@ -284,16 +257,6 @@ impl Index {
         }
         if let Some(sketch) = &fingerprints.sketch {
             self.sketches.prefetch(sketch, scope);
-        }
-    }
-
-    /// Prefetches the memory that the cache lines of [`Index::prefetch`] point to, once these have arrived.
-    fn prefetch_runs(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
-        if let Some(code) = fingerprints.simhash {
-            self.codes.prefetch_runs(masked(code, scope));
-        }
-        if let Some(sketch) = &fingerprints.sketch {
-            self.sketches.prefetch_found(&self.ring, sketch, scope);
         }
     }
 

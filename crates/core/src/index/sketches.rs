@@ -12,13 +12,12 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::lookahead::{self, Lookahead, LookedUp, Lookups};
 use super::recent_keys::RecentKeys;
 use super::ring::{Ring, in_scope};
 use super::sketch_column::SketchColumn;
-use crate::fingerprint::{Evidence, Fingerprints, PerMille, ScopeHash, SiteHash, Sketch, SketchForm};
-use crate::protocol::{MinHashRules, Placement, Request};
-use dupgate_index::{Keys, TableStats, Task, run_sequential};
+use crate::fingerprint::{Evidence, PerMille, ScopeHash, SiteHash, Sketch, SketchForm};
+use crate::protocol::{MinHashRules, Placement};
+use dupgate_index::{ExactTags, Keys, TableStats, Tables, Task, run_sequential};
 
 /// Sketches by the positions of the ring of originals, and the tables that find them.
 #[derive(Debug)]
@@ -27,8 +26,6 @@ pub(super) struct Sketches {
     /// First position that a probe finds.
     tail: u64,
     expected: u64,
-    /// How often the tables were created.
-    generation: u64,
     finder: Option<BandTables>,
     /// By the rules of the tables.
     recent: RefCell<RecentKeys>,
@@ -40,7 +37,7 @@ struct BandTables {
     rules: MinHashRules,
     /// Largest distance of a match; `None` if no distance is small enough.
     reach: Option<u8>,
-    lookahead: Lookahead,
+    tables: Tables<ExactTags>,
 }
 
 /// The sketches at one moment: see [`super::Index::share`].
@@ -142,17 +139,15 @@ fn is_of_other_site<M, D>(wanted: &Wanted<'_, M, D>, position: u64) -> bool {
     wanted.site.and(wanted.ring.site(position)).is_some_and(|site| Some(site) != wanted.site)
 }
 
+/// Creates the tables of these rules, which grow towards so many originals.
+fn empty_tables(rules: &MinHashRules, expected: u64) -> Tables<ExactTags> {
+    Tables::new(usize::from(rules.banding.bands()), expected)
+}
+
 impl Sketches {
     /// Creates it without sketches and tables; `expected` is the number of originals to come.
     pub(super) fn new(expected: u64) -> Self {
-        Self {
-            column: SketchColumn::starting_at(0, 0),
-            tail: 0,
-            expected,
-            generation: 0,
-            finder: None,
-            recent: RefCell::default(),
-        }
+        Self { column: SketchColumn::starting_at(0, 0), tail: 0, expected, finder: None, recent: RefCell::default() }
     }
 
     /// Looks up sketches by these rules from now on, or not at all if there are none. Rebuilds the tables if the rules
@@ -163,11 +158,10 @@ impl Sketches {
                 self.column.lay_out(width);
             }
             self.recent.get_mut().clear();
-            self.generation += 1;
             self.finder = rules.map(|rules| BandTables {
                 rules,
                 reach: rules.form.reach(rules.min_similarity),
-                lookahead: Lookahead::new(rules, self.expected, self.generation),
+                tables: empty_tables(&rules, self.expected),
             });
             run_sequential(self.build_tasks(ring));
         }
@@ -179,49 +173,29 @@ impl Sketches {
     }
 
     /// Appends the sketch of the newest original of the ring, which may have none.
-    pub(super) fn push(&mut self, ring: &Ring, fingerprints: &Fingerprints) {
-        let sketch = fingerprints.sketch.as_ref();
+    pub(super) fn push(&mut self, ring: &Ring, sketch: Option<&Sketch>) {
         self.column.push(sketch);
         let positions = self.positions();
-        let Some(BandTables { rules, lookahead, .. }) = &mut self.finder else { return };
+        let Some(BandTables { rules, tables, .. }) = &mut self.finder else { return };
         let newest = positions.end.saturating_sub(1);
         let is_whole = ring.is_plain(newest) && self.column.row(newest).is_some();
         let known = sketch.filter(|_| is_whole).and_then(|sketch| self.recent.get_mut().known(sketch));
         let keys = BandKeys(&self.column, ring, *rules);
-        lookahead.push(&keys, &positions, (fingerprints, ring.scope(newest)), (known, ring.placement(newest)));
+        match known {
+            Some(known) => {
+                let held = positions.end - positions.start;
+                tables.insert_of(&keys, &positions, held, |band| known.get(band).copied());
+            }
+            None => tables.insert(&keys, positions),
+        }
     }
 
     /// Removes an original that is about to be forgotten from the tables.
     pub(super) fn remove(&mut self, ring: &Ring, position: u64) {
         let positions = self.positions();
-        if let Some(BandTables { rules, lookahead, .. }) = &mut self.finder {
-            lookahead.remove(&BandKeys(&self.column, ring, *rules), &positions, position);
+        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
+            tables.remove(&BandKeys(&self.column, ring, *rules), &positions, position);
         }
-    }
-
-    /// Begins lookups of the upcoming pages: see [`super::Index::begin_lookups`].
-    pub(super) fn begin_lookups<'r>(
-        &mut self,
-        ring: &Ring,
-        upcoming: impl Iterator<Item = &'r Request>,
-        hand_over: &mut impl FnMut(Task<'static>),
-    ) -> Option<Lookups> {
-        let positions = self.positions();
-        let BandTables { rules, lookahead, .. } = self.finder.as_mut()?;
-        lookahead.begin(&BandKeys(&self.column, ring, *rules), &positions, upcoming, hand_over)
-    }
-
-    /// Ends lookups: see [`super::Index::end_lookups`].
-    pub(super) fn end_lookups(&mut self, looked_up: LookedUp) {
-        let positions = self.positions();
-        if let Some(finder) = &mut self.finder {
-            finder.lookahead.end(looked_up, &positions);
-        }
-    }
-
-    /// Returns whether a page with this sketch can only be compared with all originals until lookups are ended.
-    pub(super) fn waits_for_lookups(&self, sketch: &Sketch, scope: Option<ScopeHash>) -> bool {
-        self.finder.as_ref().is_some_and(|finder| finder.lookahead.waits(sketch, scope))
     }
 
     /// Appends the sketches of many originals. No table finds them before the tables are built.
@@ -233,16 +207,15 @@ impl Sketches {
     pub(super) fn build_tasks<'a>(&'a mut self, ring: &'a Ring) -> Vec<Task<'a>> {
         let positions = self.positions();
         let held = positions.end - positions.start;
-        let Some(BandTables { rules, lookahead, .. }) = &mut self.finder else { return Vec::new() };
-        self.generation += 1;
-        let Some(tables) = lookahead.replace_tables(self.expected, self.generation) else { return Vec::new() };
+        let Some(BandTables { rules, tables, .. }) = &mut self.finder else { return Vec::new() };
+        *tables = empty_tables(rules, self.expected);
         tables.build_tasks(BandKeys(&self.column, ring, *rules), &positions, held)
     }
 
     /// Passes deferred maintenance tasks to `hand_over`: see [`dupgate_index::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         if let Some(finder) = &mut self.finder {
-            finder.lookahead.maintenance(hand_over);
+            finder.tables.maintenance(hand_over);
         }
     }
 
@@ -262,7 +235,7 @@ impl Sketches {
     /// Compares the wanted sketch with those that share enough keys.
     fn compared<M: Fn(u64) -> bool, D>(&self, wanted: &Wanted<'_, M, D>) -> Vec<Compared> {
         let mut compared = Vec::new();
-        let Some(BandTables { rules, lookahead, .. }) = &self.finder else { return compared };
+        let Some(BandTables { rules, tables, .. }) = &self.finder else { return compared };
         let MinHashRules { form, banding, .. } = *rules;
         if wanted.sketch.len() != form.bytes() {
             return compared;
@@ -270,21 +243,16 @@ impl Sketches {
         let shingles = form.count(wanted.sketch);
         let (least, needed) = (rules.least_keys(shingles), rules.keys_needed(shingles));
         let mut found = Vec::new();
-        if let Some(looked_up) = lookahead.found(wanted.sketch, wanted.scope) {
-            found.extend(lookahead.originals_of(looked_up).filter(|position| self.positions().contains(position)));
-        } else if let Some(tables) = lookahead.tables() {
+        {
             let mut recent = self.recent.borrow_mut();
             let own = recent.of(rules, wanted.sketch);
             let keys = match wanted.scope {
                 None => Cow::Borrowed(own),
                 scope => Cow::Owned(own.iter().map(|key| in_scope(*key, scope)).collect()),
             };
-            let numbers = lookahead.numbers(&self.positions());
-            tables.found_in(&keys, u32::from(least), numbers, |number| found.extend(lookahead.position(number)));
-            self.prefetch_positions(wanted.ring, &found);
-        } else {
-            found.extend(self.positions());
+            tables.found_in(&keys, u32::from(least), self.positions(), |position| found.push(position));
         }
+        self.prefetch_positions(wanted.ring, &found);
         let (least, needed) = (usize::from(least), usize::from(needed));
         for position in found {
             let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { continue };
@@ -303,12 +271,10 @@ impl Sketches {
     /// Prefetches what a comparison reads of these originals. They are scattered in memory, and fetching many at once
     /// takes no longer than fetching one.
     pub(super) fn prefetch_positions(&self, ring: &Ring, positions: &[u64]) {
-        positions.iter().for_each(|position| self.prefetch_position(ring, *position));
-    }
-
-    fn prefetch_position(&self, ring: &Ring, position: u64) {
-        self.column.prefetch(position);
-        ring.prefetch(position);
+        for &position in positions {
+            self.column.prefetch(position);
+            ring.prefetch(position);
+        }
     }
 
     /// Measures one original as [`Sketches::probe`] does, whether it is shown there or not. Returns `None` if page or
@@ -399,75 +365,44 @@ impl Sketches {
         is_live: impl Fn(u64) -> bool,
     ) -> Placement {
         let mut placement = Placement::EVERYWHERE;
-        let Some(BandTables { rules, lookahead, .. }) = &self.finder else { return placement };
+        let Some(BandTables { rules, tables, .. }) = &self.finder else { return placement };
         let most = usize::from(rules.max_bucket);
         if most == 0 || sketch.len() != rules.form.bytes() {
             return placement;
         }
         let MinHashRules { form, banding, .. } = *rules;
         let positions = self.positions();
-        // Tags are sometimes equal by chance. That is worth checking only if a table shows many originals.
-        let is_full = |band: usize, found: &[u64]| {
+        let mut found = Vec::new();
+        let mut recent = self.recent.borrow_mut();
+        let keys = recent.of(rules, sketch);
+        // Most tables have no key that leads to many entries, most other keys lead to a few, and these need not be
+        // compared.
+        for band in tables.crowded(rules.max_bucket.into()) {
+            let Some(key) = keys.get(band).map(|key| in_scope(*key, scope)) else { continue };
+            if tables.most_found(band, key) < rules.max_bucket.into() {
+                continue;
+            }
+            found.clear();
+            tables.equal(band, key, &positions, |position| found.push(position));
+            // Tags are sometimes equal by chance. That is worth checking only if a table shows many originals. Members
+            // of families need no check: no table of bands holds them.
             let has_key =
                 |position| self.column.row(position).is_some_and(|row| banding.agree(form, row, sketch, band));
-            let counts = |&&position: &&u64| {
-                let held = ring.placement(position);
-                let is_there = held.family.is_none() && held.holds(band);
-                is_there && is_live(position) && has_key(position) && ring.scope(position) == scope
-            };
-            if found.len() < most {
-                return false;
-            }
-            self.prefetch_positions(ring, found);
-            found.iter().filter(counts).count() >= most
-        };
-        let mut found = Vec::new();
-        if let Some(looked_up) = lookahead.found(sketch, scope) {
-            for (band, originals) in lookahead.crowded(looked_up) {
-                found.clear();
-                found.extend(originals.filter(|position| positions.contains(position)));
-                if is_full(band, &found) {
+            let counts = |&&position: &&u64| is_live(position) && has_key(position) && ring.scope(position) == scope;
+            if found.len() >= most {
+                self.prefetch_positions(ring, &found);
+                if found.iter().filter(counts).count() >= most {
                     placement.skip(band);
                 }
             }
-            return placement;
         }
-        let Some(tables) = lookahead.tables() else {
-            found.extend(positions);
-            let bands = 0..usize::from(banding.bands());
-            bands.filter(|band| is_full(*band, &found)).for_each(|band| placement.skip(band));
-            return placement;
-        };
-        let mut recent = self.recent.borrow_mut();
-        let keys = recent.of(rules, sketch);
-        let key = |band: usize| keys.get(band).map(|key| in_scope(*key, scope));
-        lookahead::crowded(tables, rules.max_bucket, key, &lookahead.numbers(&positions), |band, numbers| {
-            found.clear();
-            found.extend(numbers.iter().filter_map(|number| lookahead.position(*number)));
-            if is_full(band, &found) {
-                placement.skip(band);
-            }
-        });
         placement
     }
 
     /// Prefetches what a probe will read.
     pub(super) fn prefetch(&self, sketch: &Sketch, scope: Option<ScopeHash>) {
-        if let Some(BandTables { rules, lookahead, .. }) = &self.finder
-            && let Some(tables) = lookahead.tables().filter(|_| !lookahead.is_ahead())
-        {
+        if let Some(BandTables { rules, tables, .. }) = &self.finder {
             tables.prefetch(self.recent.borrow_mut().of(rules, sketch).iter().map(|key| in_scope(*key, scope)));
-        }
-    }
-
-    /// Prefetches the originals that were found for a page which was looked up ahead.
-    pub(super) fn prefetch_found(&self, ring: &Ring, sketch: &Sketch, scope: Option<ScopeHash>) {
-        if let Some(BandTables { lookahead, .. }) = &self.finder
-            && let Some(looked_up) = lookahead.found(sketch, scope)
-        {
-            for position in lookahead.originals_of(looked_up) {
-                self.prefetch_position(ring, position);
-            }
         }
     }
 
@@ -492,8 +427,9 @@ impl Sketches {
         self.tail = self.tail.max(tail);
         self.column.drop_before(front);
         let positions = self.positions();
-        if let Some(BandTables { rules, lookahead, .. }) = &mut self.finder {
-            lookahead.expire(&BandKeys(&self.column, ring, *rules), &positions);
+        let held = positions.end - positions.start;
+        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
+            tables.shrink_if_idle(&BandKeys(&self.column, ring, *rules), &positions, held);
         }
     }
 
@@ -506,12 +442,12 @@ impl Sketches {
 
     /// Returns the statistics of each band's table.
     pub(super) fn stats(&self) -> Vec<TableStats> {
-        self.finder.as_ref().map(|finder| finder.lookahead.stats()).unwrap_or_default()
+        self.finder.as_ref().map(|finder| finder.tables.stats()).unwrap_or_default()
     }
 
     /// Returns the memory reserved, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.column.memory_bytes() + self.finder.as_ref().map_or(0, |finder| finder.lookahead.memory_bytes())
+        self.column.memory_bytes() + self.finder.as_ref().map_or(0, |finder| finder.tables.memory_bytes())
     }
 }
 
@@ -573,13 +509,6 @@ mod tests {
         found
     }
 
-    /// Appends an original that has nothing but a sketch.
-    fn push(sketches: &mut Sketches, ring: &Ring, sketch: Option<&Sketch>) {
-        let numbers = Numbers::from_hashes(&[]).unwrap();
-        let fingerprints = Fingerprints { exact: ExactHash(0), simhash: None, sketch: sketch.cloned(), numbers };
-        sketches.push(ring, &fingerprints);
-    }
-
     proptest! {
         /// Two nested loops: all held, all bands.
         #[test]
@@ -611,7 +540,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(found(&sketches, &Sketch::from_bytes(&probe)), expected);
-                push(&mut sketches, &Ring::new(), bytes_of.as_deref().map(Sketch::from_bytes).as_ref());
+                sketches.push(&Ring::new(), bytes_of.as_deref().map(Sketch::from_bytes).as_ref());
             }
         }
     }
@@ -660,7 +589,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(found_how(&sketches, &sketch_of(page)), expected);
-                push(&mut sketches, &Ring::new(), Some(&sketch_of(page)));
+                sketches.push(&Ring::new(), Some(&sketch_of(page)));
             }
         }
     }
@@ -679,7 +608,7 @@ mod tests {
             let placement = if is_held { placement } else { Placement::EVERYWHERE };
             let sketch = is_held.then(|| held.clone());
             ring.push(&original(position, placement));
-            push(&mut sketches, &ring, sketch.as_ref());
+            sketches.push(&ring, sketch.as_ref());
         }
         let page = Sketch::from_bytes(&[[7; 6].as_slice(), &[2; 10]].concat());
         let wanted =
@@ -707,7 +636,7 @@ mod tests {
             // The first band has the page's key, the others have none of it.
             let sketch = Sketch::from_bytes(&[[7; 3].as_slice(), &[number + 100; 13]].concat());
             ring.push(&original(u64::from(number), Placement::EVERYWHERE));
-            push(&mut sketches, &ring, Some(&sketch));
+            sketches.push(&ring, Some(&sketch));
         }
         assert_eq!(skipped(&ring, &sketches), 1);
         assert_eq!(sketches.full_bands(&ring, (&page, None), |position| position > 0).skipped, 0, "one has expired");
@@ -758,8 +687,8 @@ mod tests {
     fn sketches_of_another_form_are_held_but_not_compared() {
         let mut sketches = Sketches::new(0);
         sketches.set_rules(&Ring::new(), Some(rules(1, PerMille(500))));
-        push(&mut sketches, &Ring::new(), Some(&Sketch::from_bytes(&[1; 32])));
-        push(&mut sketches, &Ring::new(), Some(&Sketch::from_bytes(&[1; 16])));
+        sketches.push(&Ring::new(), Some(&Sketch::from_bytes(&[1; 32])));
+        sketches.push(&Ring::new(), Some(&Sketch::from_bytes(&[1; 16])));
         assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 16])), [(1, 0)]);
         assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 32])), []);
         assert_eq!(sketches.get(0), Some(Sketch::from_bytes(&[1; 32])));
@@ -774,7 +703,7 @@ mod tests {
         one_by_one.set_rules(&Ring::new(), Some(rules(2, PerMille(500))));
         at_once.set_rules(&Ring::new(), Some(rules(2, PerMille(500))));
         let all: Vec<Option<Sketch>> = all().collect();
-        all.iter().for_each(|sketch| push(&mut one_by_one, &Ring::new(), sketch.as_ref()));
+        all.iter().for_each(|sketch| one_by_one.push(&Ring::new(), sketch.as_ref()));
         at_once.fill(all.iter().map(Option::as_ref));
         let ring = Ring::new();
         run_sequential(at_once.build_tasks(&ring));

@@ -6,11 +6,11 @@ use roaring::RoaringTreemap;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::stream_time::StreamTime;
-use crate::index::{Index, LookedUp, Lookups, Original, Probe, Task};
+use crate::index::{Index, Original, Probe, Task};
 use crate::protocol::{
     Answer, Checkpoint, Decision, Delivered, ExpiryWatermarks, ForgetTarget, Judged, Leap, LogIdentity, MinHashRules,
-    NewOriginal, PageRequest, PageVerdict, PartitionCheckpoint, PerStage, Request, RequestId, RequestOffset, Rules,
-    RulesNumber, RulesRecord, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+    NewOriginal, PageRequest, PageVerdict, PartitionCheckpoint, PerStage, RequestId, RequestOffset, Rules, RulesNumber,
+    RulesRecord, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -479,20 +479,6 @@ impl State {
     /// the state.
     pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.index.maintenance(hand_over);
-    }
-
-    /// Begins to look up pages before it is their turn: see [`Index::begin_lookups`].
-    pub fn begin_lookups<'r>(
-        &mut self,
-        upcoming: impl Iterator<Item = &'r Request>,
-        hand_over: &mut impl FnMut(Task<'static>),
-    ) -> Option<Lookups> {
-        self.index.begin_lookups(upcoming, hand_over)
-    }
-
-    /// Ends lookups: see [`Index::end_lookups`].
-    pub fn end_lookups(&mut self, looked_up: LookedUp) {
-        self.index.end_lookups(looked_up);
     }
 
     /// Returns the counters since the state was restored.

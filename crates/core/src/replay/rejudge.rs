@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::index::{LookedUp, Lookups, Task};
+use crate::index::Task;
 use crate::judge::{Diverged, State, decide_page};
 use crate::protocol::{
-    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, PageRequest, Request, RequestId, RequestOffset, Rules,
-    RulesRecord, Verdict, VerdictBatch, VerdictRecord, max_verdict_bytes,
+    Answer, Checkpoint, DEFAULT_PART_BYTES, LogIdentity, PageRequest, RequestId, RequestOffset, Rules, RulesRecord,
+    Verdict, VerdictBatch, VerdictRecord, max_verdict_bytes,
 };
 use crate::record::{Reject, Source, Timestamp};
 
@@ -75,20 +75,6 @@ impl Rejudge {
     /// Passes deferred maintenance tasks of the index to `hand_over`.
     pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.state.maintenance(hand_over);
-    }
-
-    /// Begins to look up pages before it is their turn: see [`Index::begin_lookups`](crate::index::Index::begin_lookups).
-    pub fn begin_lookups<'r>(
-        &mut self,
-        upcoming: impl Iterator<Item = &'r Request>,
-        hand_over: &mut impl FnMut(Task<'static>),
-    ) -> Option<Lookups> {
-        self.state.begin_lookups(upcoming, hand_over)
-    }
-
-    /// Ends lookups: see [`Index::end_lookups`](crate::index::Index::end_lookups).
-    pub fn end_lookups(&mut self, looked_up: LookedUp) {
-        self.state.end_lookups(looked_up);
     }
 
     /// Judges a page. Its event time counts as at most `bound`. `None` when its position was judged before.
