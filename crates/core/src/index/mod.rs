@@ -243,8 +243,8 @@ impl Index {
             }
         }
         // The cache lines of this page have arrived, and point to more memory.
-        if let Some((page, code)) =
-            page(OVERFLOW_PREFETCH_DISTANCE).and_then(|page| Some((page, page.fingerprints.simhash?)))
+        if let Some(page) = page(OVERFLOW_PREFETCH_DISTANCE)
+            && let Some(code) = page.fingerprints.simhash
         {
             self.codes.prefetch_runs(masked(code, page.scope));
         }

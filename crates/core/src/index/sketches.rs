@@ -139,11 +139,6 @@ fn is_of_other_site<M, D>(wanted: &Wanted<'_, M, D>, position: u64) -> bool {
     wanted.site.and(wanted.ring.site(position)).is_some_and(|site| Some(site) != wanted.site)
 }
 
-/// Creates the tables of these rules, which grow towards so many originals.
-fn empty_tables(rules: &MinHashRules, expected: u64) -> Tables<ExactTags> {
-    Tables::new(usize::from(rules.banding.bands()), expected)
-}
-
 impl Sketches {
     /// Creates it without sketches and tables; `expected` is the number of originals to come.
     pub(super) fn new(expected: u64) -> Self {
@@ -161,7 +156,7 @@ impl Sketches {
             self.finder = rules.map(|rules| BandTables {
                 rules,
                 reach: rules.form.reach(rules.min_similarity),
-                tables: empty_tables(&rules, self.expected),
+                tables: Tables::new(usize::from(rules.banding.bands()), self.expected),
             });
             run_sequential(self.build_tasks(ring));
         }
@@ -208,7 +203,7 @@ impl Sketches {
         let positions = self.positions();
         let held = positions.end - positions.start;
         let Some(BandTables { rules, tables, .. }) = &mut self.finder else { return Vec::new() };
-        *tables = empty_tables(rules, self.expected);
+        tables.expect(self.expected);
         tables.build_tasks(BandKeys(&self.column, ring, *rules), &positions, held)
     }
 
@@ -243,15 +238,13 @@ impl Sketches {
         let shingles = form.count(wanted.sketch);
         let (least, needed) = (rules.least_keys(shingles), rules.keys_needed(shingles));
         let mut found = Vec::new();
-        {
-            let mut recent = self.recent.borrow_mut();
-            let own = recent.of(rules, wanted.sketch);
-            let keys = match wanted.scope {
-                None => Cow::Borrowed(own),
-                scope => Cow::Owned(own.iter().map(|key| in_scope(*key, scope)).collect()),
-            };
-            tables.found_in(&keys, u32::from(least), self.positions(), |position| found.push(position));
-        }
+        let mut recent = self.recent.borrow_mut();
+        let own = recent.of(rules, wanted.sketch);
+        let keys = match wanted.scope {
+            None => Cow::Borrowed(own),
+            scope => Cow::Owned(own.iter().map(|key| in_scope(*key, scope)).collect()),
+        };
+        tables.found_in(&keys, u32::from(least), self.positions(), |position| found.push(position));
         self.prefetch_positions(wanted.ring, &found);
         let (least, needed) = (usize::from(least), usize::from(needed));
         for position in found {
