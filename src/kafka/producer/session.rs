@@ -134,10 +134,7 @@ impl ProducerSession {
         while self.reports.try_recv().is_ok() {}
         let mut outcome = BatchOutcome::new(batch, records.len());
         records.write_records(&mut |index, outgoing| self.send(&mut outcome, index, &outgoing))?;
-        // Flushing sends what lingers; the reports arrive through the channel.
-        if let Err(error) = self.producer.flush(REQUEST_TIMEOUT) {
-            return Err(errors::of_code(error.rdkafka_error_code(), format!("records are not acknowledged: {error}")));
-        }
+        // The client's own way to wait, `flush`, looks only every tenth of a second.
         while !outcome.is_complete() {
             match self.reports.recv_timeout(REQUEST_TIMEOUT) {
                 Ok(report) => outcome.note(&report),
