@@ -276,7 +276,7 @@ pub struct Judge {
     pub partitions: u32,
     /// The log partitions that this instance serves, as judge or standby; ascending.
     pub served_partitions: Vec<u32>,
-    /// Time between two commits.
+    /// Longest time between two commits. It is shorter if the brokers commit quickly.
     pub commit_interval: Duration,
     /// Number of verdicts after which a checkpoint is written. A restore without a snapshot begins at a checkpoint, and
     /// the logs are trimmed to one.
@@ -298,7 +298,7 @@ pub struct Output {
     pub duplicate_value: DuplicateValue,
     /// What a crash may repeat.
     pub delivery: Delivery,
-    /// Time between two commits.
+    /// Longest time between two commits. It is shorter if the brokers commit quickly.
     pub commit_interval: Duration,
     /// Which partition a record goes to.
     pub partition: Partition,

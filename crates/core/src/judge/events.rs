@@ -198,7 +198,7 @@ pub struct JudgeSettings {
     pub new_log: LogIdentity,
     /// What to do when the log does not begin with a checkpoint.
     pub cold_start: ColdStart,
-    /// How long verdicts may gather before they are committed.
+    /// How long verdicts may gather before they are committed. It is shorter if the brokers commit quickly.
     pub commit_interval: Duration,
     /// Verdicts after which a checkpoint is written.
     pub checkpoint_interval_records: u64,

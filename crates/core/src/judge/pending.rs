@@ -335,7 +335,8 @@ impl Pending {
 
     /// Returns whether it is time to commit.
     pub(super) fn is_due(&self, now: Duration, settings: &JudgeSettings) -> bool {
-        now >= self.begun_at + settings.commit_interval || count(&self.closed) >= settings.batch_verdicts
+        now >= self.begun_at + self.limit.interval(settings.commit_interval)
+            || count(&self.closed) >= settings.batch_verdicts
     }
 
     /// Begins a transaction with what is judged, as far as it has room. If that is everything and a snapshot is due, it is

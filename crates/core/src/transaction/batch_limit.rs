@@ -1,4 +1,5 @@
-//! How much one transaction carries: what the brokers acknowledge well within its time-out.
+//! How much one transaction carries, and how soon the next may begin: what the brokers acknowledge well within its
+//! time-out, and without spending their time on transactions.
 //!
 //! A transaction that is too large for slow brokers (a quota, a slow disk, a link between zones) times out and is
 //! aborted. Sent again as it was, it times out again, and the bytes that were written for nothing slow the brokers down
@@ -10,6 +11,10 @@
 //! request wait for all that was too much. So the first transaction that is slow shows the size of those before it. The
 //! limit grows by an eighth at a time, and all that is too much is then hardly more than the last transaction: doubled, it
 //! would reach in a few quick transactions what takes longer than a time-out.
+//!
+//! The cost of a transaction is mostly its markers and round trips, whatever it carries. What the last one took says what
+//! the next one costs: with a pause as long as that between them, quick brokers get small transactions soon, and busy ones
+//! get few and large ones.
 
 use std::time::Duration;
 
@@ -24,6 +29,12 @@ const GROWTH: usize = 8;
 /// followed by one that fits, even if the rate is a quarter of what it was.
 const BACK_OFF: usize = 4;
 
+/// How many times as long as the last transaction took must pass from its beginning until the next one begins.
+const SPACING: u32 = 2;
+
+/// The longest interval divided by the shortest: no brokers get more than this many times the transactions.
+const QUICKEST: u32 = 4;
+
 /// The limit of the next transaction, in whatever unit its owner counts (bytes of pages, verdicts).
 #[derive(Clone, Debug)]
 pub struct BatchLimit {
@@ -31,13 +42,15 @@ pub struct BatchLimit {
     min: usize,
     max: usize,
     aim: Duration,
+    /// What the last transaction took, if it was committed.
+    took: Option<Duration>,
 }
 
 impl BatchLimit {
     /// Starts at `start`, stays between `min` and `max`, and aims at transactions that are well within `timeout`.
     #[must_use]
     pub fn new(start: usize, min: usize, max: usize, timeout: Duration) -> Self {
-        let mut limit = Self { size: 0, min, max: max.max(min), aim: timeout / AIM };
+        let mut limit = Self { size: 0, min, max: max.max(min), aim: timeout / AIM, took: None };
         limit.set(start);
         limit
     }
@@ -54,8 +67,15 @@ impl BatchLimit {
         self.aim
     }
 
+    /// Returns how long after the last transaction began the next one may begin: from a quarter of `longest` to all of it.
+    #[must_use]
+    pub fn interval(&self, longest: Duration) -> Duration {
+        self.took.map_or(longest, |took| (took * SPACING).clamp(longest / QUICKEST, longest))
+    }
+
     /// Notes that a transaction with this content was committed, and how long it took from its beginning.
     pub fn committed(&mut self, carried: usize, took: Duration) {
+        self.took = Some(took);
         if took > self.aim {
             let fits = carried as u128 * self.aim.as_micros() / took.as_micros().max(1);
             self.set(usize::try_from(fits).unwrap_or(usize::MAX).min(self.size));
@@ -66,6 +86,7 @@ impl BatchLimit {
 
     /// Notes that a transaction with this content failed.
     pub fn failed(&mut self, carried: usize) {
+        self.took = None;
         self.set(carried.min(self.size) / BACK_OFF);
     }
 
@@ -171,5 +192,21 @@ mod tests {
         assert_eq!(limit.size(), 2000, "what fits into two seconds");
         (0..9).for_each(|_| limit.failed(limit.clone().size()));
         assert_eq!(limit.size(), 10);
+    }
+
+    #[test]
+    fn quick_transactions_follow_each_other_sooner() {
+        const LONGEST: Duration = Duration::from_millis(200);
+        let mut limit = BatchLimit::new(1000, 10, 4000, TIMEOUT);
+        assert_eq!(limit.interval(LONGEST), LONGEST, "nothing is known of the brokers");
+        limit.committed(1, Duration::from_millis(40));
+        assert_eq!(limit.interval(LONGEST), Duration::from_millis(80));
+        limit.committed(1, Duration::ZERO);
+        assert_eq!(limit.interval(LONGEST), Duration::from_millis(50));
+        limit.committed(1, Duration::from_millis(110));
+        assert_eq!(limit.interval(LONGEST), LONGEST);
+        limit.committed(1, Duration::from_millis(15));
+        limit.failed(1);
+        assert_eq!(limit.interval(LONGEST), LONGEST);
     }
 }

@@ -283,7 +283,7 @@ pub struct WorkerSettings {
     pub transaction_pages: usize,
     /// When the coordinator ends a transaction.
     pub transaction_timeout: Duration,
-    /// Time between the beginnings of two transactions.
+    /// Longest time between the beginnings of two transactions. It is shorter if the brokers commit quickly.
     pub commit_interval: Duration,
     /// How long a revoked partition may take to commit what is complete.
     pub revoke_grace: Duration,

@@ -150,11 +150,12 @@ impl<P> Outgoing<P> {
         self.initialised && !self.is_busy()
     }
 
-    /// Returns whether `interval` has passed since the last transaction began, or need not pass: because that one was
-    /// full, or `hurries` is set. After a failure it must pass, twice as long after each further one.
+    /// Returns whether enough time has passed since the last transaction began: at most `interval`, less if the brokers
+    /// are quick, and none if that one was full or `hurries` is set. After a failure `interval` must pass, twice as long
+    /// after each further one.
     pub(super) fn is_due(&self, now: Duration, interval: Duration, hurries: bool) -> bool {
         match self.failures.checked_sub(1) {
-            None => hurries || self.left_behind.is_some() || now >= self.begun_at + interval,
+            None => hurries || self.left_behind.is_some() || now >= self.begun_at + self.limit.interval(interval),
             Some(doublings) => now >= self.begun_at + interval * 2_u32.saturating_pow(doublings).min(MAX_PAUSE),
         }
     }
@@ -355,12 +356,15 @@ mod tests {
         assert!(outgoing.moves(&input(0)) && !outgoing.moves(&input(1)));
         let steps = answers(&mut outgoing, vec![Ok(()), Ok(()), Ok(())]);
         assert_eq!(steps, ["produce", "send offsets", "commit"]);
-        let Answered::Committed(batch) = outgoing.answered(BEGUN, Ok(())) else { panic!("not committed") };
+        let took = Duration::from_millis(100);
+        let Answered::Committed(batch) = outgoing.answered(BEGUN + took, Ok(())) else { panic!("not committed") };
         let (outputs, offsets) = batch.into_parts();
         assert_eq!((outputs.len(), offsets), (1, BTreeMap::from([(input(0), 5)])));
         assert!(outgoing.is_idle() && outgoing.batch_mut().is_empty());
-        let is_due = |now, hurries| outgoing.is_due(Duration::from_secs(now), Duration::from_secs(2), hurries);
-        assert!(!is_due(2, false) && is_due(2, true) && is_due(3, false));
+        let is_due = |after, longest, hurries| outgoing.is_due(BEGUN + after, longest, hurries);
+        let (short, long) = (Duration::from_millis(200), Duration::from_millis(600));
+        assert!(!is_due(took, short, false) && is_due(took, short, true) && is_due(short, short, false));
+        assert!(!is_due(took * 3 / 2, long, false) && is_due(took * 2, long, false), "the brokers are quick");
     }
 
     #[test]
