@@ -215,8 +215,10 @@ fn is_cjk(c: char) -> bool {
 
 fn is_han_label_before(text: &str) -> bool {
     let is_word = |rest: &str| !rest.ends_with(is_han);
+    // Nearly all of them differ in the last byte.
+    let last = text.as_bytes().last();
     text.ends_with(|c| is_cjk(c) || c == '!')
-        && (HAN_BEFORE.iter().any(|label| text.ends_with(label))
+        && (HAN_BEFORE.iter().any(|label| label.as_bytes().last() == last && text.ends_with(label))
             || HAN_WORDS_BEFORE.iter().any(|label| text.strip_suffix(label).is_some_and(is_word)))
 }
 

@@ -56,7 +56,7 @@ struct SketchScratch {
 pub(super) struct WordCount {
     /// How often it occurs, or 1 if its frequency says nothing.
     pub(super) count: u32,
-    idf: u16,
+    kind: text::WordKind,
     /// Whether it counts once, however often it occurs.
     counts_once: bool,
     /// Halves of its hash, the lower one first: 24 bytes in all, where a `u128` would make it 32.
@@ -254,7 +254,7 @@ impl Fingerprinter {
         let exact = ExactHash(xxh3_128_with_seed(normal.text.as_bytes(), normal.urls.hash ^ normal.rest));
         let simhash = (distinct >= self.analyzer.settings().min_features && !are_few(distinct, tokens)).then(|| {
             features.clear();
-            features.extend(words.values().map(|seen| self.feature(*seen)));
+            features.extend(words.iter().map(|(hash, seen)| self.feature(*hash, *seen)));
             keep_strongest(features, self.settings.simhash.top_k);
             simhash(features, self.settings.simhash.bits)
         });
@@ -374,18 +374,19 @@ impl Fingerprinter {
         let hash = self.settings.seed.mixed_128(hash.of(*bits, word.text, word.hash));
         #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
         let hash = [hash as u64, (hash >> 64) as u64];
-        let idf = u16::try_from(text::idf(word.text, word.hash)).unwrap_or(u16::MAX);
-        WordCount { count: 0, idf, counts_once: !text::is_frequency_telling(word.text), hash }
+        let kind = text::WordKind::of(word.text);
+        WordCount { count: 0, kind, counts_once: !text::is_frequency_telling(word.text), hash }
     }
 
-    pub(super) fn feature(&self, seen: WordCount) -> Feature {
+    /// Returns the feature of a word; `hash` is that of [`text::Word`].
+    pub(super) fn feature(&self, hash: u64, seen: WordCount) -> Feature {
         let [lower, upper] = seen.hash;
-        Feature { hash: u128::from(upper) << 64 | u128::from(lower), weight: self.weight(seen) }
+        Feature { hash: u128::from(upper) << 64 | u128::from(lower), weight: self.weight(hash, seen) }
     }
 
-    fn weight(&self, seen: WordCount) -> u32 {
+    fn weight(&self, hash: u64, seen: WordCount) -> u32 {
         match self.settings.simhash.weights {
-            Weights::TfIdf => damped(seen.count, seen.idf.into()),
+            Weights::TfIdf => damped(seen.count, text::idf(seen.kind, hash)),
             Weights::Tf => log_weight(seen.count),
             Weights::Uniform => text::ONE,
         }

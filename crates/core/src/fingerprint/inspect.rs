@@ -101,15 +101,15 @@ impl Fingerprinter {
             let (_, seen) = seen.entry(word.hash).or_insert_with(|| (word.text, self.first_seen(word)));
             seen.occur();
         });
-        let mut strongest: Vec<Feature> = seen.values().map(|(_, seen)| self.feature(*seen)).collect();
+        let mut strongest: Vec<Feature> = seen.iter().map(|(hash, (_, seen))| self.feature(*hash, *seen)).collect();
         keep_strongest(&mut strongest, self.settings.simhash.top_k);
         let strongest: HashSet<Feature> = strongest.into_iter().collect();
-        let word = |(text, seen): (&str, WordCount)| {
-            let feature = self.feature(seen);
+        let word = |(hash, (text, seen)): (u64, (&str, WordCount))| {
+            let feature = self.feature(hash, seen);
             let counts = strongest.contains(&feature);
             WeighedWord { text: text.to_owned(), count: seen.count, weight: feature.weight, counts }
         };
-        let mut words: Vec<WeighedWord> = seen.into_values().map(word).collect();
+        let mut words: Vec<WeighedWord> = seen.into_iter().map(word).collect();
         words.sort_by(|one, other| other.weight.cmp(&one.weight).then_with(|| one.text.cmp(&other.text)));
         words
     }

@@ -1,5 +1,7 @@
 //! The words right before and after a number.
 
+use crate::text::is_han;
+
 /// A longer word is in none of the lists.
 const MAX_LETTERS: usize = 24;
 
@@ -8,6 +10,26 @@ const MAX_GAP: usize = 4;
 
 fn is_letter(c: char) -> bool {
     c.is_alphabetic() || c == '\''
+}
+
+/// Returns the bytes of the letters among these characters, up to the first that is none. 0 for a long word, and for one
+/// that meets a Chinese character first: no list has such words.
+fn letters(chars: impl Iterator<Item = char>) -> usize {
+    let (mut count, mut bytes) = (0, 0);
+    for c in chars {
+        if count == 0 && is_han(c) {
+            return 0;
+        }
+        if !is_letter(c) {
+            break;
+        }
+        count += 1;
+        bytes += c.len_utf8();
+        if count > MAX_LETTERS {
+            return 0;
+        }
+    }
+    bytes
 }
 
 /// Returns whether a sorted list has a word.
@@ -43,22 +65,16 @@ pub(super) fn ends_with_one_of(list: &[&str], text: &str) -> bool {
         })
 }
 
-/// Returns the word that a text begins with. Empty if it begins with no letter, or the word is long.
+/// Returns the word that a text begins with. Empty if it begins with no letter or with a Chinese character, or the word is
+/// long.
 pub(super) fn first_word(text: &str) -> &str {
-    let letters = || text.chars().take(MAX_LETTERS + 1).take_while(|c| is_letter(*c));
-    if letters().count() > MAX_LETTERS {
-        return "";
-    }
-    text.get(..letters().map(char::len_utf8).sum()).unwrap_or_default()
+    text.get(..letters(text.chars())).unwrap_or_default()
 }
 
-/// Returns the word that a text ends with. Empty if it ends with no letter, or the word is long.
+/// Returns the word that a text ends with. Empty if it ends with no letter or with a Chinese character, or the word is
+/// long.
 pub(super) fn last_word(text: &str) -> &str {
-    let letters = || text.chars().rev().take(MAX_LETTERS + 1).take_while(|c| is_letter(*c));
-    if letters().count() > MAX_LETTERS {
-        return "";
-    }
-    text.get(text.len() - letters().map(char::len_utf8).sum::<usize>()..).unwrap_or_default()
+    text.get(text.len() - letters(text.chars().rev())..).unwrap_or_default()
 }
 
 /// Leaves out the characters that may be between a number and what follows it.
@@ -113,6 +129,7 @@ mod tests {
         }
         assert_eq!(first_word(&"a".repeat(MAX_LETTERS + 1)), "");
         assert_eq!(last_word(&"a".repeat(MAX_LETTERS)).len(), MAX_LETTERS);
+        assert_eq!((first_word("views浏览"), first_word("浏览views"), last_word("views浏览")), ("views浏览", "", ""));
     }
 
     proptest! {

@@ -41,5 +41,5 @@ pub use settings::{
 pub use tree::max_tree_bytes;
 pub use unused::UnusedWords;
 pub use urls::{TextUrls, urls};
-pub use weight::{IdentityHasher, ONE, WordMap, idf, is_frequency_telling};
+pub use weight::{IdentityHasher, ONE, WordKind, WordMap, idf, is_frequency_telling};
 pub use words::{CutBy, Run, runs, segmenter};

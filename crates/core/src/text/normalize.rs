@@ -75,6 +75,11 @@ impl Normalizer {
                     continue;
                 }
                 before = if c.is_ascii_alphanumeric() { Before::Alphanumeric } else { Before::Nothing };
+                if let Some(word) = ascii_word(rest) {
+                    sink.ascii_word(word);
+                    at += word.len();
+                    continue;
+                }
             } else {
                 before = Before::Nothing;
                 if let Some((phrase, simplified)) = self.simplifier.and_then(|table| table.phrase(c, rest)) {
@@ -106,6 +111,13 @@ impl Normalizer {
 enum Before {
     Nothing,
     Alphanumeric,
+}
+
+/// Returns the ASCII letters and digits that a text begins with, if nothing after them can compose with the last one.
+fn ascii_word(text: &str) -> Option<&str> {
+    let length = text.bytes().take_while(u8::is_ascii_alphanumeric).count();
+    let is_last = text.as_bytes().get(length).is_none_or(u8::is_ascii);
+    text.get(..if is_last { length } else { length.saturating_sub(1) }).filter(|word| !word.is_empty())
 }
 
 /// Returns the NFKC form of a character that is known not to combine with what precedes it, without a look-up in the
@@ -247,19 +259,33 @@ impl Sink<'_, '_> {
         }
     }
 
+    /// Writes ASCII letters and digits.
+    fn ascii_word(&mut self, word: &str) {
+        if self.normalizer.settings.digits == Digits::Mask {
+            return self.text(word);
+        }
+        self.end_space();
+        let start = self.out.len();
+        self.out.push_str(word);
+        if let Some(written) = self.out.get_mut(start..).filter(|_| self.normalizer.settings.lowercase) {
+            written.make_ascii_lowercase();
+        }
+    }
+
     fn write(&mut self, c: char) {
         let digit = self.normalizer.settings.digits == Digits::Mask && c.is_ascii_digit();
         if digit && self.masking && !self.pending_space {
             return;
         }
-        if self.pending_space {
-            self.pending_space = false;
-            if !self.out.is_empty() {
-                self.out.push(' ');
-            }
-        }
+        self.end_space();
         self.masking = digit;
         self.out.push(if digit { '0' } else { c });
+    }
+
+    fn end_space(&mut self) {
+        if std::mem::take(&mut self.pending_space) && !self.out.is_empty() {
+            self.out.push(' ');
+        }
     }
 }
 

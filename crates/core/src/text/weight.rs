@@ -60,14 +60,36 @@ pub fn is_frequency_telling(word: &str) -> bool {
 ///
 /// Chinese words have the values of jieba's table, in quarters; words from 10.0 on, and unknown ones, have 11.5. Other
 /// languages have no table: there, the length of a word decides, because frequent words are short (Zipf). A word of n
-/// characters gets 4 + n / 2, at most 11.5, so `rain` weighs 6 and `precipitation` 10.5. `hash` is XXH3 of the word.
+/// characters gets 4 + n / 2, at most 11.5, so `rain` weighs 6 and `precipitation` 10.5.
+///
+/// `hash` is XXH3 of the word. The table is larger than the caches near the processor: look-ups right after each other wait
+/// for memory together.
 #[must_use]
-pub fn idf(word: &str, hash: u64) -> u32 {
-    if word.chars().next().is_some_and(han::is_han) {
-        return TABLE.get(&hash).map_or(RARE, |quarters| (u32::from(*quarters) * QUARTER).max(2 * ONE));
+pub fn idf(kind: WordKind, hash: u64) -> u32 {
+    match kind {
+        WordKind::Chinese => TABLE.get(&hash).map_or(RARE, |quarters| (u32::from(*quarters) * QUARTER).max(2 * ONE)),
+        WordKind::OfLength(length) => 4 * ONE + u32::from(length) * (ONE / 2),
     }
-    let length = u32::try_from(word.chars().take(15).count()).unwrap_or(15);
-    4 * ONE + length * (ONE / 2)
+}
+
+/// What decides how rare a word is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordKind {
+    /// The table.
+    Chinese,
+    /// The number of characters, at most 15.
+    OfLength(u8),
+}
+
+impl WordKind {
+    /// Returns the kind of a word: Chinese if it begins with a Han character.
+    #[must_use]
+    pub fn of(word: &str) -> Self {
+        if word.chars().next().is_some_and(han::is_han) {
+            return Self::Chinese;
+        }
+        Self::OfLength(u8::try_from(word.chars().take(15).count()).unwrap_or(15))
+    }
 }
 
 #[cfg(test)]
@@ -75,7 +97,7 @@ mod tests {
     use super::*;
 
     fn of(word: &str) -> u32 {
-        idf(word, xxh3_64(word.as_bytes()))
+        idf(WordKind::of(word), xxh3_64(word.as_bytes()))
     }
 
     #[test]
