@@ -1,4 +1,4 @@
-//! The closed label sets. Apart from these, only topics and partitions are labels: URLs, sites and ids never are.
+//! Labels, and the closed sets of their values. Apart from these, only topics and partitions are labels: URLs, sites and ids never are.
 
 use dupgate_core::worker::OutputKind;
 
@@ -24,6 +24,31 @@ pub trait LabelValue: Copy + 'static {
     /// Returns the value as written.
     fn name(self) -> &'static str {
         Self::NAMES.get(self.index()).copied().unwrap_or_default()
+    }
+}
+
+/// One label of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// All values are known; each series exists from the start.
+    Closed(&'static str, &'static [&'static str]),
+    /// Topics, partitions, versions: the values are known at run time.
+    Open(&'static str),
+}
+
+impl Label {
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Closed(name, _) | Self::Open(name) => name,
+        }
+    }
+
+    /// Returns the label of a closed set.
+    #[must_use]
+    pub const fn of<L: LabelValue>() -> Self {
+        Self::Closed(L::LABEL, L::NAMES)
     }
 }
 

@@ -21,10 +21,11 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use self::recorder::ReadableRecorder;
 use self::series::Series;
 use super::catalog::{self, Kind, TABLE};
+use super::handles::Handle;
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
-    LabelValue, LimitedQueue, Log, MemoryPart, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation,
-    Step, TransactionResult, VerdictLabel,
+    LabelValue, LimitedQueue, Log, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step,
+    TransactionResult, VerdictLabel,
 };
 use crate::config::settings;
 use crate::fingerprint::PerMille;
@@ -205,15 +206,15 @@ impl Metrics {
 
     /// Counts a record that was given up because the brokers will never accept it.
     pub fn produce_failed(&self, output: OutputKind, reason: Reject) {
-        if let Some(counter) = self.series().produce_failures.of(output).get(&reason) {
+        if let Some(counter) = self.series().produce_failures.get(&(output.name(), reason)) {
             counter.increment(1);
         }
     }
 
     /// Counts an error.
     pub fn error(&self, component: Component, kind: ErrorKind) {
-        let known = self.series().errors.of(component).iter().find(|(of, _)| *of == kind);
-        if let Some((_, counter)) = known {
+        let known = self.series().errors.iter().find(|(of, occurs, _)| (*of, *occurs) == (component, kind));
+        if let Some((.., counter)) = known {
             counter.increment(1);
         } else {
             // An unexpected pair is counted, too.
@@ -570,11 +571,11 @@ impl Metrics {
     }
 
     fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
-        series::counter(&self.inner.recorder, name, labels)
+        Counter::register(&self.inner.recorder, name, labels)
     }
 
     fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
-        series::gauge(&self.inner.recorder, name, labels)
+        Gauge::register(&self.inner.recorder, name, labels)
     }
 }
 

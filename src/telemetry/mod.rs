@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod http_client;
+mod handles;
 pub mod health;
 pub mod http;
 pub mod labels;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use dupgate::telemetry::catalog::{Kind, Label, Spec, TABLE};
+use dupgate::telemetry::catalog::{Kind, Spec, TABLE};
+use dupgate::telemetry::labels::Label;
 
 use super::up_to_date;
 

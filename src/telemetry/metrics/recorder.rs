@@ -12,8 +12,8 @@ use metrics_exporter_prometheus::{PrometheusHandle, PrometheusRecorder};
 use metrics_util::registry::{AtomicStorage, Registry};
 
 use super::super::catalog::{self, Kind, Spec};
+use super::super::handles::METADATA;
 use super::float;
-use super::series::METADATA;
 use super::values::{Buckets, MetricValues};
 
 /// The histograms whose buckets are read: they have no labels.

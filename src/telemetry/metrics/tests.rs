@@ -1,4 +1,5 @@
-use super::super::catalog::{Label, Spec};
+use super::super::catalog::Spec;
+use super::super::labels::Label;
 use super::*;
 use crate::fingerprint::PerMille;
 
