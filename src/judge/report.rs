@@ -275,18 +275,18 @@ impl JudgeReport {
     pub(crate) fn judged(&self, lookups: &[ProbeStats], elapsed: Duration) {
         for seen in lookups {
             self.metrics.lookup(seen.compared, seen.nearest);
-            self.metrics.members_left_out(seen.left_out.into());
+            self.metrics.series().index_members_left_out.increment(seen.left_out.into());
         }
         if let Ok(count) = u32::try_from(lookups.len())
             && count > 0
         {
-            self.metrics.stage_durations(Step::Lookup, elapsed / count, lookups.len());
+            self.metrics.series().stage_duration.of(Step::Lookup).record_many(elapsed / count, lookups.len());
         }
     }
 
     /// Observes the time from the fetch of requests until the first of them was judged.
     pub(crate) fn waited(&self, requests: usize, elapsed: Duration) {
-        self.metrics.judge_wait(elapsed, requests);
+        self.metrics.series().judge_wait.record_many(elapsed, requests);
     }
 
     /// Reports a change of the role. The driver calls it whenever the role may have changed.
@@ -297,7 +297,7 @@ impl JudgeReport {
         }
         if self.role == Role::Restoring {
             let from_log = judge.state().index().len().saturating_sub(self.from_snapshot);
-            self.metrics.restored(RestoreSource::Log, from_log as u64);
+            self.metrics.series().restored_entries.of(RestoreSource::Log).increment(from_log as u64);
         }
         let now = self.clock.now();
         let elapsed = now.saturating_sub(std::mem::replace(&mut self.since, now));
@@ -310,10 +310,10 @@ impl JudgeReport {
             log = self.log.0, "{}", role_change(self.log, (self.role, elapsed), role, restored_in)
         );
         if role == Role::Active {
-            self.metrics.judge_takeover();
+            self.metrics.series().judge_takeovers.increment(1);
         }
         if role == Role::Restoring {
-            self.metrics.index_restored();
+            self.metrics.series().index_restores.increment(1);
         }
         self.metrics.judge_active(self.log, role == Role::Active);
         match role {
@@ -359,10 +359,10 @@ impl JudgeReport {
         }
         let seen = judge.cold_starts();
         for _ in self.cold_starts.new_log..seen.new_log {
-            self.metrics.cold_start(ColdStart::NewScheme);
+            self.metrics.series().cold_starts.of(ColdStart::NewScheme).increment(1);
         }
         for _ in self.cold_starts.log_truncated..seen.log_truncated {
-            self.metrics.cold_start(ColdStart::LogTruncated);
+            self.metrics.series().cold_starts.of(ColdStart::LogTruncated).increment(1);
             tracing::warn!(
                 target: "dupgate::judge",
                 log = self.log.0,
@@ -390,16 +390,16 @@ impl JudgeReport {
             (now, before) if now >= before => now - before,
             (now, _) => now,
         };
-        self.metrics.repeats(since(|counts| counts.repeats));
-        self.metrics.late_records(since(|counts| counts.late));
-        self.metrics.clamped_timestamps(since(|counts| counts.clamped));
-        self.metrics.full_keys(since(|counts| counts.full_keys));
-        self.metrics.family_members(since(|counts| counts.family_members));
-        self.metrics.evicted(Eviction::Expired, since(|counts| counts.expired));
-        self.metrics.evicted(Eviction::Capacity, since(|counts| counts.evicted));
-        self.metrics.evicted(Eviction::Forgotten, since(|counts| counts.forgotten));
+        self.metrics.series().log_repeats.increment(since(|counts| counts.repeats));
+        self.metrics.series().index_late_records.increment(since(|counts| counts.late));
+        self.metrics.series().clamped_timestamps.increment(since(|counts| counts.clamped));
+        self.metrics.series().index_full_keys.increment(since(|counts| counts.full_keys));
+        self.metrics.series().index_family_members.increment(since(|counts| counts.family_members));
+        self.metrics.series().index_evictions.of(Eviction::Expired).increment(since(|counts| counts.expired));
+        self.metrics.series().index_evictions.of(Eviction::Capacity).increment(since(|counts| counts.evicted));
+        self.metrics.series().index_evictions.of(Eviction::Forgotten).increment(since(|counts| counts.forgotten));
         let second_verdicts = since(|counts| counts.second_verdicts);
-        self.metrics.second_verdicts(second_verdicts);
+        self.metrics.series().second_verdicts.increment(second_verdicts);
         second_verdicts
     }
 }

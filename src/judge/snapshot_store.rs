@@ -61,14 +61,14 @@ impl FsSnapshotStore {
             return;
         }
         tracing::warn!(target: "dupgate::snapshot", log = self.name, why = %discarded.why, "{discarded}");
-        self.metrics.snapshot_failed(SnapshotOperation::Restore);
+        self.metrics.series().snapshot_failures.of(SnapshotOperation::Restore).increment(1);
         self.metrics.error(Component::Snapshot, ErrorKind::Corrupt);
     }
 
     fn failed(&self, operation: SnapshotOperation, error: &SnapshotError) {
         let causes = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
         tracing::error!(target: "dupgate::snapshot", log = self.name, "snapshot failed: {causes}");
-        self.metrics.snapshot_failed(operation);
+        self.metrics.series().snapshot_failures.of(operation).increment(1);
         self.metrics.error(Component::Snapshot, ErrorKind::Io);
     }
 }
@@ -87,9 +87,13 @@ impl SnapshotStore for FsSnapshotStore {
             self.report_discarded(discarded);
         }
         let restored = newest.found?;
-        self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));
+        self.metrics
+            .series()
+            .snapshot_duration
+            .of(SnapshotOperation::Restore)
+            .record(self.clock.now().saturating_sub(begun));
         let originals = restored.state().index().len();
-        self.metrics.restored(RestoreSource::Snapshot, originals as u64);
+        self.metrics.series().restored_entries.of(RestoreSource::Snapshot).increment(originals as u64);
         tracing::info!(
             target: "dupgate::snapshot",
             log = self.name, originals, at = restored.at().0, "snapshot restored"
@@ -101,7 +105,11 @@ impl SnapshotStore for FsSnapshotStore {
         let begun = self.clock.now();
         match self.folder.store_shared(&self.name, &self.scheme, snapshot) {
             Ok(bytes) => {
-                self.metrics.snapshot_duration(SnapshotOperation::Write, self.clock.now().saturating_sub(begun));
+                self.metrics
+                    .series()
+                    .snapshot_duration
+                    .of(SnapshotOperation::Write)
+                    .record(self.clock.now().saturating_sub(begun));
                 self.metrics.snapshot_written(wall_time(), bytes);
                 tracing::info!(target: "dupgate::snapshot", log = self.name, bytes, "snapshot written");
             }

@@ -100,17 +100,17 @@ impl RecordProcessor {
         let mut since = self.clock.now();
         let reading = self.fingerprinter.read_watched(&raw(record, &headers), scratch, |step| {
             let now = self.clock.now();
-            self.metrics.stage_duration(label_of(step), now.saturating_sub(since));
+            self.metrics.series().stage_duration.of(label_of(step)).record(now.saturating_sub(since));
             since = now;
         });
         match reading {
             Ok(mut reading) => {
                 self.metrics.document_tokens(segmenter(reading.cut_by), reading.tokens as u64);
-                self.metrics.document_extracted(extraction(reading.extraction));
-                self.metrics.document_decoded(encoding(reading.encoding));
+                self.metrics.series().extracted.of(extraction(reading.extraction)).increment(1);
+                self.metrics.series().decoded.of(encoding(reading.encoding)).increment(1);
                 let event_time = reading.event_time.map_or(stamped, |given| {
                     let bounded = bounded(given, record, self.max_future_skew);
-                    self.metrics.clamped_timestamps(u64::from(bounded < given));
+                    self.metrics.series().clamped_timestamps.increment(u64::from(bounded < given));
                     bounded
                 });
                 payload.extraction =
@@ -146,7 +146,7 @@ impl RecordProcessor {
     /// Counts a page without an id, if ids are read. Its copies are found, but not that it is crawled again.
     fn note_id(&self, source: &Source, has_id: bool) {
         let Some(path) = self.fingerprinter.id_path().filter(|_| !has_id) else { return };
-        self.metrics.document_without_id();
+        self.metrics.series().without_id.increment(1);
         NO_ID.call_once(|| {
             tracing::warn!(
                 target: "dupgate::worker",

@@ -37,7 +37,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 };
                 if matches!(&page.action, PageAction::Ask(_, request) if request.event_time > latest) {
                     // Its judge gives it another time.
-                    self.metrics.clamped_timestamps(1);
+                    self.metrics.series().clamped_timestamps.increment(1);
                 }
                 self.hold(page.payload.record.bytes())?;
                 let place = page.source.clone();

@@ -87,8 +87,8 @@ macro_rules! table {
 
         /// The handles of series whose labels are closed, except gauges without a label: a time of 1970 or a window of 0 s
         /// would be wrong, so these appear when they are first set.
-        pub(super) struct Handles {
-            $($(pub(super) $field: $handle,)?)*
+        pub(crate) struct Handles {
+            $($(pub(crate) $field: $handle,)?)*
         }
 
         impl Handles {

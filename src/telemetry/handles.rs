@@ -6,7 +6,7 @@ use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, Recorder};
 
 use super::labels::{Label, LabelValue};
 
-pub(super) static METADATA: Metadata<'static> = Metadata::new("dupgate", Level::INFO, Some("dupgate"));
+pub(crate) static METADATA: Metadata<'static> = Metadata::new("dupgate", Level::INFO, Some("dupgate"));
 
 fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
     Key::from_parts(
@@ -16,7 +16,7 @@ fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
 }
 
 /// What records into the series of one metric.
-pub(super) trait Handle {
+pub(crate) trait Handle {
     /// The labels that tell the series apart.
     const LABELS: &'static [Label];
 
@@ -52,7 +52,7 @@ single! {
 }
 
 /// One series for each value of a closed label set.
-pub(super) struct Family<L, H> {
+pub(crate) struct Family<L, H> {
     series: Vec<H>,
     nowhere: H,
     label: PhantomData<L>,
@@ -73,7 +73,7 @@ impl<L: LabelValue, H: Handle> Handle for Family<L, H> {
 
 impl<L: LabelValue, H> Family<L, H> {
     /// Returns the series of one value.
-    pub(super) fn of(&self, value: L) -> &H {
+    pub(crate) fn of(&self, value: L) -> &H {
         self.series.get(value.index()).unwrap_or(&self.nowhere)
     }
 }

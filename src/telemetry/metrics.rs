@@ -1,4 +1,5 @@
-//! The recorder, and one typed function for each metric of the [`catalog`].
+//! The recorder. Metrics are recorded through their handles ([`Metrics::series`]); those with open labels, a conversion or
+//! memory have functions.
 //!
 //! Every series of a closed label set exists from the start, at 0: a rate over a counter that appears with its
 //! first increment would miss that increment. Gauges without a label appear when they are first set. There is no global
@@ -23,9 +24,8 @@ use self::series::Series;
 use super::catalog::{self, Kind, TABLE};
 use super::handles::Handle;
 use super::labels::{
-    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
-    LabelValue, LimitedQueue, Log, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step,
-    TransactionResult, VerdictLabel,
+    Blocked, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue, LimitedQueue, Log, Pause, Queue,
+    Rebalance, Segmenter, VerdictLabel,
 };
 use crate::config::settings;
 use crate::fingerprint::PerMille;
@@ -133,7 +133,8 @@ impl Metrics {
         self.inner.handle.run_upkeep();
     }
 
-    fn series(&self) -> &Series {
+    /// Returns the handles of all series whose labels are closed.
+    pub(crate) fn series(&self) -> &Series {
         &self.inner.series
     }
 
@@ -161,11 +162,6 @@ impl Metrics {
     pub fn bypassed(&self, reason: BypassReason) {
         self.document(VerdictLabel::Bypass);
         self.series().bypassed.of(reason).increment(1);
-    }
-
-    /// Counts the bytes of a duplicate.
-    pub fn duplicate_bytes(&self, found_by: Duplicate, bytes: u64) {
-        self.series().duplicate_bytes.of(found_by).increment(bytes);
     }
 
     /// Counts a record that became a dead letter.
@@ -224,21 +220,6 @@ impl Metrics {
 
     // Latency
 
-    /// Observes the time from the poll of a record to its acknowledgement.
-    pub fn process_duration(&self, elapsed: Duration) {
-        self.series().process_duration.record(elapsed);
-    }
-
-    /// Observes the time of one step of the work on one document.
-    pub fn stage_duration(&self, step: Step, elapsed: Duration) {
-        self.series().stage_duration.of(step).record(elapsed);
-    }
-
-    /// Observes the time of one step for each of several documents.
-    pub fn stage_durations(&self, step: Step, each: Duration, documents: usize) {
-        self.series().stage_duration.of(step).record_many(each, documents);
-    }
-
     /// Observes the time from a record's own timestamp to its acknowledgement; a timestamp in the future counts as 0.
     pub fn end_to_end_latency(&self, record: Timestamp, now: Timestamp) {
         let millis = if now > record { now.gap_millis(record) } else { 0 };
@@ -275,21 +256,6 @@ impl Metrics {
     /// Observes the difference of the event times of a duplicate and its original.
     pub fn match_age(&self, found_by: Duplicate, age_ms: i64) {
         self.series().match_age.of(found_by).record(Duration::from_millis(age_ms.unsigned_abs()));
-    }
-
-    /// Counts a document by the way in which its text was extracted.
-    pub fn document_extracted(&self, extraction: Extraction) {
-        self.series().extracted.of(extraction).increment(1);
-    }
-
-    /// Counts a document by its encoding.
-    pub fn document_decoded(&self, encoding: Encoding) {
-        self.series().decoded.of(encoding).increment(1);
-    }
-
-    /// Counts a document that should have an id and has none.
-    pub fn document_without_id(&self) {
-        self.series().without_id.increment(1);
     }
 
     /// Notes whether the Schema Registry answers. If not, records wait for it.
@@ -351,11 +317,6 @@ impl Metrics {
         }
     }
 
-    /// Observes the duration of a transaction.
-    pub fn transaction(&self, result: TransactionResult, elapsed: Duration) {
-        self.series().transaction_duration.of(result).record(elapsed);
-    }
-
     /// Sets the numbers of our partitions by topic, and 0 for topics that are no longer among them.
     pub fn assigned_partitions(&self, by_topic: &BTreeMap<String, u64>) {
         let mut before = self.inner.topics_shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -378,11 +339,6 @@ impl Metrics {
         if partitions > 0 {
             self.series().rebalances.of(kind).increment(1);
         }
-    }
-
-    /// Observes how long a rebalance callback waited.
-    pub fn rebalance_pause(&self, elapsed: Duration) {
-        self.series().rebalance_pause.record(elapsed);
     }
 
     /// Sets whether consumption is paused for this reason.
@@ -410,31 +366,6 @@ impl Metrics {
         self.set(&catalog::LOG_RETENTION, retention.as_secs_f64());
     }
 
-    /// Counts originals that were removed.
-    pub fn evicted(&self, reason: Eviction, entries: u64) {
-        self.series().index_evictions.of(reason).increment(entries);
-    }
-
-    /// Counts records whose event time was before the expiry watermark when they were judged.
-    pub fn late_records(&self, records: u64) {
-        self.series().index_late_records.increment(records);
-    }
-
-    /// Counts keys of originals that were left out, because enough other originals have the same key.
-    pub fn full_keys(&self, keys: u64) {
-        self.series().index_full_keys.increment(keys);
-    }
-
-    /// Counts originals that became members of families.
-    pub fn family_members(&self, originals: u64) {
-        self.series().index_family_members.increment(originals);
-    }
-
-    /// Counts members of a page's family that were not compared with the page.
-    pub fn members_left_out(&self, members: u64) {
-        self.series().index_members_left_out.increment(members);
-    }
-
     /// Counts a page that was withdrawn after its verdict was requested.
     pub fn withdrawn(&self, reason: Reject) {
         if let Some(counter) = self.series().withdrawn.get(&reason) {
@@ -442,19 +373,9 @@ impl Metrics {
         }
     }
 
-    /// Counts an index that started without the history of one window.
-    pub fn cold_start(&self, reason: ColdStart) {
-        self.series().cold_starts.of(reason).increment(1);
-    }
-
     /// Observes the time from a request to reading its verdict.
     pub fn verdict(&self, elapsed: Duration) {
         self.series().verdict_seconds.record(elapsed);
-    }
-
-    /// Observes how long requests waited for the judge.
-    pub fn judge_wait(&self, elapsed: Duration, entries: usize) {
-        self.series().judge_wait.record_many(elapsed, entries);
     }
 
     /// Sets the longest wait for a verdict; zero if no page waits.
@@ -478,55 +399,15 @@ impl Metrics {
         gauge.set(seconds(now));
     }
 
-    /// Counts requests for positions that were already judged.
-    pub fn repeats(&self, entries: u64) {
-        self.series().log_repeats.increment(entries);
-    }
-
-    /// Counts verdicts in the log on pages that already had one.
-    pub fn second_verdicts(&self, verdicts: u64) {
-        self.series().second_verdicts.increment(verdicts);
-    }
-
-    /// Counts event times that were limited by the brokers' clock.
-    pub fn clamped_timestamps(&self, records: u64) {
-        self.series().clamped_timestamps.increment(records);
-    }
-
     /// Sets whether this instance judges a partition of the fingerprint log.
     pub fn judge_active(&self, log: LogPartition, is_active: bool) {
         self.gauge(catalog::JUDGE_ACTIVE.name, &[("log_partition", &log.to_string())]).set(flag(is_active));
-    }
-
-    /// Counts that this instance became the judge of a partition.
-    pub fn judge_takeover(&self) {
-        self.series().judge_takeovers.increment(1);
-    }
-
-    /// Counts that an index was dropped, to be restored.
-    pub fn index_restored(&self) {
-        self.series().index_restores.increment(1);
-    }
-
-    /// Counts restored originals.
-    pub fn restored(&self, source: RestoreSource, entries: u64) {
-        self.series().restored_entries.of(source).increment(entries);
-    }
-
-    /// Observes how long it took to write or read a snapshot.
-    pub fn snapshot_duration(&self, operation: SnapshotOperation, elapsed: Duration) {
-        self.series().snapshot_duration.of(operation).record(elapsed);
     }
 
     /// Sets the time and size of the last complete snapshot.
     pub fn snapshot_written(&self, now: Timestamp, bytes: u64) {
         self.set(&catalog::SNAPSHOT_LAST_SUCCESS, seconds(now));
         self.set(&catalog::SNAPSHOT_SIZE, float(bytes));
-    }
-
-    /// Counts a snapshot that could not be written or read.
-    pub fn snapshot_failed(&self, operation: SnapshotOperation) {
-        self.series().snapshot_failures.of(operation).increment(1);
     }
 
     // Process

@@ -70,7 +70,7 @@ impl WorkerDriver {
                 let revoked = std::mem::take(&mut self.revoked);
                 self.settled.forget(&revoked);
                 if let Some(since) = self.revoked_at.take() {
-                    self.report.metrics().rebalance_pause(self.clock.now().saturating_sub(since));
+                    self.report.metrics().series().rebalance_pause.record(self.clock.now().saturating_sub(since));
                 }
                 self.member.command(Command::RevokeDone);
             }

@@ -194,7 +194,11 @@ impl WorkerReport {
             }
             Ok(_) if call == Call::Abort => self.ended(TransactionResult::Aborted),
             Ok(_) if call == Call::Produce => {
-                self.metrics.stage_durations(Step::Produce, self.clock.now().saturating_sub(since), pages);
+                self.metrics
+                    .series()
+                    .stage_duration
+                    .of(Step::Produce)
+                    .record_many(self.clock.now().saturating_sub(since), pages);
             }
             Ok(_) => {}
             Err(error) => {
@@ -223,7 +227,7 @@ impl WorkerReport {
 
     fn ended(&mut self, result: TransactionResult) {
         if let Some(begun) = self.begun.take() {
-            self.metrics.transaction(result, self.clock.now().saturating_sub(begun));
+            self.metrics.series().transaction_duration.of(result).record(self.clock.now().saturating_sub(begun));
         }
     }
 
@@ -251,7 +255,7 @@ impl WorkerReport {
                 }
                 PageOutcome::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
             }
-            self.metrics.process_duration(now.saturating_sub(page.payload.read_at));
+            self.metrics.series().process_duration.record(now.saturating_sub(page.payload.read_at));
             if let Some(tracer) = &mut self.tracer {
                 tracer.delivered(output, &self.outputs, now);
             }
@@ -269,7 +273,7 @@ impl WorkerReport {
         if let (Some(of), Some(found_by)) = (decision.matched(), Duplicate::of(decision.kind())) {
             self.matched(of);
             self.clusters.count(&of.cluster);
-            self.metrics.duplicate_bytes(found_by, bytes);
+            self.metrics.series().duplicate_bytes.of(found_by).increment(bytes);
             self.metrics.match_age(found_by, of.age_ms);
         }
     }

@@ -12,7 +12,7 @@ use super::{Component, ErrorKind, LabelValue};
 use crate::record::Reject;
 
 /// Every series that is registered at the start: those of the catalog, and those whose label values depend on each other.
-pub(super) struct Series {
+pub(crate) struct Series {
     handles: Handles,
     pub(super) dead_letters: BTreeMap<Reject, Counter>,
     pub(super) dead_letters_held: BTreeMap<Reject, Gauge>,

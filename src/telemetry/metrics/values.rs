@@ -307,7 +307,7 @@ mod tests {
                         2 => metrics.consumer_lags(&BTreeMap::from([(PartitionId::new(topic.as_str(), *place), *number)])),
                         // Times on the bounds of buckets, among others.
                         3 => metrics.verdict(Duration::from_millis(number % 50 * 250)),
-                        4 => metrics.judge_wait(Duration::from_millis(*number), 3),
+                        4 => metrics.series().judge_wait.record_many(Duration::from_millis(*number), 3),
                         5 => metrics.worker_busy(Duration::from_millis(*number)),
                         6 => metrics.replay(&topic, &ReplayProgress { share: 0.25, of_range: *number, ..ReplayProgress::default() }),
                         _ => metrics.end_to_end_latency(

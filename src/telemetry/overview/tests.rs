@@ -39,7 +39,7 @@ fn the_answer_shows_the_state_of_the_instance_and_its_history() {
     metrics.dead_letter(Reject::NoText);
     metrics.dead_letter_read(Reject::NoText, &PartitionId::new("t", 0).at(4), "no text is left");
     metrics.blocked_partitions(Blocked::NoOffset, 2);
-    metrics.evicted(Eviction::Capacity, 3);
+    metrics.series().index_evictions.of(Eviction::Capacity).increment(3);
     metrics.index_limits(100, Duration::from_mins(1), Duration::from_mins(5));
     let lag = |number: i32, lag: u64| (PartitionId::new("t", number), lag);
     metrics.consumer_lags(&(0..12).map(|number| lag(number, u64::try_from(number).unwrap() * 10)).collect());
