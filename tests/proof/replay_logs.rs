@@ -171,6 +171,8 @@ fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
     assert!(by_time["plan"]["warnings"].to_string().contains("pages are judged in the order of time"), "{by_time}");
 
     writer.write(160);
+    // Nobody trims the log further while it is replayed.
+    instance.stop();
     // The kept part has the live verdicts; the originals of its first duplicates are older than the log.
     let live = expected_verdicts(&Ledger::read(&cluster).outcomes(1).unwrap());
     let first = first_kept(&cluster);
@@ -192,6 +194,8 @@ fn a_replay_of_a_trimmed_log_gives_the_live_verdicts_or_reports_what_is_gone() {
     let mut killed = Running::start(cluster.command(&[&by_log[..], &["killed", "--rate", &rate]].concat()));
     killed.wait_for_commit(&cluster, "killed", 0);
     killed.kill();
+    let mut instance = cluster.start("one");
+    instance.wait_ready();
     restore::write_until_trimmed(&mut writer, &log, 1);
     let message = refused(&cluster, &["replay", "resume", "killed"], 74);
     assert!(message.contains("trimmed since"), "{message}");
