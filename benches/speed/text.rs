@@ -45,7 +45,7 @@ pub(crate) fn run(scale: &Scale, floors: &mut Vec<Floor>) -> Value {
     let settings = text::Settings::default();
     let reader = Fingerprinter::new(&input, &settings, &fingerprint::Settings::default(), NonZeroUsize::MIN).unwrap();
     let decoder = Decoder::new(&input, settings.max_nesting).unwrap();
-    let jieba = dupgate::text::segmenter().unwrap();
+    let jieba = dupgate::text::segmenter();
     println!(
         "Text: decode -> text -> fingerprint, one thread, microseconds of CPU a page (median of {} rounds)",
         scale.rounds
@@ -67,7 +67,7 @@ pub(crate) fn run(scale: &Scale, floors: &mut Vec<Floor>) -> Value {
     let mut rows = Vec::new();
     let mut slowest = 0.0_f64;
     for shape in &SHAPES {
-        let row = measure(shape, scale, &reader, &decoder, &jieba);
+        let row = measure(shape, scale, &reader, &decoder, jieba);
         println!(
             "{:<8} {:>7.0} {:>8.1} {:>10.1} {:>9.1} {:>12.1} {:>8.1} {:>9.0} {:>7.1} {:>9.1} {:>6.2}",
             shape.name,

@@ -36,9 +36,6 @@ pub enum SettingsError {
     /// The tables of the conversion library cannot be read: a broken build.
     #[error("the tables for text.normalize.han: simplified cannot be read")]
     NoSimplifier,
-    /// The Chinese dictionary cannot be read: a broken build.
-    #[error("the dictionary for text.segmenter: auto and jieba cannot be read")]
-    NoDictionary,
 }
 
 /// Reads texts with preprocessed settings. Shared by all text threads.
@@ -88,11 +85,8 @@ impl Analyzer {
             return Err(SettingsError::NoBytes);
         }
         let normalizer = Normalizer::new(settings.normalize).map_err(|_| SettingsError::NoSimplifier)?;
-        let jieba = match (settings.segmenter, &settings.jieba.user_dict) {
-            (Segmenter::Unicode, _) => None,
-            (Segmenter::Auto | Segmenter::Jieba, None) => Some(segmenter().ok_or(SettingsError::NoDictionary)?),
-            (Segmenter::Auto | Segmenter::Jieba, Some(words)) => Some(Arc::new(jieba_with(words, &normalizer)?)),
-        };
+        let user_dict = settings.jieba.user_dict.as_ref().filter(|_| settings.segmenter != Segmenter::Unicode);
+        let jieba = user_dict.map(|words| jieba_with(words, &normalizer)).transpose()?.map(Arc::new);
         let mut stopwords = HashSet::default();
         let mut normal = String::new();
         for list in &settings.stopwords {
@@ -195,7 +189,7 @@ impl Analyzer {
 
 /// Adds words to the library's dictionary, in normalised form.
 fn jieba_with(words: &str, normalizer: &Normalizer) -> Result<Jieba, SettingsError> {
-    let mut jieba = Jieba::clone(&*segmenter().ok_or(SettingsError::NoDictionary)?);
+    let mut jieba = segmenter().clone();
     let mut word = String::new();
     for (line, text) in words.lines().enumerate() {
         let mut parts = text.split_whitespace();

@@ -52,37 +52,43 @@ pub fn runs(text: &str) -> impl Iterator<Item = Run<'_>> {
 #[derive(Clone, Debug)]
 pub(super) struct Cutter {
     segmenter: Segmenter,
-    jieba: Option<Arc<Jieba>>,
+    /// With words of the user, if there are any.
+    own: Option<Arc<Jieba>>,
     hmm: bool,
 }
 
 impl Cutter {
-    pub(super) fn new(segmenter: Segmenter, jieba: Option<Arc<Jieba>>, hmm: bool) -> Self {
-        Self { segmenter, jieba, hmm }
+    /// Cuts by this segmenter, `hmm` finding words that its dictionary does not have. `own` replaces its dictionary.
+    pub(super) fn new(segmenter: Segmenter, own: Option<Arc<Jieba>>, hmm: bool) -> Self {
+        Self { segmenter, own, hmm }
+    }
+
+    fn jieba(&self) -> &Jieba {
+        self.own.as_deref().unwrap_or_else(|| segmenter())
     }
 
     /// Visits every word in the order of the text, and returns what cut them. Punctuation is not a word. The words of a
     /// script without spaces overlap.
     pub(super) fn words<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) -> CutBy {
-        match (&self.jieba, self.segmenter) {
-            (Some(jieba), Segmenter::Jieba) => {
-                let words = jieba.cut(text, self.hmm).into_iter().map(|token| token.word);
+        match self.segmenter {
+            Segmenter::Jieba => {
+                let words = self.jieba().cut(text, self.hmm).into_iter().map(|token| token.word);
                 words.filter(|word| word.chars().any(char::is_alphanumeric)).for_each(each);
                 CutBy::Jieba
             }
-            (Some(jieba), Segmenter::Auto) => {
+            Segmenter::Auto => {
                 let mut cut_by = CutBy::Unicode;
                 for Run { han, text } in runs(text) {
                     if han {
                         cut_by = CutBy::Jieba;
-                        jieba.cut(text, self.hmm).into_iter().for_each(|token| each(token.word));
+                        self.jieba().cut(text, self.hmm).into_iter().for_each(|token| each(token.word));
                     } else {
                         unicode_words(text, &mut each);
                     }
                 }
                 cut_by
             }
-            (_, Segmenter::Unicode) | (None, _) => {
+            Segmenter::Unicode => {
                 unicode_words(text, &mut each);
                 CutBy::Unicode
             }
@@ -150,13 +156,14 @@ fn runs_of_clusters<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
 /// `dict.txt` of `jieba-rs` 0.11.0, unchanged. Another dictionary gives other words, so it is part of the scheme.
 const PACKED: &[u8] = include_bytes!("dict_zh.txt.gz");
 
-/// Returns the segmenter, loaded once for the whole process. `None` if the dictionary cannot be read, which a test
-/// excludes.
+/// Returns the segmenter. It is loaded when it is first needed, once for the whole process, which takes a tenth of a second.
 #[must_use]
-pub fn segmenter() -> Option<Arc<Jieba>> {
-    static JIEBA: LazyLock<Option<Arc<Jieba>>> =
-        LazyLock::new(|| Jieba::with_dict(&mut BufReader::new(GzDecoder::new(PACKED))).ok().map(Arc::new));
-    JIEBA.clone()
+pub fn segmenter() -> &'static Jieba {
+    static JIEBA: LazyLock<Jieba> = LazyLock::new(|| {
+        // The dictionary is part of the program: that it can be read is tested.
+        Jieba::with_dict(&mut BufReader::new(GzDecoder::new(PACKED))).unwrap_or_else(|_| Jieba::empty())
+    });
+    &JIEBA
 }
 
 #[cfg(test)]
@@ -166,9 +173,8 @@ mod tests {
     use std::io::Read;
 
     fn words(segmenter: Segmenter, text: &str) -> Vec<String> {
-        let jieba = super::super::segmenter().filter(|_| segmenter != Segmenter::Unicode);
         let mut words = Vec::new();
-        Cutter::new(segmenter, jieba, true).words(text, |word| words.push(word.to_owned()));
+        Cutter::new(segmenter, None, true).words(text, |word| words.push(word.to_owned()));
         words
     }
 
@@ -185,10 +191,7 @@ mod tests {
 
     #[test]
     fn the_segmenter_that_cut_a_text_is_named() {
-        let cut_by = |segmenter: Segmenter, text: &str| {
-            let jieba = super::super::segmenter().filter(|_| segmenter != Segmenter::Unicode);
-            Cutter::new(segmenter, jieba, true).words(text, |_| {})
-        };
+        let cut_by = |segmenter: Segmenter, text: &str| Cutter::new(segmenter, None, true).words(text, |_| {});
         assert_eq!(cut_by(Segmenter::Auto, "the cat, 天安门"), CutBy::Jieba);
         assert_eq!(cut_by(Segmenter::Auto, "the cat"), CutBy::Unicode);
         assert_eq!(cut_by(Segmenter::Unicode, "天安门"), CutBy::Unicode);
@@ -248,7 +251,7 @@ mod tests {
         GzDecoder::new(PACKED).read_to_string(&mut words).unwrap();
         assert_eq!(words.lines().count(), 349_045);
         assert_eq!(xxhash_rust::xxh3::xxh3_64(words.as_bytes()), 0xb3c0_2213_c9d2_22d3);
-        let jieba = segmenter().unwrap();
+        let jieba = segmenter();
         assert_eq!(
             jieba.cut("我爱北京天安门", true).iter().map(|token| token.word).collect::<Vec<_>>(),
             ["我", "爱", "北京", "天安门"]
