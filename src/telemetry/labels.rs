@@ -1,4 +1,5 @@
-//! Labels, and the closed sets of their values. Apart from these, only topics and partitions are labels: URLs, sites and ids never are.
+//! Labels, and the closed sets of their values. Apart from these, only topics and partitions are labels: URLs, sites and
+//! ids never are.
 
 use dupgate_core::worker::OutputKind;
 
