@@ -8,16 +8,16 @@ pub mod handle;
 pub(crate) mod report;
 pub(crate) mod snapshot_store;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use dupgate_core::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall};
+use dupgate_core::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, SharedSnapshot};
 
 use crate::error::{Fatal, Reason};
 use crate::judge::handle::{JudgeHandle, Message};
 use crate::judge::report::JudgeReport;
-use crate::judge::snapshot_store::SnapshotStore;
+use crate::judge::snapshot_store::{SnapshotStore, load_alive, save_newest};
 use crate::kafka::admin::Admin;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::errors::{Denied, denied_in};
@@ -66,6 +66,8 @@ pub struct JudgeDriver {
     input: Arc<Offsets>,
     snapshot_store: Option<Arc<dyn SnapshotStore>>,
     snapshot_tasks: BackgroundTasks,
+    /// The snapshot that is written next. It pins originals that expire meanwhile, so only the newest waits.
+    next_snapshot: Arc<Mutex<Option<SharedSnapshot>>>,
     /// Runs the maintenance tasks of the index.
     maintenance: BackgroundTasks,
     budget: Arc<ByteBudget>,
@@ -118,6 +120,7 @@ impl JudgeDriver {
             input: Arc::new(Offsets::new(&query, QUERY_TIMEOUT).map_err(failure)?),
             snapshot_store,
             snapshot_tasks: BackgroundTasks::start(format!("snapshots-{log}")).map_err(failure)?,
+            next_snapshot: Arc::default(),
             maintenance: BackgroundTasks::start(format!("maintenance-{log}")).map_err(failure)?,
             budget: ByteBudget::new(32 << 20),
             report: JudgeReport::new(context.metrics.clone(), &context.health, clock, log, session),
@@ -279,7 +282,8 @@ impl JudgeDriver {
     fn perform(&mut self, effect: Effect) -> Result<(), Fatal> {
         match effect {
             Effect::Restore => {
-                let restored = self.snapshot_store.as_ref().and_then(|snapshot_store| snapshot_store.load_latest());
+                let report = &self.report;
+                let restored = self.snapshot_store.as_deref().and_then(|store| load_alive(store, || report.beat()));
                 self.report.restores(restored.as_ref().map_or(0, |restored| restored.state().index().len()));
                 self.judge.handle(self.clock.now(), Event::Restored(restored));
             }
@@ -422,14 +426,9 @@ impl JudgeDriver {
     }
 
     fn keep_snapshot(&mut self) {
-        let mut cut = self.judge.take_snapshot();
-        let Some(snapshots) = self.snapshot_store.as_ref().map(Arc::clone) else { return };
-        self.snapshot_tasks.run(move || {
-            if let Some(snapshot) = cut.take() {
-                snapshots.save(snapshot);
-            }
-            Ok(())
-        });
+        let Some(snapshot) = self.judge.take_snapshot() else { return };
+        let Some(store) = self.snapshot_store.as_ref().map(Arc::clone) else { return };
+        save_newest(&self.next_snapshot, snapshot, &self.snapshot_tasks, move |snapshot| store.save(snapshot));
     }
 
     // ---- housekeeping

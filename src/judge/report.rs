@@ -325,6 +325,11 @@ impl JudgeReport {
         self.role = role;
     }
 
+    /// Notes that the judge is alive.
+    pub(crate) fn beat(&self) {
+        self.heartbeat.tick(self.clock.instant());
+    }
+
     /// Updates metrics and health checks. The driver calls it a few times a second.
     pub(crate) fn look(&mut self, judge: &Judge, waiting_requests: usize) {
         self.see(judge);
@@ -335,7 +340,7 @@ impl JudgeReport {
         if self.role == Role::Active {
             self.look_for_refusals(judge.refusals());
         }
-        self.heartbeat.tick(self.clock.instant());
+        self.beat();
         let state = judge.state();
         let index = state.index();
         let held = index.stats();

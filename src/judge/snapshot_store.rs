@@ -1,16 +1,18 @@
 //! Stores the snapshots of the judges: in one folder per process, under a name for each log partition.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crossbeam_channel::{RecvTimeoutError, bounded};
 use dupgate_core::judge::{Restored, SharedSnapshot};
 
+use super::HOUSEKEEPING_INTERVAL;
 use crate::config::settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
 use crate::protocol::LogPartition;
 use crate::runtime::clock::{Clock, wall_time};
-use crate::runtime::threads::run_parallel;
+use crate::runtime::threads::{BackgroundTasks, run_parallel};
 use crate::snapshot::{Damage, Discarded, Folder, SnapshotError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
@@ -22,6 +24,41 @@ pub(crate) trait SnapshotStore: Send + Sync {
 
     /// Stores a snapshot.
     fn save(&self, snapshot: SharedSnapshot);
+}
+
+/// Restores the newest snapshot of a store. For a large one that takes minutes, during which the judge is alive: `beat` is
+/// called a few times a second.
+pub(super) fn load_alive(store: &dyn SnapshotStore, beat: impl Fn()) -> Option<Box<Restored>> {
+    std::thread::scope(|scope| {
+        let (loaded, found) = bounded(1);
+        scope.spawn(move || loaded.send(store.load_latest()));
+        loop {
+            match found.recv_timeout(HOUSEKEEPING_INTERVAL) {
+                Ok(restored) => return restored,
+                Err(RecvTimeoutError::Timeout) => beat(),
+                // It has panicked, and so will the scope.
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    })
+}
+
+/// Has a snapshot saved in the background, after the one that is being saved. One that still waits is dropped.
+pub(super) fn save_newest<T: Send + 'static>(
+    next: &Arc<Mutex<Option<T>>>,
+    snapshot: T,
+    tasks: &BackgroundTasks,
+    save: impl Fn(T) + Send + 'static,
+) {
+    let take = |next: &Mutex<Option<T>>, new: Option<T>| {
+        std::mem::replace(&mut *next.lock().unwrap_or_else(PoisonError::into_inner), new)
+    };
+    if take(next, Some(snapshot)).is_some() {
+        // The task of the one before saves this one.
+        return;
+    }
+    let next = Arc::clone(next);
+    tasks.run_once(Box::new(move || take(&next, None).into_iter().for_each(save)));
 }
 
 /// The snapshots of one log partition.
@@ -122,9 +159,52 @@ impl SnapshotStore for FsSnapshotStore {
 mod tests {
     use std::num::NonZeroUsize;
 
+    use crossbeam_channel::{Receiver, unbounded};
+
     use super::*;
     use crate::protocol::{LogIdentity, VerdictOffset};
     use crate::snapshot::Manifest;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// Restores nothing, and only after two beats.
+    struct Slow(Receiver<()>);
+
+    impl SnapshotStore for Slow {
+        fn load_latest(&self) -> Option<Box<Restored>> {
+            (0..2).for_each(|_| self.0.recv_timeout(LIMIT).expect("a beat"));
+            None
+        }
+
+        fn save(&self, _: SharedSnapshot) {}
+    }
+
+    #[test]
+    fn a_judge_is_alive_while_it_restores_a_snapshot() {
+        let (beat, beats) = unbounded();
+        assert!(load_alive(&Slow(beats), || beat.send(()).unwrap()).is_none());
+    }
+
+    #[test]
+    fn only_the_newest_snapshot_waits_while_one_is_saved() {
+        let (tasks, next) = (BackgroundTasks::start("snapshots".to_owned()).unwrap(), Arc::default());
+        let ((saved, seen), (go, may_go)) = (unbounded(), unbounded());
+        let save = |number: u32| {
+            let (saved, may_go) = (saved.clone(), may_go.clone());
+            save_newest(&next, number, &tasks, move |number| {
+                saved.send(number).unwrap();
+                may_go.recv_timeout(LIMIT).unwrap();
+            });
+        };
+        save(1);
+        assert_eq!(seen.recv_timeout(LIMIT), Ok(1));
+        (2..=4).for_each(save);
+        (0..2).for_each(|_| go.send(()).unwrap());
+        let end = saved.clone();
+        tasks.run_once(Box::new(move || end.send(0).unwrap()));
+        let later: Vec<u32> = (0..2).map(|_| seen.recv_timeout(LIMIT).unwrap()).collect();
+        assert_eq!(later, [4, 0]);
+    }
 
     /// What is counted when the snapshot of this scheme and with these chunks is restored under the scheme `sh64-new`:
     /// corrupt data and failed restores.

@@ -130,6 +130,11 @@ pub(super) fn holds(path: &Path, bytes: &[u8]) -> bool {
     }
 }
 
+/// Returns whether there is a file of this length.
+pub(super) fn has_length(path: &Path, length: usize) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == length as u64)
+}
+
 /// Lists the names of the files in a folder; none if there is no folder.
 pub(super) fn names(path: &Path) -> Result<Vec<String>, DiskError> {
     let listed = fs::read_dir(path).and_then(|entries| {

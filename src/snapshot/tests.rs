@@ -218,6 +218,19 @@ fn a_damaged_chunk_does_not_live_on_in_the_next_snapshot() {
 }
 
 #[test]
+fn a_changed_byte_lives_on_in_fewer_snapshots_than_are_compared_in_turn() {
+    let (dir, folder) = open();
+    write(&folder, 1);
+    for file in files(&dir) {
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[0] ^= 1;
+        fs::write(file, bytes).unwrap();
+    }
+    (2..18).for_each(|number| write(&folder, number));
+    assert_eq!(found(&folder), Some(17));
+}
+
+#[test]
 fn a_stop_before_any_change_of_the_disk_leaves_a_whole_snapshot() {
     let mut before = 0_usize;
     loop {
