@@ -50,15 +50,15 @@ pub(super) fn save_newest<T: Send + 'static>(
     tasks: &BackgroundTasks,
     save: impl Fn(T) + Send + 'static,
 ) {
-    let take = |next: &Mutex<Option<T>>, new: Option<T>| {
+    let swap = |next: &Mutex<Option<T>>, new: Option<T>| {
         std::mem::replace(&mut *next.lock().unwrap_or_else(PoisonError::into_inner), new)
     };
-    if take(next, Some(snapshot)).is_some() {
+    if swap(next, Some(snapshot)).is_some() {
         // The task of the one before saves this one.
         return;
     }
     let next = Arc::clone(next);
-    tasks.run_once(Box::new(move || take(&next, None).into_iter().for_each(save)));
+    tasks.run_once(Box::new(move || swap(&next, None).into_iter().for_each(save)));
 }
 
 /// The snapshots of one log partition.

@@ -280,10 +280,10 @@ fn put_snapshot(
     let mut chunks = Vec::new();
     // Equal chunks share one file.
     let (mut counted, mut size) = (BTreeSet::new(), 0);
-    for (turn, bytes) in (number..).zip(sections) {
+    for (place, bytes) in (0_u64..).zip(sections) {
         let hash = ChunkHash::of(&bytes);
         let path = folder.join(hash.file_name());
-        let is_there = if turn.is_multiple_of(COMPARED) {
+        let is_there = if place % COMPARED == number % COMPARED {
             disk::holds(&path, &bytes)
         } else {
             disk::has_length(&path, bytes.len())
