@@ -1,13 +1,16 @@
-//! One producer and its transactions, on a separate thread.
+//! One producer and its transactions, on separate threads.
 //!
 //! The owner submits one [`ProducerCommand`] at a time and receives one answer for each; `crate::transaction` decides
 //! which call comes next. A call that takes longer than [`REQUEST_TIMEOUT`] fails as retriable; the client continues
 //! with it in the background and resumes it when the same call is repeated. With [`Delivery::AtLeastOnce`] the same
 //! commands mean sending and waiting, then committing the offsets.
 //!
-//! `records` defines what is sent, `session` one client and its calls, `delivery` the outcome of a batch.
-//! `retry_deadline` and `age` correct the answers by the elapsed time.
+//! Each client has a thread of its own, so that a call that never returns is given up together with its client.
+//!
+//! `records` defines what is sent, `session` one client and its calls, `client_thread` the thread of a session,
+//! `delivery` the outcome of a batch. `retry_deadline` corrects the answers by the elapsed time.
 
+mod client_thread;
 mod delivery;
 mod records;
 mod retry_deadline;
@@ -19,11 +22,10 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, unbounded};
 use rdkafka::ClientConfig;
 
+use self::client_thread::ClientThread;
 use self::retry_deadline::{RetryDeadline, TransactionAge};
-use self::session::ProducerSession;
 use super::budget::InFlight;
 use super::group_consumer::Membership;
-use super::watchdog::close_in_background;
 use crate::record::PartitionId;
 use crate::transaction::{Call, CallError, Delivery};
 
@@ -91,9 +93,9 @@ impl TransactionalProducer {
     ) -> std::io::Result<Self> {
         let (sender, commands) = unbounded::<ProducerCommand>();
         std::thread::Builder::new().name(thread).spawn(move || {
-            let mut producer_loop = ProducerLoop { config, delivery, in_flight, session: None, batch: 0 };
+            let mut age = TransactionAge::new(&config);
+            let mut producer_loop = ProducerLoop { config, delivery, in_flight, client: None };
             let mut retries = RetryDeadline::new(RETRY_LIMIT);
-            let mut age = TransactionAge::new(&producer_loop.config);
             for command in commands {
                 let call = command.call();
                 let answer = retries.reclassify(producer_loop.perform(command));
@@ -110,59 +112,48 @@ impl TransactionalProducer {
     }
 }
 
-/// Performs the commands, and renews the client when [`Call::Init`] asks for it.
+/// Hands the commands to the current client, and renews it when [`Call::Init`] asks for it.
 struct ProducerLoop {
     config: ClientConfig,
     delivery: Delivery,
     in_flight: Arc<InFlight>,
-    session: Option<ProducerSession>,
-    batch: u64,
+    client: Option<ClientThread>,
 }
 
 impl ProducerLoop {
     fn perform(&mut self, command: ProducerCommand) -> Answer {
         let call = command.call();
         if call == Call::Init {
-            return self.renew().map(|()| Vec::new());
+            return self.renew();
         }
-        if self.session.is_none() && self.delivery == Delivery::AtLeastOnce {
+        if self.client.is_none() && self.delivery == Delivery::AtLeastOnce {
             // Without a transactional id there is no `Init` before the first call.
             self.renew()?;
         }
-        let Some(session) = &self.session else {
+        let Some(client) = &self.client else {
             return Err(CallError::Fatal(format!("{call:?} before the producer was created")));
         };
-        match (command, self.delivery) {
-            (ProducerCommand::Produce(records), _) => {
-                self.batch += 1;
-                session.produce(self.batch, &*records)
-            }
-            (ProducerCommand::SendOffsets(offsets, membership), Delivery::ExactlyOnce) => {
-                session.send_offsets(&offsets, &membership)
-            }
-            (ProducerCommand::SendOffsets(offsets, membership), Delivery::AtLeastOnce) => {
-                session.commit_offsets(&offsets, &membership)
-            }
-            (ProducerCommand::Plain(_), Delivery::AtLeastOnce) => Ok(Vec::new()),
-            (ProducerCommand::Plain(Call::Begin), Delivery::ExactlyOnce) => session.begin(),
-            (ProducerCommand::Plain(Call::Commit), Delivery::ExactlyOnce) => session.commit(),
-            (ProducerCommand::Plain(Call::Abort), Delivery::ExactlyOnce) => session.abort(),
-            (ProducerCommand::Plain(Call::Init | Call::Produce | Call::SendOffsets), Delivery::ExactlyOnce) => {
-                Err(CallError::Fatal(format!("{call:?} carries data")))
-            }
-        }
+        client.perform(command).unwrap_or_else(|hung| self.give_up(call, hung))
     }
 
     /// Replaces the client, because a client can initialise its transactional id only once.
-    fn renew(&mut self) -> Result<(), CallError> {
-        if let Some(old) = self.session.take() {
-            // Closing one can block while the brokers are unreachable.
-            close_in_background(old);
-        }
-        let session = self.session.insert(ProducerSession::connect(&self.config, Arc::clone(&self.in_flight))?);
-        match self.delivery {
-            Delivery::ExactlyOnce => session.init_transactions(),
-            Delivery::AtLeastOnce => Ok(()),
-        }
+    fn renew(&mut self) -> Answer {
+        // The thread of the old client closes it.
+        self.client = None;
+        let client = ClientThread::start(self.config.clone(), self.delivery, Arc::clone(&self.in_flight));
+        let client = self.client.insert(client.map_err(|error| CallError::Fatal(error.to_string()))?);
+        client.connected().unwrap_or_else(|hung| self.give_up(Call::Init, hung))
+    }
+
+    /// Gives up a client whose call does not return. Only a new client learns what the call has done.
+    fn give_up(&mut self, call: Call, Hung(after): Hung) -> Answer {
+        self.client = None;
+        Err(CallError::Unknown(format!("{call:?}: the client library has not returned for {after:?}")))
     }
 }
+
+/// A call has not returned for this long.
+struct Hung(Duration);
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,12 @@ impl RetryDeadline {
     }
 }
 
+/// Returns the time-out of transactions; without one, the longest time there is.
+pub(super) fn transaction_timeout(config: &ClientConfig) -> Duration {
+    let millis = config.get("transaction.timeout.ms").and_then(|millis| millis.parse().ok());
+    millis.map_or(Duration::MAX, Duration::from_millis)
+}
+
 /// The age of the current transaction.
 pub(super) struct TransactionAge {
     limit: Duration,
@@ -50,8 +56,7 @@ pub(super) struct TransactionAge {
 
 impl TransactionAge {
     pub(super) fn new(config: &ClientConfig) -> Self {
-        let millis = config.get("transaction.timeout.ms").and_then(|millis| millis.parse().ok());
-        Self { limit: millis.map_or(Duration::MAX, Duration::from_millis), over: None }
+        Self { limit: transaction_timeout(config), over: None }
     }
 
     /// Corrects the answer to a call by the age of the transaction.

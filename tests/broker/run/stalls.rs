@@ -12,6 +12,7 @@ use super::super::broker::{Broker, wait};
 use super::instance::Site;
 use super::text;
 use super::topics::{committed, page, produce};
+use crate::cluster::instance::Instance;
 
 /// How long a stall lasts: longer than `judge.session_timeout`.
 const STALL: Duration = Duration::from_secs(12);
@@ -109,6 +110,8 @@ fn stalls_of_the_coordinator_of_the_judges_cost_no_index_and_little_time() {
         let gap = scope.spawn(move || longest_gap(site, is_over));
         let judges = judges_of(site);
         for _ in 0..stalls {
+            // A take-over that is under way would last as long as the stall, and its own time after it.
+            wait::until("a judge", || instances.iter().any(Instance::judges).then_some(()));
             let (clock, coordinator) = (Clock::start(), cluster.group_coordinator(&judges));
             cluster.pause_one(coordinator);
             wait::until("the end of the stall", || (clock.now() >= STALL).then_some(()));

@@ -56,9 +56,12 @@ impl Got {
     }
 }
 
-/// Writes records and waits until they are stored.
+/// Writes records, each once, and waits until they are stored.
 pub(in super::super) fn produce(broker: &Broker, topic: &str, partition: i32, records: &[Given]) {
-    let producer: ThreadedProducer<DefaultProducerContext> = broker.client().create().expect("a producer");
+    let mut config = broker.client();
+    // A broker that stalls may have stored what it did not acknowledge.
+    config.set("enable.idempotence", "true");
+    let producer: ThreadedProducer<DefaultProducerContext> = config.create().expect("a producer");
     for given in records {
         let mut record = BaseRecord::<str, str>::to(topic).partition(partition);
         record.key = given.key;
