@@ -3,7 +3,8 @@
 use super::CodecError;
 use super::bytes::Reader;
 
-/// The version of the layout of all records. A later one is written only when every reader knows it.
+/// The version of the layout of all records, as it is written. A later one is read one release before it is written
+/// (`docs/decisions/0010-read-a-format-before-writing-it.md`).
 pub const FORMAT_VERSION: u8 = 1;
 
 /// First bytes of every record of both logs.
