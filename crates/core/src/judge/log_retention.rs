@@ -1,12 +1,15 @@
 //! Which part of the verdict log is still needed: how far it may be trimmed, and how high the low watermarks may be.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use crate::protocol::{Answer, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
-/// The stretch of the verdict log from one checkpoint to the next.
+/// Maximum number of spans. The log is trimmed by whole spans, so about one thirtieth of it is kept for nothing.
+const MAX_SPANS: usize = 32;
+
+/// The stretch of the verdict log from one checkpoint to a later one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSpan {
     /// Offset of the checkpoint it begins with; `None` until that is committed.
@@ -17,6 +20,38 @@ pub struct LogSpan {
     pub newest: Timestamp,
     /// From the first to the last offset judged in it, by input partition.
     pub judged: BTreeMap<PartitionId, RangeInclusive<i64>>,
+}
+
+impl LogSpan {
+    /// Continues this span with the next one.
+    fn join(&mut self, later: Self) {
+        self.end_sequence = later.end_sequence;
+        self.newest = self.newest.max(later.newest);
+        for (partition, offsets) in later.judged {
+            self.note(&partition, &offsets);
+        }
+    }
+
+    /// Takes this range off the ends of the judged offsets of a partition.
+    fn reopen(&mut self, partition: &PartitionId, range: &Range<i64>) {
+        let Some(judged) = self.judged.get_mut(partition) else { return };
+        let start = if range.contains(judged.start()) { range.end } else { *judged.start() };
+        let end = if range.contains(judged.end()) { range.start.saturating_sub(1) } else { *judged.end() };
+        *judged = start..=end;
+        if judged.is_empty() {
+            self.judged.remove(partition);
+        }
+    }
+
+    /// Notes that these offsets of a partition are judged in it.
+    fn note(&mut self, partition: &PartitionId, offsets: &RangeInclusive<i64>) {
+        match self.judged.get_mut(partition) {
+            Some(known) => *known = *known.start().min(offsets.start())..=*known.end().max(offsets.end()),
+            None => {
+                self.judged.insert(partition.clone(), offsets.clone());
+            }
+        }
+    }
 }
 
 /// Where both logs may be trimmed. The fields are named, because swapped offsets would delete what is needed.
@@ -44,7 +79,8 @@ impl InputOffsets {
     }
 }
 
-/// The spans of the kept log, oldest first. Their size is bounded by the checkpoints kept times the input partitions.
+/// The spans of the kept log, oldest first. There are at most [`MAX_SPANS`], so that time and memory at a checkpoint do
+/// not depend on the number of checkpoints that the log holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogRetention {
     spans: VecDeque<LogSpan>,
@@ -54,7 +90,9 @@ impl LogRetention {
     /// Rebuilds the list from a snapshot.
     #[must_use]
     pub fn from_parts(spans: Vec<LogSpan>) -> Self {
-        Self { spans: spans.into() }
+        let mut retention = Self { spans: spans.into() };
+        while retention.join_shortest() {}
+        retention
     }
 
     /// Returns the list for a snapshot.
@@ -87,6 +125,21 @@ impl LogRetention {
             newest: Timestamp::MIN,
             judged: BTreeMap::new(),
         });
+        self.join_shortest();
+    }
+
+    /// Joins the two neighbours that are shortest together, if there are too many spans. The newest span, which is
+    /// still growing, stays by itself. Returns whether it joined any.
+    fn join_shortest(&mut self) -> bool {
+        let checkpoints = || self.spans.iter().map(|span| span.checkpoint);
+        let from_three = checkpoints().zip(checkpoints().skip(2)).enumerate();
+        let lengths = from_three.filter_map(|(at, (first, after))| Some((after?.since(first?), at)));
+        let Some((_, at)) = lengths.min().filter(|_| self.spans.len() > MAX_SPANS) else { return false };
+        let Some(later) = self.spans.remove(at + 1) else { return false };
+        if let Some(span) = self.spans.get_mut(at) {
+            span.join(later);
+        }
+        true
     }
 
     /// Sets the offset of the checkpoint that was written last.
@@ -96,16 +149,11 @@ impl LogRetention {
         }
     }
 
-    /// Notes a verdict in the newest span. A reopened range removes the partition from the spans that judged only
-    /// offsets within it: their verdicts are not read back any more, because the pages are judged again.
+    /// Notes a verdict in the newest span. A reopened range is taken off the ends of what the spans have judged: those
+    /// verdicts are not read back any more, because the pages are judged again.
     pub fn note(&mut self, verdict: &Verdict, next_sequence: u64) {
         if let Answer::Reopened { partition, from, to } = &verdict.answer {
-            for span in &mut self.spans {
-                let is_within = |offsets: &RangeInclusive<i64>| from <= offsets.start() && offsets.end() < to;
-                if span.judged.get(partition).is_some_and(is_within) {
-                    span.judged.remove(partition);
-                }
-            }
+            self.spans.iter_mut().for_each(|span| span.reopen(partition, &(*from..*to)));
             return;
         }
         let (Some(span), Some(source)) = (self.spans.back_mut(), verdict.answer.judged_source()) else { return };
@@ -113,14 +161,7 @@ impl LogRetention {
         if let Answer::Page(page) = &verdict.answer {
             span.newest = span.newest.max(page.event_time);
         }
-        match span.judged.get_mut(&source.partition) {
-            Some(offsets) => {
-                *offsets = source.offset.min(*offsets.start())..=source.offset.max(*offsets.end());
-            }
-            None => {
-                span.judged.insert(source.partition.clone(), source.offset..=source.offset);
-            }
-        }
+        span.note(&source.partition, &(source.offset..=source.offset));
     }
 
     /// Returns the highest permitted low watermark of a partition. It is not above a verdict that can still be read

@@ -379,6 +379,110 @@ fn verdicts_of_a_reopened_range_hold_nothing_back() {
 }
 
 #[test]
+fn a_reopened_range_is_taken_off_the_ends_of_a_span() {
+    let partition = PartitionId::new("pages", 0);
+    let verdict = |answer| Verdict { request: RequestId(0), answer };
+    let left = |from, to| {
+        let mut retention = LogRetention::default();
+        retention.open(Some(VerdictOffset(0)), 0);
+        for offset in [3, 700] {
+            let source = partition.at(offset);
+            retention.note(&verdict(Answer::Withdrawn { source, reason: Reject::Refused }), 0);
+        }
+        retention.note(&verdict(Answer::Reopened { partition: partition.clone(), from, to }), 0);
+        retention.iter().next().unwrap().judged.get(&partition).cloned()
+    };
+    assert_eq!(left(4, 700), Some(3..=700), "both ends can still be read back");
+    assert_eq!(left(700, 700), Some(3..=700), "nothing is reopened");
+    assert_eq!(left(5, 701), Some(3..=4));
+    assert_eq!(left(0, 700), Some(700..=700));
+    assert_eq!(left(3, 701), None);
+}
+
+/// What was judged, by number of the checkpoint before it: partition, offset, event time, next sequence number.
+type JudgedPages = Vec<(usize, PartitionId, i64, i64, u64)>;
+
+/// The checkpoint that a list of all verdicts allows the log to be trimmed to, by its number; 0 if it allows none.
+fn trim_by_list(pages: &JudgedPages, checkpoints: usize, first_live: u64, input: &InputOffsets, keep: i64) -> usize {
+    let is_needed = |(_, partition, offset, time, sequence): &&(usize, PartitionId, i64, i64, u64)| {
+        *sequence > first_live || *time >= keep || input.committed.get(partition).is_none_or(|at| *offset >= *at)
+    };
+    let oldest = pages.iter().filter(is_needed).map(|page| page.0).min();
+    oldest.unwrap_or(checkpoints).min(checkpoints - 1)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn joined_spans_never_trim_what_is_needed(
+        steps in proptest::collection::vec((0_u64..3, 1_i64..50, 0_usize..6), 1..150),
+        rate in 1_i64..40,
+        backlog in 0_i64..200,
+    ) {
+        let partitions: Vec<PartitionId> = (0..2).map(|number| PartitionId::new("pages", number)).collect();
+        let (mut retention, mut pages, mut starts) = (LogRetention::default(), JudgedPages::new(), Vec::new());
+        let (mut at, mut time, mut sequence, mut next) = (0, 0, 0, [0; 2]);
+        for (originals, length, count) in steps {
+            retention.open(Some(VerdictOffset(at)), sequence);
+            starts.push(at);
+            at += length;
+            for page in 0..count {
+                let number = page % 2;
+                sequence += originals;
+                (time, next[number]) = (time + rate, next[number] + 1);
+                let source = partitions[number].at(next[number]);
+                let event_time = Timestamp::from_millis(time);
+                let decision = Decision::Unique { original: None };
+                let verdict = PageVerdict { source, event_time, digest: PageDigest(0), decision };
+                retention.note(&Verdict { request: RequestId(0), answer: Answer::Page(verdict) }, sequence);
+                pages.push((starts.len() - 1, partitions[number].clone(), next[number], time, sequence));
+            }
+            let committed = partitions.iter().cloned().zip(next.map(|next| next - backlog)).collect();
+            let input = InputOffsets { committed, partitions: partitions.iter().cloned().collect() };
+            let (first_live, keep) = (sequence.saturating_sub(40), time - 300);
+            prop_assert!(retention.iter().count() <= 32);
+            let needed = starts[trim_by_list(&pages, starts.len(), first_live, &input, keep)];
+            let trim = retention.trim_point(first_live, &input, Timestamp::from_millis(keep));
+            prop_assert!(trim.is_none_or(|trim| trim.0 <= needed && starts.contains(&trim.0)), "{trim:?}, {needed}");
+            if let Some(trim) = trim {
+                retention.trimmed_to(trim);
+                let kept = starts.iter().position(|start| *start == trim.0).unwrap();
+                pages.retain(|page| page.0 >= kept);
+            }
+            for partition in &partitions {
+                let can_be_read = pages.iter().filter(|page| page.1 == *partition).map(|page| page.2).min();
+                let floor = can_be_read.unwrap_or(i64::MAX).min(input.committed[partition]);
+                prop_assert_eq!(retention.low_watermark(partition, 0, &input), floor, "{}", partition);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_of_thousands_of_checkpoints_is_trimmed_to_little_more_than_its_window() {
+    const WINDOW_CHECKPOINTS: i64 = 3_250;
+    let partition = PartitionId::new("pages", 0);
+    let mut retention = LogRetention::default();
+    let (mut first, mut most_kept) = (0, 0);
+    for now in 0..4 * WINDOW_CHECKPOINTS {
+        retention.open(Some(VerdictOffset(now)), 0);
+        let event_time = Timestamp::from_millis(now);
+        let decision = Decision::Unique { original: None };
+        let verdict = PageVerdict { source: partition.at(now), event_time, digest: PageDigest(0), decision };
+        retention.note(&Verdict { request: RequestId(0), answer: Answer::Page(verdict) }, 0);
+        let input =
+            InputOffsets { committed: [(partition.clone(), now + 1)].into(), partitions: [partition.clone()].into() };
+        let keep_from = Timestamp::from_millis(now - WINDOW_CHECKPOINTS);
+        if let Some(trim) = retention.trim_point(0, &input, keep_from) {
+            retention.trimmed_to(trim);
+            first = trim.0;
+        }
+        most_kept = most_kept.max(now - first);
+    }
+    assert!((WINDOW_CHECKPOINTS..WINDOW_CHECKPOINTS * 11 / 10).contains(&most_kept), "{most_kept}");
+}
+
+#[test]
 fn a_partition_that_left_the_input_holds_nothing_back() {
     let (stays, leaves) = (PartitionId::new("pages", 0), PartitionId::new("dropped", 0));
     let page = |partition: &PartitionId, offset, time| Verdict {
