@@ -49,7 +49,7 @@ impl Coding {
     pub(super) fn of_compressed(bytes: &[u8]) -> Option<Self> {
         if bytes.starts_with(b"\x1f\x8b\x08") {
             Some(Self::Gzip)
-        } else if bytes.starts_with(b"\x28\xb5\x2f\xfd") {
+        } else if bytes.starts_with(b"\x28\xb5\x2f\xfd") || skippable(bytes).is_some() {
             Some(Self::Zstd)
         } else {
             None
@@ -74,11 +74,27 @@ impl Coding {
             Self::Base64 => from_base64(bytes)
                 .ok_or(NotUnpacked::Malformed(self))
                 .and_then(|unpacked| if unpacked.len() > limit { Err(NotUnpacked::TooLarge) } else { Ok(unpacked) }),
-            Self::Gzip => read_up_to(flate2::read::MultiGzDecoder::new(bytes), limit, self),
+            Self::Gzip => {
+                let (mut rest, mut unpacked) = (bytes, Vec::new());
+                // Several files in a row are one text; browsers and gzip itself leave out what is after them.
+                while rest.starts_with(b"\x1f\x8b") || unpacked.is_empty() {
+                    let mut decoder = flate2::bufread::GzDecoder::new(rest);
+                    unpacked.extend(read_up_to(&mut decoder, limit - unpacked.len(), self)?);
+                    rest = decoder.into_inner();
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+                Ok(unpacked)
+            }
             Self::Zstd => {
                 let (mut rest, mut unpacked) = (bytes, Vec::new());
                 // Several frames in a row are one text.
                 while !rest.is_empty() {
+                    if let Some(after) = skippable(rest) {
+                        rest = after;
+                        continue;
+                    }
                     let decoder =
                         ruzstd::decoding::StreamingDecoder::new(&mut rest).map_err(|_| NotUnpacked::Malformed(self))?;
                     unpacked.extend(read_up_to(decoder, limit - unpacked.len(), self)?);
@@ -191,6 +207,13 @@ fn read_whole<'b, R: Read>(
     if rest(reader).is_empty() { Ok(unpacked) } else { Err(NotUnpacked::Malformed(coding)) }
 }
 
+/// Returns what follows the skippable frame of Zstandard (RFC 8878, section 3.1.2) that these bytes begin with.
+fn skippable(bytes: &[u8]) -> Option<&[u8]> {
+    let ([0x50..=0x5f, 0x2a, 0x4d, 0x18], rest) = bytes.split_first_chunk()? else { return None };
+    let (length, rest) = rest.split_first_chunk()?;
+    rest.get(usize::try_from(u32::from_le_bytes(*length)).ok()?..)
+}
+
 fn from_brotli(bytes: &[u8], limit: usize) -> Result<Vec<u8>, NotUnpacked> {
     use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
     let (mut unpacked, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
@@ -229,7 +252,7 @@ fn from_base64(bytes: &[u8]) -> Option<Vec<u8>> {
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true);
     const ENGINE: GeneralPurpose = GeneralPurpose::new(&STANDARD, CONFIG);
-    let plain: Vec<u8> = bytes
+    let plain: Vec<u8> = without_wrapping(bytes)
         .iter()
         .filter(|byte| !byte.is_ascii_whitespace())
         .map(|byte| match byte {
@@ -241,6 +264,24 @@ fn from_base64(bytes: &[u8]) -> Option<Vec<u8>> {
     ENGINE.decode(plain).ok()
 }
 
+/// Returns the base64 inside of what programs write around it: a byte order mark, the beginning of a `data:` address,
+/// and the quotes of bytes that Python printed.
+fn without_wrapping(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.trim_ascii();
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    let printed = |quote: &[u8]| bytes.strip_prefix(b"b")?.strip_prefix(quote)?.strip_suffix(quote);
+    if let Some(printed) = printed(b"'").or_else(|| printed(b"\"")) {
+        return printed;
+    }
+    let is_data = bytes.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"));
+    let comma = bytes.iter().take(256).position(|byte| *byte == b',').filter(|_| is_data);
+    let (head, rest) = comma.and_then(|comma| bytes.split_at_checked(comma)).unwrap_or((&[], bytes));
+    if head.ends_with(b";base64") { rest.get(1..).unwrap_or_default() } else { bytes }
+}
+
+/// A text of so many letters and digits is base64, whatever it decodes to.
+const SURE_BASE64: usize = 256;
+
 /// Least length of a text that is taken for base64, in bytes: so many letters of a word never decode to text by chance.
 const LEAST_BASE64: usize = 32;
 
@@ -248,9 +289,9 @@ const LEAST_BASE64: usize = 32;
 const SAMPLE: usize = 1024;
 
 /// Recognises a text that is base64 of a page although no setting says so, and returns the value of the setting that
-/// reads it. One run of letters and digits is not enough: what it decodes to must be text, HTML or compressed.
+/// reads it. One short run of letters and digits is not enough: what it decodes to must be text, HTML or compressed.
 pub(super) fn unannounced(text: &str) -> Option<&'static str> {
-    let text = text.trim_ascii().as_bytes();
+    let text = without_wrapping(text.as_bytes());
     let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
     // Nearly every text has a blank or a tag here.
     if !text.get(..LEAST_BASE64)?.iter().all(is_digit) {
@@ -258,7 +299,7 @@ pub(super) fn unannounced(text: &str) -> Option<&'static str> {
     }
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
     let digits = text.get(..text.len() - padding)?;
-    if padding > 2 || !digits.iter().all(|byte| is_digit(byte) || matches!(byte, b'\r' | b'\n')) {
+    if padding > 2 || !digits.iter().all(|byte| is_digit(byte) || matches!(byte, b'\r' | b'\n' | b' ')) {
         return None;
     }
     let count = digits.iter().filter(|byte| is_digit(byte)).count();
@@ -270,8 +311,15 @@ pub(super) fn unannounced(text: &str) -> Option<&'static str> {
     match Coding::of_compressed(&bytes) {
         Some(Coding::Gzip) => Some("[base64, gzip]"),
         Some(Coding::Zstd) => Some("[base64, zstd]"),
-        Some(_) | None => (is_text(&bytes) || is_markup(&bytes)).then_some("base64"),
+        Some(_) | None if is_text(&bytes) || is_markup(&bytes) => Some("base64"),
+        Some(_) | None if is_text(&Coding::Deflate.unpack_begin(&bytes, SAMPLE)) => Some("[base64, deflate]"),
+        Some(_) | None => (count >= SURE_BASE64 && is_mixed(digits)).then_some("base64"),
     }
+}
+
+/// Returns whether there are letters of both cases and digits, as in all base64 of this length.
+fn is_mixed(text: &[u8]) -> bool {
+    [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit].iter().all(|kind| text.iter().any(kind))
 }
 
 /// Returns whether bytes are words in UTF-8; the last character may be cut.
@@ -346,6 +394,11 @@ mod tests {
             BASE64_URL_SAFE.encode(PAGE),
             lines.join("\n") + "\n",
             lines.join("\r\n"),
+            lines.join(" "),
+            format!("\u{feff}{plain}\n"),
+            format!("b'{plain}'"),
+            format!("b\"{plain}\""),
+            format!("data:text/html;charset=utf-8;base64,{plain}"),
         ] {
             assert_eq!(read(&[Coding::Base64], written.as_bytes()).as_deref(), Ok(PAGE), "{written}");
             assert_eq!(unannounced(&written), Some("base64"), "{written}");
@@ -374,6 +427,18 @@ mod tests {
         assert_eq!(read(&[Coding::Gzip], &two).as_deref(), Ok("one two"), "concatenated files");
         let two = [zstd(b"one "), zstd(b"two")].concat();
         assert_eq!(read(&[Coding::Zstd], &two).as_deref(), Ok("one two"), "frames in a row");
+        assert_eq!(unannounced(&BASE64_STANDARD.encode(zlib(PAGE.as_bytes()))), Some("[base64, deflate]"));
+        for after in [&[0; 600][..], b"--boundary\r\n"] {
+            let followed = [&gzip(PAGE.as_bytes())[..], after].concat();
+            assert_eq!(read(&[Coding::Gzip], &followed).as_deref(), Ok(PAGE), "{after:?}");
+        }
+        let skipped = b"\x5a\x2a\x4d\x18\x03\0\0\0any".to_vec();
+        for frames in [[skipped.clone(), zstd(PAGE.as_bytes())], [zstd(PAGE.as_bytes()), skipped.clone()]] {
+            let frames = frames.concat();
+            assert_eq!(Coding::of_compressed(&frames), Some(Coding::Zstd));
+            assert_eq!(read(&[Coding::Zstd], &frames).as_deref(), Ok(PAGE));
+        }
+        assert_eq!(read(&[Coding::Zstd], &skipped[..9]), Err(NotUnpacked::Malformed(Coding::Zstd)), "cut");
     }
 
     #[test]
@@ -457,6 +522,16 @@ mod tests {
         for before in 0..4 {
             let long = format!("{}{}", "a ".repeat(before), "新闻 ".repeat(1000));
             assert_eq!(unannounced(&BASE64_STANDARD.encode(long)), Some("base64"), "{before}");
+        }
+    }
+
+    #[test]
+    fn a_long_run_of_letters_and_digits_is_base64_whatever_it_holds() {
+        let utf16: Vec<u8> =
+            "据新华社报道，中国人民银行宣布".repeat(8).encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let gbk = encoding_rs::GBK.encode(&"据新华社报道，中国人民银行宣布".repeat(8)).0.into_owned();
+        for bytes in [utf16, gbk, BASE64_STANDARD.encode(PAGE.repeat(4)).into_bytes()] {
+            assert_eq!(unannounced(&BASE64_STANDARD.encode(bytes)), Some("base64"));
         }
     }
 

@@ -173,7 +173,7 @@ impl Decoder {
         let found = self.values(record, &self.wanted, bytes)?;
         let time = fields.fetched_at.as_ref().filter(|_| self.settings.event_time == EventTime::Field);
         let single = |field, path| found.get(field, path)?.map_or(Ok(None), Value::single);
-        let fetched_at = single(TIME, time)?.map(|value| value.timestamp(fields.zone.as_ref())).transpose()?;
+        let fetched_at = single(TIME, time)?.map(|value| value.timestamp(fields.zone.as_ref())).transpose()?.flatten();
         let name = |field, path| single(field, path)?.map(|value: Value<'_, 'r>| value.name()).transpose();
         // Pages with a blank id are not the same page.
         let id = name(ID, fields.id.as_ref())?.filter(|id| !id.trim().is_empty());

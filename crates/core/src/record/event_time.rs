@@ -52,8 +52,25 @@ pub(super) enum NoTime {
     Form,
     /// The digits of a date, such as `20240521101010`: as a number of seconds or parts of them, it would be another time.
     DateDigits,
+    /// A number that is counted from another year, as .NET's ticks and Windows' file times are: since 1970, so many
+    /// nanoseconds would be before the web.
+    OtherEpoch,
     /// A date and time of day in an unknown zone.
     Zone,
+}
+
+/// From here on, a number since 1970 counts nanoseconds.
+const LEAST_IN_NANOS: i64 = 100_000_000_000_000_000;
+
+/// A number of nanoseconds below this (1991-01-01) is not counted from 1970.
+const LEAST_NANOS: i64 = 662_688_000_000_000_000;
+
+/// The first moment of the year 1, in milliseconds: Go's and .NET's times that were never set.
+const YEAR_1: i64 = -62_135_596_800_000;
+
+/// Returns whether a time is one that was never set: zero, or the first moment of the year 1.
+pub(super) const fn is_unset(time: Timestamp) -> bool {
+    matches!(time.millis(), 0 | YEAR_1)
 }
 
 /// Reads a time: a number since 1970, whose size shows its unit ([`Timestamp::by_size`]), with a fraction or without; an
@@ -61,8 +78,13 @@ pub(super) enum NoTime {
 pub(super) fn parse(text: &str, zone: Option<&Zone>) -> Result<Timestamp, NoTime> {
     let text = text.trim();
     if text.starts_with(|c: char| c.is_ascii_digit() || c == '-' || c == '.') {
+        // pandas writes whole numbers with a fraction where a value is missing.
+        if is_date(text.strip_suffix(".0").unwrap_or(text)) {
+            return Err(NoTime::DateDigits);
+        }
         if let Ok(number) = text.parse::<i64>() {
-            return if is_date(text) { Err(NoTime::DateDigits) } else { Ok(Timestamp::by_size(number)) };
+            let is_other = (LEAST_IN_NANOS..LEAST_NANOS).contains(&number);
+            return if is_other { Err(NoTime::OtherEpoch) } else { Ok(Timestamp::by_size(number)) };
         }
         if let Some(time) = fraction(text) {
             return Ok(time);
@@ -164,7 +186,8 @@ mod tests {
             ("99999999999999", 99_999_999_999_999),
             ("100000000000000", 100_000_000_000),
             ("99999999999999999", 99_999_999_999_999),
-            ("100000000000000000", 100_000_000_000),
+            ("662688000000000000", 662_688_000_000),
+            ("-100000000000000000", -100_000_000_000),
             ("9223372036854775807", 9_223_372_036_854),
             ("-1.5", -1500),
         ] {
@@ -177,13 +200,35 @@ mod tests {
 
     #[test]
     fn the_digits_of_a_date_are_no_number_of_seconds() {
-        for text in ["20240521", "202405211010", "20240521101010", "20240521101010123", "19991231235960"] {
+        for text in [
+            "20240521",
+            "202405211010",
+            "20240521101010",
+            "20240521101010123",
+            "19991231235960",
+            "20240521.0",
+            "20240521101010.0",
+        ] {
             assert_eq!(utc(text), Err(NoTime::DateDigits), "{text}");
+        }
+        // Ticks of .NET and a file time of Windows, both of 2024, and the limits.
+        for text in ["638518830100000000", "133607598100000000", "100000000000000000", "662687999999999999"] {
+            assert_eq!(utc(text), Err(NoTime::OtherEpoch), "{text}");
         }
         for text in
             ["2024052110", "20241321", "20240532", "20240521241010", "20240521106010", "18991231", "1716286210123"]
         {
             assert!(utc(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_was_never_set_is_zero_or_of_the_year_1() {
+        for text in ["0", "0.0", "-0", "1970-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "0001-01-01T00:00:00"] {
+            assert!(is_unset(parse(text, Some(&"UTC".parse().unwrap())).unwrap()), "{text}");
+        }
+        for text in ["1", "-1", "1970-01-01T00:00:01Z", "1716286210"] {
+            assert!(!is_unset(parse(text, None).unwrap()), "{text}");
         }
     }
 

@@ -314,7 +314,9 @@ fn event_time_is_a_number_or_a_text_and_what_it_is_not_is_named() {
     assert_eq!(time(&settings, "1700000000000000000"), Ok(Some(1_700_000_000_000)));
     assert_eq!(time(&settings, "1700000000.25"), Ok(Some(1_700_000_000_250)));
     assert_eq!(time(&settings, "-1"), Ok(Some(-1000)));
-    assert_eq!(time(&settings, "null"), Ok(None));
+    for unset in ["null", "0", r#""0""#, r#""0001-01-01T00:00:00Z""#] {
+        assert_eq!(time(&settings, unset), Ok(None), "{unset}");
+    }
     assert_eq!(time(&settings, r#""2026-01-02T03:04:05.678+08:00""#), Ok(Some(1_767_294_245_678)));
     assert_eq!(time(&settings, r#""1700000000000""#), Ok(Some(1_700_000_000_000)));
     let refused = |text: &str, part: &str| {
@@ -327,6 +329,7 @@ fn event_time_is_a_number_or_a_text_and_what_it_is_not_is_named() {
     }
     refused("[1,2]", "`/time` holds a list of 2");
     refused("20240521101010", "`/time` holds the digits of a date");
+    refused("638518830100000000", "`/time` holds a number that is not counted from 1970");
     let local = r#""2024-05-21 10:10:10""#;
     refused(local, "input.fields.fetched_at: {path: /time, zone: UTC}");
     let mut in_zone = settings.clone();

@@ -118,17 +118,25 @@ impl<'r> Value<'_, 'r> {
         }
     }
 
-    /// Reads a time.
-    pub(super) fn timestamp(&self, zone: Option<&Zone>) -> Result<Timestamp, Rejection> {
+    /// Reads a time; `None` for one that was never set.
+    pub(super) fn timestamp(&self, zone: Option<&Zone>) -> Result<Option<Timestamp>, Rejection> {
         let text = match &self.content {
             Content::Json(raw) if raw.starts_with('"') => self.string(raw)?,
             Content::Json(raw) => raw.clone(),
             Content::Text(text) => Cow::Borrowed(*text),
         };
-        event_time::parse(&text, zone).map_err(|why| match why {
+        let time = event_time::parse(&text, zone).map_err(|why| match why {
             NoTime::Form => self.wrong_type("a time: seconds or milliseconds since 1970, or an ISO 8601 text"),
             NoTime::DateDigits => {
                 let message = format!("`{}` holds the digits of a date: expected a number since 1970, or ISO 8601", self.path);
+                Rejection::new(Reject::WrongType, message)
+            }
+            NoTime::OtherEpoch => {
+                let message = format!(
+                    "`{}` holds a number that is not counted from 1970 (ticks of .NET, a file time): expected one since \
+                     1970, or ISO 8601",
+                    self.path
+                );
                 Rejection::new(Reject::WrongType, message)
             }
             NoTime::Zone => {
@@ -138,7 +146,8 @@ impl<'r> Value<'_, 'r> {
                 );
                 Rejection::new(Reject::WrongType, message)
             }
-        })
+        })?;
+        Ok(Some(time).filter(|time| !event_time::is_unset(*time)))
     }
 
     fn string(&self, raw: &Cow<'r, str>) -> Result<Cow<'r, str>, Rejection> {

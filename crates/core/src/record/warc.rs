@@ -111,7 +111,10 @@ impl<'r> WarcRecord<'r> {
         // A line that is not UTF-8 says nothing about the body.
         let lines = head.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
         let headers: Lines<'r> = lines.filter_map(named).collect();
-        let is_chunked = find(&headers, "Transfer-Encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
+        // The coding that was applied last. A compression before it shows in the bytes.
+        let is_chunked = find(&headers, "Transfer-Encoding")
+            .and_then(|codings| codings.rsplit(',').next())
+            .is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"));
         // Some crawlers keep the header and store the body without its chunks.
         let body = is_chunked.then(|| joined_chunks(body)).flatten().map_or(Cow::Borrowed(body), Cow::Owned);
         let encoding = find(&headers, "Content-Encoding").unwrap_or_default();
@@ -257,6 +260,7 @@ mod tests {
             ("", PAGE.as_bytes().to_vec()),
             ("Transfer-Encoding: chunked\r\n", chunked(PAGE.as_bytes())),
             ("transfer-encoding: Chunked\r\ncontent-encoding: gzip\r\n", chunked(&gzip(PAGE.as_bytes()))),
+            ("Transfer-Encoding: gzip, chunked\r\n", chunked(&gzip(PAGE.as_bytes()))),
             ("Content-Encoding: gzip\r\n", gzip(PAGE.as_bytes())),
             // As its first bytes show.
             ("", gzip(PAGE.as_bytes())),
