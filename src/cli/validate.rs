@@ -14,7 +14,7 @@ use crate::config::{Problem, Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::protocol::Stage;
 use crate::runtime::context;
-use crate::text::UnusedWords;
+use crate::text::{SettingsError, UnusedWords};
 
 /// Arguments of `validate`.
 #[derive(Clone, Debug, Default, Args)]
@@ -44,7 +44,7 @@ pub struct ValidateArgs {
 pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     let mut sources = global.sources();
     sources.files.extend(args.files.iter().cloned());
-    let (problems, warnings, settings) = match load(&sources, Purpose::Run) {
+    let (mut problems, mut warnings, settings) = match load(&sources, Purpose::Run) {
         // What is valid starts: the library is asked about properties that do not go together.
         Ok(loaded) => match context::refused_client(&loaded.settings) {
             None => (Vec::new(), loaded.warnings, Some(loaded.settings)),
@@ -55,8 +55,10 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         },
         Err(refused) => (refused.problems, refused.warnings, None),
     };
-    let mut warnings = warnings;
-    warnings.extend(settings.iter().flat_map(unused_words));
+    match settings.as_ref().map(unused_words).transpose() {
+        Ok(unused) => warnings.extend(unused.into_iter().flatten()),
+        Err(refused) => problems.push(refused),
+    }
     let stages = settings.as_ref().map(stages).unwrap_or_default();
     let shown = settings.as_ref().filter(|_| args.matching);
     let (chance_matches, curve) = (shown.and_then(ChanceMatches::of), shown.and_then(Curve::of));
@@ -100,9 +102,15 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
 /// Maximum number of words that a warning names.
 const NAMED_WORDS: usize = 5;
 
-/// Returns a warning for each list that has words which no text is cut into. Lists that cannot be read are refused later.
-fn unused_words(settings: &Settings) -> Vec<Problem> {
-    let UnusedWords { stopwords, dictionary } = UnusedWords::of(&settings.text).unwrap_or_default();
+/// Returns a warning for each list that has words which no text is cut into.
+///
+/// # Errors
+///
+/// The problem of a list that cannot be used.
+fn unused_words(settings: &Settings) -> Result<Vec<Problem>, Problem> {
+    let refused =
+        |error: SettingsError| Problem { path: "text".to_owned(), message: error.to_string(), ..Problem::default() };
+    let UnusedWords { stopwords, dictionary } = UnusedWords::of(&settings.text).map_err(refused)?;
     let warning = |path: &str, words: &[String]| {
         let named: Vec<String> = words.iter().take(NAMED_WORDS).map(|word| format!("`{word}`")).collect();
         let more = if words.len() > NAMED_WORDS { ", ..." } else { "" };
@@ -114,7 +122,7 @@ fn unused_words(settings: &Settings) -> Vec<Problem> {
         (!words.is_empty()).then(|| Problem { path: path.to_owned(), message, ..Problem::default() })
     };
     let found = [warning("text.stopwords", &stopwords), warning("text.jieba.user_dict", &dictionary)];
-    found.into_iter().flatten().collect()
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// Returns one line for each stage in use: what two texts must have in common, and the window.

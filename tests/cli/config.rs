@@ -73,6 +73,21 @@ fn programs_read_the_same_as_json() {
 }
 
 #[test]
+fn a_dictionary_is_read_by_validate_as_by_the_service() {
+    let validate = |words: &str| {
+        let files = [("f.yaml", &*minimal()), ("words.txt", words)];
+        let list = ["-s", "text.jieba.user_dict=words.txt"];
+        run(&files, &[("HOSTNAME", "h")], &[&["validate", "f.yaml"], &list[..]].concat())
+    };
+    let unused = validate("# names\n云计算 5\nSK-II\n");
+    assert_eq!(unused.code, 0, "{}", unused.err);
+    assert!(unused.err.contains("text.jieba.user_dict: 1 of its words are never used"), "{}", unused.err);
+    let refused = validate("云计算 often n\n");
+    assert_eq!(refused.code, 78, "{}", refused.err);
+    assert!(refused.err.contains("text.jieba.user_dict line 1: `often` is not a frequency"), "{}", refused.err);
+}
+
+#[test]
 fn run_shows_a_broken_configuration_as_validate_does() {
     let validated = run(&[("dupgate.yaml", BROKEN)], &[], &["validate", "dupgate.yaml"]);
     let ran = run(&[("dupgate.yaml", BROKEN)], &[], &["run", "-c", "dupgate.yaml"]);

@@ -191,7 +191,7 @@ impl Analyzer {
 fn jieba_with(words: &str, normalizer: &Normalizer) -> Result<Jieba, SettingsError> {
     let mut jieba = segmenter().clone();
     let mut word = String::new();
-    for (line, text) in words.lines().enumerate() {
+    for (line, text) in words.lines().enumerate().filter(|(_, text)| !text.starts_with('#')) {
         let mut parts = text.split_whitespace();
         let Some(written) = parts.next() else { continue };
         let frequency = parts.next().map(|frequency| {

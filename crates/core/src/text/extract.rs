@@ -78,9 +78,20 @@ pub(super) struct Limits {
 
 /// Extracts the text of an HTML page.
 pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, Extraction) {
-    let Limits { max_nesting, max_bytes } = limits;
-    text_of_tree(html, wanted, max_nesting)
-        .unwrap_or_else(|| (stripped::text_of(html, max_bytes), Extraction::Stripped))
+    let with_shadows = unseen::shadow_roots_shown(html);
+    let html = with_shadows.as_deref().unwrap_or(html);
+    text_of_tree(html, wanted, limits.max_nesting)
+        .unwrap_or_else(|| (text_without_tree(html, limits.max_bytes), Extraction::Stripped))
+}
+
+/// Returns the text between the tags of a page, with its `noscript` or its title where there is hardly any other.
+fn text_without_tree(html: &str, max_bytes: usize) -> String {
+    let mut text = stripped::text_of(html, max_bytes);
+    if let Some(html) = unseen::noscript_shown(html, non_whitespace_chars(&text)) {
+        text = stripped::text_of(&html, max_bytes);
+    }
+    add_title(&mut text, html);
+    text
 }
 
 /// Builds the tree of the page and extracts its text; `None` if the tree would be too deep or too large.
@@ -101,13 +112,11 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
     let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
     let page = tree::build(html, max_depth)?;
     let mut visible = visible_text(&page, max_depth)?;
-    if let Some(html) = unseen::shown_instead(html, visible.running) {
+    if let Some(html) = unseen::noscript_shown(html, visible.running) {
         return text_of_tree(&html, wanted, max_nesting);
     }
     let length = visible.text.trim().len();
-    if (1..MIN_MAIN_TEXT).contains(&length) {
-        visible.add_title(html);
-    }
+    add_title(&mut visible.text, html);
     if wanted == HtmlText::AllText {
         return Some((visible.text, Extraction::All));
     }
@@ -323,14 +332,16 @@ impl Visible {
         }
         framed * 2 > all
     }
+}
 
-    /// Adds the title of the page. Without it, all pages that a script fills in the browser ("Loading...") would be
-    /// exact duplicates of each other.
-    fn add_title(&mut self, html: &str) {
-        if let Some(title) = title_of(html) {
-            self.text.push('\n');
-            self.text.push_str(&title);
-        }
+/// Adds the title of the page to a short text. Without it, all pages that a script fills in the browser ("Loading...")
+/// would be exact duplicates of each other.
+fn add_title(text: &mut String, html: &str) {
+    if (1..MIN_MAIN_TEXT).contains(&text.trim().len())
+        && let Some(title) = title_of(html)
+    {
+        text.push('\n');
+        text.push_str(&title);
     }
 }
 

@@ -139,9 +139,41 @@ fn stable(c: char) -> Option<char> {
     }
 }
 
-/// Replaces a typographic apostrophe by a plain one.
+/// Replaces a typographic apostrophe, or a letter that looks like one (Uzbek, Hawaiian, Ukrainian), by a plain one.
 fn unquote(c: char) -> char {
-    if matches!(c, '\u{2018}' | '\u{2019}') { '\'' } else { c }
+    if matches!(c, '\u{2018}' | '\u{2019}' | '\u{2bb}' | '\u{2bc}') { '\'' } else { c }
+}
+
+/// Returns the letter for one that looks the same and comes from another keyboard or an older encoding.
+pub(super) fn look_alike(c: char) -> char {
+    match c {
+        // Romanian: with a comma, and with the cedilla that stood in for it.
+        'ș' => 'ş',
+        'Ș' => 'Ş',
+        'ț' => 'ţ',
+        'Ț' => 'Ţ',
+        // Azerbaijani: the turned e of another alphabet.
+        'ǝ' => 'ə',
+        'Ǝ' => 'Ə',
+        c => arabic_letter(c),
+    }
+}
+
+/// The sign that takes the vowel off a consonant of Malayalam.
+const VIRAMA: char = '\u{d4d}';
+
+/// Returns the consonant of a letter of Malayalam that is a consonant without a vowel: older texts write it with
+/// [`VIRAMA`] and a joiner.
+fn chillu_consonant(c: char) -> Option<char> {
+    Some(match c {
+        'ൺ' => 'ണ',
+        'ൻ' => 'ന',
+        'ർ' => 'ര',
+        'ൽ' => 'ല',
+        'ൾ' => 'ള',
+        'ൿ' => 'ക',
+        _ => return None,
+    })
 }
 
 /// The zeros of the scripts that have decimal digits (general category `Nd`), ascending; the digits one to nine follow
@@ -179,7 +211,7 @@ pub(super) fn is_optional(c: char) -> bool {
 /// Returns the letter for one that looks the same and comes from another keyboard, or that many writers put in its place:
 /// the pairs of Lucene's normalisers of Arabic, Persian and Sorani. The yeh with a hamza, the barree yeh of Urdu and the
 /// letters that only one language has stay.
-pub(super) fn arabic_letter(c: char) -> char {
+fn arabic_letter(c: char) -> char {
     match c {
         // Alef with madda, with hamza, with wasla.
         'آ' | 'أ' | 'إ' | 'ٱ' => 'ا',
@@ -227,9 +259,14 @@ impl Sink<'_, '_> {
 
     /// Writes a character of composed text.
     fn composed(&mut self, c: char) {
-        let is_after_arabic = || !self.pending_space && self.out.chars().next_back().is_some_and(is_arabic);
-        if !(is_optional(c) || is_joiner(c) && is_after_arabic()) {
-            self.char(ascii_digit(arabic_letter(c)));
+        let is_invisible_after = |before: char| is_arabic(before) || before == VIRAMA;
+        let is_invisible = || !self.pending_space && self.out.chars().next_back().is_some_and(is_invisible_after);
+        if is_optional(c) || is_joiner(c) && is_invisible() {
+            return;
+        }
+        match chillu_consonant(c) {
+            Some(consonant) => [consonant, VIRAMA].into_iter().for_each(|c| self.char(c)),
+            None => self.char(ascii_digit(look_alike(c))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! From bodies to words.
 
-use super::normalize::{Normalizer, arabic_letter, ascii_digit, is_arabic, is_filler, is_joiner, is_optional};
+use super::normalize::{Normalizer, ascii_digit, is_arabic, is_filler, is_joiner, is_optional, look_alike};
 use super::*;
 use crate::record::{Body, Reject};
 use proptest::prelude::*;
@@ -110,6 +110,20 @@ fn arabic_letters_that_look_the_same_are_one() {
         assert_eq!(normal(|_| {}, text), text, "{text}");
     }
     assert_eq!(normal(|settings| settings.unicode = UnicodeForm::None, "کی"), "کی");
+}
+
+#[test]
+fn letters_that_look_the_same_are_one() {
+    for (one, other) in [
+        ("Știri și țară", "Ştiri şi ţară"),
+        ("oʻzbek maʼnosi", "o\u{2018}zbek ma\u{2019}nosi"),
+        ("oʻzbek", "o'zbek"),
+        ("lǝzzǝt", "ləzzət"),
+        ("അവൻ അവൾ കാർ ആൺ പാൽ", "അവന്\u{200d} അവള്\u{200d} കാര്\u{200d} ആണ്\u{200d} പാല്\u{200d}"),
+    ] {
+        assert_eq!(normal(|_| {}, one), normal(|_| {}, other), "{one}");
+    }
+    assert_eq!(normal(|settings| settings.unicode = UnicodeForm::None, "știri"), "știri");
 }
 
 #[test]
@@ -331,6 +345,13 @@ fn text_for_browsers_without_scripts_counts_where_the_page_has_no_other() {
             ),
             true,
         ),
+        (format!("<body><div>Loading</div><NoScript>{text}</NOSCRIPT></body>"), true),
+        (
+            format!("<body>{}<x-a><template shadowrootmode=open><p>{TERMS}</p></template></x-a></body>", &own[6..400]),
+            true,
+        ),
+        (format!("<body><x-page><TEMPLATE ShadowRootMode=closed>{text}</TEMPLATE></x-page></body>"), true),
+        (format!("<body><x-page><template shadowroot=open>{text}</template></x-page></body>"), true),
         (format!("<body>{own}<noscript>{text}</noscript></body>"), false),
         (format!("<body><p>a</p><template>{text}</template></body>"), false),
         (format!("<body><p>a</p><script>'<noscript>{text}</noscript>'</script></body>"), false),
@@ -341,6 +362,25 @@ fn text_for_browsers_without_scripts_counts_where_the_page_has_no_other() {
     assert_eq!(html(&analyzer, &format!("<body><div></div><noscript>{asks}</noscript>")), Err(Reject::NoText));
     let links = "<a href=/x>A page of this site with its title</a>".repeat(20);
     assert_eq!(html(&analyzer, &format!("<body><noscript>{links}</noscript>")), Err(Reject::NoText), "a menu");
+}
+
+#[test]
+fn a_page_without_a_tree_has_the_text_of_its_noscript_and_its_title() {
+    let analyzer = analyzer(|_| {});
+    let deep = |inside: &str| format!("<title>Topic 7</title>{}{inside}", "<div>".repeat(5_000));
+    let posts = format!("<noscript><p>{TERMS}</p></noscript>");
+    for (page, is_shown) in [
+        (deep(&format!("Loading...{posts}")), true),
+        (format!("<title>Topic 7</title><p>Loading...</p><noscript>{}{TERMS}</noscript>", "<div>".repeat(5_000)), true),
+        (deep(&format!("<x-a><template shadowrootmode=open>{TERMS}</template></x-a>")), true),
+        (deep(&format!("<p>{}</p>{posts}", "The committee has published its report. ".repeat(60))), false),
+    ] {
+        let (found, how) = extracted(&analyzer, &page);
+        assert_eq!((how, found.contains("representations or warranties")), (Extraction::Stripped, is_shown), "{found}");
+    }
+    let (found, how) = extracted(&analyzer, &deep("Loading..."));
+    assert_eq!(how, Extraction::Stripped);
+    assert!(found.contains("loading") && found.contains("topic 7"), "{found}");
 }
 
 /// One start tag created 190 elements of 1,000 attributes each, hundreds of times before anything was counted, and each
@@ -654,7 +694,7 @@ proptest! {
         };
         let composed: String = text.nfkc().filter(|c| !invisible(c)).collect();
         let composed = composed.replace(['\u{2018}', '\u{2019}'], "'").replace(is_filler, " ").replace(is_optional, "");
-        let composed: String = composed.chars().map(arabic_letter).map(ascii_digit).collect();
+        let composed: String = composed.chars().map(look_alike).map(ascii_digit).collect();
         let joined = composed.chars().fold(String::new(), |mut text, c| {
             if !(is_joiner(c) && text.chars().next_back().is_some_and(is_arabic)) {
                 text.push(c);

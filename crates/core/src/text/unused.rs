@@ -48,7 +48,8 @@ impl UnusedWords {
                 analyzer.normal_word(word).is_some_and(|word| word.chars().all(is_han)) || is_one_word(word)
             }
         };
-        let words = dictionary.lines().filter_map(|line| line.split_whitespace().next());
+        let lines = dictionary.lines().filter(|line| !line.starts_with('#'));
+        let words = lines.filter_map(|line| line.split_whitespace().next());
         let dictionary = words.filter(|word| !is_of_dictionary(word));
         Ok(Self {
             stopwords: stopwords.map(str::to_owned).collect(),
