@@ -6,7 +6,7 @@ use super::schema::key_paths;
 const MIN_SIMILARITY: f64 = 0.6;
 
 /// Keys that had another name in an earlier release, and names that other programs use for them.
-const OTHER_NAMES: [(&str, &str); 33] = [
+const OTHER_NAMES: [(&str, &str); 47] = [
     ("processing.stop_after_bad_ratio", "processing.pause_above_dead_letter_ratio"),
     ("processing.max_bad_ratio", "processing.pause_above_dead_letter_ratio"),
     ("processing.workers", "processing.threads"),
@@ -40,6 +40,20 @@ const OTHER_NAMES: [(&str, &str); 33] = [
     ("output.dlq", "output.dead_letter"),
     ("metrics.port", "http.listen"),
     ("http.port", "http.listen"),
+    ("input.fields.body", "input.fields.text"),
+    ("input.fields.content", "input.fields.text"),
+    ("input.fields.date", "input.fields.fetched_at"),
+    ("input.fields.time", "input.fields.fetched_at"),
+    ("input.fields.crawled_at", "input.fields.fetched_at"),
+    ("input.fields.site", "input.fields.scope"),
+    ("input.fields.domain", "input.fields.scope"),
+    ("input.codec", "input.format"),
+    ("input.consumer_group", "input.group"),
+    ("text.dictionary", "text.jieba.user_dict"),
+    ("index.dir", "index.path"),
+    ("index.size", "index.max_entries"),
+    ("http.admin.password", "http.admin.token"),
+    ("window.retention", "window.size"),
 ];
 
 /// Adds to a refusal the name that was probably meant, if a similar one exists.
