@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Raised when the same pages get other fingerprints under the same settings, and only then: every index starts empty
 /// under a new scheme. `tests/consistency/scheme.rs` decides with a corpus of pages, whatever versions our dependencies
 /// have.
-pub const CODE_VERSION: u32 = 14;
+pub const CODE_VERSION: u32 = 15;
 
 /// Names the scheme of these settings: `sh`, the width of the `SimHash`, a hyphen and six hexadecimal digits.
 #[must_use]

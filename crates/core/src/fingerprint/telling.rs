@@ -12,8 +12,9 @@ use super::shingle::{ShingleBuffer, ShingleUnit, Shingling, hash_of};
 /// Shorter texts have too few shingles for any judgement.
 const MIN_SHINGLES: usize = 64;
 
-/// Shingles are few if they occur more than this many times on average.
-const MAX_REPEATS: usize = 6;
+/// Shingles are few if one in this many of those in one half of the text is in the other half, too: then most of them are
+/// in any text of the same symbols.
+const MIN_SHARED: usize = 2;
 
 /// The same, if there are less than this many times more possible shingles than the text has: then they repeat by
 /// chance.
@@ -34,22 +35,22 @@ pub(super) fn cut(
     different: &mut Distinct,
     hashes: &mut Vec<u32>,
 ) -> (Shingling, usize) {
-    let mut fill = |shingling: Shingling, buffer: &mut ShingleBuffer, hashes: &mut Vec<u32>| {
+    let fill = |shingling: Shingling, buffer: &mut ShingleBuffer, different: &mut Distinct, hashes: &mut Vec<u32>| {
         hashes.clear();
         shingling.each_buffered(normal, buffer, |shingle| hashes.push(hash_of(shingle)));
         different.count(hashes)
     };
-    let mut distinct = fill(shingling, buffer, hashes);
+    let mut distinct = fill(shingling, buffer, different, hashes);
     if shingling.unit != ShingleUnit::Characters
         || hashes.len() < MIN_SHINGLES
-        || !are_few(distinct, hashes, buffer, shingling)
+        || !are_few(distinct, hashes, different, buffer.letters(), shingling)
     {
         return (shingling, distinct);
     }
     let mut cut = shingling;
     for _ in 0..MAX_DOUBLINGS {
         let longer = Shingling::of_characters(cut.lengths.han.saturating_mul(2), cut.lengths.other.saturating_mul(2));
-        let count = fill(longer, buffer, hashes);
+        let count = fill(longer, buffer, different, hashes);
         let is_enough = count.saturating_mul(10) >= hashes.len().saturating_mul(9);
         // Where whole passages repeat, longer shingles are no more than the shorter ones.
         if hashes.len() < MIN_SHINGLES || (!is_enough && count.saturating_mul(2) < distinct.saturating_mul(3)) {
@@ -60,17 +61,20 @@ pub(super) fn cut(
             return (cut, distinct);
         }
     }
-    (cut, fill(cut, buffer, hashes))
+    (cut, fill(cut, buffer, different, hashes))
 }
 
 /// Returns whether the shingles of a text are too few to tell it from another one of the same symbols.
-fn are_few(distinct: usize, hashes: &[u32], buffer: &ShingleBuffer, shingling: Shingling) -> bool {
+fn are_few(distinct: usize, hashes: &[u32], different: &mut Distinct, letters: &str, shingling: Shingling) -> bool {
     // Hardly any repeats: so it is with all but long texts.
     if distinct.saturating_mul(10) >= hashes.len().saturating_mul(9) {
         return false;
     }
-    distinct.saturating_mul(MAX_REPEATS) < hashes.len()
-        || possible(buffer.letters(), shingling.lengths.other) < hashes.len().saturating_mul(MIN_ROOM)
+    let (first, second) = hashes.split_at(hashes.len() / 2);
+    let (first, second) = (different.count(first), different.count(second));
+    let shared = (first + second).saturating_sub(distinct);
+    shared.saturating_mul(MIN_SHARED) >= first.min(second)
+        || possible(letters, shingling.lengths.other) < hashes.len().saturating_mul(MIN_ROOM)
 }
 
 /// Returns how many shingles of this length the symbols of a text make. Symbols count by their frequency: as many as
@@ -116,6 +120,12 @@ mod tests {
             ("yes and no", random(&["yes", "no"], 1_000, " ")),
             ("drums", random(&["x", "o", "-"], 3_000, " ")),
             ("knitting", random(&["k2", "p2", "k2tog", "yo", "ssk", "sl1", "k1", "p1"], 3_000, ", ")),
+            ("a knitted row", random(&["k1", "p1", "k2tog", "yo", "ssk"], 400, " ")),
+            ("levels", random(&["low", "medium", "high"], 150, " ")),
+            ("ways", random(&["up", "down", "left", "right", "jump"], 150, " ")),
+            ("colours", random(&["red", "green", "blue", "yellow", "black", "white", "orange", "purple"], 400, " ")),
+            ("notes", random(&["do", "re", "mi", "fa", "sol", "la", "si"], 3_000, " ")),
+            ("right and wrong", random(&["对", "错", "未知"], 400, "")),
         ] {
             let (length, distinct, all) = cut_of(&text);
             assert!(length > 6 && distinct * 10 >= all * 9, "{name}: {distinct} of {all} shingles of {length}");

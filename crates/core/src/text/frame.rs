@@ -138,19 +138,16 @@ const NOT_BESIDE: [&str; 13] =
 /// Roles of what is beside an article.
 const ROLES: [&str; 6] = ["alertdialog", "banner", "complementary", "dialog", "navigation", "search"];
 
-/// Returns whether an element is no part of an article around it: it belongs to the frame, is hidden, or is named a
-/// comment, a teaser, a dialog or the like.
+/// Returns whether an element is no part of an article around it: it belongs to the frame, or is named a comment, a
+/// teaser, a dialog or the like.
 pub(super) fn is_apart(element: &str, node: &NodeRef<'_>) -> bool {
     let is_named = NAMED.contains(&element) || NAMED_APART.contains(&element);
     let has_role = || node.attr("role").is_some_and(|role| is_one_of(&role, &ROLES));
-    APART.contains(&element)
-        || is_frame(element, node)
-        || is_hidden(node)
-        || (is_named && (has_role() || has_name(node, is_beside)))
+    APART.contains(&element) || is_frame(element, node) || (is_named && (has_role() || has_name(node, is_beside)))
 }
 
 /// Returns whether a browser hides an element, until a script or the reader shows it.
-fn is_hidden(node: &NodeRef<'_>) -> bool {
+pub(super) fn is_hidden(node: &NodeRef<'_>) -> bool {
     let is_unshown = |style: &str| {
         style.split(';').filter_map(|rule| rule.split_once(':')).any(|(name, value)| {
             let value = value.trim().trim_end_matches("!important").trim_end();

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use dom_query::{NodeId, NodeRef};
+use html5ever::tendril::StrTendril;
 
 use super::consent;
 use super::elements::LISTS;
@@ -31,6 +32,9 @@ const MAX_TEASER: usize = 600;
 /// How much of a passage is looked for in the article, in bytes: within a passage, the library may leave out a part.
 const PROBE: usize = 48;
 
+/// A block is compared with at most this many blocks beside it that hold a part of the article.
+const MAX_COMPARED: usize = 8;
+
 /// The most bytes that are searched for passages that are not in the article.
 const MAX_SEARCHED: usize = 1 << 26;
 
@@ -49,6 +53,24 @@ struct Block {
     node: NodeId,
     parent: Option<usize>,
     kind: Kind,
+    element: StrTendril,
+    class: StrTendril,
+}
+
+impl Block {
+    fn new(node: &NodeRef<'_>, parent: Option<usize>) -> Self {
+        let element = node.node_name().unwrap_or_default();
+        let class = node.attr("class").unwrap_or_default();
+        Self { node: node.id, parent, kind: Kind::of(&element, node), element, class }
+    }
+
+    /// Returns whether two blocks beside each other are of one kind: rows, tabs, slides or posts.
+    fn is_like(&self, other: &Self) -> bool {
+        let has_class = |name: &str| other.class.split_ascii_whitespace().any(|known| known == name);
+        self.parent == other.parent
+            && self.element == other.element
+            && self.class.split_ascii_whitespace().any(has_class)
+    }
 }
 
 /// What an element says about the text in it.
@@ -56,8 +78,10 @@ struct Block {
 enum Kind {
     /// Nothing.
     Plain,
-    /// It is not of the article, unless the article is in it.
+    /// It is not of the article, unless the article is in it or in another one of its kind beside it.
     Apart,
+    /// The same, because it is not shown: the other tabs and slides are parts of the article.
+    Hidden,
     /// A list or a quote. A table may be a layout.
     List,
     /// `article`
@@ -67,13 +91,13 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(node: &NodeRef<'_>) -> Self {
-        let Some(name) = node.node_name() else { return Self::Plain };
+    fn of(name: &str, node: &NodeRef<'_>) -> Self {
         let is_main = || node.attr("role").is_some_and(|role| role.eq_ignore_ascii_case("main"));
-        match &*name {
+        match name {
             "main" | "body" => Self::Limit,
             name if name != "table" && LISTS.contains(&name) => Self::List,
             name if frame::is_apart(name, node) => Self::Apart,
+            _ if frame::is_hidden(node) => Self::Hidden,
             _ if is_main() => Self::Limit,
             "article" => Self::Article,
             _ => Self::Plain,
@@ -98,12 +122,16 @@ pub(super) struct Whole {
     taken: HashSet<NodeId>,
     /// Teasers of other pages.
     teasers: HashSet<NodeId>,
+    /// Elements beside a part of what was taken that are of its kind.
+    alike: HashSet<NodeId>,
 }
 
 impl Whole {
     /// Returns whether an element inside the root is no part of the article.
     pub(super) fn is_apart(&self, element: &str, node: &NodeRef<'_>) -> bool {
-        !self.taken.contains(&node.id) && (self.teasers.contains(&node.id) || frame::is_apart(element, node))
+        let is_of_it = self.taken.contains(&node.id) || self.alike.contains(&node.id);
+        let is_apart = || frame::is_apart(element, node) || frame::is_hidden(node);
+        !is_of_it && (self.teasers.contains(&node.id) || is_apart())
     }
 }
 
@@ -143,7 +171,7 @@ impl Outline {
         }
         for node in path.iter().rev() {
             let place = self.blocks.len();
-            self.blocks.push(Block { node: node.id, parent: known, kind: Kind::of(node) });
+            self.blocks.push(Block::new(node, known));
             self.places.insert(node.id, place);
             known = Some(place);
         }
@@ -165,12 +193,13 @@ impl Outline {
             self.blocks.get(at).is_some_and(|block| self.headed.contains(&block.node))
                 && all.get(at).is_some_and(|bytes| *bytes <= MAX_TEASER)
         };
+        let alike = self.alike(&taken);
         let left: Vec<Left<'_>> = self
             .passages
             .iter()
             .zip(&is_taken)
             .filter(|(passage, is_taken)| !**is_taken && !consent::names_cookies(text_of(passage, visible)))
-            .filter_map(|(passage, _)| self.left(passage, &levels, is_teaser))
+            .filter_map(|(passage, _)| self.left(passage, &levels, &alike, is_teaser))
             .collect();
         let root = self.root(&above, &left, total)?;
         let ids = |is_one: &dyn Fn(usize) -> bool| {
@@ -180,6 +209,7 @@ impl Outline {
             root: self.blocks.get(*above.get(root)?)?.node,
             taken: ids(&|at| taken.get(at).is_some_and(|bytes| *bytes > 0)),
             teasers: ids(&is_teaser),
+            alike: ids(&|at| alike.contains(&at)),
         })
     }
 
@@ -230,12 +260,33 @@ impl Outline {
         sums
     }
 
+    /// Returns the blocks that are hidden or named like something beside an article, although others of their kind beside
+    /// them hold a part of what was taken (`taken`, by block).
+    fn alike(&self, taken: &[usize]) -> HashSet<usize> {
+        let mut with_article: HashMap<Option<usize>, Vec<&Block>> = HashMap::new();
+        for (block, _) in self.blocks.iter().zip(taken).filter(|(_, bytes)| **bytes > 0) {
+            with_article.entry(block.parent).or_default().push(block);
+        }
+        let is_alike = |block: &Block| {
+            let beside = with_article.get(&block.parent).into_iter().flatten().take(MAX_COMPARED);
+            let mut of_kind = beside.filter(|other| block.is_like(other));
+            match block.kind {
+                Kind::Hidden => of_kind.next().is_some(),
+                // The taken one has such a name, too.
+                Kind::Apart => of_kind.any(|other| other.kind == Kind::Apart),
+                Kind::Plain | Kind::List | Kind::Article | Kind::Limit => false,
+            }
+        };
+        self.blocks.iter().enumerate().filter(|(_, block)| is_alike(block)).map(|(at, _)| at).collect()
+    }
+
     /// Returns how a passage that was left out is related to the article, whose element and the ones above it have
     /// these levels; `None` if it is no part of it.
     fn left<'o>(
         &self,
         passage: &'o Passage,
         levels: &HashMap<usize, usize>,
+        alike: &HashSet<usize>,
         is_teaser: impl Fn(usize) -> bool,
     ) -> Option<Left<'o>> {
         let mut is_in_article = false;
@@ -244,7 +295,8 @@ impl Outline {
                 return Some(Left { passage, level, is_in_article });
             }
             let kind = self.blocks.get(at)?.kind;
-            if matches!(kind, Kind::Apart | Kind::List) || is_teaser(at) {
+            let is_apart = matches!(kind, Kind::Apart | Kind::Hidden | Kind::List) || is_teaser(at);
+            if is_apart && !alike.contains(&at) {
                 return None;
             }
             is_in_article |= kind == Kind::Article;
@@ -267,7 +319,7 @@ impl Outline {
             match self.blocks.get(*at)?.kind {
                 Kind::Limit => break,
                 Kind::Article => is_beyond = true,
-                Kind::Plain | Kind::Apart | Kind::List => {}
+                Kind::Plain | Kind::Apart | Kind::Hidden | Kind::List => {}
             }
         }
         root

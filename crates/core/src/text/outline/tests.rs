@@ -37,6 +37,38 @@ fn an_article_in_rows_counts_whole_in_the_layouts_of_site_builders() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The first row is shown, and readability takes it for the article.
+#[test]
+fn rows_that_are_hidden_or_named_like_something_beside_are_of_the_article() {
+    let own = analyzer();
+    let mut wrong = Vec::new();
+    for (first, other) in [
+        ("<div class='row wow'>", "<div class='row wow' style='visibility: hidden'>"),
+        ("<div class='tab-pane active'>", "<div class=tab-pane hidden>"),
+        ("<div class='slide is-active'>", "<div class=slide aria-hidden=true>"),
+        ("<article class='hentry author-jane'>", "<article class='hentry author-john'>"),
+        ("<div class='teaser cmp-teaser'>", "<div class='teaser cmp-teaser'>"),
+    ] {
+        let end = format!("</{}>", first[1..].split(' ').next().unwrap());
+        for count in 2..=5 {
+            for sizes in ROW_SIZES {
+                let rows: Vec<_> = (0..count).map(|at| row(at + 1, sizes[at])).collect();
+                let written = |(at, row): (usize, &Vec<String>)| {
+                    format!("{}{}{end}", if at == 0 { first } else { other }, paragraphs(row))
+                };
+                let rows_text: String = rows.iter().enumerate().map(written).collect();
+                let page = format!("<title>Harbour</title><body><main><h1>Harbour</h1>{rows_text}</main></body>");
+                let (text, _) = extracted(&own, &page);
+                let lost = rows.iter().flatten().filter(|sentence| !text.contains(&sentence.to_lowercase())).count();
+                if lost > 0 {
+                    wrong.push(format!("{other}, {count} rows of {sizes:?}: {lost} sentences are lost"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// What is beside an article reads like running text, too.
 #[test]
 fn what_is_beside_an_article_does_not_join_it() {
@@ -85,6 +117,18 @@ fn what_is_beside_an_article_does_not_join_it() {
             assert!(!text.contains(&sentence(2000).to_lowercase()), "{name} {}: {text}", around.0);
         }
     }
+}
+
+#[test]
+fn a_block_that_is_named_and_the_article_beside_it_is_not_stays_apart() {
+    let own = analyzer();
+    let (article, other) = (paragraphs(&row(1, 12)), paragraphs(&row(20, 8)));
+    let page = format!(
+        "<title>Harbour</title><body><main><h1>Harbour</h1><div class='text story'>{article}</div>\
+         <div class='text related-posts'>{other}</div></main></body>"
+    );
+    let (text, _) = extracted(&own, &page);
+    assert!(text.contains(&sentence(111).to_lowercase()) && !text.contains(&sentence(2000).to_lowercase()), "{text}");
 }
 
 #[test]
