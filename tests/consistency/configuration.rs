@@ -84,8 +84,9 @@ A time (`input.fields.fetched_at`) has one of these forms; any other is a dead l
 | RFC 2822 | `Tue, 21 May 2024 10:10:10 GMT` |
 | ISO 8601 without a zone, if `zone` gives it | `2024-05-21 10:10:10`, `2024-05-21T10:10:10.25`, `2024-05-21` |
 
-Numbers that read as a date (`20240521`, `20240521101010`) are refused. The unit of Kafka's record timestamps is read from
-their size, too.
+Numbers that read as a date (`20240521`, `20240521101010`) or are counted from another year (ticks of .NET, file times of
+Windows) are refused. A time that was never set (0, or the first moment of the year 1) is missing. The unit of Kafka's
+record timestamps is read from their size, too.
 ";
 
 /// Durations above this count as unlimited.

@@ -82,7 +82,9 @@ pub(super) fn shape_of(html: &str, limit: usize) -> (Shape, HasLong) {
                 has_long.0 |= length > LONG;
                 at += length;
             }
+            Some(b'!' | b'?') => has_long.0 |= is_long(rest),
             Some(b'/') => {
+                has_long.0 |= is_long(rest);
                 let name = name_of(rest.get(1..).unwrap_or_default());
                 at += 1 + name.len();
                 let matching = open.iter().rposition(|element| element.name.eq_ignore_ascii_case(name));
@@ -124,6 +126,11 @@ pub(super) fn shape_of(html: &str, limit: usize) -> (Shape, HasLong) {
         }
     }
     (Shape::Attributes(most_attributes), has_long)
+}
+
+/// Returns whether a declaration, an instruction or an end tag is long.
+fn is_long(token: &[u8]) -> bool {
+    token.get(..LONG).is_some_and(|begin| !begin.contains(&b'>'))
 }
 
 /// Whether a page has a tag or a comment of more than [`LONG`] bytes, as far as it was measured.

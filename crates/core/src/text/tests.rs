@@ -322,6 +322,10 @@ fn a_long_attribute_or_comment_does_not_change_what_the_article_is() {
         format!("<div onclick=\"{quotes}\"></div>"),
         format!("<div {blanks}></div>"),
         format!("<!-- {json} {quotes} -->"),
+        format!("<!note {blanks}>"),
+        format!("<?note {quotes}>"),
+        format!("<div></div{blanks}>"),
+        format!("<svg><![CDATA[{data}]]></svg>"),
     ] {
         assert_eq!(extracted(&analyzer, &page(&token)), expected, "{}", &token[..40]);
     }
