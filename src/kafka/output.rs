@@ -44,8 +44,6 @@ pub enum OutputTime {
 pub struct OutputTopic {
     /// Its name.
     pub name: String,
-    /// Number of partitions.
-    pub partitions: usize,
     /// The largest record that it accepts, in bytes.
     pub max_bytes: usize,
     /// Which timestamps it accepts.
@@ -72,11 +70,12 @@ impl TimeLimits {
     }
 }
 
-/// Number of partitions of each input topic, which is known before the first page of a partition is read.
+/// Number of partitions of each topic: of an input topic before the first page of a partition is read, of an output topic
+/// from the start. Topics grow while the service runs.
 #[derive(Debug, Default)]
-pub struct InputPartitions(RwLock<BTreeMap<Arc<str>, usize>>);
+pub struct PartitionCounts(RwLock<BTreeMap<Arc<str>, usize>>);
 
-impl InputPartitions {
+impl PartitionCounts {
     /// Stores the number of partitions of a topic.
     pub fn learn(&self, topic: Arc<str>, partitions: usize) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(topic, partitions);
@@ -98,8 +97,8 @@ pub struct Outputs {
     pub headers: HeaderSettings,
     /// The topics that are produced to.
     pub topics: BTreeMap<OutputKind, OutputTopic>,
-    /// Partitions of the input topics, as far as they are known.
-    pub input_partitions: InputPartitions,
+    /// Partitions of the input and output topics, as far as they are known.
+    pub partition_counts: PartitionCounts,
     /// The value of records in the duplicate topic.
     pub duplicate_value: DuplicateValue,
     /// Which timestamp the outputs carry.
@@ -161,7 +160,7 @@ impl Outputs {
             let ours = self.our_headers(output);
             let mut outgoing = OutgoingRecord {
                 topic: &topic.name,
-                partition: Some(self.partition(&page.source, came.key.as_deref(), topic.partitions)),
+                partition: Some(self.partition(&page.source, came.key.as_deref(), &topic.name)),
                 key: came.key.as_deref(),
                 value: came.value.as_deref().map(Cow::Borrowed),
                 headers: Vec::with_capacity(came.headers.len() + ours.len()),
@@ -211,9 +210,9 @@ impl Outputs {
         }
     }
 
-    fn partition(&self, source: &Source, key: Option<&[u8]>, count: usize) -> i32 {
-        let source_count = self.input_partitions.count(&source.partition.topic);
-        self.routing.partition(source, source_count, key, count)
+    fn partition(&self, source: &Source, key: Option<&[u8]>, topic: &str) -> i32 {
+        let source_count = self.partition_counts.count(&source.partition.topic);
+        self.routing.partition(source, source_count, key, self.partition_counts.count(topic))
     }
 
     fn timestamp(&self, came: &ConsumedRecord) -> Option<Timestamp> {
@@ -331,12 +330,7 @@ mod tests {
     use dupgate_core::worker::Page;
 
     fn outputs(duplicate_value: DuplicateValue) -> Outputs {
-        let topic = |name: &str| OutputTopic {
-            name: name.to_owned(),
-            partitions: 1,
-            max_bytes: 1 << 20,
-            times: TimeLimits::NONE,
-        };
+        let topic = |name: &str| OutputTopic { name: name.to_owned(), max_bytes: 1 << 20, times: TimeLimits::NONE };
         let topics = [(OutputKind::Unique, topic("unique")), (OutputKind::Duplicate, topic("duplicate"))];
         Outputs {
             routing: Routing::default(),
@@ -349,7 +343,7 @@ mod tests {
                 replay: None,
             },
             topics: topics.into_iter().collect(),
-            input_partitions: InputPartitions::default(),
+            partition_counts: PartitionCounts::default(),
             duplicate_value,
             time: OutputTime::Source,
             now: Timestamp::default,

@@ -244,14 +244,14 @@ pub(crate) fn outcome(
     source: Source,
     record: ConsumedRecord,
 ) -> Result<PageRequest, (Reject, Option<String>)> {
-    use crate::kafka::output::{DuplicateValue, InputPartitions, OutputTime};
+    use crate::kafka::output::{DuplicateValue, OutputTime, PartitionCounts};
     use dupgate_core::worker::HeaderSettings;
 
     let outputs = Outputs {
         routing: dupgate_core::worker::Routing::default(),
         headers: HeaderSettings::default(),
         topics: std::collections::BTreeMap::new(),
-        input_partitions: InputPartitions::default(),
+        partition_counts: PartitionCounts::default(),
         duplicate_value: DuplicateValue::Original,
         time: OutputTime::Source,
         now: Timestamp::default,

@@ -11,7 +11,7 @@ use super::feed::{Extents, FeedEvent};
 use super::setup;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::kafka::output::{InputPartitions, Outputs};
+use crate::kafka::output::{Outputs, PartitionCounts};
 use crate::runtime::clock::{Clock, wall_time};
 use crate::runtime::{context, topics};
 use crate::telemetry::Metrics;
@@ -44,7 +44,7 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
         routing: topics::routing(settings),
         headers: HeaderSettings::default(),
         topics: BTreeMap::new(),
-        input_partitions: InputPartitions::default(),
+        partition_counts: PartitionCounts::default(),
         duplicate_value: topics::duplicate_value(settings),
         time: topics::output_time(settings),
         now: wall_time,

@@ -84,7 +84,7 @@ pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal
     // For a pattern, the plan lists the topics.
     for topic in plan.input.iter().map(|range| &range.topic).collect::<BTreeSet<_>>() {
         let partitions = admin.expect_topic(topic).map_err(topics::unavailable)?;
-        outputs.input_partitions.learn(Arc::from(topic.as_str()), partitions);
+        outputs.partition_counts.learn(Arc::from(topic.as_str()), partitions);
     }
     if plan.into == Target::Live {
         outputs.headers.replay = Some(plan.id.clone());

@@ -19,7 +19,7 @@ use crate::kafka::admin::{Admin, Brokers, LogNames, TopicError};
 use crate::kafka::client::ConnectionSettings;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::kafka::log_topic::LogKind;
-use crate::kafka::output::{DuplicateValue, InputPartitions, OutputTime, OutputTopic, Outputs};
+use crate::kafka::output::{DuplicateValue, OutputTime, OutputTopic, Outputs, PartitionCounts};
 use crate::runtime::clock::{Clock, wall_time};
 use crate::runtime::{context, fatal};
 use crate::telemetry::Check;
@@ -203,7 +203,7 @@ pub(crate) fn ensure_logs(admin: &Admin, names: &LogNames, settings: &Settings) 
 }
 
 pub(crate) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Result<Outputs, TopicError> {
-    let mut topics = BTreeMap::new();
+    let (mut topics, partition_counts) = (BTreeMap::new(), PartitionCounts::default());
     let output = &settings.output;
     all_there(admin, settings)?;
     for (output_kind, name) in [
@@ -212,15 +212,14 @@ pub(crate) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
         (OutputKind::DeadLetter, &output.dead_letter),
     ] {
         let Some(name) = name.as_ref().filter(|_| settings.roles.worker) else { continue };
-        let partitions = admin.expect_topic(name)?;
+        partition_counts.learn(Arc::from(name.as_str()), admin.expect_topic(name)?);
         let max_bytes = admin.max_batch_bytes(name)?;
         let times = admin.time_limits(name)?;
-        topics.insert(output_kind, OutputTopic { name: name.clone(), partitions, max_bytes, times });
+        topics.insert(output_kind, OutputTopic { name: name.clone(), max_bytes, times });
     }
-    let input_partitions = InputPartitions::default();
     if let (ConfiguredTopics::Names(names), true) = (&settings.input.topics, settings.roles.worker) {
         for name in names {
-            input_partitions.learn(Arc::from(name.as_str()), admin.expect_topic(name)?);
+            partition_counts.learn(Arc::from(name.as_str()), admin.expect_topic(name)?);
         }
     }
     Ok(Outputs {
@@ -234,7 +233,7 @@ pub(crate) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
             replay: None,
         },
         topics,
-        input_partitions,
+        partition_counts,
         duplicate_value: duplicate_value(settings),
         time: output_time(settings),
         now: wall_time,

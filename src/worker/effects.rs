@@ -107,7 +107,7 @@ impl WorkerDriver {
             let all = offsets.partitions(&topics).map_err(|error| error.to_string())?;
             for topic in &topics {
                 let count = all.iter().filter(|partition| *partition.topic == **topic).count();
-                outputs.input_partitions.learn(Arc::from(topic.as_str()), count);
+                outputs.partition_counts.learn(Arc::from(topic.as_str()), count);
             }
             let committed = offsets.committed(&partitions).map_err(|error| error.to_string())?;
             let committed =

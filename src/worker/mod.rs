@@ -27,7 +27,7 @@ use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::fingerprint_log::{Appended, RequestLog};
 use crate::kafka::group_consumer::{ConsumerEvent, Start};
 use crate::kafka::offsets::Offsets;
-use crate::kafka::output::PagePayload;
+use crate::kafka::output::{Outputs, PagePayload};
 use crate::kafka::producer::{Answer, ProducerCommand, TransactionalProducer};
 use crate::kafka::unassigned::UnassignedPartitions;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
@@ -385,7 +385,9 @@ impl WorkerDriver {
             return;
         }
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());
+        let outputs = Arc::clone(&self.context.outputs);
         self.lag_tasks.run(move || {
+            learn_output_partitions(&outputs, &offsets);
             let failed = |error: &dyn std::fmt::Display| {
                 tracing::debug!(
                     target: "dupgate::worker",
@@ -406,6 +408,16 @@ impl WorkerDriver {
         // Closing can block: limit the wait.
         let timeout = self.clock.now() + Duration::from_secs(5);
         wait_until_left(self.member.consumer(), &self.messages, self.clock, timeout);
+    }
+}
+
+/// Asks how many partitions the output topics have. One that cannot be asked keeps its number.
+fn learn_output_partitions(outputs: &Outputs, offsets: &Offsets) {
+    for topic in outputs.topics.values() {
+        let count = offsets.partitions(std::slice::from_ref(&topic.name)).map_or(0, |partitions| partitions.len());
+        if count > 0 {
+            outputs.partition_counts.learn(Arc::from(topic.name.as_str()), count);
+        }
     }
 }
 

@@ -22,6 +22,9 @@ use crate::transaction::{Call, CallError};
 /// How long to wait for space in the client's queue before trying again.
 const QUEUE_FULL_WAIT: Duration = Duration::from_millis(50);
 
+/// How long to wait for the metadata of a topic that has grown.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// One client and the delivery reports of what it sent. A new session replaces it when only a new client can continue.
 pub(super) struct ProducerSession {
     producer: ThreadedProducer<LoggingContext<ReportSink>>,
@@ -164,6 +167,7 @@ impl ProducerSession {
         record.payload = outgoing.value.as_deref();
         record.timestamp = outgoing.timestamp;
         record.headers = (!outgoing.headers.is_empty()).then_some(headers);
+        let mut has_asked = false;
         loop {
             match self.producer.send(record) {
                 Ok(()) => {
@@ -175,6 +179,13 @@ impl ProducerSession {
                     if let Ok(report) = self.reports.recv_timeout(QUEUE_FULL_WAIT) {
                         outcome.note(&report);
                     }
+                }
+                // The client asks for the partitions of a topic every five minutes; the topic has grown since.
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::UnknownPartition), again)) if !has_asked => {
+                    record = again;
+                    has_asked = true;
+                    // If no broker answers, the second attempt fails as the first.
+                    let _ = self.producer.client().fetch_metadata(Some(outgoing.topic), METADATA_TIMEOUT);
                 }
                 Err((error, _)) => {
                     let code = error.rdkafka_error_code();

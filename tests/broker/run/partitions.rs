@@ -75,6 +75,31 @@ fn a_partition_that_has_lost_its_next_offset_does_not_stop_others() {
 }
 
 #[test]
+fn an_output_topic_that_grows_gets_pages_on_its_new_partitions() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    // Among many random texts some are near: all go to one topic.
+    let mut instance = site.start_with("one", json!({ "mode": "tag" }));
+    produce(broker, &site.input, 0, &pages(0, 0..4));
+    let unique = committed(broker, &site.unique, 4);
+    assert!(unique.iter().all(|page| page.partition == 0), "{unique:?}");
+    broker.grow_topic(&site.unique, 3);
+    let mut next = 4;
+    wait::until("pages on the new partitions", || {
+        produce(broker, &site.input, 0, &pages(0, next..next + 6));
+        next += 6;
+        let unique = committed(broker, &site.unique, usize::try_from(next).expect("a number"));
+        let reached = |partition| unique.iter().any(|page| page.partition == partition);
+        (reached(1) && reached(2)).then_some(())
+    });
+    let unique = committed(broker, &site.unique, 0);
+    assert_eq!(unique.len(), usize::try_from(next).expect("a number"), "each page once");
+    assert!(instance.metric("dupgate_dead_letters_total", &[]) < 0.5, "{}", instance.log());
+    assert_eq!(instance.has_ended(), None);
+    instance.stop();
+}
+
+#[test]
 fn a_partition_without_an_offset_does_not_stop_others_and_continues_where_an_operator_sets_it() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 2);

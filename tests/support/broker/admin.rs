@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
-use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -46,6 +48,16 @@ pub(super) fn try_create_topic(
         known.partitions().iter().all(|partition| partition.leader() >= 0).then_some(())
     });
     Ok(())
+}
+
+/// Adds partitions to a topic, up to this number.
+pub(super) fn grow_topic(config: &ClientConfig, name: &str, partitions: usize) {
+    let (client, wanted) = (client(config), NewPartitions::new(name, partitions));
+    let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(30)));
+    let answer = block_on(client.create_partitions(&[wanted], &options)).expect("an answer to CreatePartitions");
+    for result in answer {
+        result.unwrap_or_else(|(topic, code)| panic!("{topic} has not grown: {code}"));
+    }
 }
 
 /// Sets a topic's settings and waits until the broker knows them; all others go back to the cluster's defaults.

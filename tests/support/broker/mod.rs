@@ -174,6 +174,11 @@ impl Broker {
         });
     }
 
+    /// Adds partitions to a topic, up to this number.
+    pub(crate) fn grow_topic(&self, topic: &str, partitions: usize) {
+        admin::grow_topic(&self.client(), topic, partitions);
+    }
+
     /// Sets a topic's settings; all others go back to the cluster's defaults.
     pub(crate) fn alter(&self, topic: &str, settings: &[(&str, &str)]) {
         admin::alter_topic(&self.client(), topic, settings);
