@@ -148,7 +148,9 @@ impl ProducerLoop {
     /// Gives up a client whose call does not return. Only a new client learns what the call has done.
     fn give_up(&mut self, call: Call, Hung(after): Hung) -> Answer {
         self.client = None;
-        Err(CallError::Unknown(format!("{call:?}: the client library has not returned for {after:?}")))
+        let why = format!("{call:?}: the client library has not returned for {after:?}");
+        // Nothing is under way before the id is initialised.
+        Err(if call == Call::Init { CallError::Retriable(why) } else { CallError::Unknown(why) })
     }
 }
 

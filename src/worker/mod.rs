@@ -411,12 +411,12 @@ impl WorkerDriver {
     }
 }
 
-/// Asks how many partitions the output topics have. One that cannot be asked keeps its number.
+/// Asks how many partitions the output topics have. Without an answer, they keep their numbers until the next time.
 fn learn_output_partitions(outputs: &Outputs, offsets: &Offsets) {
     for topic in outputs.topics.values() {
-        let count = offsets.partitions(std::slice::from_ref(&topic.name)).map_or(0, |partitions| partitions.len());
-        if count > 0 {
-            outputs.partition_counts.learn(Arc::from(topic.name.as_str()), count);
+        let Ok(partitions) = offsets.partitions(std::slice::from_ref(&topic.name)) else { return };
+        if !partitions.is_empty() {
+            outputs.partition_counts.learn(Arc::from(topic.name.as_str()), partitions.len());
         }
     }
 }

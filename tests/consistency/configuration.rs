@@ -56,7 +56,9 @@ This page is generated from `config/dupgate.yaml` and the checks in the code by
 Null, an empty list and a missing member mean that the page has no such field. The strings of a list are the paragraphs of
 a text or page and are joined by line breaks; for any other field, a list of one value is that value. In JSON, a byte order
 mark at the beginning, `NaN` and `Infinity` (which count as null) and half a surrogate pair (which counts as U+FFFD) are
-accepted. A text that is base64 without a setting that says so is a dead letter whose message names the setting.
+accepted. A text that is base64 without a setting that says so, or one run of 256 and more letters and digits, is a dead
+letter whose message names the setting. A byte order mark, the beginning of a `data:` address and the quotes of Python's
+`b'...'` around base64 are left out.
 [INPUT.md](INPUT.md) lists what common crawlers send, with the settings that read it. The same pointers find the
 fields of Avro and Protobuf values, as [OPERATIONS.md](OPERATIONS.md#schema-registry) describes.
 
