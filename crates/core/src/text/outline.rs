@@ -20,6 +20,9 @@ const MIN_PASSAGE: usize = 80;
 /// The same for a passage without a mark that ends a sentence: a list of tags, a line about the author.
 const MIN_UNMARKED: usize = 240;
 
+/// A line of fewer bytes is a label, and no part of a passage of several lines.
+const MIN_LINE: usize = 24;
+
 /// Marks that end a sentence.
 const MARKS: [char; 15] = ['.', '!', '?', '…', '。', '！', '？', '．', '؟', '۔', '।', '։', '።', '။', '។'];
 
@@ -47,6 +50,22 @@ pub(super) struct Outline {
     passages: Vec<Passage>,
     /// Elements with a heading that is a link.
     headed: HashSet<NodeId>,
+    /// Short paragraphs in a row.
+    lines: Option<Lines>,
+}
+
+/// Paragraphs in a row that are too short for a passage: a dialogue, a poem.
+struct Lines {
+    /// The element around all of them.
+    around: NodeId,
+    text: Range<usize>,
+    bytes: usize,
+    has_mark: bool,
+}
+
+/// Returns whether this many bytes of text are a passage.
+const fn is_passage(bytes: usize, has_mark: bool) -> bool {
+    bytes >= if has_mark { MIN_PASSAGE } else { MIN_UNMARKED }
 }
 
 struct Block {
@@ -139,12 +158,31 @@ impl Outline {
     /// Notes a paragraph that begins with this node: its place in the visible text, the text there, and its bytes
     /// outside and inside of links, without whitespace.
     pub(super) fn note(&mut self, first: &NodeRef<'_>, place: Range<usize>, text: &str, own: usize, linked: usize) {
+        let lines = self.lines.take();
         if own == 0 && linked > 0 {
-            self.note_linked(first);
-        } else if own >= MIN_PASSAGE && own >= linked && (own >= MIN_UNMARKED || text.contains(MARKS)) {
-            let Some(parent) = first.parent() else { return };
+            return self.note_linked(first);
+        }
+        let Some(parent) = first.parent().filter(|_| own >= MIN_LINE && own >= linked) else { return };
+        let has_mark = text.contains(MARKS);
+        if is_passage(own, has_mark) {
             let block = self.place_of(parent);
-            self.passages.push(Passage { block, text: place, bytes: own });
+            return self.passages.push(Passage { block, text: place, bytes: own });
+        }
+        let Some(around) = parent.parent() else { return };
+        let lines = match lines.filter(|lines| lines.around == around.id) {
+            Some(Lines { text, bytes, has_mark: had_mark, .. }) => Lines {
+                around: around.id,
+                text: text.start..place.end,
+                bytes: bytes + own,
+                has_mark: has_mark || had_mark,
+            },
+            None => Lines { around: around.id, text: place, bytes: own, has_mark },
+        };
+        if is_passage(lines.bytes, lines.has_mark) {
+            let block = self.place_of(around);
+            self.passages.push(Passage { block, text: lines.text, bytes: lines.bytes });
+        } else {
+            self.lines = Some(lines);
         }
     }
 

@@ -37,6 +37,35 @@ fn an_article_in_rows_counts_whole_in_the_layouts_of_site_builders() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A dialogue, a poem: no line is long enough to say anything by itself.
+#[test]
+fn an_article_of_short_lines_counts_whole() {
+    let own = analyzer();
+    let mut wrong = Vec::new();
+    for (name, around) in layouts() {
+        for count in 2..=4 {
+            for mark in [".", ""] {
+                let rows: Vec<Vec<String>> = (0..count)
+                    .map(|at| {
+                        let words = row(at + 1, 6).join(" ").replace('.', "");
+                        let words: Vec<&str> = words.split(' ').collect();
+                        words.chunks(7).map(|line| format!("{}{mark}", line.join(" "))).collect()
+                    })
+                    .collect();
+                let written = |row: &Vec<String>| row.iter().map(|line| format!("<p>{line}</p>")).collect::<String>();
+                let rows_text: String = rows.iter().enumerate().map(|(at, row)| around(at, &written(row))).collect();
+                let page = format!("<title>Harbour</title><body><main><h1>Harbour</h1>{rows_text}</main></body>");
+                let (text, _) = extracted(&own, &page);
+                let lost = rows.iter().flatten().filter(|line| !text.contains(&line.to_lowercase())).count();
+                if lost > 0 {
+                    wrong.push(format!("{name}, {count} rows, `{mark}`: {lost} lines are lost"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// The first row is shown, and readability takes it for the article.
 #[test]
 fn rows_that_are_hidden_or_named_like_something_beside_are_of_the_article() {
