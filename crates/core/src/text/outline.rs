@@ -170,11 +170,11 @@ impl Outline {
         }
         let Some(around) = parent.parent() else { return };
         let lines = match lines.filter(|lines| lines.around == around.id) {
-            Some(Lines { text, bytes, has_mark: had_mark, .. }) => Lines {
+            Some(before) => Lines {
                 around: around.id,
-                text: text.start..place.end,
-                bytes: bytes + own,
-                has_mark: has_mark || had_mark,
+                text: before.text.start..place.end,
+                bytes: before.bytes + own,
+                has_mark: has_mark || before.has_mark,
             },
             None => Lines { around: around.id, text: place, bytes: own, has_mark },
         };

@@ -52,7 +52,7 @@ fn an_article_of_short_lines_counts_whole() {
                         words.chunks(7).map(|line| format!("{}{mark}", line.join(" "))).collect()
                     })
                     .collect();
-                let written = |row: &Vec<String>| row.iter().map(|line| format!("<p>{line}</p>")).collect::<String>();
+                let written = |row: &Vec<String>| format!("<p>{}</p>", row.join("</p><p>"));
                 let rows_text: String = rows.iter().enumerate().map(|(at, row)| around(at, &written(row))).collect();
                 let page = format!("<title>Harbour</title><body><main><h1>Harbour</h1>{rows_text}</main></body>");
                 let (text, _) = extracted(&own, &page);
