@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crossbeam_channel::after;
+use crossbeam_channel::{after, tick};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Headers as _, Message};
@@ -14,6 +14,12 @@ use crate::record::{Headers, RawRecord, Source};
 
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How often the brokers are asked whether what has not arrived exists.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time-out of that question.
+const RANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The bytes of one record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +90,7 @@ impl Pages {
             list.add_partition_offset(&source.partition.topic, source.partition.number, Offset::Offset(source.offset))?;
         }
         self.consumer.assign(&list)?;
-        let late = after(self.timeout);
+        let (late, recheck) = (after(self.timeout), tick(RECHECK_INTERVAL));
         while !open.is_empty() && late.try_recv().is_err() {
             let message = match self.consumer.poll(POLL) {
                 Some(Ok(message)) => message,
@@ -92,7 +98,13 @@ impl Pages {
                     open.retain(|source| !may_concern(&error, source) || self.may_exist(source));
                     continue;
                 }
-                None => continue,
+                None => {
+                    // The client reports an end once, and the broker may not have answered about it then.
+                    if recheck.try_recv().is_ok() {
+                        open.retain(|source| self.may_exist(source));
+                    }
+                    continue;
+                }
             };
             let here = |source: &&Source| {
                 *source.partition.topic == *message.topic() && source.partition.number == message.partition()
@@ -113,7 +125,7 @@ impl Pages {
     /// Returns whether a position is between the start and the end of its partition, as far as the broker tells.
     fn may_exist(&self, source: &Source) -> bool {
         let partition = &source.partition;
-        let range = self.consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout);
+        let range = self.consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout.min(RANGE_TIMEOUT));
         range.map_or(true, |(start, end)| (start..end).contains(&source.offset))
     }
 }
