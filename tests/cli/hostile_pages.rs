@@ -110,7 +110,7 @@ fn texts() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("a letter with 500,000 accents", text(&format!("{} a{}", words(23), "\u{301}".repeat(500_000))), "unique"),
         ("emoji alone", text(&"👩‍👩‍👧‍👦🏳️‍🌈👍🏽🇩🇪".repeat(2_000)), "unique"),
         ("punctuation alone", text(&"!?… —".repeat(20_000)), "unique"),
-        ("four megabytes of base64", text(&base64), "unique"),
+        ("four megabytes of base64 that no setting names", text(&base64), "undecodable"),
         ("one word 100,000 times", text(&"harbour ".repeat(100_000)), "unique"),
         ("one word of five megabytes", text(&"x".repeat(5_000_000)), "unique"),
         ("a million Han characters without an end", text(&"深海珊瑚研究人员".repeat(125_000)), "unique"),
