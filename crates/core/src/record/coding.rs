@@ -279,7 +279,7 @@ fn without_wrapping(bytes: &[u8]) -> &[u8] {
     if head.ends_with(b";base64") { rest.get(1..).unwrap_or_default() } else { bytes }
 }
 
-/// A text of so many letters and digits is base64, whatever it decodes to.
+/// A text of so many letters and digits without a blank is base64, whatever it decodes to.
 const SURE_BASE64: usize = 256;
 
 /// Least length of a text that is taken for base64, in bytes: so many letters of a word never decode to text by chance.
@@ -313,7 +313,7 @@ pub(super) fn unannounced(text: &str) -> Option<&'static str> {
         Some(Coding::Zstd) => Some("[base64, zstd]"),
         Some(_) | None if is_text(&bytes) || is_markup(&bytes) => Some("base64"),
         Some(_) | None if is_text(&Coding::Deflate.unpack_begin(&bytes, SAMPLE)) => Some("[base64, deflate]"),
-        Some(_) | None => (count >= SURE_BASE64 && is_mixed(digits)).then_some("base64"),
+        Some(_) | None => (count >= SURE_BASE64 && is_mixed(digits) && !digits.contains(&b' ')).then_some("base64"),
     }
 }
 
@@ -538,6 +538,7 @@ mod tests {
     #[test]
     fn words_codes_and_pictures_are_not_taken_for_base64() {
         let genes = "GATTACA".repeat(100);
+        let words = format!("Donaudampfschifffahrtsgesellschaft{}", " Wien im Jahr 1900 und danach".repeat(10));
         let digits = "0123456789".repeat(10);
         let picture = BASE64_STANDARD.encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\0".repeat(9));
         for text in [
@@ -564,6 +565,7 @@ mod tests {
             &"wxyz".repeat(30),
             &digits,
             &genes,
+            &words,
             &picture,
         ] {
             assert_eq!(unannounced(text), None, "{text}");
