@@ -59,11 +59,8 @@ pub(super) enum NoTime {
     Zone,
 }
 
-/// From here on, a number since 1970 counts nanoseconds.
-const LEAST_IN_NANOS: i64 = 100_000_000_000_000_000;
-
 /// A number of nanoseconds below this (1991-01-01) is not counted from 1970.
-const LEAST_NANOS: i64 = 662_688_000_000_000_000;
+const LEAST_NANOS: u64 = 662_688_000_000_000_000;
 
 /// The first moment of the year 1, in milliseconds: Go's and .NET's times that were never set.
 const YEAR_1: i64 = -62_135_596_800_000;
@@ -83,7 +80,8 @@ pub(super) fn parse(text: &str, zone: Option<&Zone>) -> Result<Timestamp, NoTime
             return Err(NoTime::DateDigits);
         }
         if let Ok(number) = text.parse::<i64>() {
-            let is_other = (LEAST_IN_NANOS..LEAST_NANOS).contains(&number);
+            let is_other =
+                u64::try_from(number).is_ok_and(|nanos| (Timestamp::LEAST_IN_NANOS..LEAST_NANOS).contains(&nanos));
             return if is_other { Err(NoTime::OtherEpoch) } else { Ok(Timestamp::by_size(number)) };
         }
         if let Some(time) = fraction(text) {

@@ -18,17 +18,19 @@ impl Timestamp {
     /// From here on, a number that is a time counts milliseconds rather than seconds.
     pub(super) const LEAST_IN_MILLIS: u64 = 100_000_000_000;
 
+    /// From here on, it counts nanoseconds.
+    pub(super) const LEAST_IN_NANOS: u64 = Self::LEAST_IN_MILLIS * 1_000_000;
+
     /// Reads a number since the epoch whose unit is not known. Its size shows the unit: less than 10¹¹ are seconds (up to
     /// the year 5138), less than 10¹⁴ milliseconds (from 1973 on), less than 10¹⁷ microseconds, all others nanoseconds.
     #[must_use]
     pub const fn by_size(number: i64) -> Self {
-        const THOUSAND: u64 = 1000;
         let size = number.unsigned_abs();
         Self(if size < Self::LEAST_IN_MILLIS {
             number * 1000
-        } else if size < Self::LEAST_IN_MILLIS * THOUSAND {
+        } else if size < Self::LEAST_IN_MILLIS * 1000 {
             number
-        } else if size < Self::LEAST_IN_MILLIS * THOUSAND * THOUSAND {
+        } else if size < Self::LEAST_IN_NANOS {
             number.div_euclid(1000)
         } else {
             number.div_euclid(1_000_000)
