@@ -131,10 +131,13 @@ impl LogRetention {
     /// Joins the two neighbours that are shortest together, if there are too many spans. The newest span, which is
     /// still growing, stays by itself. Returns whether it joined any.
     fn join_shortest(&mut self) -> bool {
+        if self.spans.len() <= MAX_SPANS {
+            return false;
+        }
         let checkpoints = || self.spans.iter().map(|span| span.checkpoint);
         let from_three = checkpoints().zip(checkpoints().skip(2)).enumerate();
         let lengths = from_three.filter_map(|(at, (first, after))| Some((after?.since(first?), at)));
-        let Some((_, at)) = lengths.min().filter(|_| self.spans.len() > MAX_SPANS) else { return false };
+        let Some((_, at)) = lengths.min() else { return false };
         let Some(later) = self.spans.remove(at + 1) else { return false };
         if let Some(span) = self.spans.get_mut(at) {
             span.join(later);
