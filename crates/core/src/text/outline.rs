@@ -137,20 +137,17 @@ struct Passage {
 /// An element that holds an article of which the library took only a part.
 pub(super) struct Whole {
     pub(super) root: NodeId,
-    /// Elements that hold a part of what was taken.
-    taken: HashSet<NodeId>,
+    /// Elements that hold a part of what was taken, or are beside one of their kind that does.
+    of_it: HashSet<NodeId>,
     /// Teasers of other pages.
     teasers: HashSet<NodeId>,
-    /// Elements beside a part of what was taken that are of its kind.
-    alike: HashSet<NodeId>,
 }
 
 impl Whole {
     /// Returns whether an element inside the root is no part of the article.
     pub(super) fn is_apart(&self, element: &str, node: &NodeRef<'_>) -> bool {
-        let is_of_it = self.taken.contains(&node.id) || self.alike.contains(&node.id);
         let is_apart = || frame::is_apart(element, node) || frame::is_hidden(node);
-        !is_of_it && (self.teasers.contains(&node.id) || is_apart())
+        !self.of_it.contains(&node.id) && (self.teasers.contains(&node.id) || is_apart())
     }
 }
 
@@ -245,9 +242,8 @@ impl Outline {
         };
         Some(Whole {
             root: self.blocks.get(*above.get(root)?)?.node,
-            taken: ids(&|at| taken.get(at).is_some_and(|bytes| *bytes > 0)),
+            of_it: ids(&|at| alike.contains(&at) || taken.get(at).is_some_and(|bytes| *bytes > 0)),
             teasers: ids(&is_teaser),
-            alike: ids(&|at| alike.contains(&at)),
         })
     }
 

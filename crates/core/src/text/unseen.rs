@@ -5,7 +5,6 @@
 //! mostly holds a picture or asks for JavaScript, so that text counts only where the page has no other.
 
 use super::markup::{Piece, Tag, pieces, write_doctype};
-use super::nesting::is_any;
 use super::normalize::non_whitespace_chars;
 
 /// Fewer characters than this in `noscript` do not count.
@@ -53,7 +52,7 @@ fn shown(html: &str, name: &str, is_wanted: impl Fn(&Tag<'_>) -> bool, text: &mu
     let (mut shown, mut links, mut has_any) = (0_usize, 0_usize, false);
     for piece in pieces(html) {
         match &piece {
-            Piece::Start(tag) if is_any(tag.name.as_bytes(), &[name]) => {
+            Piece::Start(tag) if tag.name.eq_ignore_ascii_case(name) => {
                 let is_shown = is_wanted(tag);
                 open.push(is_shown);
                 if is_shown {
@@ -63,15 +62,15 @@ fn shown(html: &str, name: &str, is_wanted: impl Fn(&Tag<'_>) -> bool, text: &mu
                     continue;
                 }
             }
-            Piece::End(end) if is_any(end.as_bytes(), &[name]) => {
+            Piece::End(end) if end.eq_ignore_ascii_case(name) => {
                 if open.pop() == Some(true) {
                     shown -= 1;
                     out.push_str("</div>");
                     continue;
                 }
             }
-            Piece::Start(tag) => links += usize::from(is_any(tag.name.as_bytes(), &["a"])),
-            Piece::End(end) => links = links.saturating_sub(usize::from(is_any(end.as_bytes(), &["a"]))),
+            Piece::Start(tag) => links += usize::from(tag.name.eq_ignore_ascii_case("a")),
+            Piece::End(end) => links = links.saturating_sub(usize::from(end.eq_ignore_ascii_case("a"))),
             Piece::Text(content) if links == 0 && shown > 0 => text.push_str(content),
             Piece::Text(_) | Piece::Raw(_) => {}
         }
