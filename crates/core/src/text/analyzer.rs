@@ -95,8 +95,7 @@ impl Analyzer {
                 StopWords::En => include_str!("stopwords_en.txt"),
                 StopWords::List(contents) => contents,
             };
-            let lines = contents.lines().filter(|line| !line.starts_with('#'));
-            for word in lines.flat_map(str::split_whitespace) {
+            for word in lines_of(contents).flat_map(|(_, line)| line.split_whitespace()) {
                 normalizer.run(word, &mut normal);
                 stopwords.insert(xxh3_64(normal.as_bytes()));
             }
@@ -187,15 +186,20 @@ impl Analyzer {
     }
 }
 
+/// Returns the lines of a list of words, without comments, and their numbers, from 1.
+pub(super) fn lines_of(list: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1_usize..).zip(list.lines()).filter(|(_, line)| !line.starts_with('#'))
+}
+
 /// Adds words to the library's dictionary, in normalised form.
 fn jieba_with(words: &str, normalizer: &Normalizer) -> Result<Jieba, SettingsError> {
     let mut jieba = segmenter().clone();
     let mut word = String::new();
-    for (line, text) in words.lines().enumerate().filter(|(_, text)| !text.starts_with('#')) {
+    for (line, text) in lines_of(words) {
         let mut parts = text.split_whitespace();
         let Some(written) = parts.next() else { continue };
         let frequency = parts.next().map(|frequency| {
-            let refuse = |_| SettingsError::UserDict { line: line + 1, frequency: frequency.to_owned() };
+            let refuse = |_| SettingsError::UserDict { line, frequency: frequency.to_owned() };
             frequency.parse::<u32>().map_err(refuse)
         });
         let frequency = frequency.transpose()?.and_then(|frequency| usize::try_from(frequency).ok());

@@ -109,7 +109,8 @@ pub enum Segmenter {
 /// How Chinese text is cut (`text.jieba`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JiebaSettings {
-    /// Contents of a dictionary of further words, one `word [frequency [tag]]` on each line.
+    /// Contents of a dictionary of further words, one `word [frequency [tag]]` on each line; lines that
+    /// begin with `#` are skipped.
     pub user_dict: Option<String>,
     /// Whether a hidden Markov model finds words that no dictionary has.
     pub hmm: bool,

@@ -1,6 +1,6 @@
 //! Words of a user that no text can have, because texts are cut into other words.
 
-use super::analyzer::{Analyzer, SettingsError};
+use super::analyzer::{Analyzer, SettingsError, lines_of};
 use super::han::is_han;
 use super::settings::{Segmenter, Settings, StopWords};
 
@@ -38,8 +38,8 @@ impl UnusedWords {
             analyzer.words(&normal, |word| words.push(word.text.to_owned()));
             words == [normal]
         };
-        let lines = lists().flat_map(|list| list.lines().filter(|line| !line.starts_with('#')));
-        let stopwords = lines.flat_map(str::split_whitespace).filter(|word| !is_one_word(word));
+        let words = lists().flat_map(|list| lines_of(list)).flat_map(|(_, line)| line.split_whitespace());
+        let stopwords = words.filter(|word| !is_one_word(word));
         let is_of_dictionary = |word: &str| match settings.segmenter {
             Segmenter::Unicode => false,
             // Only Han text is cut by the dictionary. How often a word occurs decides where it is joined.
@@ -48,8 +48,7 @@ impl UnusedWords {
                 analyzer.normal_word(word).is_some_and(|word| word.chars().all(is_han)) || is_one_word(word)
             }
         };
-        let lines = dictionary.lines().filter(|line| !line.starts_with('#'));
-        let words = lines.filter_map(|line| line.split_whitespace().next());
+        let words = lines_of(dictionary).filter_map(|(_, line)| line.split_whitespace().next());
         let dictionary = words.filter(|word| !is_of_dictionary(word));
         Ok(Self {
             stopwords: stopwords.map(str::to_owned).collect(),
