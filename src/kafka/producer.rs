@@ -140,9 +140,11 @@ impl ProducerLoop {
     fn renew(&mut self) -> Answer {
         // The thread of the old client closes it.
         self.client = None;
-        let client = ClientThread::start(self.config.clone(), self.delivery, Arc::clone(&self.in_flight));
-        let client = self.client.insert(client.map_err(|error| CallError::Fatal(error.to_string()))?);
-        client.connected().unwrap_or_else(|hung| self.give_up(Call::Init, hung))
+        let client = ClientThread::start(self.config.clone(), self.delivery, Arc::clone(&self.in_flight))
+            .map_err(|error| CallError::Fatal(error.to_string()))?;
+        let answer = client.connected().unwrap_or_else(|hung| self.give_up(Call::Init, hung))?;
+        self.client = Some(client);
+        Ok(answer)
     }
 
     /// Gives up a client whose call does not return. Only a new client learns what the call has done.

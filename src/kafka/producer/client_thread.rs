@@ -20,12 +20,12 @@ const GRACE: Duration = Duration::from_secs(3);
 pub(super) struct ClientThread {
     commands: Sender<ProducerCommand>,
     answers: Receiver<Answer>,
-    /// Time-out of [`Call::SendOffsets`], as the client library bounds it.
+    /// Time-out of [`Call::SendOffsets`]: the client library takes no longer than the transaction may.
     offsets_timeout: Duration,
 }
 
 impl ClientThread {
-    /// Starts the thread, which creates the client and initialises its transactional id: see
+    /// Starts the thread, named after the current one. It creates the client and initialises its transactional id: see
     /// [`ClientThread::connected`].
     ///
     /// # Errors
@@ -35,7 +35,9 @@ impl ClientThread {
         let (sender, commands) = unbounded();
         let (answered, answers) = unbounded();
         let offsets_timeout = transaction_timeout(&config).min(REQUEST_TIMEOUT);
-        std::thread::Builder::new().name("producer-client".to_owned()).spawn(move || {
+        let owner = std::thread::current();
+        let name = format!("{} client", owner.name().unwrap_or("producer"));
+        std::thread::Builder::new().name(name).spawn(move || {
             let session = match connect(&config, delivery, in_flight) {
                 Ok(session) => session,
                 Err(error) => return drop(answered.send(Err(error))),
@@ -52,7 +54,7 @@ impl ClientThread {
                         session.produce(batch, &*records)
                     }
                     ProducerCommand::SendOffsets(offsets, membership) => match delivery {
-                        Delivery::ExactlyOnce => session.send_offsets(&offsets, &membership, offsets_timeout),
+                        Delivery::ExactlyOnce => session.send_offsets(&offsets, &membership),
                         Delivery::AtLeastOnce => session.commit_offsets(&offsets, &membership),
                     },
                     ProducerCommand::Plain(call) => match delivery {

@@ -63,17 +63,12 @@ impl ProducerSession {
     }
 
     /// Adds these offsets to the transaction.
-    pub(super) fn send_offsets(
-        &self,
-        offsets: &[OffsetAndMetadata],
-        membership: &Membership,
-        timeout: Duration,
-    ) -> Answer {
+    pub(super) fn send_offsets(&self, offsets: &[OffsetAndMetadata], membership: &Membership) -> Answer {
         self.with_offsets(offsets, |list| {
             let Some(metadata) = membership.metadata() else {
                 return Err(CallError::Abortable("the member has left the group".to_owned()));
             };
-            let sent = self.producer.send_offsets_to_transaction(list, &metadata, timeout);
+            let sent = self.producer.send_offsets_to_transaction(list, &metadata, REQUEST_TIMEOUT);
             sent.map_err(|error| errors::of_call(Call::SendOffsets, &error))
         })
     }
