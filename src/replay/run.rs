@@ -20,7 +20,7 @@ use super::pace::{Pace, Rate};
 use super::setup::{self, extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
 use super::verdict_digest::VerdictDigest;
-use super::writer::{Batch, Committed, MAX_BATCH_BYTES, Writer, WriterSettings};
+use super::writer::{BATCH_BYTES, Batch, Committed, MAX_PAGES, Writer, WriterSettings};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::ProducerSettings;
@@ -36,11 +36,8 @@ use crate::runtime::threads::BackgroundTasks;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
 
-/// Pages or verdicts after which a transaction ends.
-const BATCH_PAGES: usize = 5000;
-
-/// Longest time between the beginnings of two transactions, while there is something to commit.
-const COMMIT: Duration = Duration::from_millis(500);
+/// Longest time that a batch stays open, while there is something to commit.
+const BATCH_TIME: Duration = Duration::from_millis(500);
 
 /// Interval between two progress reports.
 const SHOW: Duration = Duration::from_millis(200);
@@ -145,10 +142,13 @@ pub(super) struct Run<'a, S> {
     /// The pages; none if fingerprints are read.
     feed: Option<Feed>,
     pub(super) writer: Option<Writer>,
-    /// The open transaction.
+    /// The open batch.
     pub(super) batch: Batch,
-    /// When the last transaction began.
-    pub(super) flushed: Duration,
+    /// When the last batch was closed, and after how many pages.
+    flushed: Duration,
+    flushed_pages: u64,
+    /// When the topics of a slow transaction were last looked for.
+    topics_checked: Duration,
     /// Totals of each variant.
     pub(super) counts: Vec<Counts>,
     pub(super) verdicts: VerdictDigest,
@@ -240,6 +240,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             writer: writer.transpose()?,
             batch: Batch::default(),
             flushed: now,
+            flushed_pages: judged(&total.counts),
+            topics_checked: now,
             counts,
             verdicts: VerdictDigest::going_on(&total.verdicts),
             batches: total.batches,
@@ -306,7 +308,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
     }
 
-    /// Hands a page of the range to the open transaction.
+    /// Hands a page of the range to the open batch.
     pub(super) fn deliver(&mut self, output: Output<PagePayload>) {
         self.batch.bytes += output.page.payload.record.bytes();
         if self.plan.into.has_pages() {
@@ -319,17 +321,16 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         self.batch.marks.insert(partition.clone(), Mark::at(offset));
     }
 
+    /// Returns whether the open batch is to be closed.
     pub(super) fn is_full(&self) -> bool {
-        let judged = |counts: &Counts| counts.pages + counts.warm_up + counts.reopened;
-        let uncommitted = self.counts.first().map_or(0, judged).saturating_sub(judged(&self.total.counts));
-        let is_due = self.clock.now().saturating_sub(self.flushed) >= COMMIT;
-        let max_bytes = self.writer.as_ref().map_or(MAX_BATCH_BYTES, Writer::max_bytes);
-        (is_due && uncommitted > 0) || uncommitted >= BATCH_PAGES as u64 || self.batch.bytes >= max_bytes
+        let open = self.counts.first().map_or(0, judged).saturating_sub(self.flushed_pages);
+        let is_due = self.clock.now().saturating_sub(self.flushed) >= BATCH_TIME;
+        let max_bytes = self.writer.as_ref().map_or(BATCH_BYTES, Writer::max_batch_bytes);
+        (is_due && open > 0) || open >= MAX_PAGES as u64 || self.batch.bytes >= max_bytes
     }
 
-    /// Starts committing what was judged. Waits for the previous transaction.
+    /// Closes the open batch, to be committed. Waits while as much is waiting as one transaction may carry.
     pub(super) fn flush(&mut self, records: Vec<(LogPartition, Vec<VerdictRecord>)>) -> Result<(), Fatal> {
-        self.settle()?;
         self.flushed = self.clock.now();
         self.batches += 1;
         let total = Total {
@@ -348,18 +349,27 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         self.marks.extend(mem::take(&mut batch.marks));
         // Commit the offsets of all partitions, so that brokers do not expire some of them early.
         batch.marks.clone_from(&self.marks);
-        self.total = total.clone();
-        match &mut self.writer {
-            Some(writer) => writer.commit(Batch { records, total, ..batch }),
-            None => self.check_dead_letters()?,
-        }
-        Ok(())
+        self.flushed_pages = judged(&total.counts);
+        let Some(writer) = &mut self.writer else {
+            self.total = total;
+            return self.check_dead_letters();
+        };
+        writer.add(Batch { records, total, ..batch });
+        self.commit_while(Writer::is_full)
     }
 
-    /// Waits until nothing is in flight.
+    /// Waits until everything that was judged is committed.
     pub(super) fn settle(&mut self) -> Result<(), Fatal> {
-        while self.writer.as_ref().is_some_and(Writer::is_busy) {
-            self.look_at_writer(true)?;
+        self.commit_while(Writer::has_uncommitted)
+    }
+
+    fn commit_while(&mut self, condition: fn(&Writer) -> bool) -> Result<(), Fatal> {
+        while let Some(writer) = self.writer.as_mut().filter(|writer| condition(writer)) {
+            if writer.is_busy() {
+                self.look_at_writer(true)?;
+            } else {
+                writer.send();
+            }
         }
         Ok(())
     }
@@ -369,8 +379,9 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let Some(Committed { total, withdrawn }) = writer.step(wait)? else {
             // Offsets of a deleted topic are never accepted, and the client retries for minutes.
             let now = self.clock.now();
-            if writer.is_busy() && now.saturating_sub(self.flushed) >= SLOW_COMMIT {
-                self.flushed = now;
+            let since = writer.begun_at().max(self.topics_checked);
+            if writer.is_busy() && now.saturating_sub(since) >= SLOW_COMMIT {
+                self.topics_checked = now;
                 self.topics_are_there()?;
             }
             return Ok(());
@@ -548,7 +559,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         };
         let batch = mem::take(&mut self.batch);
         if let Some(writer) = &mut self.writer {
-            writer.commit(Batch { total: total.clone(), ..batch });
+            writer.add(Batch { total: total.clone(), ..batch });
         }
         self.settle()?;
         if let Some(counts) = self.counts.first() {
@@ -556,6 +567,11 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         Ok(Outcome { total, variants: self.counts, elapsed_ms: millis(self.clock.now()) })
     }
+}
+
+/// Returns how many pages were judged, in the range and before it.
+const fn judged(counts: &Counts) -> u64 {
+    counts.pages + counts.warm_up + counts.reopened
 }
 
 fn millis(span: Duration) -> u64 {

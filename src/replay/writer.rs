@@ -1,9 +1,10 @@
 //! Writes the pages, the own verdict log and the progress of a replay, in one transaction (law L2).
 //!
-//! One transaction is in flight while the next pages are judged. A batch is retried until it is committed, so verdicts
-//! are never revoked. How large the next one may be follows from how fast the brokers took the last ones. The committed
-//! offsets carry the hash of the plan and the totals.
+//! One transaction is in flight while the next pages are judged. Batches are retried until they are committed, so
+//! verdicts are never revoked. How many of them one transaction carries follows from how fast the brokers took the last
+//! ones: after a failure, fewer are sent again. The committed offsets carry the hash of the plan and the totals.
 
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,14 +36,22 @@ const STEP: Duration = Duration::from_millis(100);
 /// Maximum number of consecutive failed transactions.
 const MAX_FAILURES: u32 = 20;
 
-/// Sizes of the first batch and of the smallest limit, in bytes.
-const FIRST_BYTES: usize = 256 << 10;
+/// The smallest limit of a transaction, in bytes.
 const MIN_BYTES: usize = 16 << 10;
 
-/// Size of a batch, in bytes, at which a transaction ends on the fastest brokers.
-pub(super) const MAX_BATCH_BYTES: usize = 16 << 20;
+/// Maximum size of a batch, in bytes, unless a single page is larger: the first transaction carries one.
+pub(super) const BATCH_BYTES: usize = 256 << 10;
 
-/// The content of one transaction.
+/// The limit of a transaction on the fastest brokers, in bytes.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Maximum number of pages in a batch, and in a transaction.
+pub(super) const MAX_PAGES: usize = 5000;
+
+/// Longest time between the beginnings of two transactions, while there is something to commit.
+const COMMIT: Duration = Duration::from_millis(500);
+
+/// The least that is committed as a whole.
 #[derive(Default)]
 pub(super) struct Batch {
     /// Its size in bytes.
@@ -57,7 +66,58 @@ pub(super) struct Batch {
     pub(super) total: Total,
 }
 
-/// A batch that is committed.
+/// Batches that are not committed yet, oldest first: those of the transaction in flight, then those that wait for it.
+#[derive(Default)]
+struct Uncommitted {
+    batches: VecDeque<Batch>,
+    /// How many of them are in flight.
+    in_flight: usize,
+}
+
+impl Uncommitted {
+    /// Starts a transaction with as many batches as stay within `max_bytes` and [`MAX_PAGES`], and with at least one.
+    fn send(&mut self, max_bytes: usize) {
+        let (mut bytes, mut pages) = (0, 0);
+        let fits = self.batches.iter().take_while(|batch| {
+            bytes += batch.bytes;
+            pages += batch.pages.len();
+            bytes <= max_bytes && pages <= MAX_PAGES
+        });
+        self.in_flight = fits.count().max(1).min(self.batches.len());
+    }
+
+    /// Removes the batches in flight, which are committed.
+    fn committed(&mut self) -> Vec<Batch> {
+        self.batches.drain(..mem::take(&mut self.in_flight)).collect()
+    }
+
+    fn in_flight(&self) -> impl Iterator<Item = &Batch> {
+        self.batches.iter().take(self.in_flight)
+    }
+
+    /// The last batch in flight: its totals and places are those of the transaction.
+    fn last_in_flight(&self) -> Option<&Batch> {
+        self.batches.get(self.in_flight.checked_sub(1)?)
+    }
+
+    /// The page at this position of the transaction in flight.
+    fn page_mut(&mut self, index: usize) -> Option<&mut Arc<Output<PagePayload>>> {
+        self.batches.iter_mut().take(self.in_flight).flat_map(|batch| &mut batch.pages).nth(index)
+    }
+
+    fn bytes_in_flight(&self) -> usize {
+        self.in_flight().map(|batch| batch.bytes).sum()
+    }
+
+    /// Whether what waits fills a transaction.
+    fn is_full(&self, max_bytes: usize) -> bool {
+        let waiting = || self.batches.iter().skip(self.in_flight);
+        let bytes: usize = waiting().map(|batch| batch.bytes).sum();
+        bytes >= max_bytes || waiting().map(|batch| batch.pages.len()).sum::<usize>() >= MAX_PAGES
+    }
+}
+
+/// What a transaction has committed.
 pub(super) struct Committed {
     /// The totals.
     pub(super) total: Arc<Total>,
@@ -102,17 +162,16 @@ pub(super) struct Writer {
     txn: TransactionMachine,
     membership: Membership,
     offsets: Offsets,
-    /// The batch that is being committed.
-    current: Option<Batch>,
+    uncommitted: Uncommitted,
     withdrawn: Vec<RefusedPage>,
-    /// Digest of the outputs up to the last commit, and with the current batch.
+    /// Digest of the outputs up to the last commit, and with the transaction in flight.
     digest: Digest,
     next_digest: Arc<Mutex<Digest>>,
     failures: u32,
     is_ready: bool,
     limit: BatchLimit,
     clock: Clock,
-    /// When the current batch was first sent.
+    /// When the transaction in flight, or the last one, was first sent.
     begun_at: Duration,
 }
 
@@ -135,13 +194,13 @@ impl Writer {
             membership: Membership::outside(&settings.group).map_err(failure)?,
             offsets: Offsets::new(&settings.group, super::QUERY_TIMEOUT).map_err(failure)?,
             settings,
-            current: None,
+            uncommitted: Uncommitted::default(),
             withdrawn: Vec::new(),
             digest,
             next_digest: Arc::default(),
             failures: 0,
             is_ready: false,
-            limit: BatchLimit::new(FIRST_BYTES, MIN_BYTES, MAX_BATCH_BYTES, super::TRANSACTION),
+            limit: BatchLimit::new(BATCH_BYTES, MIN_BYTES, MAX_BYTES, super::TRANSACTION),
             clock,
             begun_at: Duration::ZERO,
         };
@@ -153,26 +212,56 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Returns whether a batch is in flight.
+    /// Returns whether a transaction is in flight.
     pub(super) const fn is_busy(&self) -> bool {
-        self.current.is_some()
+        self.uncommitted.in_flight > 0
     }
 
-    /// Starts committing a batch. None may be in flight.
-    pub(super) fn commit(&mut self, batch: Batch) {
-        self.current = Some(batch);
-        self.begun_at = self.clock.now();
+    /// Returns whether anything is not committed.
+    pub(super) fn has_uncommitted(&self) -> bool {
+        !self.uncommitted.batches.is_empty()
+    }
+
+    /// Returns when the transaction in flight, or the last one, was first sent.
+    pub(super) const fn begun_at(&self) -> Duration {
+        self.begun_at
+    }
+
+    /// Adds a batch. It is sent with the next transactions.
+    pub(super) fn add(&mut self, batch: Batch) {
+        self.uncommitted.batches.push_back(batch);
+    }
+
+    /// Returns whether as much waits as one transaction may carry.
+    pub(super) fn is_full(&self) -> bool {
+        self.uncommitted.is_full(self.limit.size())
+    }
+
+    /// Returns how large the next batch may be, in bytes.
+    pub(super) fn max_batch_bytes(&self) -> usize {
+        self.limit.size().min(BATCH_BYTES)
+    }
+
+    /// Sends what waits, as far as it fits one transaction. None may be in flight.
+    pub(super) fn send(&mut self) {
+        if self.has_uncommitted() {
+            self.begun_at = self.clock.now();
+            self.begin();
+        }
+    }
+
+    fn begin(&mut self) {
+        self.uncommitted.send(self.limit.size());
         let call = self.txn.begin();
         self.call(call);
     }
 
-    /// Returns how large the next batch may be, in bytes.
-    pub(super) const fn max_bytes(&self) -> usize {
-        self.limit.size()
-    }
-
-    /// Continues with the batch in flight, waiting briefly if `wait` is set; returns what was committed.
+    /// Continues with the transaction in flight, waiting briefly if `wait` is set; returns what was committed. Sends the
+    /// next one if it is due.
     pub(super) fn step(&mut self, wait: bool) -> Result<Option<Committed>, Fatal> {
+        if !self.is_busy() && self.clock.now().saturating_sub(self.begun_at) >= COMMIT {
+            self.send();
+        }
         let timeout = if wait { STEP } else { Duration::ZERO };
         let Ok((call, answer)) = self.answers.recv_timeout(timeout) else { return Ok(None) };
         let answer = answer.map(|_| ());
@@ -182,7 +271,7 @@ impl Writer {
         match &answer {
             Err(CallError::Undeliverable { index, reason }) => self.withdraw(*index, *reason)?,
             Err(CallError::Abortable(_) | CallError::Unknown(_)) if call == Call::Produce => {
-                self.limit.failed(self.current.as_ref().map_or(0, |batch| batch.bytes));
+                self.limit.failed(self.uncommitted.bytes_in_flight());
             }
             Ok(()) | Err(_) => {}
         }
@@ -193,16 +282,18 @@ impl Writer {
                 if self.was_committed()? {
                     return Ok(self.committed());
                 }
-                self.resend();
+                if self.is_busy() {
+                    self.begin();
+                }
             }
             TxnStep::Committed => return Ok(self.committed()),
             TxnStep::Aborted if self.is_ready => {
                 self.count_failure()?;
-                self.resend();
+                self.begin();
             }
             TxnStep::Aborted | TxnStep::Unknown(_) => {
                 self.count_failure()?;
-                // Until it succeeds, whether the batch in flight was committed is unknown.
+                // Until it succeeds, whether the transaction in flight was committed is unknown.
                 self.is_ready = false;
                 let call = self.txn.init();
                 self.call(call);
@@ -241,37 +332,30 @@ impl Writer {
         self.digest
     }
 
-    fn resend(&mut self) {
-        if self.current.is_some() {
-            let call = self.txn.begin();
-            self.call(call);
-        }
-    }
-
-    /// Checks whether the batch in flight was committed before the producer was recreated.
+    /// Checks whether the transaction in flight was committed before the producer was recreated.
     fn was_committed(&self) -> Result<bool, Fatal> {
-        let Some(batch) = &self.current else { return Ok(false) };
+        let Some(last) = self.uncommitted.last_in_flight() else { return Ok(false) };
         let at = &self.settings.total_at;
         let known = self.offsets.committed(&[at.clone()].into());
         let known = known.map_err(|error| Reason::Unavailable.because(error))?;
         let total =
             known.get(at).and_then(Option::as_ref).and_then(|known| CommitMetadata::read(&known.metadata).total);
-        Ok(total.is_some_and(|total| total.batches == batch.total.batches))
+        Ok(total.is_some_and(|total| total.batches == last.total.batches))
     }
 
     fn committed(&mut self) -> Option<Committed> {
         self.failures = 0;
         self.digest = *self.next_digest.lock().unwrap_or_else(PoisonError::into_inner);
-        let batch = self.current.take()?;
-        self.limit.committed(batch.bytes, self.clock.now().saturating_sub(self.begun_at));
-        let total = Total { outputs: self.digest.to_string(), ..batch.total };
+        let bytes = self.uncommitted.bytes_in_flight();
+        let last = self.uncommitted.committed().pop()?;
+        self.limit.committed(bytes, self.clock.now().saturating_sub(self.begun_at));
+        let total = Total { outputs: self.digest.to_string(), ..last.total };
         Some(Committed { total: Arc::new(total), withdrawn: mem::take(&mut self.withdrawn) })
     }
 
     fn withdraw(&mut self, index: usize, reason: Reject) -> Result<(), Fatal> {
-        let page = self.current.as_mut().and_then(|batch| batch.pages.get_mut(index));
         let is_dead = |page: &Arc<Output<PagePayload>>| matches!(page.outcome, PageOutcome::DeadLetter(_));
-        let Some(page) = page.filter(|page| !is_dead(page)) else {
+        let Some(page) = self.uncommitted.page_mut(index).filter(|page| !is_dead(page)) else {
             let why = anyhow::anyhow!("the brokers refuse what the replay writes: {}", reason.name());
             return Err(Reason::Failure.because(why));
         };
@@ -282,42 +366,39 @@ impl Writer {
     }
 
     fn call(&self, call: Call) {
-        let empty = Batch::default();
-        let batch = self.current.as_ref().unwrap_or(&empty);
+        let batches = || self.uncommitted.in_flight();
         self.transactional.submit(match call {
             Call::Produce => ProducerCommand::Produce(Box::new(BatchRecords {
                 outputs: Arc::clone(&self.settings.outputs),
-                pages: batch.pages.clone(),
+                pages: batches().flat_map(|batch| &batch.pages).cloned().collect(),
                 verdicts: Arc::clone(&self.settings.verdicts),
-                values: encoded(&batch.records),
+                values: batches().flat_map(|batch| &batch.records).map(encoded).collect(),
                 before: self.digest,
                 after: Arc::clone(&self.next_digest),
             })),
-            Call::SendOffsets => ProducerCommand::SendOffsets(self.offsets(batch), self.membership.clone()),
+            Call::SendOffsets => ProducerCommand::SendOffsets(self.offsets(), self.membership.clone()),
             call @ (Call::Init | Call::Begin | Call::Commit | Call::Abort) => ProducerCommand::Plain(call),
         });
     }
 
-    fn offsets(&self, batch: &Batch) -> Vec<OffsetAndMetadata> {
+    fn offsets(&self) -> Vec<OffsetAndMetadata> {
+        let Some(last) = self.uncommitted.last_in_flight() else { return Vec::new() };
         let outputs = self.next_digest.lock().unwrap_or_else(PoisonError::into_inner).to_string();
-        let total = Arc::new(Total { outputs, ..batch.total.clone() });
+        let total = Arc::new(Total { outputs, ..last.total.clone() });
         let offset_of = |(partition, &Mark { offset, read_to }): (&PartitionId, &Mark)| {
             let total = (*partition == self.settings.total_at).then(|| Arc::clone(&total));
             let metadata = CommitMetadata { plan: self.settings.plan.clone(), read_to, total }.text();
             OffsetAndMetadata { partition: partition.clone(), offset, metadata }
         };
-        batch.marks.iter().map(offset_of).collect()
+        last.marks.iter().map(offset_of).collect()
     }
 }
 
 type Values = Vec<(i32, Vec<Vec<u8>>)>;
 
-fn encoded(records: &[(LogPartition, Vec<VerdictRecord>)]) -> Values {
-    let of = |(log, records): &(LogPartition, Vec<VerdictRecord>)| {
-        let values = records.iter().flat_map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
-        (log.number(), values)
-    };
-    records.iter().map(of).collect()
+fn encoded((log, records): &(LogPartition, Vec<VerdictRecord>)) -> (i32, Vec<Vec<u8>>) {
+    let values = records.iter().flat_map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
+    (log.number(), values)
 }
 
 /// The records of one transaction.
@@ -376,4 +457,55 @@ fn with_record(digest: Digest, output_kind: OutputKind, record: &OutgoingRecord<
         fields.push(value.as_deref());
     }
     digest.with(&fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn batch(number: u64, bytes: usize) -> Batch {
+        Batch { bytes, total: Total { batches: number, ..Total::default() }, ..Batch::default() }
+    }
+
+    /// The numbers of the batches in flight.
+    fn in_flight(uncommitted: &Uncommitted) -> Vec<u64> {
+        uncommitted.in_flight().map(|batch| batch.total.batches).collect()
+    }
+
+    #[test]
+    fn fewer_batches_are_sent_again_after_a_failure() {
+        let mut uncommitted = Uncommitted::default();
+        uncommitted.batches.extend((1..=4).map(|number| batch(number, 100)));
+        uncommitted.send(400);
+        assert_eq!(in_flight(&uncommitted), [1, 2, 3, 4]);
+        uncommitted.send(250);
+        assert_eq!(in_flight(&uncommitted), [1, 2]);
+        assert_eq!(uncommitted.bytes_in_flight(), 200);
+        assert_eq!(uncommitted.last_in_flight().map(|batch| batch.total.batches), Some(2), "its totals are committed");
+        assert!(uncommitted.is_full(200) && !uncommitted.is_full(201), "the others wait");
+    }
+
+    proptest! {
+        #[test]
+        fn each_batch_is_committed_once_and_in_order(
+            sizes in prop::collection::vec(0_usize..100, 1..20),
+            limits in prop::collection::vec(1_usize..300, 60),
+            commits in prop::collection::vec(any::<bool>(), 60),
+        ) {
+            let mut uncommitted = Uncommitted::default();
+            uncommitted.batches.extend((0..).zip(&sizes).map(|(number, bytes)| batch(number, *bytes)));
+            let mut committed = Vec::new();
+            for (limit, is_committed) in limits.into_iter().zip(commits).chain([(usize::MAX, true)]) {
+                uncommitted.send(limit);
+                prop_assert_eq!(in_flight(&uncommitted).is_empty(), uncommitted.batches.is_empty());
+                prop_assert!(uncommitted.bytes_in_flight() <= limit || uncommitted.in_flight == 1);
+                if is_committed {
+                    committed.extend(uncommitted.committed().into_iter().map(|batch| batch.total.batches));
+                }
+            }
+            prop_assert_eq!(committed, (0..sizes.len() as u64).collect::<Vec<_>>());
+        }
+    }
 }

@@ -395,7 +395,7 @@ pub struct CommitMetadata {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Total {
-    /// Transactions committed.
+    /// Batches committed.
     pub batches: u64,
     /// Digest of the verdicts in the order of judging.
     pub verdicts: String,
