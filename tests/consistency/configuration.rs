@@ -47,7 +47,7 @@ This page is generated from `config/dupgate.yaml` and the checks in the code by
 |---|---|
 | `/meta/url` | a member of the JSON value: a JSON pointer (RFC 6901), in which `~1` means `/` and `~0` means `~` |
 | `/links/0` | an element of a list, counted from 0 |
-| `/message/~json/url` | a member of JSON that is written in a string |
+| `/message/~json/url` | a member of JSON that is written in a string, plain or in base64 |
 | `header:site` | the last header of this name |
 | `key` | the key of the record |
 | `{path: /body, encoding: base64}` | text or HTML that is packed: `base64`, `gzip`, `zstd`, `deflate`, `br` or a list, the outermost first (`[base64, gzip]`) |

@@ -37,7 +37,8 @@ const TIME: i64 = 1_716_286_210_000;
 const ID: &str = "https://a.example/1";
 const TEXT: &str = "The old bridge across the river is closed for six weeks.";
 
-/// One row. In its record, `ID`, `TEXT`, `HTML` and `BASE64` (of the HTML) stand for those of the page.
+/// One row. In its record, `ID`, `TEXT`, `HTML`, `BASE64` (of the HTML) and `JSON64` (of all in JSON) stand for
+/// those of the page.
 struct Row {
     writer: &'static str,
     form: &'static str,
@@ -53,7 +54,7 @@ const fn row(writer: &'static str, form: &'static str, settings: &'static str, v
     Row { writer, form, settings, value, key: None, headers: &[], schema: None }
 }
 
-const ROWS: [Row; 36] = [
+const ROWS: [Row; 37] = [
     row(
         "StormCrawler",
         "JSON of the indexer",
@@ -185,6 +186,12 @@ const ROWS: [Row; 36] = [
         "structured mode, JSON data",
         "fields: {id: /data/url, text: /data/text, fetched_at: /time}",
         r#"{"specversion":"1.0","id":"1","source":"/c","type":"page","time":"2024-05-21T10:10:10Z","data":{"url":"ID","text":"TEXT"}}"#,
+    ),
+    row(
+        "Pub/Sub connectors",
+        "the message's JSON with the data in base64",
+        "fields: {id: /message/data/~json/url, text: /message/data/~json/text, fetched_at: /message/publishTime}",
+        r#"{"message":{"data":"JSON64","messageId":"1","publishTime":"2024-05-21T10:10:10.000Z"}}"#,
     ),
     row(
         "CloudEvents",
@@ -365,7 +372,9 @@ fn every_row_reads_what_it_names() {
         }
         let resolved = layers.resolve(&ExternalInputs::default(), Purpose::Sieve);
         let settings = resolved.unwrap_or_else(|refused| panic!("{name}: {refused}")).0;
-        let value = row.value.replace("BASE64", &BASE64_STANDARD.encode(&html)).replace("HTML", &html);
+        let json = format!(r#"{{"url":"{ID}","text":"{TEXT}"}}"#);
+        let value = row.value.replace("JSON64", &BASE64_STANDARD.encode(json));
+        let value = value.replace("BASE64", &BASE64_STANDARD.encode(&html)).replace("HTML", &html);
         let value = value.replace("TEXT", TEXT).replace("ID", ID);
         let chunks = format!("{:x}\r\n{html}\r\n0\r\n\r\n", html.len());
         let value = value.replace("CHUNKS", &chunks);

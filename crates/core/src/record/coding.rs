@@ -247,7 +247,8 @@ fn from_brotli(bytes: &[u8], limit: usize) -> Result<Vec<u8>, NotUnpacked> {
     }
 }
 
-fn from_base64(bytes: &[u8]) -> Option<Vec<u8>> {
+/// Decodes base64 in either alphabet, with or without padding and line breaks.
+pub(super) fn from_base64(bytes: &[u8]) -> Option<Vec<u8>> {
     const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true);

@@ -15,7 +15,8 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FieldPath {
-    /// A header of a WARC record (`/WARC-Target-URI`), or a JSON pointer (RFC 6901) into the record's value, or into JSON that a string in it holds (`/message/~json/url`).
+    /// A header of a WARC record (`/WARC-Target-URI`), or a JSON pointer (RFC 6901) into the record's value, or into JSON
+    /// that a string in it holds (`/message/~json/url`), plain or in base64.
     Pointer(Pointer),
     /// The last header of this name.
     Header(String),
@@ -32,7 +33,7 @@ pub struct Pointer(Vec<Step>);
 pub enum Step {
     /// The member of this name, or the element at this position.
     Member(String),
-    /// The JSON that the string holds, written `~json`: no name is written so, because `~` must be followed by a digit.
+    /// The JSON that the string holds, plain or in base64, written `~json`: no name is written so, because `~` must be followed by a digit.
     Json,
 }
 

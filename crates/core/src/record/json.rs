@@ -3,6 +3,7 @@
 //! What common writers of JSON write although no standard has it is read, too: `NaN` and `Infinity` count as null, and
 //! half a surrogate pair as U+FFFD. Only a text that the library refuses is searched for these.
 
+use super::coding::from_base64;
 use super::field_path::Step;
 use super::{FieldPath, Reject, Rejection};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -145,7 +146,8 @@ impl Wanted {
 }
 
 impl Inside {
-    /// Reads the JSON in a string. An object or a list is read as it is, and a blank string or null holds nothing.
+    /// Reads the JSON in a string, plain or in base64. An object or a list is read as it is, and a blank string or null
+    /// holds nothing.
     fn find<'r>(&self, raw: &'r str, found: &mut Found<'r>) -> Result<(), serde_json::Error> {
         if raw.starts_with(['{', '[']) {
             return self.wanted.take(raw, found);
@@ -162,6 +164,7 @@ impl Inside {
         if text.trim().is_empty() {
             return Ok(());
         }
+        let text = json_in_base64(&text).map_or(text, Cow::Owned);
         if nesting(text.as_bytes(), self.max_nesting) > self.max_nesting {
             found.refused = refuse(Reject::TooDeep, &format!("JSON nested deeper than {} levels", self.max_nesting));
             return Ok(());
@@ -178,6 +181,14 @@ impl Inside {
         }
         Ok(())
     }
+}
+
+/// Returns the object or the list that is written in base64. No text is both: base64 has no brackets.
+fn json_in_base64(text: &str) -> Option<String> {
+    if text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    String::from_utf8(from_base64(text.as_bytes())?).ok().filter(|json| json.trim_start().starts_with(['{', '[']))
 }
 
 struct Walk<'w, 'f, 'r> {

@@ -168,6 +168,8 @@ fn lists_of_strings_are_paragraphs_and_a_list_of_one_is_its_element() {
 /// Debezium, Logstash and data sets of pages carry JSON in strings.
 #[test]
 fn json_in_a_string_is_read() {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+
     let inside = settings(|settings| {
         settings.fields.id = Some(path("/meta/~json/url"));
         settings.fields.text = Some(path("/message/~json/page/~json/0"));
@@ -207,6 +209,18 @@ fn json_in_a_string_is_read() {
     let whole = settings(|settings| settings.fields.text = Some(path("/~json/text")));
     let value = serde_json::Value::from(r#"{"text":"a","url":1}"#).to_string();
     assert_eq!(decode(&whole, value.as_bytes()).unwrap().body, Body::Text("a".into()), "JSON that was encoded twice");
+    // Pub/Sub and CloudEvents encode the data, whatever it is.
+    for json in [r#"{"text":"正文??>>","url":1}"#, " [] "] {
+        let plain = BASE64_STANDARD.encode(json);
+        for packed in [plain.clone(), plain.replace('+', "-").replace('/', "_").replace('=', "")] {
+            let value = serde_json::Value::from(packed).to_string();
+            let read = decode(&whole, value.as_bytes()).map(|document| document.body);
+            let expected = json.contains("text").then(|| Body::Text("正文??>>".into()));
+            assert_eq!(read.ok(), expected, "{value}");
+        }
+    }
+    let value = serde_json::Value::from(BASE64_STANDARD.encode("{\"text\":")).to_string();
+    assert_eq!(reason(&whole, &value), Reject::Undecodable, "malformed inside");
     // The last of equal names counts inside, too.
     let twice = settings(|settings| settings.fields.text = Some(path("/m/~json/text")));
     assert_eq!(reason(&twice, r#"{"m":"{\"text\":\"a\"}","m":"{}"}"#), Reject::MissingField);
