@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dupgate_core::worker::{BadRecords, Event, Page, PageAction, PageOutcome};
 
 use super::{Message, Ready, WorkerDriver};
+use crate::config::settings::Topics;
 use crate::error::{Fatal, Reason};
 use crate::kafka::fingerprint_log::{Appended, NotAppended};
 use crate::kafka::group_consumer::{Command, ConsumerEvent};
@@ -90,6 +91,21 @@ impl WorkerDriver {
         }
     }
 
+    /// Rejoins the group if it has assigned partitions of a topic that is not configured: a static member that comes back
+    /// gets the partitions that it had, whatever it subscribes to now, until the group rebalances.
+    fn leave_foreign(&self, partitions: &BTreeSet<PartitionId>) {
+        let Topics::Names(topics) = &self.context.settings.input.topics else { return };
+        let is_foreign = |partition: &&PartitionId| !topics.iter().any(|topic| **topic == *partition.topic);
+        let foreign: BTreeSet<PartitionId> = partitions.iter().filter(is_foreign).cloned().collect();
+        if !foreign.is_empty() {
+            tracing::warn!(
+                target: "dupgate::worker",
+                partitions = %names(&foreign), "rejoining the group: partitions assigned of topics that are not configured"
+            );
+            self.member.command(Command::Rejoin);
+        }
+    }
+
     pub(super) fn member_event(&mut self, event: ConsumerEvent) -> Result<(), Fatal> {
         match event {
             ConsumerEvent::Record { partition, offset, serial, record, permit } => {
@@ -132,6 +148,7 @@ impl WorkerDriver {
             }
             ConsumerEvent::Assigned(partitions) => {
                 tracing::info!(target: "dupgate::worker", partitions = %names(&partitions), "partitions assigned");
+                self.leave_foreign(&partitions);
                 self.report.metrics().rebalanced(Rebalance::Assign, partitions.len());
                 self.handle(Event::Assigned(partitions))
             }

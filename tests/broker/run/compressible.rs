@@ -66,7 +66,7 @@ fn pages_that_compress_well_stay_within_the_planned_memory_and_arrive_once() {
     let outputs = json!({ "unique": { "topic": &unique }, "duplicate": { "topic": &duplicate } });
     let instance = site.start_with("one", json!({ "output": outputs }));
     let found = sources(broker, &[&unique, &duplicate]);
-    let peak = instance.peak_memory();
+    let peak = instance.peak_memory().expect("it runs");
     instance.stop();
     let expected = (0..PAGES).map(|offset| (format!("{}:0:{offset}", site.input), 1));
     assert_eq!(found, expected.collect());

@@ -75,6 +75,32 @@ fn a_partition_that_has_lost_its_next_offset_does_not_stop_others() {
 }
 
 #[test]
+fn a_topic_that_is_configured_no_more_is_read_no_more() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 2);
+    let other = broker.topic("other", 2);
+    let both = json!({ "input": { "topics": [&site.input, &other] } });
+    let owned = |instance: &Instance, topic: &str| {
+        let count = instance.metric("dupgate_assigned_partitions", &[&format!("topic=\"{topic}\"")]);
+        count.to_bits() == 2.0_f64.to_bits()
+    };
+    let first = site.start_with("one", both);
+    wait::until("all partitions", || (owned(&first, &site.input) && owned(&first, &other)).then_some(()));
+    first.stop();
+    // A static member that comes back in time gets its partitions back: without a rebalance, by its former subscription.
+    let mut second = site.start("one");
+    second.wait_ready();
+    wait::until("the partitions of one topic", || {
+        (owned(&second, &site.input) && !owned(&second, &other)).then_some(())
+    });
+    (0..2).for_each(|partition| produce(broker, &other, partition, &pages(partition, 10..12)));
+    (0..2).for_each(|partition| produce(broker, &site.input, partition, &pages(partition, 0..2)));
+    let unique = committed(broker, &site.unique, 4);
+    assert!(unique.iter().all(|page| page.header("dupgate.source").concat().starts_with(&site.input)));
+    second.stop();
+}
+
+#[test]
 fn an_output_topic_that_grows_gets_pages_on_its_new_partitions() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
