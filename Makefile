@@ -7,6 +7,7 @@ KAFKA ?= mock
 PAGES ?= 1000000
 PARTS ?=
 PROFILE ?= release
+SEED ?= 1
 TEXTS ?=
 
 # Tests against a broker mostly wait, so use at least six threads.
@@ -16,7 +17,7 @@ THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? 6 : cores)))
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fuzz docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools
+.PHONY: help demo test check lint fuzz docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants chaos kafka-up kafka-down kafka-status tools
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -96,6 +97,11 @@ eval: ## Measure quality in three length ranges, three seeds each; DATA=folder w
 mutants: ## Inject bugs and check that the simulation catches each one
 	@tests/tools.sh build
 	@tests/mutants.sh
+
+chaos: ## Cause faults in a fleet of four on three brokers, and check that each page comes out once; FOR=10m, SEED=7 for other faults
+	@tests/tools.sh test
+	DUPGATE_CHAOS_FOR=$(if $(filter-out file,$(origin FOR)),$(FOR),2m) DUPGATE_CHAOS_SEED=$(SEED) \
+		$(CARGO) test --locked --test proof chaos -- --ignored --nocapture
 
 kafka-up: ## Start a broker that keeps running; prints its address
 	@tests/broker/kafka.sh up

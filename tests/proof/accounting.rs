@@ -89,6 +89,78 @@ impl Ledger {
     }
 }
 
+/// What went wrong with the pages of a deployment, and how often.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Audit {
+    /// Pages written.
+    pub(crate) pages: usize,
+    /// Pages that did not come out.
+    pub(crate) lost: usize,
+    /// Records beyond the first of a page.
+    pub(crate) doubled: usize,
+    /// Pages that are duplicates of themselves.
+    pub(crate) own: usize,
+    /// Duplicates of a page that was not delivered as unique.
+    pub(crate) orphans: usize,
+    /// Records that differ from their page, are of none, or do not say what became of it.
+    pub(crate) changed: usize,
+    /// Duplicates.
+    pub(crate) duplicates: usize,
+    /// The first of the pages and records that are counted as wrong.
+    pub(crate) examples: Vec<String>,
+}
+
+impl Audit {
+    /// Number of examples.
+    const EXAMPLES: usize = 10;
+
+    pub(crate) const fn is_clean(&self) -> bool {
+        self.lost + self.doubled + self.own + self.orphans + self.changed == 0
+    }
+
+    fn example(&mut self, text: String) -> usize {
+        if self.examples.len() < Self::EXAMPLES {
+            self.examples.push(text);
+        }
+        1
+    }
+}
+
+impl Ledger {
+    /// Counts everything that is wrong, where [`Ledger::outcomes`] stops at the first.
+    pub(crate) fn audit(&self) -> Audit {
+        let mut audit = Audit { pages: self.inputs.len(), ..Audit::default() };
+        let mut outcomes: BTreeMap<Source, Outcome> = BTreeMap::new();
+        for (output_kind, record) in &self.outputs {
+            let read = origin(*output_kind, record).and_then(|source| {
+                let came = self.inputs.get(&source).ok_or_else(|| format!("{} is of no page", record.source))?;
+                same_bytes(came, record)?;
+                Ok((source, outcome(*output_kind, record)?))
+            });
+            match read {
+                Err(why) => audit.changed += audit.example(why),
+                Ok((source, _)) if outcomes.contains_key(&source) => {
+                    audit.doubled += audit.example(format!("{source} came out again as {}", record.source));
+                }
+                Ok((source, outcome)) => drop(outcomes.insert(source, outcome)),
+            }
+        }
+        for source in self.inputs.keys().filter(|source| !outcomes.contains_key(source)) {
+            audit.lost += audit.example(format!("{source} did not come out"));
+        }
+        for (source, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.output_kind == OutputKind::Duplicate) {
+            audit.duplicates += 1;
+            let fate = outcome.matched.as_ref().and_then(|original| outcomes.get(original));
+            if outcome.matched.as_ref() == Some(source) {
+                audit.own += audit.example(format!("{source} is its own duplicate"));
+            } else if fate.is_none_or(|fate| fate.output_kind != OutputKind::Unique) {
+                audit.orphans += audit.example(format!("{source} is {outcome:?}, which is {fate:?}"));
+            }
+        }
+        audit
+    }
+}
+
 /// Checks that every duplicate points to another page that was delivered as unique: so none is its own duplicate, and
 /// no two are each other's (law L8).
 ///
@@ -221,6 +293,25 @@ mod tests {
         refused(|outputs| outputs[0].1.key = None, "another key");
         refused(|outputs| outputs[0].1.timestamp = Some(8), "another timestamp");
         refused(|outputs| outputs[0].1.headers.push(header("trace", "2")), "another foreign header");
+    }
+
+    #[test]
+    fn an_audit_counts_each_kind_of_mistake() {
+        let of = |outputs| ledger(outputs).audit();
+        assert_eq!(of(good()), Audit { pages: 2, duplicates: 1, ..Audit::default() });
+        let counts = |change: fn(&mut Vec<(OutputKind, Record)>)| {
+            let mut outputs = good();
+            change(&mut outputs);
+            let audit = of(outputs);
+            assert!(!audit.is_clean() && !audit.examples.is_empty());
+            (audit.lost, audit.doubled, audit.own, audit.orphans, audit.changed)
+        };
+        assert_eq!(counts(|outputs| drop(outputs.pop())), (1, 0, 0, 0, 0));
+        assert_eq!(counts(|outputs| outputs.push(left(0, OutputKind::Unique, None))), (0, 1, 0, 0, 0));
+        assert_eq!(counts(|outputs| outputs[1] = left(1, OutputKind::Duplicate, Some(1))), (0, 0, 1, 0, 0));
+        assert_eq!(counts(|outputs| outputs[0] = left(0, OutputKind::Duplicate, Some(1))), (0, 0, 0, 2, 0));
+        assert_eq!(counts(|outputs| outputs.push(left(2, OutputKind::Unique, None))), (0, 0, 0, 0, 1));
+        assert_eq!(counts(|outputs| outputs[1].1.key = None), (1, 0, 0, 0, 1), "a changed page is not the page");
     }
 
     #[test]

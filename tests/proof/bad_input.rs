@@ -61,6 +61,16 @@ fn filler(bytes: usize) -> Vec<u8> {
     json!({ "text": words("large"), "filler": "x".repeat(bytes) }).to_string().into_bytes()
 }
 
+/// The records that every output takes as they are, and that go to one of them.
+pub(crate) fn hostile_records() -> Vec<Page> {
+    let is_taken = |fate: &Fate, page: &Page| match fate {
+        Judged(_) => true,
+        Dead(stage, _) => *stage != "produce" && page.value.as_ref().is_none_or(|value| value.len() < 1_000_000),
+        Tombstone => false,
+    };
+    records().into_iter().filter(|(_, page, fate)| is_taken(fate, page)).map(|(_, page, _)| page).collect()
+}
+
 fn cut(bytes: &[u8]) -> Vec<u8> {
     bytes[..bytes.len() / 2].to_vec()
 }

@@ -46,6 +46,11 @@ fn word(text: u32, place: u32) -> String {
     (mixed ^ (mixed >> 31)).to_le_bytes().map(|byte| char::from(b'a' + byte % 26)).iter().collect()
 }
 
+/// The text of a page: 40 words.
+pub(crate) fn words(text: u32) -> String {
+    (0..40).map(|place| word(text, place)).collect::<Vec<_>>().join(" ")
+}
+
 /// Writes a page every [`BEAT`] until dropped.
 pub(crate) struct Feed {
     stop: Arc<AtomicBool>,
@@ -64,8 +69,7 @@ impl Feed {
                 if stopped.load(Ordering::Relaxed) {
                     return producer.flush();
                 }
-                let words: Vec<String> = (0..40).map(|place| word(text_of(number), place)).collect();
-                let value = json!({ "url": format!("https://a.example/{number}"), "text": words.join(" ") });
+                let value = json!({ "url": format!("https://a.example/{number}"), "text": words(text_of(number)) });
                 let page = Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() };
                 producer.write(&topic, i32::try_from(number).expect("few pages") % partitions, &page);
                 std::thread::park_timeout((start + BEAT * number).saturating_duration_since(Instant::now()));

@@ -26,6 +26,7 @@ mod backlog;
 mod bad_input;
 mod slow_judge;
 mod crash_recovery;
+mod chaos;
 mod take_over;
 mod rolling_upgrade;
 mod across_partitions;

@@ -39,12 +39,16 @@ impl<'c> Team<'c> {
 
     /// Waits until each one is ready. One that ends meanwhile is started again.
     pub(crate) fn wait_ready(&mut self) {
-        for number in 0..self.members.len() {
-            wait::until("an instance to be ready", || {
-                self.revive();
-                self.members[number].instance.is_ready().then_some(())
-            });
-        }
+        let names: Vec<String> = self.members().map(|member| member.name().to_owned()).collect();
+        names.iter().for_each(|name| self.wait_until_ready(name));
+    }
+
+    /// Waits until one is ready. Those that end meanwhile are started again.
+    pub(crate) fn wait_until_ready(&mut self, name: &str) {
+        wait::until(&format!("{name} to be ready"), || {
+            self.revive();
+            self.member(name).is_ready().then_some(())
+        });
     }
 
     pub(crate) fn members(&self) -> impl Iterator<Item = &Instance> {

@@ -170,11 +170,11 @@ impl Instance {
         names.map(|name| name.trim().to_owned()).collect()
     }
 
-    /// The largest memory that the process has taken so far, in bytes.
-    pub(crate) fn peak_memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the process runs");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-        peak.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+    /// The largest memory that the process has taken so far, in bytes; `None` if it has ended.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(peak.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024)
     }
 
     /// The whole log.
