@@ -8,13 +8,14 @@
 //! A union is written as the value that it holds. Times are numbers, whose size shows their unit; dates and local times are
 //! texts in ISO 8601, since their numbers would be taken for others.
 
-use super::json_text::{JsonText, Unfit};
-use super::schema_id::{SchemaId, SchemaText};
-use super::wire::{Wire, text};
+use std::collections::HashMap;
+
 use jiff::civil::{Date, DateTime};
 use jiff::{Span, Timestamp};
 use serde_json::Value;
-use std::collections::HashMap;
+
+use super::json_text::{JsonText, Unfit, Wire, text};
+use super::schema_id::{SchemaId, SchemaText};
 
 /// Types refer to each other by their place, since a record may hold itself.
 type Place = usize;

@@ -8,15 +8,16 @@
 //! Members have the names of the file. A field that is not on the wire is left out. A `Timestamp` is a text in RFC 3339,
 //! and the wrappers, `Struct` and its parts are what they hold, as in the JSON of Protobuf itself.
 
-use super::json_text::{JsonText, Unfit};
-use super::schema_id::SchemaText;
-use super::wire::{Wire, text, unzigzag};
+use std::collections::BTreeMap;
+
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use prost_reflect::prost::Message as _;
 use prost_reflect::prost_types::FileDescriptorProto;
 use prost_reflect::{Cardinality, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
-use std::collections::BTreeMap;
+
+use super::json_text::{JsonText, Unfit, Wire, text, unzigzag};
+use super::schema_id::SchemaText;
 
 /// The name of the file that holds the schema. No reference has it.
 const MAIN: &str = "dupgate/value.proto";
