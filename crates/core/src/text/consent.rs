@@ -2,15 +2,14 @@
 //!
 //! Most sentences of a notice speak to the reader about cookies, data, partners and choices. An article about cookies
 //! has the same words, but seldom says "we" and "you"; a recipe for cookies says "you", but asks for no consent.
-//! [`vocabulary`] lists the languages that are known. Measurements are in `docs/TEXT.md`, the cases in the tests.
+//! `consent.txt` has the words of the languages that are known. Measurements are in `docs/TEXT.md`, the cases in the
+//! tests.
 //!
 //! Cost: one search for "cookie" in most pages; some tens of microseconds for the others.
 
-use vocabulary::{ADDRESSES, TOPICS, UNSPACED_ADDRESSES};
+use std::sync::LazyLock;
 
 use super::normalize::non_whitespace_chars;
-
-mod vocabulary;
 
 /// The most characters of a notice, without whitespace. A longer text is not a notice, or it is what the page is about.
 const MAX_NOTICE_CHARS: usize = 3000;
@@ -70,13 +69,40 @@ impl Language {
 }
 
 fn topics_of(sentence: &str) -> u8 {
-    let names = |topic: &&[&str]| topic.iter().any(|word| sentence.contains(word));
-    TOPICS.iter().enumerate().filter(|(_, topic)| names(topic)).fold(0, |topics, (number, _)| topics | 1 << number)
+    let names = |topic: &Vec<&str>| topic.iter().any(|word| sentence.contains(word));
+    VOCABULARY
+        .topics
+        .iter()
+        .enumerate()
+        .filter(|(_, topic)| names(topic))
+        .fold(0, |topics, (number, _)| topics | 1 << number)
 }
 
 fn is_addressed(sentence: &str) -> bool {
-    UNSPACED_ADDRESSES.iter().any(|word| sentence.contains(word))
-        || sentence.split(|c: char| !c.is_alphabetic()).any(|word| ADDRESSES.contains(&word))
+    VOCABULARY.unspaced_addresses.iter().any(|word| sentence.contains(word))
+        || sentence.split(|c: char| !c.is_alphabetic()).any(|word| VOCABULARY.addresses.contains(&word))
+}
+
+/// The words by which notices are recognised, from `consent.txt`.
+struct Vocabulary {
+    /// Beginnings of words, by topic. The first topic is consent, which a notice never lacks.
+    topics: [Vec<&'static str>; 6],
+    /// Words that name the site or the reader.
+    addresses: Vec<&'static str>,
+    /// The same for languages that do not separate words.
+    unspaced_addresses: Vec<&'static str>,
+}
+
+static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
+    let mut sections = include_str!("consent.txt").split('[').skip(1).map(words_of);
+    let mut next = || sections.next().unwrap_or_default();
+    Vocabulary { topics: std::array::from_fn(|_| next()), addresses: next(), unspaced_addresses: next() }
+});
+
+/// Returns the words of a section, whose first line is its name.
+fn words_of(section: &'static str) -> Vec<&'static str> {
+    let words = section.lines().skip(1).flat_map(|line| line.split(','));
+    words.map(str::trim).filter(|word| !word.is_empty()).collect()
 }
 
 #[cfg(test)]

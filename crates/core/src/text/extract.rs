@@ -1,17 +1,16 @@
-//! HTML -> the text that a reader sees.
+//! HTML -> the text that a reader sees: by a tree, or without one for pages whose tree would be too large.
 
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
 
-use super::elements::{HIDDEN, INLINE, LISTS, READINGS};
 use super::head::title_of;
-use super::markup::{Piece, pieces, without_long_tokens};
-use super::nesting::{self, HasLong, MAX_ESCAPING, Shape, escaping_cost};
+use super::markup::{HIDDEN, INLINE, LISTS, Piece, Place, READINGS, decode_into, pieces, without_long_tokens};
+use super::nesting::{HasLong, MAX_ESCAPING, Shape, escaping_cost, is_any};
 use super::normalize::non_whitespace_chars;
 use super::outline::Outline;
 use super::settings::HtmlText;
-use super::tree::{self, MAX_ATTRIBUTES};
-use super::{consent, frame, headline, stripped, unseen};
+use super::tree::MAX_ATTRIBUTES;
+use super::{consent, frame, head, nesting, tree};
 
 /// Main text shorter than this many bytes is not trusted; all visible text is used instead. Visible text shorter than
 /// this does not identify a page, so the title is added.
@@ -78,7 +77,7 @@ pub(super) struct Limits {
 
 /// Extracts the text of an HTML page.
 pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, Extraction) {
-    let with_shadows = unseen::shadow_roots_shown(html);
+    let with_shadows = tree::shadow_roots_shown(html);
     let html = with_shadows.as_deref().unwrap_or(html);
     text_of_tree(html, wanted, limits.max_nesting)
         .unwrap_or_else(|| (text_without_tree(html, limits.max_bytes), Extraction::Stripped))
@@ -86,9 +85,9 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> (String, 
 
 /// Returns the text between the tags of a page, with its `noscript` or its title where there is hardly any other.
 fn text_without_tree(html: &str, max_bytes: usize) -> String {
-    let mut text = stripped::text_of(html, max_bytes);
-    if let Some(html) = unseen::noscript_shown(html, non_whitespace_chars(&text)) {
-        text = stripped::text_of(&html, max_bytes);
+    let mut text = stripped_text(html, max_bytes);
+    if let Some(html) = tree::noscript_shown(html, non_whitespace_chars(&text)) {
+        text = stripped_text(&html, max_bytes);
     }
     add_title(&mut text, html);
     text
@@ -112,7 +111,7 @@ fn text_of_tree(html: &str, wanted: HtmlText, max_nesting: usize) -> Option<(Str
     let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
     let page = tree::build(html, max_depth)?;
     let mut visible = visible_text(&page, max_depth)?;
-    if let Some(html) = unseen::noscript_shown(html, visible.running) {
+    if let Some(html) = tree::noscript_shown(html, visible.running) {
         return text_of_tree(&html, wanted, max_nesting);
     }
     let length = visible.text.trim().len();
@@ -254,7 +253,7 @@ impl MainText {
             && (characters >= SURE_MAIN_TEXT
                 || characters.saturating_mul(share) >= visible.running
                 || (visible.in_lists <= characters || characters >= SHORT_MAIN_TEXT)
-                    && title_of(html).is_some_and(|title| headline::announces(&title, &self.text)))
+                    && title_of(html).is_some_and(|title| head::announces(&title, &self.text)))
     }
 }
 
@@ -442,5 +441,54 @@ fn walk<'a>(root: NodeRef<'a>, max_depth: usize, mut see: impl FnMut(Step<'a, '_
                 }
             }
         }
+    }
+}
+
+/// Returns the text between the tags, up to `most` bytes and the rest of the piece in which they end.
+pub(super) fn stripped_text(html: &str, most: usize) -> String {
+    let mut text = String::new();
+    // The open hidden element, and how many elements of its name are open.
+    let mut hidden: Option<(&str, usize)> = None;
+    let mut shows_raw = false;
+    for piece in pieces(html) {
+        if text.len() > most {
+            break;
+        }
+        match (piece, &mut hidden) {
+            (Piece::Start(tag), Some((name, open))) => {
+                *open += usize::from(tag.name.eq_ignore_ascii_case(name));
+            }
+            (Piece::End(ended), Some((name, open))) => {
+                *open -= usize::from(ended.eq_ignore_ascii_case(name));
+                if *open == 0 {
+                    hidden = None;
+                }
+            }
+            (_, Some(_)) => {}
+            (Piece::Text(piece), None) => decode_into(piece, Place::Text, &mut text),
+            (Piece::Raw(raw), None) => {
+                if shows_raw {
+                    text.push_str(raw);
+                }
+            }
+            (Piece::Start(tag), None) => {
+                let name = tag.name.as_bytes();
+                end_word(tag.name, &mut text);
+                shows_raw = is_any(name, &["xmp", "noembed", "noframes"]);
+                let empty = is_any(name, &["svg"]) && tag.is_closed();
+                // A `<head>` is not hidden as a whole: its end tag may be left out, and its contents are hidden anyway.
+                if is_any(name, &HIDDEN) && !is_any(name, &["head"]) && !empty {
+                    hidden = Some((tag.name, 1));
+                }
+            }
+            (Piece::End(name), None) => end_word(name, &mut text),
+        }
+    }
+    text
+}
+
+fn end_word(element: &str, text: &mut String) {
+    if !text.ends_with('\n') && !is_any(element.as_bytes(), &INLINE) {
+        text.push('\n');
     }
 }

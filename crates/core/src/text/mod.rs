@@ -9,37 +9,25 @@
 
 mod analyzer;
 mod consent;
-mod elements;
-mod entities;
 mod extract;
 mod frame;
-mod han;
 mod head;
-mod headline;
 mod markup;
 mod nesting;
 mod normalize;
 mod outline;
 mod settings;
-mod stripped;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod unseen;
-mod unused;
-mod urls;
-mod weight;
 mod words;
 
-pub use analyzer::{Analyzer, NormalText, SettingsError, Word};
+pub use analyzer::{Analyzer, NormalText, SettingsError, UnusedWords, Word};
 pub use extract::Extraction;
-pub use han::{is_han, simplified};
 pub use head::HeadLinks;
+pub use normalize::{TextUrls, is_han, simplified, urls};
 pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };
 pub use tree::max_tree_bytes;
-pub use unused::UnusedWords;
-pub use urls::{TextUrls, urls};
-pub use weight::{IdentityHasher, ONE, WordKind, WordMap, idf, is_frequency_telling};
-pub use words::{CutBy, Run, runs, segmenter};
+pub use words::{CutBy, IdentityHasher, ONE, Run, WordKind, WordMap, idf, is_frequency_telling, runs, segmenter};

@@ -1,6 +1,7 @@
 //! Measures how deeply HTML is nested and how costly it is, before any tree is built.
 
-use super::elements::RAW;
+/// Elements whose content is text up to their end tag, whatever is in it.
+pub(super) const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
 
 /// What one pass over the bytes of a page finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,8 @@ use std::ops::Range;
 use dom_query::{NodeId, NodeRef};
 use html5ever::tendril::StrTendril;
 
-use super::consent;
-use super::elements::LISTS;
-use super::frame;
+use super::markup::LISTS;
+use super::{consent, frame};
 
 /// A passage of fewer bytes (a heading, a caption, a button) says nothing about where the article is.
 const MIN_PASSAGE: usize = 80;

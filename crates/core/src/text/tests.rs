@@ -734,7 +734,7 @@ proptest! {
         let (mut one, mut other) = (String::new(), String::new());
         let all = analyzer(|settings| settings.html = HtmlText::AllText);
         let tree = all.normalize(&Body::Html(page.as_str().into()), &mut one).map_or("", |normal| normal.text);
-        let stripped = super::stripped::text_of(&page, usize::MAX);
+        let stripped = super::extract::stripped_text(&page, usize::MAX);
         let stripped = all.normalize(&Body::Text(stripped.into()), &mut other).map_or("", |normal| normal.text);
         // An end tag without a start ends a word here and none there.
         let without_spaces = |text: &str| text.replace(' ', "");
