@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::times::{is_minutes, is_relative_time};
+use super::dates::{is_minutes, is_relative_time};
 use super::words::{
     begins_with_one_of, ends_with_one_of, first_word, has, last_word, number, skip, skip_back, skip_preposition,
 };

@@ -10,40 +10,37 @@ mod counters;
 mod dates;
 mod feature_hash;
 mod fingerprinter;
-mod identity;
-mod inspect;
-mod kinds;
+mod fingerprints;
 mod minhash;
 mod numbers;
-mod per_mille;
-mod scheme;
 mod seed;
 mod settings;
 mod shingle;
 mod simhash;
 mod stop;
-mod telling;
 #[cfg(test)]
 mod tests;
-mod times;
 mod words;
 
 use minhash::Distinct;
 
 pub use dupgate_index::{MAX_DISTANCE, Width};
-pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of};
-pub use identity::id_hash;
-pub use inspect::{Inspection, ReadFrom, WeighedWord};
-pub use kinds::{AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash, TitleHash};
+pub use fingerprinter::{
+    FingerprintedPage, Fingerprinter, Inspection, ReadFrom, Scratch, SettingsError, Step, WeighedWord, digest_of,
+};
+pub use fingerprints::{
+    AddressHash, ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash, TitleHash, id_hash,
+};
 pub use minhash::{
-    Banding, BandingError, BottomK, Evidence, EvidenceLimits, LowConfidence, Permutations, SameSite, Sketch,
+    Banding, BandingError, BottomK, Evidence, EvidenceLimits, LowConfidence, PerMille, Permutations, SameSite, Sketch,
     SketchForm, SketchFormError, SlotBits, TwoPages,
 };
 pub use numbers::{Numbers, dates};
-pub use per_mille::PerMille;
-pub use scheme::{CODE_VERSION, canonical, is_scheme_id, partition_of, scheme_id};
 pub use seed::{SPLIT_MIX_STEP, Seed, split_mix, split_mix_draw};
-pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights};
+pub use settings::{
+    CODE_VERSION, FeatureHash, MinHashSettings, Settings, SimHashSettings, SimHashWidthError, Weights, canonical,
+    is_scheme_id, partition_of, scheme_id,
+};
 pub use shingle::{
     ShingleBuffer, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes,
     shingles,

@@ -1,13 +1,12 @@
 //! Summary of the numbers on a page: equal words with different numbers are different pages.
 
-use crate::fingerprint::PerMille;
 use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::counters::is_counter;
-use super::dates::{is_numeric_date, written_date};
-use super::times::{is_time, time_after, written_time};
+use super::dates::{is_numeric_date, is_time, time_after, written_date, written_time};
+use crate::fingerprint::PerMille;
 use crate::text::{is_han, urls};
 
 /// Marks an empty place: no hash has this value.

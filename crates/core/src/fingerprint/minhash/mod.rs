@@ -13,7 +13,6 @@
 //! and slot, as many at once as the processor has lanes: about 2 us for 500 shingles and 128 slots.
 
 mod banding;
-mod bottom_k;
 mod permutations;
 mod sketch;
 mod evidence;
@@ -21,8 +20,8 @@ mod evidence;
 mod tests;
 
 pub use banding::{Banding, BandingError};
-pub use bottom_k::BottomK;
 pub use evidence::{Evidence, EvidenceLimits, LowConfidence, SameSite, TwoPages};
-pub use permutations::Permutations;
+pub use permutations::{BottomK, Permutations};
+pub use sketch::{PerMille, Sketch, SketchForm, SketchFormError, SlotBits};
+
 pub(super) use sketch::Distinct;
-pub use sketch::{Sketch, SketchForm, SketchFormError, SlotBits};
