@@ -7,30 +7,22 @@
 //!
 //! The types here are what the logs *mean*; `codec` defines their bytes.
 
-mod checkpoint;
 pub mod codec;
-mod delivered;
 mod request;
 mod judged;
-mod log_identity;
 mod offset;
-mod placement;
 mod rules;
 mod verdict;
 
-pub use checkpoint::{Checkpoint, Leap, PartitionCheckpoint};
 pub use codec::{
     BARRIER, CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
     encode_requests, encode_verdict, is_ours, max_verdict_bytes,
 };
-pub use delivered::Delivered;
-pub use judged::Judged;
-pub use log_identity::LogIdentity;
-pub use offset::{LogPartition, RequestOffset, VerdictOffset};
-pub use placement::Placement;
+pub use judged::{Delivered, Judged};
+pub use offset::{LogIdentity, LogPartition, RequestOffset, VerdictOffset};
 pub use request::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
 pub use rules::{ExpiryWatermarks, MinHashRules, PerStage, Rules, RulesNumber, SameId, Stage};
 pub use verdict::{
-    Answer, Decision, Match, MatchedBy, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch, VerdictKind,
-    VerdictRecord,
+    Answer, Checkpoint, Decision, Leap, Match, MatchedBy, NewOriginal, PageVerdict, PartitionCheckpoint, Placement,
+    RulesRecord, Verdict, VerdictBatch, VerdictKind, VerdictRecord,
 };

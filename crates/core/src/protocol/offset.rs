@@ -1,5 +1,6 @@
-//! Positions in the two logs. Offsets of the input stay plain numbers: they are always next to the name of their partition
-//! (`Source`, a range, a map by partition), and with a type for each log, no other offset can be taken for one.
+//! Positions in the two logs, and the identity of a verdict log. Offsets of the input stay plain numbers: they are
+//! always next to the name of their partition (`Source`, a range, a map by partition), and with a type for each log, no
+//! other offset can be taken for one.
 
 use std::fmt;
 
@@ -95,3 +96,7 @@ impl fmt::Display for VerdictOffset {
         self.0.fmt(f)
     }
 }
+
+/// Drawn once when a verdict log is created; distinguishes it from another log under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIdentity(pub u64);

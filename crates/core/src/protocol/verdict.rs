@@ -1,12 +1,17 @@
 //! Records of the verdict log: verdicts, rules and checkpoints.
 //!
-//! A [`Verdict`] is an [`Answer`] with the request that it answers. Most answers are about a page: a [`PageVerdict`] is the
-//! page's position, time and digest with the [`Decision`], which is what the judge decided and what follows from it. Its
-//! [`VerdictKind`] is all that headers, metrics and reports name.
+//! A [`Verdict`] is an [`Answer`] with the request that it answers. Most answers are about a page: a [`PageVerdict`] is
+//! the page's position, time and digest with the [`Decision`], which is what the judge decided and what follows from
+//! it. Its [`VerdictKind`] is all that headers, metrics and reports name.
+//!
+//! A [`Checkpoint`] is the state, except the originals. A [`Placement`] says which tables of the index hold an
+//! original.
+
+use std::collections::BTreeMap;
 
 use super::{
-    Checkpoint, ExpiryWatermarks, ForgetTarget, LogIdentity, Placement, RequestId, RequestOffset, Rules, RulesNumber,
-    Stage,
+    Delivered, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, RequestId, RequestOffset, Rules, RulesNumber,
+    Stage, VerdictOffset,
 };
 use crate::fingerprint::{AddressHash, Fingerprints, IdHash, PageDigest, PerMille, ScopeHash, SiteHash, TitleHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
@@ -378,4 +383,97 @@ pub struct NewOriginal {
     pub placement: Placement,
     /// First page of its cluster, when that is not the page itself.
     pub cluster: Option<Source>,
+}
+
+/// The state at this place in the log, except the originals. A reader that begins here and follows on holds every
+/// original that is still alive, because the log is trimmed only to a checkpoint before the oldest of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// The log this was written to.
+    pub log: LogIdentity,
+    /// Number of the rules in force.
+    pub rules_number: RulesNumber,
+    /// The rules in force.
+    pub rules: Rules,
+    /// How far event time has come: the largest that was judged, except those that are further ahead without proof.
+    pub stream_time: Timestamp,
+    /// The pages that are further ahead than the stream time may step, if there are any.
+    pub leap: Option<Leap>,
+    /// Which originals are expired or evicted.
+    pub watermarks: ExpiryWatermarks,
+    /// Sequence number of the next original.
+    pub next_sequence: u64,
+    /// Offset of the next request to judge.
+    pub next_request: RequestOffset,
+    /// Offset of the previous checkpoint, if there is one.
+    pub previous: Option<VerdictOffset>,
+    /// What was judged, by input partition.
+    pub partitions: BTreeMap<PartitionId, PartitionCheckpoint>,
+    /// The latest requests other than pages that were applied, oldest first.
+    pub applied: Vec<RequestId>,
+}
+
+/// Pages that are so far ahead of the stream time that it does not follow them before they prove that time has moved on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leap {
+    /// The smallest of their event times.
+    pub from: Timestamp,
+    /// Number of these pages, less one for each page since then that is not ahead. At least 1.
+    pub pages: u64,
+}
+
+impl Leap {
+    /// Returns what is left of it after a page that is not ahead.
+    #[must_use]
+    pub fn refuted(self) -> Option<Self> {
+        let pages = self.pages.checked_sub(1).filter(|pages| *pages > 0)?;
+        Some(Self { pages, ..self })
+    }
+}
+
+/// What a checkpoint says about one input partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartitionCheckpoint {
+    /// The judged positions, before the new low watermark applies.
+    pub judged: Judged,
+    /// From this checkpoint on, every offset below counts as judged. Never above the input group's committed offset.
+    pub low_watermark: i64,
+    /// The positions that the input group was seen to have committed since they were judged, and since the whole
+    /// partition was last reopened: what may be reopened.
+    pub delivered: Delivered,
+}
+
+/// Which tables hold an original. The judge decides this once and writes it into the verdict, so that all followers
+/// hold the same tables (law L5).
+///
+/// An original is found by the key of each of its bands, except keys that find too many originals already, because a
+/// page would have too many candidates ([`MinHashRules::max_bucket`](super::MinHashRules::max_bucket)). One that is
+/// nearly the same as an earlier original, without being its duplicate (another page of the same template or site), is
+/// found through that original. One whose text many pages of its site have, under other titles, is found by text and
+/// title.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Placement {
+    /// The bands (or, in a family, the keys of its differences) whose table does not hold it, one bit each; from 128
+    /// on, a band shares the bit of the band 128 before it.
+    pub skipped: u128,
+    /// The sequence number of the head of the family that it belongs to: the original through which it is found.
+    pub family: Option<u64>,
+    /// Whether the table of exact hashes holds it by its text, site and title, instead of by its text alone.
+    pub by_title: bool,
+}
+
+impl Placement {
+    /// An original in the table of every band.
+    pub const EVERYWHERE: Self = Self { skipped: 0, family: None, by_title: false };
+
+    /// Returns whether the table of this band, from 0, holds it.
+    #[must_use]
+    pub const fn holds(self, band: usize) -> bool {
+        self.skipped >> (band % 128) & 1 == 0
+    }
+
+    /// Leaves out the table of this band.
+    pub const fn skip(&mut self, band: usize) {
+        self.skipped |= 1 << (band % 128);
+    }
 }

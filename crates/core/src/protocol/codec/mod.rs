@@ -79,7 +79,6 @@ pub mod positions;
 mod checkpoints;
 mod requests;
 mod rules;
-mod verdict_batch;
 mod verdicts;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};

@@ -1,10 +1,17 @@
-//! Records of the verdict log as Kafka records, and back.
+//! Records of the verdict log as Kafka records, and back; the bytes of the verdicts in them.
 
+use super::bytes::{Reader, Write};
 use super::checkpoints::{Part, decode_checkpoint, encode_parts};
-use super::frame::{self, Kind};
-use super::{CodecError, rules, verdict_batch};
-use crate::fingerprint::SketchForm;
-use crate::protocol::VerdictRecord;
+use super::fingerprints::PageHashes;
+use super::frame::Kind;
+use super::positions::Positions;
+use super::rules::{read_stage, read_watermarks, write_watermarks};
+use super::{CodecError, fingerprints, frame, reject, rules};
+use crate::fingerprint::{IdHash, PageDigest, PerMille, SketchForm};
+use crate::protocol::{
+    Answer, Decision, ForgetTarget, LogIdentity, Match, MatchedBy, NewOriginal, PageVerdict, RequestId, RequestOffset,
+    RulesNumber, Stage, Verdict, VerdictBatch, VerdictRecord,
+};
 
 /// The most bytes of one part of a checkpoint, by default: below the 1 MiB that brokers accept by default.
 pub const DEFAULT_PART_BYTES: usize = 1_000_000;
@@ -30,7 +37,7 @@ pub const BARRIER: &[u8] = b"a judge takes over";
 pub fn encode_verdict(record: &VerdictRecord, max_part_bytes: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     match record {
-        VerdictRecord::Verdicts(batch) => verdict_batch::encode(batch, &mut out),
+        VerdictRecord::Verdicts(batch) => encode_batch(batch, &mut out),
         VerdictRecord::Rules(record) => rules::encode(record, &mut out),
         VerdictRecord::Checkpoint(checkpoint) => return encode_parts(checkpoint, max_part_bytes),
     }
@@ -88,7 +95,7 @@ impl VerdictReader {
         }
         let before = std::mem::take(&mut self.state);
         let record = match frame::unwrap(bytes)? {
-            (Kind::Verdicts, body) => VerdictRecord::Verdicts(verdict_batch::decode(body)?),
+            (Kind::Verdicts, body) => VerdictRecord::Verdicts(decode_batch(body)?),
             (Kind::Rules, body) => VerdictRecord::Rules(rules::decode(body)?),
             (Kind::CheckpointPart, body) => return self.collect(before, offset, Part::decode(body)?),
             (other @ (Kind::Requests | Kind::Checkpoint | Kind::Originals | Kind::Position | Kind::Manifest), _) => {
@@ -142,4 +149,189 @@ impl Collected {
     const fn torn(&self) -> CodecError {
         CodecError::TornCheckpoint { expected: self.next, count: self.count }
     }
+}
+
+const UNIQUE: u8 = 0;
+const UPDATE: u8 = 1;
+const DUPLICATE: u8 = 2;
+const WITHDRAWN: u8 = 3;
+const FORGOTTEN_SOURCE: u8 = 4;
+const FORGOTTEN_ID: u8 = 5;
+const REOPENED: u8 = 6;
+const TEMPLATE: u8 = 7;
+const TIME_SET: u8 = 8;
+
+/// Flag of a page's head: it became an original.
+const HAS_ORIGINAL: u8 = 1 << 4;
+/// Flag of a page's head: its cluster began with another page than the original that it matched.
+const HAS_CLUSTER: u8 = 1 << 5;
+/// Flag of a page's head: it matched by containment.
+const IS_CONTAINED: u8 = 1 << 6;
+
+/// Fewest bytes of a verdict: its head and its request id.
+const MIN_BYTES: usize = 9;
+
+/// Appends one Kafka record that holds these verdicts to `out`.
+pub(super) fn encode_batch(batch: &VerdictBatch, out: &mut Vec<u8>) {
+    let mut places = Positions::default();
+    let mut body = Vec::with_capacity(batch.verdicts.len() * 64);
+    for verdict in &batch.verdicts {
+        write_verdict(&mut body, &mut places, verdict);
+    }
+    let start = frame::open(out, Kind::Verdicts);
+    out.fixed64(batch.log.0);
+    out.varint(u64::from(batch.rules.0));
+    write_watermarks(out, &batch.watermarks);
+    out.signed(batch.next_request.0);
+    places.write_table(out);
+    out.varint(batch.verdicts.len() as u64);
+    out.append(&mut body);
+    frame::close(out, start);
+}
+
+/// Reads the body that [`encode`] wrote.
+pub(super) fn decode_batch(mut from: Reader<'_>) -> Result<VerdictBatch, CodecError> {
+    let log = LogIdentity(from.fixed64("log identity")?);
+    let rules = RulesNumber(from.small("rules number")?);
+    let watermarks = read_watermarks(&mut from)?;
+    let next_request = RequestOffset(from.signed("next request")?);
+    let mut places = Positions::read_table(&mut from)?;
+    let count = from.count(MIN_BYTES, "verdicts")?;
+    let mut verdicts = Vec::with_capacity(count);
+    for _ in 0..count {
+        verdicts.push(read_verdict(&mut from, &mut places)?);
+    }
+    from.end()?;
+    Ok(VerdictBatch { log, rules, watermarks, next_request, verdicts })
+}
+
+fn head_of(answer: &Answer) -> u8 {
+    match answer {
+        Answer::Page(page) => {
+            let kind = match &page.decision {
+                Decision::Unique { .. } => UNIQUE,
+                Decision::Update { .. } => UPDATE,
+                Decision::Template { .. } => TEMPLATE,
+                Decision::Duplicate { .. } => DUPLICATE,
+            };
+            let original = if page.decision.original().is_some() { HAS_ORIGINAL } else { 0 };
+            let elsewhere = page.decision.matched().is_some_and(|of| of.cluster != of.source);
+            let contained = page.decision.matched().is_some_and(|of| of.by.contained().is_some());
+            kind | original | if elsewhere { HAS_CLUSTER } else { 0 } | if contained { IS_CONTAINED } else { 0 }
+        }
+        Answer::Withdrawn { .. } => WITHDRAWN,
+        Answer::Forgotten(ForgetTarget::Source(_)) => FORGOTTEN_SOURCE,
+        Answer::Forgotten(ForgetTarget::Id(_)) => FORGOTTEN_ID,
+        Answer::Reopened { .. } => REOPENED,
+        Answer::TimeSet { .. } => TIME_SET,
+    }
+}
+
+fn write_verdict(out: &mut Vec<u8>, places: &mut Positions, verdict: &Verdict) {
+    out.push(head_of(&verdict.answer));
+    out.fixed64(verdict.request.0);
+    match &verdict.answer {
+        Answer::Page(page) => {
+            places.write_page(out, &page.source);
+            places.write_time(out, page.event_time);
+            out.extend(page.digest.0.to_le_bytes());
+            if let Some(of) = page.decision.matched() {
+                write_match(out, places, of);
+            }
+            if let Some(original) = page.decision.original() {
+                write_original(out, places, original);
+            }
+        }
+        Answer::Withdrawn { source, reason } => {
+            places.write_page(out, source);
+            out.push(reason.code());
+        }
+        Answer::Forgotten(ForgetTarget::Source(source)) => places.write_reference(out, source),
+        Answer::Forgotten(ForgetTarget::Id(id)) => out.fixed64(id.0),
+        Answer::Reopened { partition, from, to } => {
+            places.write_partition(out, partition);
+            out.signed(*from);
+            out.signed(*to);
+        }
+        Answer::TimeSet { before, after } => [before, after].into_iter().for_each(|time| out.time(*time)),
+    }
+}
+
+fn read_verdict(from: &mut Reader<'_>, places: &mut Positions) -> Result<Verdict, CodecError> {
+    let head = from.byte("verdict")?;
+    let request = RequestId(from.fixed64("request id")?);
+    let answer = match (head & 0xF, head & 0xF0) {
+        (UNIQUE | UPDATE | DUPLICATE | TEMPLATE, _) => Answer::Page(read_page(from, places, head)?),
+        (WITHDRAWN, 0) => Answer::Withdrawn { source: places.read_page(from)?, reason: reject(from)? },
+        (FORGOTTEN_SOURCE, 0) => Answer::Forgotten(ForgetTarget::Source(places.read_reference(from)?)),
+        (FORGOTTEN_ID, 0) => Answer::Forgotten(ForgetTarget::Id(IdHash(from.fixed64("id hash")?))),
+        (REOPENED, 0) => Answer::Reopened {
+            partition: places.read_partition(from)?,
+            from: from.signed("range")?,
+            to: from.signed("range")?,
+        },
+        (TIME_SET, 0) => Answer::TimeSet { before: from.time("stream time")?, after: from.time("stream time")? },
+        _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
+    };
+    Ok(Verdict { request, answer })
+}
+
+fn read_page(from: &mut Reader<'_>, places: &mut Positions, head: u8) -> Result<PageVerdict, CodecError> {
+    let source = places.read_page(from)?;
+    let event_time = places.read_time(from)?;
+    let digest = PageDigest(from.fixed32("digest")?);
+    let of_match = HAS_CLUSTER | IS_CONTAINED;
+    let decision = match (head & 0xF, head & 0xF0) {
+        (UNIQUE, 0) => Decision::Unique { original: None },
+        (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },
+        (kind @ (UPDATE | TEMPLATE), flags) if flags & !(HAS_ORIGINAL | of_match) == 0 => {
+            let of = read_match(from, places, flags)?;
+            let original = (flags & HAS_ORIGINAL != 0).then(|| read_original(from, places)).transpose()?;
+            if kind == UPDATE { Decision::Update { of, original } } else { Decision::Template { of, original } }
+        }
+        (DUPLICATE, flags) if flags & !of_match == 0 => Decision::Duplicate { of: read_match(from, places, flags)? },
+        _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
+    };
+    Ok(PageVerdict { source, event_time, digest, decision })
+}
+
+fn write_match(out: &mut Vec<u8>, places: &mut Positions, of: &Match) {
+    out.push(of.by.stage() as u8);
+    out.push(of.by.distance());
+    of.by.contained().iter().for_each(|share| out.varint(u64::from(share.0)));
+    places.write_reference(out, &of.source);
+    out.signed(of.age_ms);
+    if of.cluster != of.source {
+        places.write_reference(out, &of.cluster);
+    }
+}
+
+fn read_match(from: &mut Reader<'_>, places: &Positions, flags: u8) -> Result<Match, CodecError> {
+    let stage = read_stage(from)?;
+    let distance = from.byte("distance")?;
+    let contained = (flags & IS_CONTAINED != 0).then(|| from.small("containment").map(PerMille)).transpose()?;
+    let by = match (stage, distance, contained) {
+        (Stage::Exact, 0, None) => MatchedBy::Exact,
+        (Stage::SimHash, bits, None) => MatchedBy::SimHash { bits },
+        (Stage::MinHash, slots, contained) => MatchedBy::MinHash { slots, contained },
+        (Stage::Exact | Stage::SimHash, distance, _) => {
+            return Err(CodecError::BadValue { what: "distance", value: u64::from(distance) });
+        }
+    };
+    let source = places.read_reference(from)?;
+    let age_ms = from.signed("age")?;
+    let cluster = if flags & HAS_CLUSTER == 0 { source.clone() } else { places.read_reference(from)? };
+    Ok(Match { by, source, age_ms, cluster })
+}
+
+fn write_original(out: &mut Vec<u8>, places: &mut Positions, original: &NewOriginal) {
+    let NewOriginal { id, scope, site, address, title, placement, .. } = *original;
+    fingerprints::write(out, &original.fingerprints, PageHashes { id, scope, site, address, title });
+    fingerprints::write_placement(out, places, placement, original.cluster.as_ref());
+}
+
+fn read_original(from: &mut Reader<'_>, places: &Positions) -> Result<NewOriginal, CodecError> {
+    let (fingerprints, PageHashes { id, scope, site, address, title }) = fingerprints::read(from)?;
+    let (placement, cluster) = fingerprints::read_placement(from, places)?;
+    Ok(NewOriginal { fingerprints, id, scope, site, address, title, placement, cluster })
 }
