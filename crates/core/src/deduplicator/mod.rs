@@ -6,34 +6,32 @@
 //!
 //! Time: if an event time field is configured, a page has the time of its field, and a page without the field has the
 //! time of the page before it. If none is configured, the first page has time 1 ms, and each further page is 1 ms
-//! later, so that the default window of three days holds 259 million pages. As with a broker's clock, a time that is more
-//! than `window.max_future_skew` ahead of the clock that the caller passes in says nothing: the page has the time of the
-//! newest one before it.
+//! later, so that the default window of three days holds 259 million pages. As with a broker's clock, a time that is
+//! more than `window.max_future_skew` ahead of the clock that the caller passes in says nothing: the page has the time
+//! of the newest one before it.
 //!
 //! Laws: L3, L5 (the result is a function of lines and settings, whatever the number of text threads), L6: ids are
 //! remembered for at most as many originals as the index holds. Cost: that of [`decide`], and one map entry per
 //! original with an id.
+//!
+//! Two pages can also be judged alone ([`PairVerdict`]): the second against the first, with the threshold at which each
+//! stage would decide differently.
 
-mod line;
-mod pair_verdict;
 #[cfg(test)]
 mod tests;
-mod times;
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 
-use crate::fingerprint::{FingerprintedPage, PerMille};
+use serde::Serialize;
+
+use crate::fingerprint::{FingerprintedPage, MAX_DISTANCE, PerMille};
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::protocol::{
-    Answer, LogIdentity, Match, MatchedBy, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset,
-    Rules, VerdictKind,
+    Answer, LogIdentity, Match, MatchedBy, MinHashRules, PageRequest, PageVerdict, Request, RequestBody, RequestId,
+    RequestOffset, Rules, Stage, VerdictKind,
 };
-use crate::record::{EventTime, Reject, Rejection, Source, Timestamp};
-
-pub use line::place_of;
-pub use pair_verdict::{PairVerdict, StageResult, Threshold};
-pub use times::LineTimes;
+use crate::record::{EventTime, PartitionId, Reject, Rejection, Source, Timestamp};
 
 /// What determines the verdicts, and the current time.
 #[derive(Clone, Debug)]
@@ -274,4 +272,219 @@ impl ScopeJudge {
             self.order.pop_front();
         }
     }
+}
+
+/// Returns a position in the form in which people look for it in a file: `pages.jsonl:17`.
+#[must_use]
+pub fn place_of(source: &Source) -> String {
+    format!("{}:{}", source.partition.topic, source.offset)
+}
+
+/// The members of a verdict line, in this order.
+#[derive(Debug, Default, Serialize)]
+struct Line<'a> {
+    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<&'static str>,
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    matched: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    match_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    distance: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    similarity: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    containment: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+impl PageResult {
+    /// Returns the verdict line, without its line break. A page without an id has no member `id`. Only a match has
+    /// `stage`, `match`, `match_id` and `distance` (or `similarity`), and only a match by containment has
+    /// `containment`. Only a dead letter has `reason` and `message`.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let mut line = Line {
+            source: place_of(&self.source),
+            id: self.id.as_deref(),
+            verdict: self.verdict.name(),
+            ..Line::default()
+        };
+        if let Some(MatchedOriginal { by, similarity, source, id }) = self.verdict.original() {
+            line.stage = Some(by.stage().name());
+            line.distance = Some(by.distance()).filter(|_| similarity.is_none());
+            line.similarity = similarity.map(PerMille::share);
+            line.containment = by.contained().map(PerMille::share);
+            line.matched = Some(place_of(source));
+            line.match_id = id.as_deref();
+        }
+        if let LineVerdict::Dead(rejection) = &self.verdict {
+            line.reason = Some(rejection.reason().name());
+            line.message = Some(rejection.message());
+        }
+        // The line holds only strings and numbers, so it can always be written.
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+}
+
+/// Event times of lines, in their order.
+///
+/// ```
+/// # use dupgate_core::record::{EventTime, Timestamp};
+/// # use dupgate_core::deduplicator::LineTimes;
+/// let mut times = LineTimes::new(EventTime::Field, 0, Timestamp::from_millis(0));
+/// times.page();
+/// assert_eq!(times.of(Some(Timestamp::from_millis(7))), Timestamp::from_millis(7));
+/// times.page();
+/// assert_eq!(times.of(None), Timestamp::from_millis(7));
+/// ```
+#[derive(Clone, Debug)]
+pub struct LineTimes {
+    source: EventTime,
+    pages: u64,
+    latest: Timestamp,
+}
+
+impl LineTimes {
+    /// Begins after `pages` pages, the last of which had the time `latest`.
+    #[must_use]
+    pub const fn new(source: EventTime, pages: u64, latest: Timestamp) -> Self {
+        Self { source, pages, latest }
+    }
+
+    /// Continues to the next page.
+    pub const fn page(&mut self) {
+        self.pages += 1;
+    }
+
+    /// Returns the event time of this page, which names the time `own`, if any. Call it only for a page that can be
+    /// judged.
+    pub fn of(&mut self, own: Option<Timestamp>) -> Timestamp {
+        self.latest = match self.source {
+            EventTime::Record => Timestamp::from_millis(i64::try_from(self.pages).unwrap_or(i64::MAX)),
+            EventTime::Field => own.unwrap_or(self.latest),
+        };
+        self.latest
+    }
+
+    /// Returns the number of pages up to this one.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Returns the event time of the last page that could be judged.
+    #[must_use]
+    pub const fn latest(&self) -> Timestamp {
+        self.latest
+    }
+}
+
+/// What the judge says about a pair of pages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairVerdict {
+    /// The verdict on the second page when the first is the only original.
+    pub verdict: LineVerdict,
+    /// Why the second page is not a duplicate of the first, if it is unique or a template.
+    pub refusal: Option<Refusal>,
+    /// What each stage says when it decides alone, strongest first, whether it is in use or not.
+    pub stages: Vec<StageResult>,
+}
+
+/// What one stage says about a pair of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageResult {
+    /// The stage.
+    pub stage: Stage,
+    /// Whether the rules use it.
+    pub in_use: bool,
+    /// Whether it matches under the rules' own threshold, by similarity alone: containment does not count.
+    pub matches: bool,
+    /// The strictest threshold under which it still matches, with the other rules unchanged. `None` when no threshold
+    /// makes it match, and for the exact stage, which has none.
+    pub from: Option<Threshold>,
+}
+
+/// The threshold of a stage, inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threshold {
+    /// Differing bits: `match.simhash.max_distance`.
+    MaxDistance(u8),
+    /// Estimated Jaccard index: `match.minhash.min_similarity`.
+    MinSimilarity(PerMille),
+}
+
+impl PairVerdict {
+    /// Lets the judge decide on `other` right after `one`: with these rules, then stage by stage, then with the loosest
+    /// threshold of each stage. Both must be read by the same reader; their times do not count.
+    ///
+    /// # Errors
+    ///
+    /// [`DeduplicatorError`] when they were read for several judges.
+    pub fn of(rules: &Rules, one: &FingerprintedPage, other: &FingerprintedPage) -> Result<Self, DeduplicatorError> {
+        let mut deduplicator = of_one(rules.clone(), one)?;
+        let refusal = deduplicator.refusal(other);
+        let verdict = second(&mut deduplicator, other)?;
+        let stages = Stage::ALL.map(|stage| {
+            let by_likeness = rules.minhash.map(|minhash| MinHashRules { containment: None, ..minhash });
+            let alone = Rules { stages: vec![stage], minhash: by_likeness, ..rules.clone() };
+            let loosest = match stage {
+                Stage::Exact => None,
+                Stage::SimHash => Some(Rules { max_distance: MAX_DISTANCE, ..alone.clone() }),
+                Stage::MinHash => alone.minhash.map(|minhash| Rules { minhash: Some(loose(minhash)), ..alone.clone() }),
+            };
+            let loosest = loosest.map(|rules| ask(rules, one, other)).transpose()?;
+            let from = loosest.as_ref().and_then(LineVerdict::original).filter(|original| original.by.stage() == stage);
+            Ok(StageResult {
+                stage,
+                in_use: rules.stages.contains(&stage),
+                matches: ask(alone, one, other)?.original().is_some(),
+                from: from.and_then(|original| match original.by {
+                    MatchedBy::Exact => None,
+                    MatchedBy::SimHash { bits } => Some(Threshold::MaxDistance(bits)),
+                    MatchedBy::MinHash { .. } => original.similarity.map(Threshold::MinSimilarity),
+                }),
+            })
+        });
+        let stages: Result<Vec<StageResult>, DeduplicatorError> = stages.into_iter().collect();
+        let refusal = refusal.filter(|_| matches!(verdict.kind(), Some(VerdictKind::Unique | VerdictKind::Template)));
+        Ok(Self { verdict, refusal, stages: stages? })
+    }
+
+    /// Returns what one stage says.
+    #[must_use]
+    pub fn stage(&self, stage: Stage) -> Option<&StageResult> {
+        self.stages.iter().find(|says| says.stage == stage)
+    }
+}
+
+fn loose(minhash: MinHashRules) -> MinHashRules {
+    MinHashRules { min_similarity: PerMille::ZERO, ..minhash }
+}
+
+fn ask(rules: Rules, one: &FingerprintedPage, other: &FingerprintedPage) -> Result<LineVerdict, DeduplicatorError> {
+    second(&mut of_one(rules, one)?, other)
+}
+
+/// Returns a judge that remembers one page.
+fn of_one(rules: Rules, one: &FingerprintedPage) -> Result<Deduplicator, DeduplicatorError> {
+    // Sized for a few originals, because tables for millions would be allocated for two pages.
+    let rules = Rules { max_entries: rules.max_entries.clamp(1, 16), ..rules };
+    let clock = Timestamp::from_millis(i64::MAX / 2);
+    let event_time = EventTime::Record;
+    let mut deduplicator =
+        Deduplicator::new(DeduplicatorSettings { rules, event_time, partitions: NonZeroUsize::MIN, clock });
+    deduplicator.judge(PartitionId::new("pair", 0).at(1), Ok(one.clone()))?;
+    Ok(deduplicator)
+}
+
+fn second(deduplicator: &mut Deduplicator, other: &FingerprintedPage) -> Result<LineVerdict, DeduplicatorError> {
+    Ok(deduplicator.judge(PartitionId::new("pair", 0).at(2), Ok(other.clone()))?.verdict)
 }

@@ -208,3 +208,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn lines_without_a_field_of_time_are_a_millisecond_apart() {
+    let mut times = LineTimes::new(EventTime::Record, 40, Timestamp::from_millis(40));
+    times.page();
+    // A page that cannot be judged takes its millisecond all the same.
+    times.page();
+    assert_eq!(times.of(Some(Timestamp::from_millis(7))), Timestamp::from_millis(42));
+    assert_eq!((times.pages(), times.latest()), (42, Timestamp::from_millis(42)));
+}
