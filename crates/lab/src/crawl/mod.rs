@@ -10,7 +10,6 @@
 //! Cost: about 20 us of one core for a page of 2 KB; a copy costs its original again. Nothing is remembered of pages
 //! written.
 
-mod words;
 mod article;
 mod edit;
 mod page;
@@ -28,14 +27,14 @@ use std::time::Duration;
 use article::{Article, Author, Language};
 use dupgate_core::record::Timestamp;
 use page::Frame;
-use words::Vocabulary;
 
+pub(crate) use article::Prose;
 pub(crate) use edit::traditional;
 pub(crate) use rng::Rng;
+
 pub use settings::{CrawlError, CrawlSettings};
 pub use summary::Summary;
 pub use truth::{Damage, Edit, NoTruth, Truth};
-pub(crate) use words::Prose;
 
 /// One generated record, with what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

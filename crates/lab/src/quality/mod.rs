@@ -9,7 +9,6 @@
 //! that share a shingle with it.
 
 mod baseline;
-mod background_similarity;
 mod edit;
 mod families;
 mod frequent;
@@ -21,9 +20,8 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use background_similarity::{BackgroundSimilarity, clean, contained, jaccard, set_of};
 pub use baseline::{Baseline, MAX_PAGES, PairwiseReader, SimilarPairs, scored};
-pub use chance::{Chance, chances};
+pub use chance::{BackgroundSimilarity, Chance, chances, clean, contained, jaccard, set_of};
 pub use edit::Edit;
 pub use families::{Families, FamilyKind, FamilyPage};
 pub use frequent::{Frequent, Share, frequent};

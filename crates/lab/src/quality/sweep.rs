@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::Pairs;
-use super::background_similarity::jaccard_of;
 use dupgate_core::fingerprint::{Evidence, MAX_DISTANCE, PerMille, SimHash, Sketch};
 use dupgate_core::protocol::MinHashRules;
+
+use super::Pairs;
+use super::chance::jaccard_of;
 
 /// Pairs less alike than this are of no interest to anybody.
 const LEAST: f64 = 0.1;

@@ -2,8 +2,7 @@
 
 use super::super::{Edit, PlantSettings, Planted, Role, plant};
 use super::layout::Variant;
-use super::texts::Texts;
-use super::{Body, Form, Goal, Row, RowKind, SitePage, SiteTruth, address, purpose};
+use super::{Body, Form, Goal, Row, RowKind, SitePage, SiteTruth, Texts, address, purpose};
 use crate::crawl::Rng;
 
 /// Sites of the pages that have other views, and their repeated text; sites of planted copies.
