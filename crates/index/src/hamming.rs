@@ -10,14 +10,12 @@ use std::ops::Range;
 
 use crate::codeword::Codeword;
 use crate::column::{BitColumn, Column};
-use crate::keys::Keys;
+use crate::entries::{Keys, LiveWindow};
 use crate::layout::FuzzyTags;
-use crate::live_window::LiveWindow;
 use crate::plan::{Plan, PlanRequirements};
 use crate::shape::Addressing;
 use crate::simd::{Backend, Compare, Job};
-use crate::stats::HammingStats;
-use crate::table::{Found, Table};
+use crate::table::{Found, Table, TableStats};
 use crate::tables::Tables;
 use crate::tasks::{Task, run_sequential};
 
@@ -459,6 +457,35 @@ impl<W: Codeword> HammingIndex<W> {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.stats().memory_bytes()
+    }
+}
+
+/// Statistics of a [`crate::HammingIndex`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HammingStats {
+    /// Codes held.
+    pub entries: u64,
+    /// Statistics of each table.
+    pub tables: Vec<TableStats>,
+    /// Whether a table of another size is being filled.
+    pub is_growing: bool,
+    /// Memory of the log, in bytes.
+    pub log_bytes: usize,
+    /// Memory of the tables, in bytes, including the one that is being filled.
+    pub table_bytes: usize,
+}
+
+impl HammingStats {
+    /// Returns the memory of log and tables, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.log_bytes + self.table_bytes
+    }
+
+    /// Returns the size of the largest bucket seen recently, in entries.
+    #[must_use]
+    pub fn largest_bucket(&self) -> u32 {
+        self.tables.iter().map(|table| table.largest).max().unwrap_or(0)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt::Debug;
 
-use crate::live_window::LiveWindow;
+use crate::entries::LiveWindow;
 use crate::shape::{Addressing, Shape, WholeKey};
 use crate::simd::{Compare, Line, set_word, word_at};
 

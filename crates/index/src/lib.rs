@@ -19,9 +19,9 @@
 //! How it works: a plan (`plan`) chooses tables whose keys are parts of the code, so that any two codes within k bits
 //! share a key in one of them: the pigeonhole principle, as in Manku, Jain and Das Sarma, "Detecting near-duplicates
 //! for web crawling" (WWW 2007), with blocks that a table may also search under flipped bits. Before they are used, the
-//! tables of a plan are proved to cover every difference (`coverage`). A table is an array of lines of one cache line
+//! tables of a plan are proved to cover every difference ([`Proof`]). A table is an array of lines of one cache line
 //! each (`table`, `buckets`, `layout`); entries that do not fit are in an overflow run (`overflow`). An entry's id
-//! alone shows whether it is alive (`live_window`). Tables grow a few entries with each insert (`resize`), in memory
+//! alone shows whether it is alive (`entries`). Tables grow a few entries with each insert (`table`), in memory
 //! that another thread may prepare ([`HammingIndex::maintenance`]). All `unsafe` is in `simd`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each bit that the plan flips. Prefetched
@@ -35,31 +35,28 @@
 mod buckets;
 mod codeword;
 mod column;
-mod coverage;
 mod hamming;
-mod keys;
 mod layout;
-mod live_window;
+mod entries;
 mod overflow;
 mod plan;
-mod ranks;
-mod resize;
 mod shape;
 mod simd;
-mod stats;
 mod table;
 mod tables;
 mod tasks;
 
 pub use codeword::{Codeword, MAX_DISTANCE, Width};
 pub use column::{BitColumn, Column, Rows};
-pub use coverage::{Gap, Proof};
 pub use hamming::{HammingIndex, SharedCodes};
-pub use keys::Keys;
 pub use layout::{ExactTags, FuzzyTags};
 pub use plan::{Plan, PlanCandidate, PlanRequirements};
-pub use ranks::Ranks;
 pub use simd::{Backend, prefetch, prefetch_lines};
-pub use stats::{HammingStats, TableStats};
+pub use table::TableStats;
 pub use tables::Tables;
 pub use tasks::{Task, run_sequential};
+
+pub use crate::column::Ranks;
+pub use crate::entries::Keys;
+pub use crate::hamming::HammingStats;
+pub use crate::plan::{Gap, Proof};

@@ -11,7 +11,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-use crate::live_window::LiveWindow;
+use crate::entries::LiveWindow;
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;

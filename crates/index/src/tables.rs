@@ -6,16 +6,14 @@
 
 use std::ops::Range;
 
-use crate::buckets::{self, Buckets, Demand, Slab};
-use crate::keys::Keys;
+use crate::buckets;
+use crate::buckets::{Buckets, Demand, Slab};
+use crate::entries::{Keys, LiveWindow, id_of, position_of};
 use crate::layout::Layout;
-use crate::live_window::{LiveWindow, id_of, position_of};
 use crate::plan::{Keyed, Plan};
-use crate::resize::{DeferredFree, TableResize};
 use crate::shape::Addressing;
 use crate::simd::{Backend, Compare, Job};
-use crate::stats::TableStats;
-use crate::table::{Found, SWEEP_MANY_EVERY, Table};
+use crate::table::{DeferredFree, Found, SWEEP_MANY_EVERY, Table, TableResize, TableStats};
 use crate::tasks::{Task, run_sequential};
 
 /// Inserts between two checks of the tables' sizes.

@@ -1,4 +1,7 @@
-//! The window of live ids: those of the newest positions.
+//! What tables know of entries: which ids are alive, those of the newest positions, and the keys, which belong to the
+//! owner of the entries.
+
+use std::ops::Range;
 
 /// A window of ids. Ids are positions cut to 32 bits, so they wrap; ids at most 2^31 old are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,4 +42,29 @@ pub(crate) const fn id_of(position: u64) -> u32 {
 #[inline]
 pub(crate) fn position_of(id: u32, tail: u64) -> u64 {
     tail + u64::from(id.wrapping_sub(id_of(tail)))
+}
+
+/// Source of the keys of entries.
+pub trait Keys {
+    /// Returns the key that the entry at a position has in a table, if it is in that table. Called only for positions
+    /// of the ring, or a few beyond it, which have none.
+    fn key(&self, table: usize, position: u64) -> Option<u64>;
+
+    /// Passes the keys of consecutive entries in a table to `take`, in order, as [`Keys::key`] returns them.
+    #[inline]
+    fn keys(&self, table: usize, positions: Range<u64>, take: impl FnMut(Option<u64>)) {
+        positions.map(|position| self.key(table, position)).for_each(take);
+    }
+}
+
+impl<K: Keys> Keys for &K {
+    #[inline]
+    fn key(&self, table: usize, position: u64) -> Option<u64> {
+        K::key(self, table, position)
+    }
+
+    #[inline]
+    fn keys(&self, table: usize, positions: Range<u64>, take: impl FnMut(Option<u64>)) {
+        K::keys(self, table, positions, take);
+    }
 }
