@@ -1,7 +1,15 @@
-//! Looks up single originals by position, id or code, for operators. No verdict depends on these lookups.
+//! What others than the judge read in the index: operators look up single originals by position, id or code, snapshots
+//! share a view of all of them at one moment, metrics and status show statistics. No verdict depends on any of it.
 
-use super::ring::masked;
-use super::{Index, Original};
+use std::ops::Range;
+
+use dupgate_index::{HammingStats, TableStats};
+
+use super::Index;
+use super::original::Original;
+use super::ring::{Ring, masked};
+use super::simhash_index::SharedSimHashes;
+use super::sketches::SharedSketches;
 use crate::fingerprint::{IdHash, SimHash};
 use crate::protocol::ExpiryWatermarks;
 use crate::record::Source;
@@ -72,5 +80,128 @@ impl Index {
         let mut found = Vec::new();
         self.by_id.equal(0, id.0, &self.ring.positions(), |position| found.push(position));
         found.into_iter().filter(move |&position| self.ring.id(position) == Some(id))
+    }
+}
+
+/// The originals that some stage could match at one moment. It shares the memory of the index
+/// ([`super::Index::share`]): originals that the index drops later stay in memory until they are dropped here, too.
+#[derive(Debug)]
+pub struct SharedOriginals {
+    ring: Ring,
+    codes: SharedSimHashes,
+    sketches: SharedSketches,
+    watermarks: ExpiryWatermarks,
+}
+
+impl SharedOriginals {
+    pub(super) const fn new(
+        ring: Ring,
+        codes: SharedSimHashes,
+        sketches: SharedSketches,
+        watermarks: ExpiryWatermarks,
+    ) -> Self {
+        Self { ring, codes, sketches, watermarks }
+    }
+
+    /// Returns all of them, in sequence order.
+    pub fn iter(&self) -> impl Iterator<Item = Original> {
+        self.at(self.positions())
+    }
+
+    /// Returns the originals up to a sequence number, inclusive.
+    pub fn through(&self, last: u64) -> impl Iterator<Item = Original> {
+        self.at(self.positions().start..self.end_of(last))
+    }
+
+    /// Drops the originals up to a sequence number, inclusive, and frees their memory.
+    pub fn drop_through(&mut self, last: u64) {
+        let end = self.end_of(last);
+        self.ring.drop_before(end);
+        self.codes.drop_before(end);
+        self.sketches.drop_before(end);
+    }
+
+    /// Returns the sequence number of the first, if there is one.
+    #[must_use]
+    pub fn first_sequence(&self) -> Option<u64> {
+        self.live(self.positions()).next().and_then(|position| self.ring.sequence(position))
+    }
+
+    fn positions(&self) -> Range<u64> {
+        self.ring.first_from(self.watermarks.first_sequence)..self.ring.positions().end
+    }
+
+    /// Returns the position after the last original whose sequence number is at most `last`.
+    fn end_of(&self, last: u64) -> u64 {
+        last.checked_add(1).map_or(self.ring.positions().end, |after| self.ring.first_from(after))
+    }
+
+    fn live(&self, positions: Range<u64>) -> impl Iterator<Item = u64> {
+        positions
+            .filter(|&position| !self.ring.is_forgotten(position) && !self.ring.is_expired(position, &self.watermarks))
+    }
+
+    fn at(&self, positions: Range<u64>) -> impl Iterator<Item = Original> {
+        self.live(positions)
+            .filter_map(|position| self.ring.original(position, self.codes.kept(position), self.sketches.get(position)))
+    }
+}
+
+/// Statistics of a [`super::Index`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexStats {
+    /// Originals in memory.
+    pub originals: u64,
+    /// The `SimHash` codes and their tables.
+    pub near: HammingStats,
+    /// The table of exact hashes.
+    pub exact: TableStats,
+    /// Memory of the columns without the codes, in bytes.
+    pub ring_bytes: usize,
+    /// Memory of the table of exact hashes, in bytes.
+    pub exact_bytes: usize,
+    /// Memory of the tables of ids and addresses, in bytes.
+    pub id_bytes: usize,
+    /// Memory of the table of sources, in bytes.
+    pub source_bytes: usize,
+    /// The tables of the bands of sketches.
+    pub bands: Vec<TableStats>,
+    /// Memory of the sketches, their tables and the families, in bytes.
+    pub sketch_bytes: usize,
+}
+
+impl IndexStats {
+    /// Returns the memory of the columns and sketches, in bytes: the originals themselves, without tables.
+    #[must_use]
+    pub fn fingerprint_bytes(&self) -> usize {
+        self.ring_bytes + self.near.log_bytes + self.sketch_bytes.saturating_sub(self.band_bytes())
+    }
+
+    /// Returns the memory of the tables of codes and bands, in bytes.
+    #[must_use]
+    pub fn bucket_bytes(&self) -> usize {
+        self.near.table_bytes + self.band_bytes()
+    }
+
+    fn band_bytes(&self) -> usize {
+        self.bands.iter().map(|table| table.memory_bytes).sum()
+    }
+
+    /// Returns the size of the largest bucket seen recently in any table, in entries.
+    #[must_use]
+    pub fn largest_bucket(&self) -> u32 {
+        let bands = self.bands.iter().chain([&self.exact]).map(|table| table.largest);
+        bands.chain([self.near.largest_bucket()]).max().unwrap_or(0)
+    }
+
+    /// Returns all memory, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.ring_bytes
+            + self.near.memory_bytes()
+            + self.exact_bytes
+            + self.id_bytes
+            + self.source_bytes
+            + self.sketch_bytes
     }
 }

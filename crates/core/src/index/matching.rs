@@ -1,12 +1,15 @@
 //! Finds the originals that match a probe: by every stage, by the page's id, and through the heads of families.
+//!
+//! Ids and addresses say whether a page and an original are the same page ([`Names`]). For people who ask why not, the
+//! rule that excludes an original is found here, too.
 
-use super::Index;
 use super::families::{Difference, Families, FamilyKeys, TABLES};
 use super::original::{Candidate, MatchFields, Probe, ProbeStats, Relation};
 use super::refusal::Refusal;
-use super::ring::{self, masked};
-use super::sketches::Wanted;
-use crate::fingerprint::{Fingerprints, Numbers, PerMille, SimHash, Sketch, TitleHash};
+use super::ring::{key_of_address, masked};
+use super::sketches::{Measured, Wanted};
+use super::{Index, ring};
+use crate::fingerprint::{AddressHash, Fingerprints, IdHash, Numbers, PerMille, SimHash, Sketch, TitleHash};
 use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 
 /// The most originals of its id that a page is compared with, oldest first. If this many unlike pages share one
@@ -312,4 +315,154 @@ impl Index {
         families.build(&self.ring.positions(), |position| self.family_keys_of(position));
         self.families = families;
     }
+}
+
+/// The id and address of a page or an original.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    pub(super) id: Option<IdHash>,
+    /// Its own address, if that does not follow from the id.
+    pub(super) address: Option<AddressHash>,
+}
+
+impl Names {
+    /// Returns its own address, if need be from its id.
+    fn own_address(self) -> Option<AddressHash> {
+        self.address.or(self.id.map(AddressHash::of))
+    }
+
+    /// Returns whether the other one's id names its address.
+    fn is_named_by(self, other: Self) -> bool {
+        self.address.is_some() && self.address == other.id.map(AddressHash::of)
+    }
+}
+
+impl Probe<'_> {
+    /// Returns how the page is related to an original with these names.
+    pub(super) fn relation_to(&self, original: Names) -> Relation {
+        match self.has_id_of(original) {
+            false => Relation::Unrelated,
+            true if self.is_of_address_of(original) => Relation::SameAddress,
+            true if self.is_variant => Relation::Renderings,
+            true => Relation::SamePage,
+        }
+    }
+
+    /// Returns whether page and original are the same page in any rendering: their ids are equal, or one has the
+    /// other's address as its id, or the page is a variant and was fetched from the original's address, whatever
+    /// canonical page the original named.
+    fn has_id_of(&self, original: Names) -> bool {
+        let page = self.names();
+        (page.id.is_some() && page.id == original.id)
+            || page.is_named_by(original)
+            || original.is_named_by(page)
+            || (self.is_variant && page.address.is_some() && page.address == original.address)
+    }
+
+    /// Returns whether both were fetched from the same address. If a variant has no address, its request comes from a
+    /// release that did not send it.
+    fn is_of_address_of(&self, original: Names) -> bool {
+        let page = self.names();
+        let is_known = page.address.is_some() || !self.is_variant;
+        is_known && page.own_address().is_some() && page.own_address() == original.own_address()
+    }
+
+    const fn names(&self) -> Names {
+        Names { id: self.id, address: self.address }
+    }
+}
+
+impl Index {
+    /// Returns the names of an original with these fields.
+    pub(super) fn names(&self, position: u64, match_fields: &MatchFields) -> Names {
+        Names { id: match_fields.id, address: self.ring.address(position) }
+    }
+
+    /// Returns every original in memory that has this id or the address that the id names, in any order.
+    pub(super) fn positions_named(&self, id: IdHash) -> Vec<u64> {
+        let mut found: Vec<u64> = self.positions_with_id(id).collect();
+        let address = AddressHash::of(id);
+        self.by_address.equal(0, key_of_address(address), &self.ring.positions(), |position| {
+            if self.ring.address(position) == Some(address) && self.ring.id(position) != Some(id) {
+                found.push(position);
+            }
+        });
+        found
+    }
+}
+
+impl Index {
+    /// Returns why [`Index::candidates`] and [`Index::members`] do not show an original, or `None` if it is not held.
+    /// Costs a probe: it is meant for explanations, not for the judge.
+    #[must_use]
+    pub fn why_not(&self, probe: &Probe<'_>, sequence: u64) -> Option<Refusal> {
+        let position = self.position_of(sequence)?;
+        let match_fields = self.ring.match_fields(position)?;
+        if match_fields.scope != probe.scope {
+            return Some(Refusal::Scope);
+        }
+        let uses = |stage| probe.stages.contains(&stage);
+        let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
+        let bits_to = |position| self.bits_to(code?, position);
+        let bits = bits_to(position);
+        let by_code = bits.filter(|_| uses(Stage::SimHash));
+        let relation = probe.relation_to(self.names(position, &match_fields));
+        let not_shown = probe.other_title(&match_fields, relation).unwrap_or(Refusal::Crowded);
+        if probe.verify(&match_fields, bits).is_some() {
+            return Some(not_shown);
+        }
+        let is_equal = uses(Stage::Exact) && match_fields.exact == probe.fingerprints.exact;
+        if is_equal || by_code.is_some_and(|bits| bits <= probe.max_distance) {
+            return Some(Refusal::Window);
+        }
+        let sketch = probe.fingerprints.sketch.as_ref().filter(|_| uses(Stage::MinHash));
+        let measured = sketch.and_then(|sketch| {
+            let may_match = |position| {
+                self.ring.match_fields(position).is_some_and(|match_fields| probe.may_match_by_sketch(&match_fields))
+            };
+            let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
+            self.sketches.measure(&wanted, position)
+        });
+        let Some(measured) = measured else {
+            let far = Refusal::Distance { bits: by_code, similarity: None, contained: None };
+            let has_others = uses(Stage::SimHash) || uses(Stage::MinHash);
+            let short = if has_others { Refusal::TooShort } else { Refusal::Stages };
+            return Some(by_code.map_or(short, |_| far));
+        };
+        Some(if let Some(refusal) = of_sketches(measured, bits, by_code) {
+            refusal
+        } else if probe.may_match_by_sketch(&match_fields) {
+            not_shown
+        } else {
+            Refusal::Window
+        })
+    }
+}
+
+/// Returns why two sketches do not match; `None` when they do.
+fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Option<Refusal> {
+    let Measured { rules, evidence, shared, shingles } = measured;
+    let (similarity, contained) = (evidence.estimate, evidence.contained);
+    if shared >= rules.least_keys(shingles)
+        && contained.zip(rules.containment).is_some_and(|(share, least)| share >= least)
+    {
+        return None;
+    }
+    if similarity < rules.min_similarity {
+        let contained = contained.filter(|_| rules.containment.is_some());
+        return Some(Refusal::Distance { bits: by_code, similarity: Some(similarity), contained });
+    }
+    if !rules.is_sure(evidence) {
+        let limits = rules.low_confidence.limits(rules.form, evidence);
+        return Some(Refusal::LowConfidence {
+            similarity,
+            least: limits.least,
+            is_short: limits.is_short,
+            contained,
+            bits,
+            max_distance: limits.max_distance,
+        });
+    }
+    let needed = rules.keys_needed(shingles);
+    (shared < needed).then_some(Refusal::SharedBands { similarity, shared, needed })
 }

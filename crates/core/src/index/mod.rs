@@ -20,16 +20,10 @@ mod families;
 mod lookup;
 mod matching;
 mod original;
-mod recent_keys;
 mod refusal;
 mod ring;
-mod same_page;
-mod shared;
-mod sketch_column;
 mod sketches;
-mod stats;
 mod variants;
-mod why_not;
 
 use std::cell::RefCell;
 
@@ -45,12 +39,10 @@ use crate::protocol::{ExpiryWatermarks, MinHashRules, Request};
 use crate::record::{PartitionId, Source};
 
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
-pub use original::Relation;
-pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Removed};
+pub use lookup::{IndexStats, SharedOriginals};
+pub use original::{Candidate, FamilyRole, Original, Probe, ProbeStats, Relation, Removed};
 pub use refusal::Refusal;
-pub use shared::SharedOriginals;
 pub use simhash_index::CODE_TABLES_BYTES;
-pub use stats::IndexStats;
 
 /// How many originals, at least, are scanned in the time of one lookup by source.
 const SCANNED_IN_A_LOOKUP: usize = 16;

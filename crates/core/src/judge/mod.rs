@@ -8,29 +8,27 @@
 //! Laws: L2 (verdicts and position in one transaction), L3 (an original's verdict is earlier), L4 (judged once), L5,
 //! L6. Cost: one probe of the index for each request, one bitmap test for a repeat.
 
-mod best_match;
 mod decide;
 mod events;
 mod judged_log;
 mod log_retention;
 mod machine;
 mod pending;
-mod request_record;
 mod sequencer;
 mod snapshot;
 mod state;
-mod stream_time;
 #[cfg(test)]
 mod tests;
 mod verifier;
 
-pub use crate::index::Refusal;
-pub(crate) use decide::decide_page;
 pub use decide::{decide, decide_observed, refusal};
 pub use events::{ColdStart, ColdStarts, Effect, Event, Failure, JudgeSettings, OperatorOutcome, ProducerCall};
 pub use log_retention::{InputOffsets, LogRetention, LogSpan};
 pub use machine::{Judge, Role};
 pub use snapshot::{Restored, Restoring, SharedSnapshot, Snapshot};
-pub use state::{Counts, Diverged, State};
-pub use stream_time::StreamTime;
+pub use state::{Counts, Diverged, State, StreamTime};
 pub use verifier::{Asked, Difference, LogVerifier, VerifyCounts};
+
+pub use crate::index::Refusal;
+
+pub(crate) use decide::decide_page;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::similar_pages::{Made, StateJudge, is_duplicate, rules};
 use crate::index::{Refusal, run_sequential};
-use crate::judge::best_match::MAX_OF_TEXT;
+use crate::judge::decide::MAX_OF_TEXT;
 use crate::judge::{LogRetention, SharedSnapshot, State, decide, refusal};
 use crate::protocol::{
     Decision, LogIdentity, MatchedBy, PerStage, RequestBody, RequestOffset, Rules, Stage, VerdictOffset,
