@@ -120,7 +120,7 @@ impl<P> Worker<P> {
 mod tests {
     use super::*;
     use crate::record::Reject;
-    use crate::worker::test_worker::{TestWorker, page};
+    use crate::worker::tests::{TestWorker, page};
     use crate::worker::{Event, PageAction};
 
     /// A worker that has begun to send the page at offset 0 of partition 0.

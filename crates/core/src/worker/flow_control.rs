@@ -8,12 +8,16 @@
 //! Times come with the records and may be wrong: one that is never moves a partition, because only what all of the next
 //! pages agree on counts. Nothing waits for a partition that has no pages left, or does not move, or is so far behind
 //! that waiting would not help.
+//!
+//! A partition that cannot make progress at all is blocked: it is reported and rechecked periodically; the others
+//! continue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::events::Effect;
+use super::events::{Blocked, Effect};
 use super::machine::Worker;
+use super::queue::PartitionQueue;
 use crate::record::PartitionId;
 
 impl<P> Worker<P> {
@@ -78,6 +82,40 @@ impl<P> Worker<P> {
         while let Some(queue) = self.partitions.get_mut(partition) {
             let Some(source) = self.pacer.admit(queue) else { return };
             self.resolve(&source);
+        }
+    }
+}
+
+impl<P> Worker<P> {
+    /// Returns the partitions that cannot be read on, and why.
+    #[must_use]
+    pub fn blocked(&self) -> BTreeMap<PartitionId, Blocked> {
+        let blocked =
+            self.partitions.iter().filter_map(|(partition, queue)| Some((partition.clone(), queue.blocked()?.clone())));
+        blocked.collect()
+    }
+
+    /// A range is to be judged again: a partition without an offset may have nothing judged any more.
+    pub(super) fn ask_for_offset_again(&mut self, partition: &PartitionId) {
+        let has_no_offset = |queue: &PartitionQueue<P>| queue.blocked() == Some(&Blocked::NoOffset);
+        if self.partitions.get(partition).is_some_and(has_no_offset) {
+            self.fetch_committed();
+        }
+    }
+
+    /// Asks for the offsets of blocked partitions when it is time to.
+    pub(super) fn recheck_blocked(&mut self, now: Duration) {
+        let due = self.partitions.iter_mut().filter_map(|(_, queue)| queue.is_recheck_due(now).then_some(()));
+        if due.count() > 0 {
+            self.fetch_committed();
+        }
+    }
+
+    /// The committed offset of a blocked partition is known. If an operator has set it, reading begins there.
+    pub(super) fn rechecked(&mut self, partition: &PartitionId, offset: Option<i64>) {
+        let in_transaction = self.outgoing.moves(partition);
+        if let Some(from) = self.partitions.rechecked(partition, offset, in_transaction) {
+            self.effects.push_back(Effect::Seek { partition: partition.clone(), from });
         }
     }
 }

@@ -1,11 +1,17 @@
 //! What a worker knows of one verdict log, and what it waits for from there.
+//!
+//! It knows every judged position and the latest verdicts ([`VerdictCache`]), and reads old verdicts back from the log,
+//! for instance after the input group was rewound ([`VerdictScan`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::verdict_cache::{OutOfPlace, VerdictCache, VerdictUpdate};
-use super::verdict_scan::{ScanStep, VerdictScan};
-use crate::protocol::{RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
+use super::partitions::JudgedPartitions;
+use crate::protocol::{
+    Answer, Checkpoint, Judged, LogIdentity, PageVerdict, PartitionCheckpoint, RequestId, RequestOffset, Verdict,
+    VerdictBatch, VerdictOffset, VerdictRecord,
+};
 use crate::record::{PartitionId, Source};
 
 /// One verdict log: what was followed, what is read back, and the requests that its judge has not passed.
@@ -182,12 +188,391 @@ impl FollowedLog {
     }
 }
 
+/// Knowledge gathered from a checkpoint and all that follows it.
+#[derive(Debug)]
+pub(super) struct VerdictCache {
+    log: Option<LogIdentity>,
+    judged: JudgedPartitions,
+    remembered: HashMap<Source, Arc<Verdict>>,
+    order: VecDeque<Source>,
+    limit: usize,
+    latest_checkpoint: Option<VerdictOffset>,
+    next_request: RequestOffset,
+    /// The last request other than a page that was applied.
+    last_applied: Option<RequestId>,
+    /// The first record must be a checkpoint: without one it would not be known what was judged before.
+    expects_checkpoint: bool,
+    /// Followed to the end at least once since the last time it was begun.
+    learned: bool,
+}
+
+/// What a followed record tells the pages that wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum VerdictUpdate {
+    /// A page has a new verdict: judged, or withdrawn.
+    Judged(Arc<Verdict>),
+    /// Verdicts of this range are void.
+    Reopened { partition: PartitionId, from: i64, to: i64 },
+    /// The judge has passed every request before this offset.
+    Passed(RequestOffset),
+    /// The judge has gone back in the fingerprint log, which has lost its end or was recreated. Every request that waits
+    /// may be lost.
+    RequestsLost,
+}
+
+/// The record belongs to another log of the same name, or is no checkpoint where one was promised.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OutOfPlace;
+
+impl VerdictCache {
+    /// Knows nothing yet; will remember at most `limit` verdicts.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            log: None,
+            judged: JudgedPartitions::default(),
+            remembered: HashMap::new(),
+            order: VecDeque::new(),
+            limit,
+            latest_checkpoint: None,
+            next_request: RequestOffset(0),
+            last_applied: None,
+            expects_checkpoint: false,
+            learned: false,
+        }
+    }
+
+    /// The log is going to be read from where its latest checkpoint is said to be.
+    pub(super) fn begin_at_checkpoint(&mut self) {
+        self.expects_checkpoint = true;
+    }
+
+    /// Notes that the end of the log was reached.
+    pub(super) fn learned(&mut self) {
+        self.learned = true;
+    }
+
+    /// Returns whether the end of the log was reached since it was begun.
+    pub(super) fn is_learned(&self) -> bool {
+        self.learned
+    }
+
+    /// Follows a record, and tells what is new to the pages that wait.
+    pub(super) fn follow(
+        &mut self,
+        offset: VerdictOffset,
+        record: &VerdictRecord,
+    ) -> Result<Vec<VerdictUpdate>, OutOfPlace> {
+        if self.log.is_some_and(|log| log != record.log()) {
+            // Nothing of the other log is before its first checkpoint, so reading everything again would lead here
+            // again.
+            if self.learned || !record.begins_log() {
+                return Err(OutOfPlace);
+            }
+            *self = Self::new(self.limit);
+        }
+        let is_first = self.log.is_none();
+        if is_first && !matches!(record, VerdictRecord::Checkpoint(_)) {
+            // Without a checkpoint it is not known what was judged before: verdicts up to the first one are of no use.
+            return if self.expects_checkpoint { Err(OutOfPlace) } else { Ok(Vec::new()) };
+        }
+        self.log = Some(record.log());
+        match record {
+            VerdictRecord::Verdicts(batch) => Ok(self.follow_batch(batch)),
+            VerdictRecord::Rules(_) => Ok(Vec::new()),
+            VerdictRecord::Checkpoint(checkpoint) => {
+                self.latest_checkpoint = Some(offset);
+                for (partition, said) in &checkpoint.partitions {
+                    self.judged.follow_checkpoint(partition, said, is_first);
+                }
+                self.last_applied = checkpoint.applied.last().copied();
+                Ok(vec![self.pass(checkpoint.next_request)])
+            }
+        }
+    }
+
+    fn follow_batch(&mut self, batch: &VerdictBatch) -> Vec<VerdictUpdate> {
+        let mut news = Vec::with_capacity(batch.verdicts.len() + 1);
+        for verdict in &batch.verdicts {
+            if !matches!(verdict.answer, Answer::Page(_)) {
+                self.last_applied = Some(verdict.request);
+            }
+            match &verdict.answer {
+                Answer::Page(PageVerdict { source, .. }) | Answer::Withdrawn { source, .. } => {
+                    if self.judged.follow_answer(source, &verdict.answer) {
+                        let verdict = Arc::new(verdict.without_original());
+                        self.remember(source, &verdict);
+                        news.push(VerdictUpdate::Judged(verdict));
+                    }
+                }
+                Answer::Reopened { partition, from, to } => {
+                    self.judged.reopen(partition, *from, *to);
+                    let void = |source: &Source| is_within(source, partition, *from, *to);
+                    self.remembered.retain(|source, _| !void(source));
+                    self.order.retain(|source| !void(source));
+                    news.push(VerdictUpdate::Reopened { partition: partition.clone(), from: *from, to: *to });
+                }
+                Answer::Forgotten(_) | Answer::TimeSet { .. } => {}
+            }
+        }
+        news.push(self.pass(batch.next_request));
+        news
+    }
+
+    fn pass(&mut self, next_request: RequestOffset) -> VerdictUpdate {
+        let before = std::mem::replace(&mut self.next_request, next_request);
+        if next_request < before { VerdictUpdate::RequestsLost } else { VerdictUpdate::Passed(next_request) }
+    }
+
+    /// What was judged last about a position counts: a page that is judged may be withdrawn.
+    fn remember(&mut self, source: &Source, verdict: &Arc<Verdict>) {
+        if self.remembered.insert(source.clone(), Arc::clone(verdict)).is_none() {
+            self.order.push_back(source.clone());
+        }
+        while self.order.len() > self.limit {
+            if let Some(oldest) = self.order.pop_front() {
+                self.remembered.remove(&oldest);
+            }
+        }
+    }
+
+    /// Returns the last verdict of a position, if it is remembered.
+    pub(super) fn verdict(&self, source: &Source) -> Option<&Arc<Verdict>> {
+        self.remembered.get(source)
+    }
+
+    /// Returns whether the position is judged.
+    pub(super) fn is_judged(&self, source: &Source) -> bool {
+        self.judged.get(&source.partition).is_some_and(|judged| judged.contains(source.offset))
+    }
+
+    /// Returns whether any position of the partition is judged. One that was reopened is not.
+    pub(super) fn has_judged(&self, partition: &PartitionId) -> bool {
+        self.judged.get(partition).is_some_and(|judged| judged.low_watermark() > 0 || !judged.above().is_empty())
+    }
+
+    /// Returns whether nothing was judged about these positions between a checkpoint and what is followed, whichever
+    /// comes first: no request other than a page was applied, which could withdraw or reopen one, and as many of them
+    /// are judged. Without a reopening the judged positions of the earlier place are among those of the later one (law
+    /// L4), so as many are the same.
+    pub(super) fn adds_nothing_to(
+        &self,
+        checkpoint: &Checkpoint,
+        positions: &BTreeMap<PartitionId, Range<i64>>,
+    ) -> bool {
+        let is_same = |(partition, offsets): (&PartitionId, &Range<i64>)| {
+            let count = |judged: &Judged| judged.count(offsets.start, offsets.end);
+            let known = self.judged.get(partition).map_or(0, count);
+            let said = checkpoint.partitions.get(partition).map_or(0, |said| count(&said.judged));
+            known == said
+        };
+        self.log == Some(checkpoint.log)
+            && self.last_applied == checkpoint.applied.last().copied()
+            && positions.iter().all(is_same)
+    }
+
+    /// Returns the offset of the latest checkpoint followed.
+    pub(super) fn latest_checkpoint(&self) -> Option<VerdictOffset> {
+        self.latest_checkpoint
+    }
+
+    /// Returns the offset of the next request that the judge will look at.
+    pub(super) fn next_request(&self) -> RequestOffset {
+        self.next_request
+    }
+}
+
+/// Returns whether a position lies in `from <= offset < to` of a partition.
+pub(super) fn is_within(source: &Source, partition: &PartitionId, from: i64, to: i64) -> bool {
+    source.partition == *partition && (from..to).contains(&source.offset)
+}
+
+/// One scan of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the one
+/// after which nothing was judged about them, or to the end. All partitions that need it are read for at once; what is
+/// found is kept for the pages that follow, up to a number of positions for each partition, so that memory stays
+/// bounded however deep the rewind.
+#[derive(Debug)]
+pub(super) struct VerdictScan {
+    wanted: BTreeMap<PartitionId, Range<i64>>,
+    found: HashMap<Source, Arc<Verdict>>,
+    /// What is judged as of the record read last, of the partitions that are read for; `None` before the first
+    /// checkpoint.
+    judged: Option<JudgedPartitions>,
+    /// Verdicts that were followed since the scan began: newer than anything it finds.
+    newer: HashMap<Source, Arc<Verdict>>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Going back from checkpoint to checkpoint.
+    SeekingCheckpoint,
+    /// Reading on to the end.
+    Scanning,
+    /// What was found serves the pages that follow.
+    Done,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScanStep {
+    /// Read on.
+    Continue,
+    /// Begin again at this offset of the log, or at its beginning.
+    RestartAt(Option<VerdictOffset>),
+    /// Nothing more is to be found.
+    Done,
+}
+
+impl VerdictScan {
+    /// Wants `positions` offsets of all partitions together, of each from its first wanted one on. Begin reading at the
+    /// latest checkpoint.
+    pub(super) fn new(
+        first: BTreeMap<PartitionId, i64>,
+        positions: i64,
+        latest_checkpoint: Option<VerdictOffset>,
+    ) -> Self {
+        let positions = positions.checked_div(i64::try_from(first.len()).unwrap_or(i64::MAX)).unwrap_or(0).max(1);
+        let wanted =
+            first.into_iter().map(|(partition, first)| (partition, first..first.saturating_add(positions))).collect();
+        let phase = if latest_checkpoint.is_some() { Phase::SeekingCheckpoint } else { Phase::Scanning };
+        Self { wanted, found: HashMap::new(), judged: None, newer: HashMap::new(), phase }
+    }
+
+    /// Returns whether the scan continues.
+    pub(super) fn is_scanning(&self) -> bool {
+        self.phase != Phase::Done
+    }
+
+    /// Returns whether it has not found yet where to begin.
+    pub(super) fn is_seeking_checkpoint(&self) -> bool {
+        self.phase == Phase::SeekingCheckpoint
+    }
+
+    /// Returns whether this is a checkpoint up to which everything was read that can be found, as far as the log is
+    /// followed (`cache`). To be asked before the record is read.
+    pub(super) fn ends_at(&self, record: &VerdictRecord, cache: &VerdictCache) -> bool {
+        let VerdictRecord::Checkpoint(checkpoint) = record else { return false };
+        self.phase == Phase::Scanning && cache.adds_nothing_to(checkpoint, &self.wanted)
+    }
+
+    /// Takes one record.
+    pub(super) fn read(&mut self, record: &VerdictRecord) -> ScanStep {
+        match (self.phase, record) {
+            (Phase::SeekingCheckpoint, VerdictRecord::Checkpoint(checkpoint)) => {
+                if self.is_ahead_of_all(checkpoint) {
+                    self.phase = Phase::Scanning;
+                    self.take_judged(checkpoint);
+                    return ScanStep::Continue;
+                }
+                if checkpoint.previous.is_none() {
+                    self.phase = Phase::Scanning;
+                }
+                ScanStep::RestartAt(checkpoint.previous)
+            }
+            (Phase::Scanning, VerdictRecord::Checkpoint(checkpoint)) => {
+                self.take_judged(checkpoint);
+                ScanStep::Continue
+            }
+            (Phase::Scanning, VerdictRecord::Verdicts(batch)) => {
+                batch.verdicts.iter().for_each(|verdict| self.note(verdict));
+                ScanStep::Continue
+            }
+            (Phase::SeekingCheckpoint | Phase::Scanning | Phase::Done, _) => ScanStep::Continue,
+        }
+    }
+
+    /// The log begins later than the position of the scan: it is read from its beginning.
+    pub(super) fn log_begins_later(&mut self) {
+        self.phase = Phase::Scanning;
+        self.found.clear();
+        self.judged = None;
+    }
+
+    /// Follows what a checkpoint says of the partitions that are read for.
+    fn take_judged(&mut self, checkpoint: &Checkpoint) {
+        let is_first = self.judged.is_none();
+        let judged = self.judged.get_or_insert_default();
+        for (partition, said) in &checkpoint.partitions {
+            if self.wanted.contains_key(partition) {
+                judged.follow_checkpoint(partition, said, is_first);
+            }
+        }
+    }
+
+    /// Everything was read.
+    pub(super) fn finish(&mut self) {
+        self.phase = Phase::Done;
+    }
+
+    fn is_ahead_of_all(&self, checkpoint: &Checkpoint) -> bool {
+        // Positions are not judged in their own order: a later one may have been judged long before the first.
+        self.wanted.iter().all(|(partition, &Range { start: first, end })| {
+            let holds_none = |judged: &Judged| !judged.contains_any(first, end);
+            let none = |said: &PartitionCheckpoint| first >= said.low_watermark && holds_none(&said.judged);
+            checkpoint.partitions.get(partition).is_none_or(none)
+        })
+    }
+
+    fn note(&mut self, verdict: &Verdict) {
+        match &verdict.answer {
+            Answer::Page(PageVerdict { source, .. }) | Answer::Withdrawn { source, .. } => {
+                if self.wanted.contains_key(&source.partition)
+                    && self.judged.get_or_insert_default().follow_answer(source, &verdict.answer)
+                    && self.wants(source)
+                {
+                    self.found.insert(source.clone(), Arc::new(verdict.without_original()));
+                }
+            }
+            // What is newer than anything that is read was judged after it.
+            Answer::Reopened { partition, from, to } => {
+                self.found.retain(|source, _| !is_within(source, partition, *from, *to));
+                if let Some(judged) = self.judged.as_mut().filter(|_| self.wanted.contains_key(partition)) {
+                    judged.reopen(partition, *from, *to);
+                }
+            }
+            Answer::Forgotten(_) | Answer::TimeSet { .. } => {}
+        }
+    }
+
+    /// Returns whether the position is one of those wanted.
+    pub(super) fn wants(&self, source: &Source) -> bool {
+        self.wanted.get(&source.partition).is_some_and(|wanted| wanted.contains(&source.offset))
+    }
+
+    /// Returns what was found for a position, once all is read.
+    pub(super) fn found(&self, source: &Source) -> Option<&Arc<Verdict>> {
+        if self.is_scanning() { None } else { self.newer.get(source).or_else(|| self.found.get(source)) }
+    }
+
+    /// A newer verdict came by while following: it counts, and what is remembered of it may be gone when it is needed.
+    pub(super) fn superseded(&mut self, source: &Source, verdict: &Arc<Verdict>) {
+        if self.wants(source) {
+            self.newer.insert(source.clone(), Arc::clone(verdict));
+        }
+    }
+
+    /// Returns whether the range holds a wanted position.
+    pub(super) fn wants_any(&self, partition: &PartitionId, from: i64, to: i64) -> bool {
+        self.wanted.get(partition).is_some_and(|wanted| wanted.start < to && from < wanted.end)
+    }
+
+    /// Verdicts of this range are void.
+    pub(super) fn reopened(&mut self, partition: &PartitionId, from: i64, to: i64) {
+        self.found.retain(|source, _| !is_within(source, partition, from, to));
+        self.newer.retain(|source, _| !is_within(source, partition, from, to));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Answer, ExpiryWatermarks, LogIdentity, RulesNumber, VerdictBatch};
-    use crate::record::Reject;
-    use crate::worker::test_worker::{checkpoint, input};
+    use crate::fingerprint::PageDigest;
+    use crate::protocol::{
+        Answer, Decision, Delivered, ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, RulesNumber,
+        VerdictBatch,
+    };
+    use crate::record::{Reject, Timestamp};
+    use crate::worker::tests::{checkpoint, input, rules};
 
     fn batch(answers: Vec<Answer>, next_request: i64) -> VerdictRecord {
         let verdict = |(request, answer)| Verdict { request: RequestId(request), answer };
@@ -516,5 +901,172 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A withdrawal of the page at this offset.
+    fn withdrawal(log: u64, offset: i64) -> VerdictRecord {
+        let answer = Answer::Withdrawn { source: input(0).at(offset), reason: Reject::Refused };
+        VerdictRecord::Verdicts(VerdictBatch {
+            log: LogIdentity(log),
+            rules: RulesNumber(1),
+            watermarks: ExpiryWatermarks::START,
+            next_request: RequestOffset(offset + 1),
+            verdicts: vec![Verdict { request: RequestId(0), answer }],
+        })
+    }
+
+    #[test]
+    fn verdicts_before_the_first_checkpoint_of_the_log_are_skipped() {
+        let mut cache = VerdictCache::new(10);
+        let records = [withdrawal(1, 40), withdrawal(1, 41), checkpoint(2, Some(1), 3), withdrawal(2, 50)];
+        for (offset, record) in (0..).zip(&records) {
+            cache.follow(VerdictOffset(offset), record).unwrap();
+        }
+        assert!(cache.is_judged(&input(0).at(2)), "the checkpoint says so");
+        assert!(cache.is_judged(&input(0).at(50)));
+        assert!(!cache.is_judged(&input(0).at(40)), "a verdict of another log");
+        assert_eq!(cache.next_request(), RequestOffset(51));
+    }
+
+    #[test]
+    fn the_beginning_of_another_log_is_taken_over_while_the_log_is_learned() {
+        let mut cache = VerdictCache::new(10);
+        let records = [checkpoint(1, None, 3), withdrawal(1, 40), checkpoint(2, None, 0), withdrawal(2, 50)];
+        for (offset, record) in (0..).zip(&records) {
+            cache.follow(VerdictOffset(offset), record).unwrap();
+        }
+        let judged = [2, 40, 50].map(|offset| cache.is_judged(&input(0).at(offset)));
+        assert_eq!(judged, [false, false, true]);
+        assert_eq!(cache.latest_checkpoint(), Some(VerdictOffset(2)));
+        // Pages may wait for its verdicts once it is learned: they are to be resolved again.
+        cache.learned();
+        assert_eq!(cache.follow(VerdictOffset(4), &checkpoint(3, None, 0)), Err(OutOfPlace));
+    }
+
+    #[test]
+    fn the_first_verdict_of_a_page_counts_until_it_is_withdrawn_or_reopened() {
+        let page = |digest| {
+            let decision = Decision::Unique { original: None };
+            let (source, event_time) = (input(0).at(40), Timestamp::default());
+            Answer::Page(PageVerdict { source, event_time, digest: PageDigest(digest), decision })
+        };
+        let withdrawn = Answer::Withdrawn { source: input(0).at(40), reason: Reject::Refused };
+        let reopened = Answer::Reopened { partition: input(0), from: 40, to: 41 };
+        let mut cache = VerdictCache::new(10);
+        cache.follow(VerdictOffset(0), &checkpoint(1, None, 0)).unwrap();
+        let answers = [page(1), page(2), withdrawn, page(3), reopened, page(4)];
+        let in_force: Vec<Option<Answer>> = answers
+            .iter()
+            .map(|answer| {
+                let VerdictRecord::Verdicts(mut batch) = withdrawal(1, 40) else { panic!() };
+                batch.verdicts[0].answer = answer.clone();
+                let news = cache.follow(VerdictOffset(1), &VerdictRecord::Verdicts(batch)).unwrap();
+                let is_news = news.iter().any(|update| matches!(update, VerdictUpdate::Judged(_)));
+                let held = cache.verdict(&input(0).at(40)).map(|verdict| verdict.answer.clone());
+                assert_eq!(is_news, held.as_ref() == Some(answer), "pages that wait hear of what counts alone");
+                held
+            })
+            .collect();
+        let [one, _, gone, _, _, four] = answers;
+        let expected = [Some(one.clone()), Some(one), Some(gone.clone()), Some(gone), None, Some(four)];
+        assert_eq!(in_force, expected);
+    }
+
+    #[test]
+    fn a_later_checkpoint_of_another_log_is_out_of_place() {
+        let mut cache = VerdictCache::new(10);
+        cache.follow(VerdictOffset(0), &checkpoint(1, None, 3)).unwrap();
+        assert_eq!(cache.follow(VerdictOffset(1), &checkpoint(2, Some(0), 0)), Err(OutOfPlace));
+    }
+
+    const LOG: LogIdentity = LogIdentity(1);
+
+    fn only_partition() -> PartitionId {
+        PartitionId::new("pages", 0)
+    }
+
+    /// A checkpoint after another one at offset 3, in which these offsets are judged.
+    fn checkpoint_judging(judged_offsets: &[i64]) -> VerdictRecord {
+        let mut judged = Judged::default();
+        judged_offsets.iter().for_each(|&offset| assert!(judged.insert(offset)));
+        let said = PartitionCheckpoint { judged, low_watermark: 0, delivered: Delivered::default() };
+        VerdictRecord::Checkpoint(Box::new(Checkpoint {
+            log: LOG,
+            rules_number: RulesNumber(1),
+            rules: rules(),
+            stream_time: Timestamp::MIN,
+            leap: None,
+            watermarks: ExpiryWatermarks::START,
+            next_sequence: 0,
+            next_request: RequestOffset(0),
+            previous: Some(VerdictOffset(3)),
+            partitions: BTreeMap::from([(only_partition(), said)]),
+            applied: Vec::new(),
+        }))
+    }
+
+    fn verdict(offset: i64, request: u64) -> Verdict {
+        let answer = Answer::Withdrawn { source: only_partition().at(offset), reason: Reject::Refused };
+        Verdict { request: RequestId(request), answer }
+    }
+
+    fn batch_of(verdicts: Vec<Verdict>) -> VerdictRecord {
+        let rules = RulesNumber(1);
+        VerdictRecord::Verdicts(VerdictBatch {
+            log: LOG,
+            rules,
+            watermarks: ExpiryWatermarks::START,
+            next_request: RequestOffset(0),
+            verdicts,
+        })
+    }
+
+    fn scan_of(first: i64, positions: i64) -> VerdictScan {
+        VerdictScan::new(BTreeMap::from([(only_partition(), first)]), positions, Some(VerdictOffset(9)))
+    }
+
+    #[test]
+    fn reading_begins_where_no_wanted_position_is_judged_though_the_first_is_not() {
+        assert_eq!(scan_of(5, 4).read(&checkpoint_judging(&[1, 7])), ScanStep::RestartAt(Some(VerdictOffset(3))));
+        assert_eq!(scan_of(5, 4).read(&checkpoint_judging(&[1, 9])), ScanStep::Continue);
+        assert_eq!(scan_of(1, 4).read(&checkpoint_judging(&[1])), ScanStep::RestartAt(Some(VerdictOffset(3))));
+    }
+
+    #[test]
+    fn partitions_share_the_positions_that_are_kept() {
+        let first: BTreeMap<PartitionId, i64> = (0..3).map(|number| (PartitionId::new("pages", number), 5)).collect();
+        let wants = |positions: i64| {
+            let scan = VerdictScan::new(first.clone(), positions, None);
+            first.keys().map(|part| (0..99).filter(|&offset| scan.wants(&part.at(offset))).count()).collect::<Vec<_>>()
+        };
+        assert_eq!(wants(12), [4, 4, 4]);
+        assert_eq!(wants(2), [1, 1, 1], "each gets on");
+    }
+
+    #[test]
+    fn verdict_followed_while_reading_is_newer_than_what_is_read() {
+        let mut scan = scan_of(5, 4);
+        scan.read(&checkpoint_judging(&[]));
+        let (newer, not_wanted) = (Arc::new(verdict(6, 2)), Arc::new(verdict(9, 3)));
+        scan.superseded(&only_partition().at(6), &newer);
+        scan.superseded(&only_partition().at(9), &not_wanted);
+        scan.read(&batch_of(vec![verdict(5, 0), verdict(6, 1)]));
+        scan.finish();
+        let found = |offset| scan.found(&only_partition().at(offset)).map(|verdict| verdict.request.0);
+        assert_eq!([found(5), found(6), found(9)], [Some(0), Some(2), None]);
+        scan.reopened(&only_partition(), 6, 7);
+        assert_eq!(scan.found(&only_partition().at(6)), None);
+    }
+
+    #[test]
+    fn a_reopening_that_is_read_back_voids_no_verdict_that_was_followed_meanwhile() {
+        let mut scan = scan_of(5, 4);
+        scan.read(&checkpoint_judging(&[]));
+        scan.superseded(&only_partition().at(6), &Arc::new(verdict(6, 2)));
+        let answer = Answer::Reopened { partition: only_partition(), from: 5, to: 9 };
+        scan.read(&batch_of(vec![verdict(5, 0), verdict(6, 1), Verdict { request: RequestId(3), answer }]));
+        scan.finish();
+        let found = |offset| scan.found(&only_partition().at(offset)).map(|verdict| verdict.request.0);
+        assert_eq!([found(5), found(6)], [None, Some(2)]);
     }
 }

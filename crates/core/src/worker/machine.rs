@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::blocked_reason::Blocked;
-use super::breaker::Breaker;
-use super::events::{Effect, Event, Output, Page, PageAction, PageOutcome, WorkerSettings};
+use super::events::{Blocked, Effect, Event, Output, Page, PageAction, PageOutcome, WorkerSettings};
 use super::followed_log::FollowedLog;
 use super::membership::Membership;
 use super::outgoing::Outgoing;
 use super::pacer::Pacer;
 use super::partitions::Partitions;
 use super::queue::PartitionQueue;
-use super::unanswered::Unanswered;
+use super::unanswered::{Breaker, Unanswered};
 use crate::protocol::{LogPartition, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Reject};
 

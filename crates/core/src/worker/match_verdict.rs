@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocked_reason::Blocked;
-use super::events::{Effect, PageAction, PageOutcome};
-use super::followed_log::{FollowedLog, ScanEnd};
+use super::events::{Blocked, Effect, PageAction, PageOutcome};
+use super::followed_log::{FollowedLog, OutOfPlace, ScanEnd, ScanStep, VerdictUpdate};
 use super::machine::Worker;
 use super::queue::{PageState, Waiting};
-use super::verdict_cache::{OutOfPlace, VerdictUpdate};
-use super::verdict_scan::ScanStep;
 use crate::protocol::{
     Answer, LogPartition, Request, RequestBody, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
 };
@@ -305,7 +302,7 @@ mod tests {
     use super::*;
     use crate::protocol::RequestOffset;
     use crate::worker::Event;
-    use crate::worker::test_worker::{LOG, TestWorker};
+    use crate::worker::tests::{LOG, TestWorker};
 
     fn request(effects: &[Effect<()>]) -> Option<RequestId> {
         effects

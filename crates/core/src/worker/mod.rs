@@ -9,17 +9,13 @@
 //! binary search for each page and each verdict.
 
 #[cfg(test)]
-mod test_worker;
-mod blocked;
-mod blocked_reason;
-mod breaker;
+mod tests;
 mod unanswered;
 mod deliver;
 mod events;
 mod followed_log;
-mod headers;
+mod output;
 mod match_verdict;
-mod verdict_cache;
 mod queue;
 mod machine;
 mod membership;
@@ -28,15 +24,14 @@ mod partitions;
 mod flow_control;
 mod pacer;
 mod progress;
-mod verdict_scan;
-mod route;
 
-pub use blocked_reason::Blocked;
-pub use events::Pacing;
 pub use events::{
-    Backlog, Effect, Event, Failure, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom, WorkerSettings,
+    Backlog, Blocked, Effect, Event, Failure, Output, Pacing, Page, PageAction, PageOutcome, ProducerCall, ReadFrom,
+    WorkerSettings,
 };
-pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message};
 pub use machine::{Status, Worker};
 pub use membership::{Subscription, new_to_group};
-pub use route::{BadRecords, Mode, OBSERVED, Partitioning, Routing, Tombstones, murmur2};
+pub use output::{
+    BadRecords, Header, HeaderSettings, MAX_HEADER_BYTES, Mode, OBSERVED, OutputKind, Partitioning, Routing,
+    Tombstones, message, murmur2,
+};

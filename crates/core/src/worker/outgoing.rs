@@ -315,7 +315,7 @@ impl<P> Outgoing<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::test_worker::{input, page};
+    use crate::worker::tests::{input, page};
 
     const BEGUN: Duration = Duration::from_secs(1);
 

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::blocked_reason::Blocked;
-use super::events::ReadFrom;
+use super::events::{Blocked, ReadFrom};
 use super::queue::{PageState, PartitionQueue, Recheck, Waiting};
 use crate::protocol::{Answer, Judged, LogPartition, PartitionCheckpoint, RequestId, RequestOffset};
 use crate::record::{PartitionId, Source};
@@ -214,7 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::worker::test_worker::{LOG, input, page};
+    use crate::worker::tests::{LOG, input, page};
 
     /// What can happen to the pages of two partitions.
     #[derive(Clone, Copy, Debug)]

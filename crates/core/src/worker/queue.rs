@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::blocked_reason::Blocked;
-use super::events::{Backlog, Page, PageAction, PageOutcome, ReadFrom};
+use super::events::{Backlog, Blocked, Page, PageAction, PageOutcome, ReadFrom};
 use super::progress::RecentTimes;
 use crate::protocol::{LogPartition, RequestId, RequestOffset};
 use crate::record::{Reject, Source, Timestamp};

@@ -1,13 +1,16 @@
-//! Requests that the judge passes without a verdict, again and again, and when they are made again.
+//! Pages that go wrong in numbers: requests that the judge passes without a verdict, and dead letters.
 //!
-//! One that was passed once was lost with a transaction, and is made again at once. One that is passed each time will
-//! not be answered soon: the judge counts its page as judged, and no verdict says so. After an unclean election of a
-//! leader of the verdict log that may be so for thousands of pages, and asking for all of them ten times a second would
-//! keep the judge busy with nothing else.
+//! A request that was passed once was lost with a transaction, and is made again at once. One that is passed each time
+//! will not be answered soon: the judge counts its page as judged, and no verdict says so. After an unclean election of
+//! a leader of the verdict log that may be so for thousands of pages, and asking for all of them ten times a second
+//! would keep the judge busy with nothing else.
+//!
+//! A broken deploy must not drain the topic into the dead letters: the [`Breaker`] stops the input before.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
+use crate::fingerprint::PerMille;
 use crate::protocol::RequestId;
 
 /// From the second time that a request was passed to the next time that it is made; doubled each time.
@@ -58,6 +61,42 @@ impl Unanswered {
     }
 }
 
+/// Watches the share of dead letters among the last records.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    limit: PerMille,
+    last: VecDeque<bool>,
+    bad: usize,
+    tripped: bool,
+}
+
+/// Over how many records the share is taken.
+const RECORDS: usize = 1000;
+
+impl Breaker {
+    /// Trips when more than `limit` of the last 1000 records became dead letters. A limit of one never trips.
+    pub(super) fn new(limit: PerMille) -> Self {
+        Self { limit, last: VecDeque::with_capacity(RECORDS), bad: 0, tripped: false }
+    }
+
+    /// Notes how one record ended. Returns whether the breaker is tripped now; it stays so.
+    pub(super) fn note(&mut self, is_dead_letter: bool) -> bool {
+        if self.last.len() == RECORDS && self.last.pop_front() == Some(true) {
+            self.bad -= 1;
+        }
+        self.last.push_back(is_dead_letter);
+        self.bad += usize::from(is_dead_letter);
+        let share = PerMille::of(self.bad as u64, RECORDS as u64);
+        self.tripped |= self.last.len() == RECORDS && share > self.limit;
+        self.tripped
+    }
+
+    /// Returns whether it has tripped, and with how many dead letters of the last 1000 records.
+    pub(super) fn tripped(&self) -> Option<usize> {
+        self.tripped.then_some(self.bad)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +130,20 @@ mod tests {
         assert_eq!((unanswered.count(|_| true), unanswered.remembered()), (1, 1));
         assert_eq!(unanswered.count(|_| false), 0);
         assert_eq!(due(&mut unanswered, SECOND), [RequestId(2)]);
+    }
+
+    #[test]
+    fn trips_above_the_limit_of_a_full_thousand_and_stays_tripped() {
+        let mut breaker = Breaker::new(PerMille(500));
+        (0..500).for_each(|_| assert!(!breaker.note(true)));
+        (0..500).for_each(|_| assert!(!breaker.note(false)));
+        // The oldest record, a dead letter, goes; another one comes: still exactly half.
+        assert!(!breaker.note(true));
+        assert_eq!(breaker.tripped(), None);
+        let mut breaker = Breaker::new(PerMille(500));
+        (0..499).for_each(|_| assert!(!breaker.note(false)));
+        (0..500).for_each(|_| assert!(!breaker.note(true)));
+        assert!(breaker.note(true));
+        (0..2000).for_each(|_| assert!(breaker.note(false)));
     }
 }
