@@ -4,15 +4,20 @@
 //! before it in its input partition. Warm-up pages wait like all others, because their verdict may come after the range
 //! has begun in their input partition; they leave without being delivered.
 //!
-//! A replay that was interrupted holds the same pages again before it continues ([`LogPages::resumed`]): what it has read
-//! and not delivered is put back, with the outcome that was committed for it.
+//! A replay that was interrupted holds the same pages again before it continues ([`LogPages::resumed`]): what it has
+//! read and not delivered is put back, with the outcome that was committed for it.
+//!
+//! Pages wait in a queue for each input partition and leave it in offset order once their outcome is known: in the
+//! order of the log a page may be judged before one that precedes it in its partition. Outputs keep the order of the
+//! input: a page leaves when it has an end, and all before it have left.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+#[cfg(test)]
+mod tests;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::counts::{name_of, name_of_verdict};
 use super::log_order::Next;
-use super::page_queues::PageQueues;
 use super::plan::{Mark, Marks, Part, Ranges};
 use crate::protocol::{Answer, Verdict};
 use crate::record::{PartitionId, Source};
@@ -197,5 +202,85 @@ impl<P> LogPages<P> {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// Pages that were read, by partition.
+#[derive(Debug)]
+pub(super) struct PageQueues<P> {
+    queues: BTreeMap<PartitionId, VecDeque<Waiting<P>>>,
+}
+
+#[derive(Debug)]
+struct Waiting<P> {
+    page: Page<P>,
+    outcome: Option<PageOutcome>,
+}
+
+impl<P> Default for PageQueues<P> {
+    fn default() -> Self {
+        Self { queues: BTreeMap::new() }
+    }
+}
+
+impl<P> PageQueues<P> {
+    /// Takes in the next page of a partition. One that needs no verdict has its end at once.
+    pub(super) fn arrive(&mut self, page: Page<P>) {
+        let outcome = match &page.action {
+            PageAction::Settled(outcome) => Some(outcome.clone()),
+            PageAction::Ask(..) | PageAction::Withdraw(..) => None,
+        };
+        self.queues.entry(page.source.partition.clone()).or_default().push_back(Waiting { page, outcome });
+    }
+
+    /// Returns a page that was read and has not left.
+    #[must_use]
+    pub(super) fn get(&self, source: &Source) -> Option<&Page<P>> {
+        let queue = self.queues.get(&source.partition)?;
+        queue.get(place(queue, source.offset)?).map(|waiting| &waiting.page)
+    }
+
+    /// Gives a page its end. Returns whether it waits here.
+    pub(super) fn end(&mut self, source: &Source, outcome: PageOutcome) -> bool {
+        let Some(queue) = self.queues.get_mut(&source.partition) else { return false };
+        let Some(waiting) = place(queue, source.offset).and_then(|at| queue.get_mut(at)) else { return false };
+        waiting.outcome = Some(outcome);
+        true
+    }
+
+    /// Takes the next page of a partition that may leave.
+    pub(super) fn leave(&mut self, partition: &PartitionId) -> Option<Output<P>> {
+        let queue = self.queues.get_mut(partition)?;
+        let outcome = queue.front_mut()?.outcome.take()?;
+        let Waiting { page, .. } = queue.pop_front()?;
+        Some(Output { page, outcome })
+    }
+
+    /// Returns how many pages of a partition have not left.
+    #[must_use]
+    pub(super) fn len(&self, partition: &PartitionId) -> usize {
+        self.queues.get(partition).map_or(0, VecDeque::len)
+    }
+
+    /// Returns whether a page waits here without an end.
+    #[must_use]
+    pub(super) fn is_open(&self, source: &Source) -> bool {
+        let Some(queue) = self.queues.get(&source.partition) else { return false };
+        place(queue, source.offset).and_then(|at| queue.get(at)).is_some_and(|waiting| waiting.outcome.is_none())
+    }
+
+    /// Returns the offset of the first page of a partition that has not left.
+    #[must_use]
+    pub(super) fn first(&self, partition: &PartitionId) -> Option<i64> {
+        self.queues.get(partition)?.front().map(|waiting| waiting.page.source.offset)
+    }
+
+    /// Lists the pages of a partition that still have no end.
+    #[must_use]
+    pub(super) fn open(&self, partition: &PartitionId) -> Vec<Source> {
+        let queue = self.queues.get(partition).into_iter().flatten();
+        queue.filter(|waiting| waiting.outcome.is_none()).map(|waiting| waiting.page.source.clone()).collect()
+    }
+}
+
+fn place<P>(queue: &VecDeque<Waiting<P>>, offset: i64) -> Option<usize> {
+    let at = queue.partition_point(|waiting| waiting.page.source.offset < offset);
+    queue.get(at).filter(|waiting| waiting.page.source.offset == offset).map(|_| at)
+}

@@ -1,5 +1,8 @@
 //! A replay plan: ranges, order and settings, fixed in advance. Plan files are human-readable but must not be edited.
+//! Settings to try in a replay come as assignments `key=value`, some with several values ([`variants`]).
 
+#[cfg(test)]
+mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -544,5 +547,42 @@ pub struct FilePlace {
     pub latest_ms: i64,
 }
 
-#[cfg(test)]
-mod tests;
+/// Most combinations of values that are judged in one pass.
+pub const MAX_VARIANTS: usize = 32;
+
+/// More combinations than can be judged in one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the values make {0} combinations; at most {MAX_VARIANTS} are judged in one pass: try fewer values")]
+pub struct TooManyVariants(usize);
+
+/// Returns every combination of values, in the order of the values: `["a=1,2", "b=x"]` yields `["a=1", "b=x"]` and
+/// `["a=2", "b=x"]`. A value in brackets or braces is one value.
+///
+/// # Errors
+///
+/// [`TooManyVariants`].
+pub fn variants(assignments: &[String]) -> Result<Vec<Vec<String>>, TooManyVariants> {
+    let choices: Vec<Vec<String>> = assignments.iter().map(|assignment| values(assignment)).collect();
+    let count = choices.iter().fold(1_usize, |count, values| count.saturating_mul(values.len()));
+    if count > MAX_VARIANTS {
+        return Err(TooManyVariants(count));
+    }
+    let mut made: Vec<Vec<String>> = vec![Vec::new()];
+    for values in &choices {
+        let longer = |start: &Vec<String>| {
+            let with = |value: &String| [start.as_slice(), std::slice::from_ref(value)].concat();
+            values.iter().map(with).collect::<Vec<_>>()
+        };
+        made = made.iter().flat_map(longer).collect();
+    }
+    Ok(made)
+}
+
+fn values(assignment: &str) -> Vec<String> {
+    match assignment.split_once('=') {
+        Some((key, value)) if value.contains(',') && !value.trim_start().starts_with(['[', '{', '"']) => {
+            value.split(',').map(|value| format!("{key}={}", value.trim())).collect()
+        }
+        _ => vec![assignment.to_owned()],
+    }
+}

@@ -317,3 +317,28 @@ fn a_page_that_was_judged_again_keeps_its_first_outcome_after_an_interruption() 
     let left = pages.leave(&source.partition).unwrap();
     assert_eq!(left.output.outcome, PageOutcome::Judged(Arc::new(first)));
 }
+
+fn queued_page(offset: i64, action: PageAction) -> Page<()> {
+    let source = PartitionId::new("pages", 0).at(offset);
+    let event_time = Timestamp::default();
+    Page { source, bytes: 1, event_time, paced_by: event_time, action, payload: () }
+}
+
+#[test]
+fn pages_leave_in_the_order_of_their_offsets() {
+    let partition = PartitionId::new("pages", 0);
+    let mut queues = PageQueues::default();
+    let asked = || PageAction::Withdraw(crate::protocol::LogPartition(0), crate::record::Reject::Gone);
+    queues.arrive(queued_page(3, asked()));
+    queues.arrive(queued_page(5, PageAction::Settled(PageOutcome::Tombstone)));
+    queues.arrive(queued_page(9, asked()));
+    assert!(queues.leave(&partition).is_none(), "the first has no end yet");
+    assert!(queues.end(&partition.at(9), PageOutcome::Tombstone));
+    assert!(!queues.end(&partition.at(4), PageOutcome::Tombstone), "there is no such page");
+    assert_eq!(queues.open(&partition), [partition.at(3)]);
+    assert!(queues.get(&partition.at(5)).is_some() && queues.get(&partition.at(6)).is_none());
+    assert!(queues.end(&partition.at(3), PageOutcome::Tombstone));
+    let left: Vec<i64> = std::iter::from_fn(|| queues.leave(&partition)).map(|out| out.page.source.offset).collect();
+    assert_eq!(left, [3, 5, 9]);
+    assert_eq!(queues.first(&partition), None);
+}

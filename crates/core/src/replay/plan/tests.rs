@@ -163,3 +163,28 @@ fn plan_files_and_committed_progress_keep_their_bytes() {
         )
     );
 }
+
+fn of(assignments: &[&str]) -> Result<Vec<Vec<String>>, TooManyVariants> {
+    variants(&assignments.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+}
+
+#[test]
+fn every_combination_is_made_once() {
+    assert_eq!(of(&[]), Ok(vec![vec![]]));
+    assert_eq!(of(&["a=1"]), Ok(vec![vec!["a=1".to_owned()]]));
+    let made = of(&["a=1, 2", "b=x,y,z"]).unwrap();
+    let text: Vec<String> = made.iter().map(|variant| variant.join(" ")).collect();
+    assert_eq!(text, ["a=1 b=x", "a=1 b=y", "a=1 b=z", "a=2 b=x", "a=2 b=y", "a=2 b=z"]);
+}
+
+#[test]
+fn a_list_is_one_value() {
+    assert_eq!(of(&["match.stages=[exact, simhash]"]).unwrap().len(), 1);
+    assert_eq!(of(&["x"]).unwrap(), [["x"]]);
+}
+
+#[test]
+fn too_many_combinations_are_refused() {
+    let error = of(&["a=1,2,3,4,5,6", "b=1,2,3,4,5,6"]).unwrap_err();
+    assert!(error.to_string().starts_with("the values make 36 combinations"), "{error}");
+}
