@@ -74,7 +74,7 @@ impl Numbers {
     /// Sums up the numbers and web addresses of a normalised text whose content is the addresses. Each address counts
     /// as two numbers, so that one address on each side is evidence.
     #[must_use]
-    pub fn with_urls(text: &str) -> Self {
+    pub(crate) fn with_urls(text: &str) -> Self {
         Self::with(text, urls(text))
     }
 
@@ -179,7 +179,7 @@ impl Numbers {
 
     /// Returns whether two pages have different numbers: less than `least` of the smaller set is in the other.
     #[must_use]
-    pub fn differ(&self, other: &Self, least: PerMille) -> bool {
+    pub(crate) fn differ(&self, other: &Self, least: PerMille) -> bool {
         !self.is_empty() && self.overlap(other).is_some_and(|shared| shared < least)
     }
 

@@ -31,7 +31,7 @@ impl Seed {
 
     /// Mixes the seed into the hash of a word. Equal hashes stay equal, different ones different.
     #[must_use]
-    pub const fn mixed_128(self, hash: u128) -> u128 {
+    pub(crate) const fn mixed_128(self, hash: u128) -> u128 {
         if self.0 == 0 {
             return hash;
         }
@@ -43,7 +43,7 @@ impl Seed {
 
     /// Mixes the seed into the hash of a shingle. Equal hashes stay equal, different ones different.
     #[must_use]
-    pub const fn mixed_32(self, hash: u32) -> u32 {
+    pub(crate) const fn mixed_32(self, hash: u32) -> u32 {
         if self.0 == 0 {
             return hash;
         }

@@ -124,7 +124,7 @@ impl Settings {
     /// Writes everything that determines a fingerprint as lines of text, with one form for each meaning.
     ///
     /// The scheme is a hash of these lines, so their form cannot change without a new scheme.
-    pub fn write_canonical(&self, out: &mut String) {
+    pub(crate) fn write_canonical(&self, out: &mut String) {
         let SimHashSettings { bits, weights, top_k, hash } = &self.simhash;
         let weights = match weights {
             Weights::TfIdf => "tf-idf",

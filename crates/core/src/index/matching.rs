@@ -395,7 +395,7 @@ impl Index {
     /// Returns why [`Index::candidates`] and [`Index::members`] do not show an original, or `None` if it is not held.
     /// Costs a probe: it is meant for explanations, not for the judge.
     #[must_use]
-    pub fn why_not(&self, probe: &Probe<'_>, sequence: u64) -> Option<Refusal> {
+    pub(crate) fn why_not(&self, probe: &Probe<'_>, sequence: u64) -> Option<Refusal> {
         let position = self.position_of(sequence)?;
         let match_fields = self.ring.match_fields(position)?;
         if match_fields.scope != probe.scope {

@@ -109,7 +109,7 @@ impl Index {
     }
 
     /// Makes the tables find every pair within `max_distance` bits. Rebuilds them if they did not; the originals stay.
-    pub fn set_max_distance(&mut self, max_distance: u8) {
+    pub(crate) fn set_max_distance(&mut self, max_distance: u8) {
         self.codes.set_max_distance(max_distance);
     }
 
@@ -276,14 +276,14 @@ impl Index {
     }
 
     /// Forgets every original with this id that is not expired; returns how many there were.
-    pub fn forget_id(&mut self, id: IdHash, watermarks: &ExpiryWatermarks) -> u64 {
+    pub(crate) fn forget_id(&mut self, id: IdHash, watermarks: &ExpiryWatermarks) -> u64 {
         let found = self.positions_of_id(id, watermarks);
         self.forget(&found)
     }
 
     /// Forgets the originals from the offsets `from <= offset < to` of a partition; returns how many there were. Scans
     /// all originals unless the range is short in comparison.
-    pub fn forget_range(&mut self, partition: &PartitionId, from: i64, to: i64) -> u64 {
+    pub(crate) fn forget_range(&mut self, partition: &PartitionId, from: i64, to: i64) -> u64 {
         let length =
             usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(if from < to { usize::MAX } else { 0 });
         if is_short(length, self.len()) {

@@ -186,7 +186,7 @@ impl LogRetention {
     /// input group has not committed, and than `keep_from`. Verdicts on a partition that is no longer in the input wait
     /// for no commit, because no worker will ask for them.
     #[must_use]
-    pub fn trim_point(
+    pub(crate) fn trim_point(
         &self,
         first_live_sequence: u64,
         input: &InputOffsets,
@@ -211,7 +211,7 @@ impl LogRetention {
     }
 
     /// Forgets the spans before a checkpoint that the log was trimmed to.
-    pub fn trimmed_to(&mut self, checkpoint: VerdictOffset) {
+    pub(crate) fn trimmed_to(&mut self, checkpoint: VerdictOffset) {
         while self.spans.front().is_some_and(|span| span.checkpoint.is_some_and(|offset| offset < checkpoint)) {
             self.spans.pop_front();
         }

@@ -257,7 +257,7 @@ impl State {
     }
 
     /// Puts new rules in force.
-    pub fn follow_rules(&mut self, record: &RulesRecord) {
+    pub(crate) fn follow_rules(&mut self, record: &RulesRecord) {
         self.rules_number = record.number;
         self.index.set_max_distance(record.rules.max_distance);
         self.index.expect(record.rules.max_entries);
@@ -296,7 +296,7 @@ impl State {
     /// Follows one verdict of the log. A second verdict for a page whose position was judged and not reopened since
     /// changes nothing: for every reader, the first one in the order of the log counts. Counts a second verdict, and
     /// returns false for it.
-    pub fn follow_written(&mut self, verdict: &Verdict) -> bool {
+    pub(crate) fn follow_written(&mut self, verdict: &Verdict) -> bool {
         let Err(Diverged::SecondVerdict(source)) = self.follow(verdict) else { return true };
         self.counts.second_verdicts += 1;
         self.second_verdict = Some(source);
@@ -391,7 +391,7 @@ impl State {
 
     /// Applies a checkpoint's low watermarks and delivered positions. Every follower does so at the same place in the
     /// log.
-    pub fn raise_low_watermarks(&mut self, checkpoint: &Checkpoint) {
+    pub(crate) fn raise_low_watermarks(&mut self, checkpoint: &Checkpoint) {
         checkpoint.partitions.iter().for_each(|(partition, said)| self.seen(partition).follow_checkpoint(said));
     }
 
@@ -429,19 +429,19 @@ impl State {
     /// Returns the end of the range from `from`, up to `to` at most, that may be reopened (law L8): everything judged
     /// in it was delivered since, as far as checkpoints say.
     #[must_use]
-    pub fn delivered_to(&self, partition: &PartitionId, from: i64, to: i64) -> i64 {
+    pub(crate) fn delivered_to(&self, partition: &PartitionId, from: i64, to: i64) -> i64 {
         self.partitions.get(partition).map_or(from, |seen| seen.delivered.cut(from, to))
     }
 
     /// Returns the offset after the last one of a partition that was judged.
     #[must_use]
-    pub fn judged_end(&self, partition: &PartitionId) -> i64 {
+    pub(crate) fn judged_end(&self, partition: &PartitionId) -> i64 {
         self.partitions.get(partition).map_or(0, |seen| seen.judged.end())
     }
 
     /// Returns whether a request other than a page was applied.
     #[must_use]
-    pub fn is_applied(&self, request: RequestId) -> bool {
+    pub(crate) fn is_applied(&self, request: RequestId) -> bool {
         self.applied.known.contains(&request)
     }
 
@@ -515,7 +515,7 @@ impl State {
     /// Returns the sequence number of the oldest original that can still be matched; if there is none, that of the next
     /// original.
     #[must_use]
-    pub fn first_live_sequence(&self) -> u64 {
+    pub(crate) fn first_live_sequence(&self) -> u64 {
         self.index.live(&self.watermarks).next().map_or(self.next_sequence, |original| original.sequence)
     }
 

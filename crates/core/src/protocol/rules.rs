@@ -210,7 +210,7 @@ impl MinHashRules {
     /// differ, `of_two_sites` whether the pages are known to be of different sites, and `rivals` how many other
     /// originals are nearly as similar. Sketches without counts lack one kind of evidence.
     #[must_use]
-    pub fn evidence(
+    pub(crate) fn evidence(
         &self,
         [one, other]: [&[u8]; 2],
         distance: u8,
@@ -226,7 +226,7 @@ impl MinHashRules {
 
     /// Returns whether a pair of sketches at this distance might be taken for a match by chance.
     #[must_use]
-    pub fn is_rival(&self, distance: u8) -> bool {
+    pub(crate) fn is_rival(&self, distance: u8) -> bool {
         LowConfidence::is_rival(self.form, self.form.similarity(distance), self.min_similarity)
     }
 
@@ -259,7 +259,7 @@ impl ExpiryWatermarks {
 
     /// Returns them with event times that are not later than these.
     #[must_use]
-    pub fn not_after(self, times: PerStage<Timestamp>) -> Self {
+    pub(crate) fn not_after(self, times: PerStage<Timestamp>) -> Self {
         let times = PerStage {
             exact: self.times.exact.min(times.exact),
             simhash: self.times.simhash.min(times.simhash),

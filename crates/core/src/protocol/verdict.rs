@@ -40,7 +40,7 @@ impl VerdictRecord {
 
     /// Returns whether this is the checkpoint that a log begins with.
     #[must_use]
-    pub fn begins_log(&self) -> bool {
+    pub(crate) fn begins_log(&self) -> bool {
         matches!(self, Self::Checkpoint(checkpoint) if checkpoint.previous.is_none())
     }
 }
@@ -425,7 +425,7 @@ pub struct Leap {
 impl Leap {
     /// Returns what is left of it after a page that is not ahead.
     #[must_use]
-    pub fn refuted(self) -> Option<Self> {
+    pub(crate) fn refuted(self) -> Option<Self> {
         let pages = self.pages.checked_sub(1).filter(|pages| *pages > 0)?;
         Some(Self { pages, ..self })
     }

@@ -46,7 +46,7 @@ impl Address {
 
     /// Returns whether it is the front page of its host.
     #[must_use]
-    pub fn is_front_page(&self) -> bool {
+    pub(crate) fn is_front_page(&self) -> bool {
         self.0.path() == "/" && self.0.query().is_none()
     }
 

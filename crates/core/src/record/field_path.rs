@@ -42,7 +42,7 @@ const JSON: &str = "~json";
 
 impl Pointer {
     /// The longest pointer, in steps.
-    pub const MAX_STEPS: usize = 64;
+    pub(crate) const MAX_STEPS: usize = 64;
 
     /// Points at one member of the outermost object.
     pub(super) fn of(name: &str) -> Self {

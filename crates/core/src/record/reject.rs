@@ -64,7 +64,7 @@ impl Reject {
 
     /// Finds the reason with this number.
     #[must_use]
-    pub fn from_code(code: u8) -> Option<Self> {
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)
     }
 
@@ -132,7 +132,7 @@ pub struct Rejection {
 
 impl Rejection {
     /// The longest message, in bytes.
-    pub const MAX_MESSAGE: usize = 1024;
+    pub(crate) const MAX_MESSAGE: usize = 1024;
 
     /// Refuses a page. Line breaks and control characters become spaces; a message that is too long is cut.
     #[must_use]

@@ -165,7 +165,7 @@ impl InputSettings {
     /// for each meaning.
     ///
     /// The scheme is a hash of these lines, so their form cannot change without a new scheme.
-    pub fn write_canonical(&self, out: &mut String) {
+    pub(crate) fn write_canonical(&self, out: &mut String) {
         let format = self.format.name();
         let fields = &self.fields;
         let read = |wanted: bool, path: &Option<FieldPath>| match path {

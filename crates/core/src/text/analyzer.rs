@@ -123,7 +123,7 @@ impl Analyzer {
     /// # Errors
     ///
     /// As [`Analyzer::normalize`].
-    pub fn normalize_as<'s>(
+    pub(crate) fn normalize_as<'s>(
         &self,
         body: &Body<'_>,
         wanted: HtmlText,

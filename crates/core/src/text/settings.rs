@@ -164,7 +164,7 @@ impl Settings {
     /// Writes everything that determines a feature as lines of text, with one form for each meaning.
     ///
     /// The scheme is a hash of these lines, so their form cannot change without a new scheme.
-    pub fn write_canonical(&self, out: &mut String) {
+    pub(crate) fn write_canonical(&self, out: &mut String) {
         let normalize = &self.normalize;
         let choice =
             |is_default: bool, default: &'static str, other: &'static str| if is_default { default } else { other };

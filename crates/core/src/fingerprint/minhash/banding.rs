@@ -100,7 +100,7 @@ impl Banding {
 
     /// Passes the key of one band, from 0, of each of these sketches to `take`.
     #[inline]
-    pub fn keys_in<'s>(
+    pub(crate) fn keys_in<'s>(
         self,
         form: SketchForm,
         sketches: impl Iterator<Item = &'s [u8]>,
@@ -140,7 +140,12 @@ impl Banding {
     }
 
     /// Returns the bands, from 0, whose keys two sketches share.
-    pub fn agreeing<'s>(self, form: SketchForm, one: &'s [u8], other: &'s [u8]) -> impl Iterator<Item = usize> + 's {
+    pub(crate) fn agreeing<'s>(
+        self,
+        form: SketchForm,
+        one: &'s [u8],
+        other: &'s [u8],
+    ) -> impl Iterator<Item = usize> + 's {
         (0..usize::from(self.bands)).filter(move |band| self.agree(form, one, other, *band))
     }
 

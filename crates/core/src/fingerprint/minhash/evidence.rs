@@ -119,7 +119,7 @@ impl LowConfidence {
     /// Returns whether an original with this estimate could be taken for a match by chance: the estimate is at most
     /// three standard errors below the lowest similarity of a match.
     #[must_use]
-    pub fn is_rival(form: SketchForm, estimate: PerMille, min_similarity: PerMille) -> bool {
+    pub(crate) fn is_rival(form: SketchForm, estimate: PerMille, min_similarity: PerMille) -> bool {
         estimate.0 + 3 * form.standard_error(min_similarity).0 >= min_similarity.0
     }
 }
@@ -164,7 +164,7 @@ impl SameSite {
     /// that of two pages of these sizes with [`containment`](Self::containment) of the smaller one in the other. And
     /// most of the page is in the original: a page with nothing but the site's menu is in all other pages of the site.
     #[must_use]
-    pub fn evidence_against_same_page(
+    pub(crate) fn evidence_against_same_page(
         self,
         form: SketchForm,
         page: &[u8],
@@ -182,7 +182,7 @@ impl SameSite {
     /// the same title, the estimated Jaccard index may be one standard error too low: the text of an article within
     /// that of a page many times as long is a small part of both.
     #[must_use]
-    pub fn evidence_against_rendering(
+    pub(crate) fn evidence_against_rendering(
         self,
         form: SketchForm,
         page: &[u8],

@@ -202,7 +202,7 @@ impl SketchForm {
     /// Returns the standard error of an estimate of this Jaccard index: `sqrt(J (1 - J) / n)` for n slots or n smallest
     /// elements.
     #[must_use]
-    pub fn standard_error(self, jaccard: PerMille) -> PerMille {
+    pub(crate) fn standard_error(self, jaccard: PerMille) -> PerMille {
         let jaccard = u32::from(jaccard.min(PerMille::ONE).0);
         let slots = u32::from(self.bottom().unwrap_or(self.slots)).max(1);
         PerMille(u16::try_from((jaccard * (1000 - jaccard) / slots).isqrt()).unwrap_or(u16::MAX))
@@ -299,7 +299,7 @@ impl Sketch {
     /// Returns whether one of the two was cloned from the other, so that they are surely equal.
     #[must_use]
     #[inline]
-    pub fn is_clone_of(&self, other: &Self) -> bool {
+    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared) && (self.from, self.to) == (other.from, other.to)
     }
 }

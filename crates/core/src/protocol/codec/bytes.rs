@@ -118,12 +118,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads 16 bits.
-    pub fn fixed16(&mut self, what: &'static str) -> Result<u16, CodecError> {
+    pub(crate) fn fixed16(&mut self, what: &'static str) -> Result<u16, CodecError> {
         self.array(what).map(u16::from_le_bytes)
     }
 
     /// Reads 32 bits.
-    pub fn fixed32(&mut self, what: &'static str) -> Result<u32, CodecError> {
+    pub(crate) fn fixed32(&mut self, what: &'static str) -> Result<u32, CodecError> {
         self.array(what).map(u32::from_le_bytes)
     }
 
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a varint that must fit a smaller type.
-    pub fn small<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, CodecError> {
+    pub(crate) fn small<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, CodecError> {
         let value = self.varint(what)?;
         T::try_from(value).map_err(|_| CodecError::BadValue { what, value })
     }
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
 
     /// Reads what [`Write::run`] wrote, and returns a copy: bytes, and where the run is in them. Runs that are near each
     /// other are copied together.
-    pub fn shared_run(&mut self, what: &'static str) -> Result<(Arc<[u8]>, Range<usize>), CodecError> {
+    pub(crate) fn shared_run(&mut self, what: &'static str) -> Result<(Arc<[u8]>, Range<usize>), CodecError> {
         let length = self.run(what)?.len();
         let end = self.all.len() - self.rest.len();
         let start = end - length;

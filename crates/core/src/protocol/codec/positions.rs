@@ -96,7 +96,7 @@ impl Positions {
     }
 
     /// Writes a position that is only referred to: as the step from the partition's latest page, which does not change.
-    pub fn write_reference(&mut self, out: &mut Vec<u8>, source: &Source) {
+    pub(crate) fn write_reference(&mut self, out: &mut Vec<u8>, source: &Source) {
         let number = self.number(out, &source.partition);
         if let Some(place) = self.partitions.get(number) {
             out.signed(source.offset.wrapping_sub(place.latest));
@@ -104,7 +104,7 @@ impl Positions {
     }
 
     /// Reads a position that is only referred to.
-    pub fn read_reference(&self, from: &mut Reader<'_>) -> Result<Source, CodecError> {
+    pub(crate) fn read_reference(&self, from: &mut Reader<'_>) -> Result<Source, CodecError> {
         let number = from.varint("partition number")?;
         let step = from.signed("offset")?;
         let place = self.place(number)?;
