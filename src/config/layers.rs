@@ -5,14 +5,12 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::assignment::{as_list, check, interpret};
-use super::excerpt::Excerpt;
-use super::problem::{Origin, Problem, Refused};
+use super::assignment::{as_list, check, elsewhere, interpret};
+use super::problem::{Excerpt, Origin, Problem, Refused};
 use super::raw::Raw;
 use super::resolve::{ExternalInputs, Purpose, resolve};
 use super::schema::key_paths;
 use super::settings::Settings;
-use super::suggest::elsewhere;
 use super::tree::{Content, FREE_MAPS, Node, split};
 
 /// Prefix of the names of all variables that are settings.
@@ -336,7 +334,7 @@ pub(super) fn expand(text: &str, variables: &BTreeMap<String, String>) -> Result
 
 #[cfg(test)]
 mod tests {
-    use super::super::properties::PropertyValue;
+    use super::super::secret::PropertyValue;
     use super::*;
 
     fn variables(list: &[(&str, &str)]) -> BTreeMap<String, String> {

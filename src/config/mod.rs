@@ -12,40 +12,26 @@
 //! A secret is never printed: not by `Debug`, not in a problem, not in the hash.
 
 pub mod raw;
-mod registry;
 pub mod settings;
 mod assignment;
-mod client;
-mod change_impact;
-mod endpoint;
-mod excerpt;
 mod field;
 mod layers;
-mod levels;
 mod load;
-mod suggest;
 mod problem;
-mod properties;
 mod resolve;
 mod schema;
 mod show;
 mod secret;
 mod tree;
-mod units;
+mod values;
 
-pub use change_impact::{ChangeImpact, decides};
-pub use endpoint::{Endpoint, ParseEndpointError};
-pub use excerpt::Excerpt;
 pub use layers::Layers;
-pub use levels::{LOG_PARTS, Levels};
 pub use load::{Loaded, Sources, gather, load};
-pub use problem::Origin;
-pub use problem::{Problem, Refused};
-pub use properties::{Properties, PropertyValue};
+pub use problem::{Excerpt, Origin, Problem, Refused};
 pub use raw::Raw;
 pub use resolve::{BYTES_PER_ORIGINAL, ExternalInputs, Purpose, RESERVED_LABELS, resolve};
 pub use schema::{SAMPLE, schema};
-pub use secret::{RawSecret, SECRET_SLOTS};
+pub use secret::{Properties, PropertyValue, RawSecret, SECRET_SLOTS};
 pub use settings::Settings;
-pub use show::Shown;
-pub use units::{ByteSize, Span, Start};
+pub use show::{ChangeImpact, Shown, decides};
+pub use values::{ByteSize, Endpoint, LOG_PARTS, Levels, ParseEndpointError, Span, Start};

@@ -14,11 +14,8 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::field::{Coding, RawField, one_or_many};
-use super::levels::{Level, Levels, LogFormat};
-use super::properties::RawProperty;
-use super::registry::SchemaRegistry;
-use super::secret::RawSecret;
-use super::units::{ByteSize, Span};
+use super::secret::{RawProperty, RawSecret};
+use super::values::{ByteSize, Level, Levels, LogFormat, Span};
 
 /// Names in `text.stopwords` that are not paths.
 pub(super) const BUILT_IN_STOPWORDS: [&str; 2] = ["zh", "en"];
@@ -165,6 +162,16 @@ section! {
         fields: Fields = Fields::default(),
         max_document: ByteSize = ByteSize(8 << 20),
         tombstones: Tombstones = Tombstones::Forward,
+    }
+}
+section! {
+    SchemaRegistry {
+        url: Option<String> = None,
+        username: Option<String> = None,
+        password: Option<RawSecret> = None,
+        token: Option<RawSecret> = None,
+        ca_file: Option<PathBuf> = None,
+        timeout: Span = Span(std::time::Duration::from_secs(10)),
     }
 }
 words! {

@@ -3,20 +3,21 @@
 mod kafka;
 mod limits;
 mod core_settings;
-mod routes;
-mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use dupgate_core::worker::OBSERVED;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::problem::{Problem, Refused};
 use super::raw::{Raw, Role};
 use super::secret::{RawSecret, SECRET_SLOTS};
 use super::settings::{Admin, Http, Logging, Metrics, Roles, Settings, Tracing};
-
+use super::values::{ByteSize, Span};
+use crate::fingerprint::PerMille;
 pub use core_settings::BYTES_PER_ORIGINAL;
 pub(super) use core_settings::DEFAULT_MAX_MEMORY;
 
@@ -99,7 +100,7 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
         roles,
         mode: raw.mode,
         kafka: kafka::kafka(raw, &secrets, purpose, found),
-        input: routes::input(raw, &secrets, purpose, found),
+        input: kafka::input(raw, &secrets, purpose, found),
         record: core_settings::record(raw, found),
         text: core_settings::text(raw, given, found),
         rules: core_settings::rules(raw, fingerprint.minhash.form, found),
@@ -107,7 +108,7 @@ pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(S
         index: core_settings::index(raw, found),
         logs: limits::logs(raw, found),
         judge: limits::judge(raw, found),
-        output: routes::output(raw, purpose, found),
+        output: kafka::output(raw, purpose, found),
         processing: limits::processing(raw, found),
         http: http(raw, &secrets, found),
         logging: Logging { level: raw.logging.level.clone(), format: raw.logging.format },
@@ -267,6 +268,86 @@ fn tracing(raw: &Raw, found: &mut Findings) -> Option<Tracing> {
             found.refuse("tracing.otlp_endpoint", why.to_string());
             None
         }
+    }
+}
+
+/// The shortest time that Kafka's timestamps can distinguish.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Refuses a duration below a limit.
+fn at_least(path: &str, span: Duration, limit: Duration, found: &mut Findings) {
+    if span < limit {
+        found.refuse(path, format!("{} is below the limit of {}", Span(span), Span(limit)));
+    }
+}
+
+/// Refuses a duration above a limit.
+fn at_most(path: &str, span: Duration, limit: Duration, found: &mut Findings) {
+    if span > limit {
+        found.refuse(path, format!("{} is above the limit of {}", Span(span), Span(limit)));
+    }
+}
+
+/// Converts a size, and refuses one that is 0 or that the machine cannot address.
+fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
+    if size.0 == 0 {
+        found.refuse(path, "0B is below the limit of 1B");
+    }
+    usize::try_from(size.0).unwrap_or_else(|_| {
+        found.refuse(path, format!("{size} is more than this machine can address"));
+        usize::MAX
+    })
+}
+
+/// Converts a share that may be absent, as [`per_mille`] does.
+fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<PerMille> {
+    share.and_then(|share| per_mille(path, share, found))
+}
+
+/// Converts a share to thousandths, rounded, and refuses one that is not between 0 and 1.
+fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<PerMille> {
+    let rounded = PerMille::rounded(share);
+    if rounded.is_none() {
+        found.refuse(path, format!("{share} is not a similarity (expected 0 to 1)"));
+    }
+    rounded
+}
+
+/// Longest name of a topic that brokers accept, in bytes.
+const MAX_TOPIC_NAME: usize = 249;
+
+/// Returns whether the input includes a topic of this name.
+fn is_read(raw: &Raw, name: &str) -> bool {
+    raw.input.topics.iter().any(|topic| {
+        if topic.starts_with('^') {
+            regex::Regex::new(topic).is_ok_and(|pattern| pattern.is_match(name))
+        } else {
+            topic == name
+        }
+    })
+}
+
+/// Refuses a name that could be mistaken for one that `mode: observe` derives.
+fn check_own_name(path: &str, name: &str, found: &mut Findings) {
+    check_name(path, name, found);
+    if name.ends_with(OBSERVED) {
+        found.refuse(
+            path,
+            format!("`{name}` ends in `{OBSERVED}`, which is added to it by `mode: observe`: leave that part out"),
+        );
+    }
+}
+
+/// Refuses a name that brokers would not accept for a topic (or as part of one).
+fn check_name(path: &str, name: &str, found: &mut Findings) {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() || name == "." || name == ".." || !name.chars().all(legal) {
+        found.refuse(
+            path,
+            format!("`{name}` is not a valid name: expected letters, digits, dots, underscores and hyphens"),
+        );
+    } else if name.len() > MAX_TOPIC_NAME {
+        found.refuse(path, format!("a name of {} bytes is above the limit of {MAX_TOPIC_NAME}", name.len()));
     }
 }
 

@@ -11,13 +11,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::field::RawField;
-use super::levels::Levels;
 use super::problem::Origin;
-use super::properties::RawProperty;
 use super::raw::{Raw, Retention, ServedPartitions};
-use super::secret::RawSecret;
+use super::secret::{RawProperty, RawSecret};
 use super::tree::{Node, join};
-use super::units::{ByteSize, Span};
+use super::values::{ByteSize, Levels, Span};
 
 /// The annotated sample: every key with its default and a comment.
 pub const SAMPLE: &str = include_str!("../../config/dupgate.yaml");

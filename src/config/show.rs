@@ -1,17 +1,19 @@
 //! Shows the effective settings without secrets: every key with its value, its origin and its impact.
 //!
-//! Computes the hash that shows operators whether a new configuration has reached every instance.
+//! Computes the hash that shows operators whether a new configuration has reached every instance. A test keeps the
+//! table of impacts equal to what a change of each key is seen to affect.
+
+use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::change_impact::{ChangeImpact, decides};
 use super::layers::Layers;
 use super::problem::{Origin, Problem};
-use super::properties::is_sensitive;
-use super::raw::Raw;
+use super::raw::{Kafka, Raw};
 use super::schema::key_paths;
-use super::secret::SECRET_SLOTS;
+use super::secret::{RawProperty, SECRET_SLOTS, is_sensitive};
 
 /// What is shown instead of a secret.
 const REDACTED: &str = "[redacted]";
@@ -29,17 +31,23 @@ pub struct Shown {
     pub decides: ChangeImpact,
 }
 
+impl Kafka {
+    /// Returns the maps of raw properties, each with its key.
+    const fn property_maps(&self) -> [(&'static str, &BTreeMap<String, RawProperty>); 3] {
+        [
+            ("properties", &self.properties),
+            ("consumer_properties", &self.consumer_properties),
+            ("producer_properties", &self.producer_properties),
+        ]
+    }
+}
+
 impl Raw {
     /// Returns the settings in the shape of the file, without secrets.
     #[must_use]
     pub fn shown(&self) -> Value {
         let mut tree = serde_json::to_value(self).unwrap_or_default();
-        let kafka = &self.kafka;
-        for (name, map) in [
-            ("properties", &kafka.properties),
-            ("consumer_properties", &kafka.consumer_properties),
-            ("producer_properties", &kafka.producer_properties),
-        ] {
+        for (name, map) in self.kafka.property_maps() {
             let value = |key: &str, value: &str| if is_sensitive(key) { REDACTED.into() } else { Value::from(value) };
             let shown = map.iter().map(|(key, property)| (key.clone(), value(key, &property.0))).collect();
             if let Some(place) = tree.pointer_mut(&format!("/kafka/{name}")) {
@@ -113,13 +121,8 @@ impl Raw {
                 *value = Value::Null;
             }
         }
-        let kafka = &self.kafka;
-        for (name, map) in [
-            ("properties", &kafka.properties),
-            ("consumer_properties", &kafka.consumer_properties),
-            ("producer_properties", &kafka.producer_properties),
-        ] {
-            let shown = map.iter().filter(|(key, _)| !super::properties::is_sensitive(key));
+        for (name, map) in self.kafka.property_maps() {
+            let shown = map.iter().filter(|(key, _)| !is_sensitive(key));
             let shown = shown.map(|(key, value)| (key.clone(), Value::from(value.0.as_str()))).collect();
             if let Some(value) = tree.pointer_mut(&format!("/kafka/{name}")) {
                 *value = shown;
@@ -131,10 +134,93 @@ impl Raw {
     }
 }
 
+/// What a change of a key affects, most costly first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChangeImpact {
+    /// The key decides which group and which logs hold the state: with another value, the service starts without state.
+    State,
+    /// The key is part of the scheme, which decides fingerprints: another value starts a new index.
+    Scheme,
+    /// The key is part of the rules, which decide verdicts: another value applies from the next verdict on.
+    Rules,
+    /// The key decides only how the work is done: another value takes effect at a restart.
+    Work,
+}
+
+/// Impacts by the beginning of the key; the first one that fits counts.
+const TABLE: [(&str, ChangeImpact); 34] = [
+    ("mode", ChangeImpact::State),
+    ("input.group", ChangeImpact::State),
+    ("logs.prefix", ChangeImpact::State),
+    ("match.stages", ChangeImpact::Rules),
+    ("match.same_id", ChangeImpact::Rules),
+    ("match.same_site", ChangeImpact::Rules),
+    ("match.number_guard", ChangeImpact::Rules),
+    ("match.number_overlap", ChangeImpact::Rules),
+    ("match.simhash.max_distance", ChangeImpact::Rules),
+    ("match.simhash.min_similarity", ChangeImpact::Rules),
+    ("match.minhash.min_similarity", ChangeImpact::Rules),
+    ("match.minhash.containment", ChangeImpact::Rules),
+    ("match.minhash.low_confidence", ChangeImpact::Rules),
+    ("match.minhash.max_bucket", ChangeImpact::Rules),
+    ("match.minhash.bands", ChangeImpact::Rules),
+    ("match.minhash.rows", ChangeImpact::Rules),
+    ("match.minhash.min_shared_bands", ChangeImpact::Rules),
+    ("match.minhash.one_band_below", ChangeImpact::Rules),
+    ("window.size", ChangeImpact::Rules),
+    ("window.stages", ChangeImpact::Rules),
+    ("window.allowed_lateness", ChangeImpact::Rules),
+    ("window.max_future_skew", ChangeImpact::Rules),
+    ("index.max_memory", ChangeImpact::Rules),
+    ("index.max_entries", ChangeImpact::Rules),
+    // The partitions that an instance serves share the memory of the index.
+    ("judge.served_partitions", ChangeImpact::Rules),
+    ("match", ChangeImpact::Scheme),
+    ("window.timestamp_source", ChangeImpact::Scheme),
+    ("text", ChangeImpact::Scheme),
+    ("input.format", ChangeImpact::Scheme),
+    ("input.encoding", ChangeImpact::Scheme),
+    ("input.fields", ChangeImpact::Scheme),
+    ("input.max_document", ChangeImpact::Scheme),
+    ("judge.partitions", ChangeImpact::Scheme),
+    ("", ChangeImpact::Work),
+];
+
+/// Returns the impact of a key.
+#[must_use]
+pub fn decides(path: &str) -> ChangeImpact {
+    let fits = |begin: &str| {
+        begin.is_empty() || path.strip_prefix(begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    TABLE.iter().find(|(begin, _)| fits(begin)).map_or(ChangeImpact::Work, |(_, decides)| *decides)
+}
+
+impl ChangeImpact {
+    /// Returns the word used in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Scheme => "scheme",
+            Self::Rules => "rules",
+            Self::Work => "work",
+        }
+    }
+}
+
+impl fmt::Display for ChangeImpact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::schema::{key_paths, schema};
+    use super::super::{ExternalInputs, Layers, Purpose, Settings};
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn every_value_is_listed_with_its_place() {
@@ -193,5 +279,96 @@ mod tests {
         let pace = |millis| hash(json!({"kafka": {"properties": {"socket.timeout.ms": millis}}}));
         assert_ne!(pace(1), plain);
         assert_ne!(pace(1), pace(2));
+    }
+
+    fn settings(path: &str, value: &Value) -> Option<Settings> {
+        let mut layers = Layers::default();
+        // A configuration in which every key has an effect.
+        layers.file(
+            "f.yaml",
+            "input: {fields: {scope: /site, fetched_at: /at}}\nindex: {max_entries: 1000}\njudge: {partitions: 2}",
+        );
+        if path != "window.timestamp_source" {
+            layers.set("window.timestamp_source=field");
+        }
+        if path == "index.max_memory" {
+            layers.set("index.max_entries=null");
+        }
+        if !path.is_empty() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            layers.set(&format!("{path}={text}"));
+        }
+        let words = [("/w", "word"), ("/stop", "# stop-shingles 1\n天安门上\n")];
+        let words = words.map(|(path, contents)| (path.into(), contents.to_owned())).into();
+        let given = ExternalInputs { words, ..ExternalInputs::default() };
+        layers.resolve(&given, Purpose::Sieve).ok().map(|(settings, _)| settings)
+    }
+
+    fn scheme(settings: &Settings) -> String {
+        settings.scheme().to_string()
+    }
+
+    /// Values worth trying for a key.
+    fn candidates(path: &str) -> Vec<Value> {
+        let schema = schema();
+        let shape = path.split('.').fold(&schema, |schema, key| &schema["properties"][key]);
+        let mut found: Vec<Value> = shape["enum"].as_array().cloned().unwrap_or_default();
+        found.extend([json!(true), json!(false), json!(2), json!(7), json!("1d"), json!("/x"), json!("32MiB")]);
+        found.extend([
+            json!("/w"),
+            json!("/stop"),
+            json!(["exact"]),
+            json!(["/w"]),
+            json!("field"),
+            json!("minhash"),
+            json!("header:x"),
+            json!("gzip"),
+            json!(16),
+            json!(200),
+            json!(0.5),
+            json!(0.7),
+            json!(["exact", "minhash"]),
+            json!([0]),
+        ]);
+        found
+    }
+
+    #[test]
+    fn the_table_matches_the_observed_impact() {
+        let plain = settings("", &Value::Null).unwrap();
+        let mut tried = 0;
+        for path in key_paths() {
+            for value in candidates(&path) {
+                let Some(changed) = settings(&path, &value) else { continue };
+                tried += 1;
+                let (scheme_moved, rules_moved) = (scheme(&changed) != scheme(&plain), changed.rules != plain.rules);
+                let impact = decides(&path);
+                assert!(
+                    !scheme_moved || impact == ChangeImpact::Scheme,
+                    "{path}={value} moves the scheme, the table has {impact}"
+                );
+                let is_memory = path.starts_with("index.");
+                assert!(
+                    !rules_moved || impact <= ChangeImpact::Rules || is_memory,
+                    "{path}={value} moves the rules, the table has {impact}"
+                );
+            }
+            let moves = |test: &dyn Fn(&Settings) -> bool| {
+                candidates(&path).iter().filter_map(|value| settings(&path, value)).any(|changed| test(&changed))
+            };
+            // A key with a single choice cannot change anything.
+            if decides(&path) == ChangeImpact::Scheme
+                && !["match.simhash.bits", "match.simhash.hash"].contains(&path.as_str())
+            {
+                assert!(
+                    moves(&|changed| scheme(changed) != scheme(&plain)),
+                    "{path} is listed as deciding fingerprints"
+                );
+            }
+            if decides(&path) == ChangeImpact::Rules {
+                assert!(moves(&|changed| changed.rules != plain.rules), "{path} is listed as deciding verdicts");
+            }
+        }
+        assert!(tried > 100, "{tried}");
     }
 }

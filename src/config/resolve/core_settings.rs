@@ -9,15 +9,14 @@ use secrecy::{ExposeSecret, SecretString};
 use super::super::field::{Coding, RawField};
 use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
 use super::super::settings::Index;
-use super::super::units::{ByteSize, Span};
-use super::values::{at_least, at_most, bytes, per_mille, share_of};
-use super::{ExternalInputs, Findings};
+use super::super::values::{ByteSize, Span};
+use super::{ExternalInputs, Findings, at_least, at_most, bytes, per_mille, share_of};
 use crate::fingerprint::{
-    Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
+    self, Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
 };
 use crate::protocol::{MinHashRules, PerStage, Rules, Stage};
 use crate::record::{self, FieldPath};
-use crate::{fingerprint, text};
+use crate::text;
 
 /// Estimated memory of one original, in bytes, when `index.max_entries` is derived from `index.max_memory`:
 /// fingerprints, position, metadata and its share of the hash tables, rounded up. Sketches are not included.

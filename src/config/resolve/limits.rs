@@ -8,9 +8,8 @@ use dupgate_core::worker;
 
 use super::super::raw::{Raw, Retention, ServedPartitions};
 use super::super::settings::{Judge, Logs, Processing, Settings};
-use super::super::units::Span;
-use super::values::{MILLISECOND, at_least, bytes, check_own_name, is_read};
-use super::{Findings, Purpose};
+use super::super::values::Span;
+use super::{Findings, MILLISECOND, Purpose, at_least, bytes, check_own_name, is_read};
 use crate::fingerprint::PerMille;
 use crate::protocol::Stage;
 use crate::quality::chances;
