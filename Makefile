@@ -17,7 +17,7 @@ THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 6 ? 6 : cores)))
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint fuzz docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants chaos kafka-up kafka-down kafka-status tools
+.PHONY: help demo test check lint fuzz docs deny bench bench-index bench-scale bench-families eval eval-sites mutants chaos kafka-up kafka-down kafka-status tools
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -71,14 +71,6 @@ bench-index: ## Measure the windowed index and compare it with FAISS and others;
 	@target/faiss/bin/python -c 'import faiss' 2>/dev/null || { python3 -m venv target/faiss && target/faiss/bin/pip --quiet install faiss-cpu numpy; } >&2
 	@$(CARGO) bench --locked -p dupgate-index --bench window -- $(PARTS)
 	@$(CARGO) bench --locked --bench restore
-
-bench-quality: ## Compare verdicts with other packages, installed below target/; TEXTS="a.jsonl b.jsonl"
-	@test -x target/quality/bin/python || { python3 -m venv target/quality && \
-		target/quality/bin/pip --quiet install -r benches/quality/requirements.txt && \
-		target/quality/bin/pip --quiet install --no-deps text-dedup==0.4.0; } >&2
-	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
-	@$(CARGO) build --locked --release --manifest-path benches/quality/gaoya/Cargo.toml --target-dir target/gaoya
-	@target/quality/bin/python benches/quality/rivals.py --dupgate $(BUILT) $(TEXTS)
 
 bench-scale: ## Measure mistakes and cost among a million generated pages; TEXTS=a.jsonl as their source, PAGES=100000 for fewer
 	@$(CARGO) bench --locked --bench quality -- $(TEXTS) $(PAGES)

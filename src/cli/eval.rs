@@ -1,7 +1,6 @@
 //! `eval`: measures verdict quality on the user's texts or on generated ones.
 
 mod baselines;
-mod exchange;
 mod sites;
 mod table;
 mod texts;
@@ -73,7 +72,7 @@ pub struct EvalArgs {
     #[arg(long)]
     pub baselines: bool,
     /// Judge streams of sites instead: different pages with the same boilerplate, views of one page, posts
-    #[arg(long, conflicts_with_all = ["pairs", "baselines", "verdicts", "write_stream"])]
+    #[arg(long, conflicts_with_all = ["pairs", "baselines"])]
     pub sites: bool,
     /// Pages per stream of different generated articles on sites
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "sites", conflicts_with = "base")]
@@ -84,12 +83,6 @@ pub struct EvalArgs {
     /// End with exit code 1 if a row of `--sites` misses its goal
     #[arg(long, requires = "sites")]
     pub check: bool,
-    /// Write the stream and its ground truth: JSON lines with `id`, `text`, `family`, `role` and `edit`
-    #[arg(long, value_name = "FILE")]
-    pub write_stream: Option<PathBuf>,
-    /// Score verdicts of another program on that stream: JSON lines with `id` and, for duplicates, `match_id`
-    #[arg(long, value_name = "FILE")]
-    pub verdicts: Vec<PathBuf>,
 }
 
 const fn half_help(half: Half) -> &'static str {
@@ -134,17 +127,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         let texts = texts::without_names(found);
         (planted(&texts, args), Some(plant_joined(&texts)))
     };
-    if let Some(path) = &args.write_stream {
-        exchange::write_stream(path, &stream).map_err(|error| Reason::State.because(error))?;
-    }
-    let scored_verdicts = |path: &PathBuf| exchange::scored_verdicts(path, &stream);
-    let others: anyhow::Result<Vec<Judged>> = args.verdicts.iter().map(scored_verdicts).collect();
-    let others = others.map_err(|error| Reason::Input.because(error))?;
-    let mut beside = Vec::new();
-    if args.baselines {
-        beside = baselines::baselines(&stream, args, &reader, &settings)?;
-    }
-    beside.extend(others);
+    let others = args.baselines.then(|| baselines::baselines(&stream, args, &reader, &settings)).transpose()?;
     let clock = Clock::start();
     let report = scored(&stream, &judge(&stream, &reader, &settings)?);
     let ours = Judged::ours(report, clock.now());
@@ -156,10 +139,10 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let mut shown = table::table(&ours.report, candidates, one_known.as_ref());
     let mut report = table::json(&ours.report, candidates, likeness.as_deref());
     report = table::with(report, json!({ "joined_one_known": one_known }));
-    if !beside.is_empty() {
-        beside.insert(0, ours);
-        shown += &baselines::table(&beside);
-        let judges: Vec<Value> = beside.iter().map(Judged::json).collect();
+    if let Some(others) = others {
+        let judges: Vec<Judged> = std::iter::once(ours).chain(others).collect();
+        shown += &baselines::table(&judges);
+        let judges: Vec<Value> = judges.iter().map(Judged::json).collect();
         report = table::with(report, json!({ "judges": judges }));
     }
     print_report(&shown, &report, format)

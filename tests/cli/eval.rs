@@ -115,47 +115,6 @@ fn other_methods_judge_the_same_stream() {
 }
 
 #[test]
-fn external_verdicts_are_scored_like_ours() {
-    let folder = TempDir::new().unwrap();
-    let path = |name: &str| folder.path().join(name).display().to_string();
-    let (stream, ours, none) = (path("stream.jsonl"), path("ours.jsonl"), path("nothing.jsonl"));
-    let written = report_of(&eval(&["--texts", "120", "--write-stream", &stream]));
-    let pages: Vec<Value> =
-        fs::read_to_string(&stream).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let with_role = |role: &str| pages.iter().filter(|page| page["role"] == role).count();
-    assert_eq!(written["pages"], with_role("original") + with_role("copy"));
-    assert!(pages.iter().all(|page| page["edit"].is_null() == (page["role"] == "original")));
-    // The same judge from outside, on the stream as it was written.
-    let sieve = ["sieve", &stream, "-s", "input.fields.id=/id"];
-    let sieved = output_of(dupgate().args(sieve));
-    assert_eq!(sieved.code, 0, "{}", sieved.err);
-    fs::write(&ours, format!("{}{}\n", sieved.out, r#"{"seconds": 2.5, "setting": "as given"}"#)).unwrap();
-    let unique: Vec<String> = pages.iter().map(|page| format!("{{\"id\":{}}}\n", page["id"])).collect();
-    fs::write(&none, unique.concat()).unwrap();
-    let scored = report_of(&eval(&["--texts", "120", "--verdicts", &ours, "--verdicts", &none]));
-    let judge = |judge: usize, measure: &str| scored["judges"][judge][measure].clone();
-    for measure in ["removed", "lost", "strayed", "pairs", "adjusted_rand_index", "largest_cluster", "edits", "apart"] {
-        assert_eq!(judge(1, measure), written[measure], "{measure}");
-    }
-    assert_eq!(
-        [judge(1, "name"), judge(1, "setting"), judge(1, "seconds")],
-        [Value::from("ours"), Value::from("as given"), Value::from(2.5)]
-    );
-    assert_eq!((judge(2, "pairs")["said"].as_u64(), judge(2, "largest_cluster").as_u64()), (Some(0), Some(1)));
-    // Impossible verdicts are refused, not scored.
-    let refused = |verdicts: &str, texts: &str| {
-        fs::write(&none, verdicts).unwrap();
-        let output = eval(&["--texts", texts, "--verdicts", &none]);
-        assert_eq!(output.code, 66, "{}", output.err);
-        output.err
-    };
-    assert!(refused(&unique[1..].concat(), "120").contains("has no verdict on page 0-"));
-    assert!(refused(&unique.concat(), "140").contains("no page has the id"), "another stream");
-    let later = format!("{{\"id\":{},\"match_id\":{}}}", pages[3]["id"], pages[4]["id"]);
-    assert!(refused(&later, "120").contains("does not come before"));
-}
-
-#[test]
 fn labelled_pairs_are_scored_unedited() {
     let folder = TempDir::new().unwrap();
     let story = |what: &str| {

@@ -21,13 +21,13 @@ pub(super) struct Judged {
     pub(super) setting: String,
     pub(super) report: Report,
     /// Time from texts to verdicts.
-    pub(super) seconds: Option<f64>,
+    pub(super) seconds: f64,
 }
 
 impl Judged {
     pub(super) fn ours(report: Report, took: Duration) -> Self {
         let setting = "as configured".to_owned();
-        Self { name: "dupgate".to_owned(), setting, report, seconds: Some(took.as_secs_f64()) }
+        Self { name: "dupgate".to_owned(), setting, report, seconds: took.as_secs_f64() }
     }
 
     pub(super) fn json(&self) -> Value {
@@ -63,7 +63,7 @@ pub(super) fn baselines(
         let min = tuned.map_or(baseline.usual(), |stream| baseline.choose(&looker.likes(baseline, stream), stream));
         let clock = Clock::start();
         let verdicts = baseline.verdicts(&looker.likes(baseline, stream), min, stream);
-        let seconds = Some(clock.now().as_secs_f64());
+        let seconds = clock.now().as_secs_f64();
         let chosen = if tuned.is_some() { "tuned" } else { "fixed" };
         let setting = match baseline {
             Baseline::SimHash => format!("3 of {} bits", settings.fingerprint.simhash.bits.bits()),
@@ -94,7 +94,7 @@ pub(super) fn table(judged: &[Judged]) -> String {
             strayed.to_string(),
             four(*rand_index),
             largest.to_string(),
-            seconds.map_or(String::new(), |seconds| format!("{seconds:.2}")),
+            format!("{seconds:.2}"),
         ]
     }));
     let mut edits = vec![vec!["removed".to_owned()]];
