@@ -1,19 +1,21 @@
 //! `check`: connects to the cluster and reports what would fail, with the command that fixes it.
 
 mod machine;
-mod permits;
-mod rows;
 mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{IsTerminal, Write};
 
 use clap::Args;
+use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
-use self::rows::{Report, Row, State};
-use super::output::Format;
-use super::report::count;
-use super::topics::{CONNECTION_HINT, brokers, default_replication_factor, input_names, inspector, no_answer, plan};
-use super::{Global, human};
+use super::Global;
+use super::output::{self, Format, counted, filled, print, print_json};
+use super::topics::{
+    CONNECTION_HINT, brokers, default_replication_factor, inherit, input_names, inspector, logs as planned_logs,
+    no_answer,
+};
 use crate::config::Purpose;
 use crate::config::settings::{ColdStart, SchemaRegistry, Settings};
 use crate::error::{Fatal, Reason};
@@ -61,7 +63,7 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
     let rows = report.finish()?;
     let number = |state| rows.iter().filter(|row| row.state == state).count();
     let (warnings, failures) = (number(State::Warn), number(State::Fail));
-    let sum = format!("{}, {}", count(warnings, "warning"), count(failures, "failure"));
+    let sum = format!("{}, {}", counted(warnings, "warning"), counted(failures, "failure"));
     if failures == 0 && (warnings == 0 || !args.strict) {
         super::note(&sum);
         return Ok(());
@@ -88,7 +90,7 @@ fn schema_registry_row(settings: &SchemaRegistry) -> Row {
 fn subjects(settings: &Settings) -> Vec<String> {
     let output = &settings.output;
     let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().cloned();
-    let logs = plan::logs(settings, 1).into_iter().map(|plan| plan.name);
+    let logs = planned_logs(settings, 1).into_iter().map(|plan| plan.name);
     let registry = settings.input.schema_registry.as_ref().map(|_| "schema registry".to_owned());
     let fixed = ["transactions".to_owned()].into_iter().chain(registry);
     input_names(settings).into_iter().chain(outputs).chain(logs).chain(fixed).collect()
@@ -116,7 +118,7 @@ fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Re
     let took = clock.now().saturating_sub(before);
     drop(again);
     let broker_count = brokers.len();
-    report.add([Row::ok("brokers", format!("{}, rtt {} ms", count(broker_count, "broker"), took.as_millis()))])?;
+    report.add([Row::ok("brokers", format!("{}, rtt {} ms", counted(broker_count, "broker"), took.as_millis()))])?;
     if settings.roles.judge {
         report.add(delay_of_groups(inspector, &brokers))?;
     }
@@ -155,8 +157,10 @@ fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Re
         report.add(machine::window(pages_a_second, settings))?;
     }
     report.asks("whether this instance may be a member of its groups");
-    report
-        .add(permits::with(vec![group(settings, inspector, &input)], permits::groups(settings, inspector, &input)))?;
+    report.add(topics::with_denied(
+        vec![group(settings, inspector, &input)],
+        topics::may_join(settings, inspector, &input),
+    ))?;
     if settings.roles.worker {
         outputs(settings, inspector, &input, oldest, report)?;
     }
@@ -183,7 +187,7 @@ fn group(settings: &Settings, inspector: &ClusterInspector, input: &[TopicView])
         .collect();
     let group = &settings.input.group;
     match inspector.lag(&partitions) {
-        Ok(Some(lag)) => Row::ok("group", format!("may use \"{group}\"; lag {}", human::count(lag))),
+        Ok(Some(lag)) => Row::ok("group", format!("may use \"{group}\"; lag {}", output::count(lag))),
         Ok(None) if has_judged(settings, inspector) => Row::warn(
             "group",
             format!(
@@ -216,13 +220,13 @@ fn outputs(
     report: &mut Report,
 ) -> Result<(), Fatal> {
     let output = &settings.output;
-    let of_input = plan::inherit(&input.iter().collect::<Vec<_>>());
+    let of_input = inherit(&input.iter().collect::<Vec<_>>());
     for name in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
         report.asks(&format!("for the settings of {name}, and whether it may be written"));
         report.add(match inspector.topic(name) {
             Ok(Some(view)) => {
                 let rows = topics::output(&view, of_input, oldest, wall_time(), settings);
-                permits::with(rows, permits::write(inspector, name))
+                topics::with_denied(rows, topics::may_write(inspector, name))
             }
             Ok(None) => vec![topics::missing(name, report.create())],
             Err(cluster_error) => vec![Row::cluster_error(name, &cluster_error)],
@@ -234,16 +238,16 @@ fn outputs(
 fn logs(settings: &Settings, inspector: &ClusterInspector, brokers: &[i32], report: &mut Report) -> Result<(), Fatal> {
     let default = default_replication_factor(inspector, brokers.iter());
     let kinds = [LogKind::Fingerprints, LogKind::Verdicts];
-    for (kind, plan) in kinds.into_iter().zip(plan::logs(settings, default)) {
+    for (kind, plan) in kinds.into_iter().zip(planned_logs(settings, default)) {
         report.asks(&format!("for {}, and whether it may be read, written and trimmed", plan.name));
         report.add(match inspector.topic(&plan.name) {
             Ok(view) => {
                 let rows = topics::log(kind, &plan, view.as_ref(), brokers.len(), settings);
                 let denied = match &view {
-                    Some(view) => permits::log(settings, inspector, kind, view),
-                    None => permits::new_log(inspector, &plan, &report.create()),
+                    Some(view) => topics::may_use_log(settings, inspector, kind, view),
+                    None => topics::may_make_log(inspector, &plan, &report.create()),
                 };
-                permits::with(rows, denied)
+                topics::with_denied(rows, denied)
             }
             Err(cluster_error) => vec![Row::cluster_error(&plan.name, &cluster_error)],
         })?;
@@ -292,4 +296,167 @@ fn transactions(settings: &Settings, inspector: &ClusterInspector, report: &mut 
         report.add([try_id(&id)])?;
     }
     Ok(())
+}
+
+/// The findings so far. Each is printed as soon as it is known, or all together as one JSON document.
+struct Report {
+    rows: Vec<Row>,
+    format: Format,
+    /// Width of the column of subjects on a terminal.
+    width: usize,
+    /// ` -c FILE` for each file that was named, for the commands that are suggested.
+    files: String,
+    /// Whether to show what is being checked, on a terminal.
+    is_watched: bool,
+}
+
+impl Report {
+    /// Starts without findings; `subjects` are the known subjects of the checks.
+    fn new(format: Format, subjects: &[String], files: String) -> Self {
+        let width = subjects.iter().map(|name| name.width()).max().unwrap_or(0);
+        let is_watched = std::io::stderr().is_terminal() && format == Format::Table;
+        Self { rows: Vec::new(), format, width, files, is_watched }
+    }
+
+    /// Shows on a terminal what is being checked, until the next finding.
+    fn asks(&self, what: &str) {
+        if self.is_watched {
+            // Standard error may be closed.
+            let _ = write!(std::io::stderr(), "\r\x1b[Kchecking {what} ...");
+        }
+    }
+
+    /// Returns the command that creates topics, with the configuration files of this command.
+    fn create(&self) -> String {
+        format!("dupgate topics create{} --execute", self.files)
+    }
+
+    /// Prints findings.
+    fn add(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), Fatal> {
+        for row in rows {
+            self.wipe();
+            match self.format {
+                Format::Table => {
+                    if self.rows.is_empty() {
+                        print(&format!("{}  STATE  FINDING", filled("SUBJECT", self.width)))?;
+                    }
+                    print(&row.lines(self.width))?;
+                }
+                Format::Jsonl => print_json(&row.json(), self.format)?,
+                Format::Json => {}
+            }
+            self.rows.push(row);
+        }
+        Ok(())
+    }
+
+    /// Prints what was not printed yet, and returns all findings.
+    fn finish(self) -> Result<Vec<Row>, Fatal> {
+        self.wipe();
+        if self.format == Format::Json {
+            print_json(&self.rows.iter().map(Row::json).collect(), self.format)?;
+        }
+        Ok(self.rows)
+    }
+
+    fn wipe(&self) {
+        if self.is_watched {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// The severity of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No problem.
+    Ok,
+    /// Works, but with a problem.
+    Warn,
+    /// Will not work.
+    Fail,
+}
+
+impl State {
+    /// Returns the word in tables and JSON.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "FAIL",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Row {
+    /// The subject.
+    subject: String,
+    /// Its severity.
+    state: State,
+    /// The finding.
+    text: String,
+    /// The remedy.
+    fix: Option<String>,
+    /// Whether a permission is missing.
+    is_denied: bool,
+}
+
+impl Row {
+    /// Creates a finding without a problem.
+    fn ok(subject: &str, text: String) -> Self {
+        Self { subject: subject.to_owned(), state: State::Ok, text, fix: None, is_denied: false }
+    }
+
+    /// Creates a warning.
+    fn warn(subject: &str, text: String, fix: Option<String>) -> Self {
+        Self { state: State::Warn, fix, ..Self::ok(subject, text) }
+    }
+
+    /// Creates a failure.
+    fn fail(subject: &str, text: String, fix: Option<String>) -> Self {
+        Self { state: State::Fail, fix, ..Self::ok(subject, text) }
+    }
+
+    /// Creates the finding for a failed request to the cluster.
+    fn cluster_error(subject: &str, cluster_error: &ClusterError) -> Self {
+        let fix = match cluster_error {
+            ClusterError::Denied(denied) => Some(denied.remedy()),
+            ClusterError::Identity(_) | ClusterError::Unavailable(_) => None,
+        };
+        let is_denied = !matches!(cluster_error, ClusterError::Unavailable(_));
+        Self { is_denied, ..Self::fail(subject, cluster_error.to_string(), fix) }
+    }
+
+    /// Formats the finding for a table, in one line, with a second line for the remedy.
+    fn lines(&self, width: usize) -> String {
+        let line = format!("{}  {:<5}  {}", filled(&self.subject, width), self.state.name(), self.text);
+        match &self.fix {
+            Some(fix) => format!("{line}\n{:<width$}         fix: {fix}", ""),
+            None => line,
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({"subject": self.subject, "state": self.state.name(), "text": self.text, "fix": self.fix})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_a_line_and_its_remedy_another_one_below_the_text() {
+        let row = Row::fail("a", "topic does not exist".to_owned(), Some("dupgate topics create --execute".to_owned()));
+        let expected = "a         FAIL   topic does not exist\n                 fix: dupgate topics create --execute";
+        assert_eq!(row.lines(8), expected);
+    }
+
+    #[test]
+    fn the_command_that_is_named_reads_the_files_that_were_named() {
+        let report = Report::new(Format::Json, &[], " -c a.yaml".to_owned());
+        assert_eq!(report.create(), "dupgate topics create -c a.yaml --execute");
+    }
 }

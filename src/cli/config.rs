@@ -1,16 +1,17 @@
 //! `config`: prints the effective settings, files to start from, the schema, and the cost of a change.
 
-mod diff;
-
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Global;
-use super::output::{Format, print, print_json, table};
-use crate::config::{Layers, Purpose, Refused, SAMPLE, Settings, Shown, gather, schema};
+use super::output::{self, Format, print, print_json, table};
+use crate::config::settings::{ColdStart, Mode};
+use crate::config::{ChangeImpact, Layers, Purpose, Refused, SAMPLE, Settings, Shown, gather, schema};
 use crate::error::{Fatal, Reason};
+use crate::replay::warm::fits;
 
 /// The minimal configuration of a service.
 pub const MINIMAL: &str = include_str!("../../config/minimal.yaml");
@@ -39,7 +40,7 @@ pub enum ConfigCommand {
     #[command(
         after_help = "Examples:\n  dupgate config diff running.yaml new.yaml\n  dupgate config diff running.yaml -s match.simhash.max_distance=4"
     )]
-    Diff(diff::DiffArgs),
+    Diff(DiffArgs),
 }
 
 /// Arguments of `config show`.
@@ -69,7 +70,7 @@ pub fn config(args: &ConfigArgs, global: &Global) -> Result<(), Fatal> {
         ConfigCommand::Show(args) => show(args, global),
         ConfigCommand::Init(args) => print(if args.full { SAMPLE } else { MINIMAL }.trim_end()),
         ConfigCommand::Schema => print_json(&schema(), Format::Json),
-        ConfigCommand::Diff(args) => diff::diff(args, global),
+        ConfigCommand::Diff(args) => diff(args, global),
     }
 }
 
@@ -138,4 +139,222 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
         settings.input.group,
         yaml.trim_end()
     ))
+}
+
+/// Arguments of `config diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArgs {
+    /// Running configuration
+    #[arg(value_name = "RUNNING")]
+    pub running: PathBuf,
+    /// New configuration [default: the running one with --set applied]
+    #[arg(value_name = "NEW")]
+    pub new: Option<PathBuf>,
+}
+
+/// Reads both configurations and prints the differences. Environment variables apply to both, `--set` only to the new
+/// one.
+fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
+    let running = std::slice::from_ref(&args.running);
+    let of = |file: &std::path::Path| file.display().to_string();
+    let old = read(global, running, false).map_err(|fatal| fatal.in_part(&of(&args.running)))?;
+    let new_file = args.new.as_ref().unwrap_or(&args.running);
+    let new = read(global, std::slice::from_ref(new_file), true).map_err(|fatal| fatal.in_part(&of(new_file)))?;
+    let changes = changes(&old, &new);
+    let costs = costs(&old, &new, &changes);
+    let steps = if fits(&old.settings, &new.settings).is_ok() {
+        warm_steps(&of(&args.running), &of(new_file), &global.set)
+    } else {
+        Vec::new()
+    };
+    match global.output.unwrap_or(Format::Table) {
+        Format::Table => print(&text(&changes, &costs, &steps)),
+        format @ (Format::Json | Format::Jsonl) => print_json(&document(&old, &new, &changes, &costs, &steps), format),
+    }
+}
+
+/// Returns the steps that change the scheme without missing duplicates.
+fn warm_steps(running: &str, new: &str, set: &[String]) -> Vec<String> {
+    let set: Vec<String> = set.iter().map(|assignment| format!(" -s {}", in_shell(assignment))).collect();
+    let (running, new, set) = (in_shell(running), in_shell(new), set.concat());
+    vec![
+        format!("dupgate index warm -c {new} --running {running}{set} --execute"),
+        "when it reports that it has caught up: stop every old instance cleanly".to_owned(),
+        "when it reports that nothing new is judged: start the new instances, then stop it (SIGTERM)".to_owned(),
+    ]
+}
+
+/// Quotes a word for a shell.
+fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// One key whose value differs.
+struct Change {
+    path: String,
+    old: Value,
+    new: Value,
+    decides: ChangeImpact,
+}
+
+fn changes(old: &Read, new: &Read) -> Vec<Change> {
+    let value = |list: &[Shown], path: &str| {
+        list.iter().find(|shown| shown.path == path).map(|shown| shown.value.clone()).unwrap_or_default()
+    };
+    let mut paths: Vec<(ChangeImpact, String)> =
+        old.shown.iter().chain(&new.shown).map(|shown| (shown.decides, shown.path.clone())).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let change = |(decides, path): (ChangeImpact, String)| {
+        let (old, new) = (value(&old.shown, &path), value(&new.shown, &path));
+        (old != new).then_some(Change { path, old, new, decides })
+    };
+    paths.into_iter().filter_map(change).collect()
+}
+
+/// Returns what the changes cost, by impact.
+fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, String)> {
+    let (was, will) = (&old.settings, &new.settings);
+    let mut costs = Vec::new();
+    let (old_scheme, new_scheme) = (was.scheme(), will.scheme());
+    let span = output::span;
+    let state = was.logs.prefix != will.logs.prefix || was.input.group != will.input.group;
+    if was.input.group != will.input.group {
+        let start = value_of(new, "input.start");
+        let (old_group, group) = (&was.input.group, &will.input.group);
+        let meaning = match (was.mode, will.mode) {
+            (Mode::Observe, Mode::Observe) => String::new(),
+            (Mode::Observe, Mode::Route | Mode::Tag) => {
+                format!(", and starts without originals: what {old_group} saw was not delivered")
+            }
+            (Mode::Route | Mode::Tag, Mode::Observe) => {
+                format!(", and nothing is delivered any more: {old_group} keeps its offsets for a change back")
+            }
+            (Mode::Route | Mode::Tag, Mode::Route | Mode::Tag) => {
+                format!(", and pages that {old_group} has delivered are delivered again")
+            }
+        };
+        costs.push((
+            ChangeImpact::State,
+            format!("another group: {group} begins at input.start ({start}) unless it has an offset{meaning}"),
+        ));
+    }
+    match (was.mode, will.mode) {
+        (Mode::Tag, Mode::Route) => costs.push((
+            ChangeImpact::State,
+            "the same group and index: every page that was tagged went to unique, so originals are there; duplicates go to \
+             the duplicate topic from now on"
+                .to_owned(),
+        )),
+        (Mode::Route, Mode::Tag) => costs.push((
+            ChangeImpact::State,
+            "the same group and index: duplicates go to unique from now on, earlier ones stay in the duplicate topic"
+                .to_owned(),
+        )),
+        (Mode::Route | Mode::Tag | Mode::Observe, Mode::Route | Mode::Tag | Mode::Observe) => {}
+    }
+    if state || old_scheme != new_scheme {
+        let mut text = String::new();
+        if old_scheme != new_scheme {
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "new scheme {old_scheme} -> {new_scheme}: fingerprints of both do not compare; ");
+        }
+        let _ = write!(
+            text,
+            "starts a new index in {0}.fingerprints.{1} and {0}.verdicts.{1}: a duplicate whose original came before the \
+             change is called unique; that is all of the window at first, and none of it once one window ({2}) has passed",
+            will.logs.prefix,
+            new_scheme,
+            span(will.rules.windows.max())
+        );
+        if will.index.cold_start == ColdStart::Stop {
+            text.push_str(
+                "; index.cold_start is stop, so instances refuse to start until `index warm` has filled the new index",
+            );
+        }
+        costs.push((if state { ChangeImpact::State } else { ChangeImpact::Scheme }, text));
+        if was.mode == will.mode || will.mode != Mode::Observe && was.mode != Mode::Observe {
+            costs.push((
+                ChangeImpact::Scheme,
+                "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme"
+                    .to_owned(),
+            ));
+        }
+    } else if was.text != will.text || changes.iter().any(|change| change.decides == ChangeImpact::Scheme) {
+        costs.push((ChangeImpact::Scheme, format!("the scheme stays {new_scheme}: fingerprints are the same")));
+    }
+    if was.rules != will.rules {
+        costs.push((
+            ChangeImpact::Rules,
+            "other rules: they apply from the first verdict of a judge that has them; earlier verdicts are unchanged, the index \
+             stays"
+                .to_owned(),
+        ));
+        let (before, after) =
+            (was.rules.windows.max() + was.rules.lateness, will.rules.windows.max() + will.rules.lateness);
+        if let Some(longer) = after.checked_sub(before).filter(|longer| !longer.is_zero()) {
+            costs.push((
+                ChangeImpact::Rules,
+                format!(
+                    "remembers longer ({} instead of {}): forgotten originals do not come back, so the full span is reached \
+                     in {}",
+                    span(after),
+                    span(before),
+                    span(longer)
+                ),
+            ));
+        }
+        if will.rules.max_entries < was.rules.max_entries {
+            costs.push((
+                ChangeImpact::Rules,
+                format!(
+                    "fewer originals ({} instead of {}): the oldest above the limit are forgotten at once",
+                    will.rules.max_entries, was.rules.max_entries
+                ),
+            ));
+        }
+    }
+    if !changes.is_empty() {
+        costs.push((ChangeImpact::Work, "takes a restart of each instance".to_owned()));
+    }
+    costs
+}
+
+fn value_of(read: &Read, path: &str) -> String {
+    let shown = read.shown.iter().find(|shown| shown.path == path);
+    shown.and_then(|shown| shown.value.as_str()).unwrap_or_default().to_owned()
+}
+
+fn text(changes: &[Change], costs: &[(ChangeImpact, String)], steps: &[String]) -> String {
+    if changes.is_empty() {
+        return "no difference".to_owned();
+    }
+    let row = |change: &Change| {
+        vec![change.decides.to_string(), change.path.clone(), format!("{} -> {}", change.old, change.new)]
+    };
+    let mut costs: Vec<String> = costs.iter().map(|(_, cost)| format!("* {cost}")).collect();
+    if !steps.is_empty() {
+        costs.push("\nto miss no duplicates, fill the new index beside the running service first:".to_owned());
+        costs.extend(steps.iter().enumerate().map(|(at, step)| format!("{}. {step}", at + 1)));
+    }
+    let rows: Vec<Vec<String>> = changes.iter().map(row).collect();
+    format!("{}\n\n{}", table(&["DECIDES", "KEY", "CHANGE"], &rows), costs.join("\n"))
+}
+
+fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(ChangeImpact, String)], steps: &[String]) -> Value {
+    let change = |change: &Change| json!({"key": change.path, "old": change.old, "new": change.new, "decides": change.decides.name()});
+    let side = |read: &Read| json!({"hash": read.settings.hash, "scheme": read.settings.scheme().to_string()});
+    json!({
+        "old": side(old),
+        "new": side(new),
+        "rules_change": old.settings.rules != new.settings.rules,
+        "changes": changes.iter().map(change).collect::<Vec<_>>(),
+        "warm_up": steps,
+        "costs": costs.iter().map(|(decides, cost)| json!({"decides": decides.name(), "cost": cost})).collect::<Vec<_>>(),
+    })
 }

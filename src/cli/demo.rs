@@ -3,19 +3,32 @@
 //! Without a subcommand, the whole service runs over an in-process broker (or over `--brokers`), with topics of its
 //! own. One thread feeds it; another reads its outputs back and compares them with the truth.
 
-mod feeder;
-mod produce;
-mod score;
 mod deployment;
 mod watcher;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use crossbeam_channel::{Receiver, Sender, tick};
 
 use super::Global;
-use crate::crawl::{Crawl, CrawlSettings};
+use super::output::{Format, print, print_json};
+use super::progress_bar::ProgressDisplay;
+use crate::config::Purpose;
+use crate::config::settings::Topics;
+use crate::crawl::score::{Found, LEGEND, Scorer};
+use crate::crawl::{Crawl, CrawlSettings, Truth};
 use crate::error::{Fatal, Reason};
+use crate::kafka::client::{BATCH_BYTES, ClientSettings, ProducerSettings};
+use crate::kafka::page_producer::{Page, PageProducer};
+use crate::kafka::tail::{Step, Tail, Written};
+use crate::protocol::VerdictKind;
+use crate::record::{Reject, Source};
+use crate::runtime::context;
+use crate::service;
 
 /// Arguments of `demo`.
 #[derive(Clone, Debug, Args)]
@@ -105,8 +118,8 @@ pub struct ScoreArgs {
 pub fn demo(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
         None => deployment::play(args, global),
-        Some(DemoCommand::Produce(produce)) => produce::produce(produce, global),
-        Some(DemoCommand::Score(score)) => score::score(score, global),
+        Some(DemoCommand::Produce(args)) => produce(args, global),
+        Some(DemoCommand::Score(args)) => score(args, global),
     }
 }
 
@@ -138,6 +151,231 @@ fn rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
     let rate = number.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate >= 0.0);
     rate.ok_or_else(|| format!("`{text}` is not a rate: expected pages per second, such as 200/s"))
+}
+
+/// Interval between two bursts of pages.
+const BURST: Duration = Duration::from_millis(20);
+const BURSTS_A_SECOND: f64 = 50.0;
+
+/// Writes the requested number of pages at the requested rate.
+fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Sieve)?.settings;
+    if settings.kafka.brokers.is_empty() {
+        return Err(Reason::Usage.because(anyhow::anyhow!("no brokers: set --brokers or kafka.brokers")));
+    }
+    let topics = match &settings.input.topics {
+        _ if !args.topic.is_empty() => args.topic.clone(),
+        Topics::Names(names) if !names.is_empty() => names.clone(),
+        Topics::Names(_) | Topics::Pattern(_) => {
+            return Err(Reason::Usage.because(anyhow::anyhow!("no topic: set --topic or input.topics")));
+        }
+    };
+    let failed = Arc::new(AtomicU64::new(0));
+    let count_failed = Arc::clone(&failed);
+    let producer = ProducerSettings {
+        compression: "zstd".to_owned(),
+        max_record_bytes: 1 << 20,
+        max_batch_bytes: BATCH_BYTES,
+        transaction_timeout: settings.kafka.transaction_timeout,
+    };
+    let config = context::connection(&settings.kafka).output_producer(&producer);
+    let producer = PageProducer::open(&config, move |(key, place)| {
+        if let Err(error) = place {
+            count_failed.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(target: "dupgate::cli", key, %error, "a page could not be written");
+        }
+    })
+    .map_err(|error| Reason::Unavailable.because(error))?;
+
+    // If the process is PID 1 of a container, a signal without a handler would not end it.
+    let signals = service::signals()?;
+    let progress = ProgressDisplay::new(args.count, template(args.count));
+    let bursts = tick(BURST);
+    let (mut credit, mut written) = (0.0, 0_u64);
+    let count = args.count.unwrap_or(u64::MAX);
+    let crawl = args.crawl.crawl(topics.len())?;
+    for page in crawl.take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        if signals.try_recv().is_ok() {
+            break;
+        }
+        while args.rate > 0.0 && credit < 1.0 {
+            // The ticker lives as long as this loop.
+            let _ = bursts.recv();
+            credit += args.rate / BURSTS_A_SECOND;
+        }
+        credit -= 1.0;
+        let Some(topic) = topics.get(page.topic) else { continue };
+        let truth = page.truth.to_string();
+        let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
+        producer.write(record).map_err(|error| Reason::Unavailable.because(error))?;
+        written += 1;
+        if let Some(bar) = progress.bar() {
+            bar.set_position(written);
+        }
+    }
+    progress.finish();
+    producer.flush().map_err(|error| Reason::Unavailable.because(error))?;
+    let failed = failed.load(Ordering::Relaxed);
+    tracing::info!(target: "dupgate::cli", written, failed, "crawl written");
+    if failed > 0 {
+        return Err(Reason::Failure.because(anyhow::anyhow!("{failed} of {written} pages could not be written")));
+    }
+    Ok(())
+}
+
+/// Returns the template of the progress bar. It shows the pages written and, if their number is known, the time left.
+const fn template(count: Option<u64>) -> &'static str {
+    match count {
+        Some(_) => "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}",
+        None => "produce {spinner} {human_pos} pages  {per_sec}",
+    }
+}
+
+/// Time-out of one wait for an output.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// A page of the crawl, as one output record shows it.
+#[derive(Clone, Debug)]
+struct JudgedPage {
+    /// Key of the page.
+    key: String,
+    /// The truth about it.
+    truth: Truth,
+    /// Its verdict.
+    found: Found,
+    /// Place of the page that it was judged a duplicate of.
+    matched: Option<String>,
+}
+
+/// Reads the headers of an output record; `None` if it is not of the generated crawl.
+fn judged_page(written: &Written, prefix: &str) -> Option<JudgedPage> {
+    let ours = |name: &str| written.header(&format!("{prefix}{name}"));
+    let found = match ours("verdict") {
+        Some(name) => Found::of(VerdictKind::named(name)?)?,
+        None => Found::Dead(Reject::ALL.into_iter().find(|reason| Some(reason.name()) == ours("error.reason"))?),
+    };
+    let truth = written.header(Truth::HEADER)?.parse().ok()?;
+    Some(JudgedPage { key: written.key.clone()?, truth, found, matched: ours("match").map(str::to_owned) })
+}
+
+/// Reads all outputs as they are now, and prints precision and recall by kind of edit.
+fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Run)?.settings;
+    let config = context::connection(&settings.kafka).follower(&settings.input.group);
+    let prefix = &settings.output.header_prefix;
+    let (mut uniques, mut pages, mut keys, mut others) = (Vec::new(), Vec::new(), HashMap::new(), 0_u64);
+    let output = &settings.output;
+    // Originals are delivered before their duplicates, so the unique topic is read last.
+    for topic in [&output.duplicate, &output.dead_letter, &output.unique].into_iter().flatten() {
+        let of_topic = if Some(topic) == output.unique.as_ref() { &mut uniques } else { &mut pages };
+        let failed =
+            |error| Reason::Unavailable.because(anyhow::Error::from(error).context(format!("reading {topic}")));
+        let mut tail = Tail::open(&config, &[topic]).map_err(failed)?;
+        loop {
+            match tail.next(WAIT).map_err(failed)? {
+                Step::Record(written) => match judged_page(&written, prefix) {
+                    Some(page) => {
+                        if let Some(source) = written.header(&format!("{prefix}source")) {
+                            keys.insert(source.to_owned(), page.key.clone());
+                        }
+                        of_topic.push(page);
+                    }
+                    None => others += 1,
+                },
+                Step::Nothing => {}
+                Step::End => break,
+            }
+        }
+    }
+    let pages: Vec<JudgedPage> = uniques.into_iter().chain(pages).collect();
+    let mut scorer = Scorer::new(usize::MAX);
+    pages.iter().for_each(|page| scorer.plant(&page.key, &page.truth));
+    for page in &pages {
+        let matched = page.matched.as_ref().map(|source| keys.get(source).unwrap_or(source).as_str());
+        scorer.note(&page.key, &page.truth, page.found, matched);
+    }
+    let report = scorer.report();
+    if others > 0 {
+        tracing::warn!(target: "dupgate::cli", others, "outputs that are not of a generated crawl were left out");
+    }
+    match Format::or_usual(global.output) {
+        Format::Table => print(&format!("{report}\n{LEGEND}")),
+        format @ (Format::Json | Format::Jsonl) => print_json(&report.to_json(), format),
+    }
+}
+
+/// A message from the feeder to the watcher.
+enum Fed {
+    /// A page is about to be written: its key and its truth.
+    Planted(String, Truth),
+    /// A page was written: its key and its position.
+    Written(String, Source),
+    /// A page could not be written.
+    Failed(String),
+}
+
+/// Shared state of the threads of the demo.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Whether feeding should stop.
+    stop: AtomicBool,
+    /// Pages written.
+    fed: AtomicU64,
+}
+
+impl Shared {
+    /// Returns whether the feeder is to stop.
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Asks the feeder to stop.
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How long the feeder waits for outputs before it checks whether to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Writes page after page, at most `ahead` bytes ahead of the outputs seen, until it is asked to stop.
+fn feed(
+    crawl: Crawl,
+    topics: &[String],
+    config: &ClientSettings,
+    ahead: u64,
+    shared: &Arc<Shared>,
+    fed_sender: &Sender<Fed>,
+    seen: &Receiver<u64>,
+) -> Result<(), Fatal> {
+    let sink = fed_sender.clone();
+    let producer = PageProducer::open(config, move |(key, place)| {
+        let fed = match place {
+            Ok(source) => Fed::Written(key, source),
+            Err(error) => Fed::Failed(format!("{key}: {error}")),
+        };
+        // The watcher ends last. Once it has, the message is not needed.
+        let _ = sink.send(fed);
+    })
+    .map_err(|error| Reason::Failure.because(error))?;
+    let mut on_their_way = 0_u64;
+    for page in crawl {
+        on_their_way = seen.try_iter().fold(on_their_way, u64::saturating_sub);
+        while on_their_way > ahead && !shared.is_stopping() {
+            on_their_way = on_their_way.saturating_sub(seen.recv_timeout(POLL_INTERVAL).unwrap_or(0));
+        }
+        if shared.is_stopping() {
+            break;
+        }
+        let Some(topic) = topics.get(page.topic) else { continue };
+        let truth = page.truth.to_string();
+        let _ = fed_sender.send(Fed::Planted(page.key.clone(), page.truth));
+        on_their_way += u64::try_from(page.value.len()).unwrap_or(0);
+        let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
+        producer.write(record).map_err(|error| Reason::Failure.because(error))?;
+        shared.fed.fetch_add(1, Ordering::Relaxed);
+    }
+    producer.flush().map_err(|error| Reason::Failure.because(error))
 }
 
 #[cfg(test)]

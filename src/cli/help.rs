@@ -1,14 +1,18 @@
-//! Builds the first page of `dupgate help`, which lists the commands by purpose.
+//! Help: the first page of `dupgate help`, which lists the commands by purpose, and completions and man pages, which
+//! are generated from the command line.
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Command, CommandFactory};
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
 
 use super::Cli;
-use crate::error::{DONE, Reason};
+use super::output::print;
+use crate::error::{DONE, Fatal, Reason};
 
 /// Purposes in the order of the help text, and the commands of each.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -85,13 +89,59 @@ pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
     })
 }
 
+/// Arguments of `completions`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  dupgate completions bash > /etc/bash_completion.d/dupgate")]
+pub struct CompletionsArgs {
+    /// Shell to write completions for
+    #[arg(value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(after_help = "Examples:\n  dupgate man --directory /usr/share/man/man1\n  dupgate man | man -l -")]
+pub struct ManArgs {
+    /// Write one page per command to this folder instead of printing the first page
+    #[arg(long, value_name = "FOLDER")]
+    pub directory: Option<PathBuf>,
+}
+
+/// Prints the completions of a shell.
+///
+/// # Errors
+///
+/// Standard output is closed.
+pub fn completions(args: &CompletionsArgs) -> Result<(), Fatal> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut grammar(), "dupgate", &mut script);
+    print(String::from_utf8_lossy(&script).trim_end())
+}
+
+/// Writes the manual.
+///
+/// # Errors
+///
+/// The folder cannot be written.
+pub fn man(args: &ManArgs) -> Result<(), Fatal> {
+    let failed = |error: std::io::Error| Reason::Failure.because(error);
+    if let Some(folder) = &args.directory {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        return clap_mangen::generate_to(grammar(), folder).map_err(failed);
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(grammar()).render(&mut page).map_err(failed)?;
+    print(String::from_utf8_lossy(&page).trim_end())
+}
+
 #[cfg(test)]
 mod tests {
-    use crate::protocol::VerdictKind;
-    use clap::{Arg, Command};
     use std::collections::BTreeSet;
 
+    use clap::{Arg, Command};
+
     use super::*;
+    use crate::protocol::VerdictKind;
 
     #[test]
     fn every_command_is_in_one_group() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::compare::diff::{Change, diff};
+use super::compare::{Change, diff};
 use crate::text::Analyzer;
 
 /// Characters shown of each text, and of each side of a change.

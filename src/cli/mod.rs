@@ -1,4 +1,5 @@
-//! Edge: the command line. Each command has a file of its own, with its arguments and its code.
+//! Edge: the command line. Each command has a file of its own, with its arguments and its code; only `run`, which starts
+//! the service, is here.
 //!
 //! Rules for all commands: they write data to standard output, messages and progress to standard error; one that
 //! changes a cluster needs `--execute`; flags are kebab-case, configuration keys `snake_case`.
@@ -6,23 +7,19 @@
 pub mod instance;
 pub mod check;
 pub mod compare;
-pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod eval;
 pub mod explain;
-mod help;
+pub mod help;
 mod html;
-mod human;
 pub mod index;
 pub mod output;
 pub mod page;
 mod progress_bar;
 mod operator_requests;
 pub mod replay;
-mod report;
 mod verdict;
-pub mod run;
 pub mod sieve;
 pub mod status;
 pub mod tap;
@@ -47,10 +44,11 @@ use self::help::one_of;
 use self::progress_bar::{LogWriter, above_bar};
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
-use crate::error::Fatal;
+use crate::error::{Fatal, Reason};
 use crate::panics::{exit_on_panic, log_panics};
 use crate::processing::schema_registry;
 use crate::runtime::clock::{Clock, wall_clock};
+use crate::service;
 
 /// The default configuration file.
 const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
@@ -159,7 +157,7 @@ pub enum Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the service: read pages, judge them, route them
-    Run(run::RunArgs),
+    Run(RunArgs),
     /// Show verdicts from the verdict log, or reopen a range of the input
     Verdicts(verdicts::VerdictsArgs),
     /// Show, search and check what the judges remember; forget an original
@@ -193,9 +191,9 @@ pub enum Command {
     /// Judge a generated crawl, or produce one to a cluster and score the outputs
     Demo(demo::DemoArgs),
     /// Print completions for a shell
-    Completions(completions::CompletionsArgs),
+    Completions(help::CompletionsArgs),
     /// Print or write the man pages
-    Man(completions::ManArgs),
+    Man(help::ManArgs),
 }
 
 /// Runs the command line and returns the exit code.
@@ -224,8 +222,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn complain(fatal: &Fatal, color: Color) {
     let mut out = std::io::stderr().lock();
     if let Some(refused) = fatal.cause.downcast_ref::<Refused>() {
-        let _ = report::print_findings(&mut out, &color.of_excerpts(), &refused.problems, &refused.warnings);
-        let sum = report::sum(&refused.problems, &refused.warnings);
+        let _ = output::print_findings(&mut out, &color.of_excerpts(), &refused.problems, &refused.warnings);
+        let sum = output::sum(&refused.problems, &refused.warnings);
         // If two configurations are read, the context names the one at fault.
         let which = fatal.cause.to_string();
         let which = if which == refused.to_string() { String::new() } else { format!(" {which}") };
@@ -249,7 +247,7 @@ fn note(text: &str) {
 
 fn dispatch(cli: &Cli) -> Result<(), Fatal> {
     match &cli.command {
-        Command::Run(args) => run::run(args, &cli.global),
+        Command::Run(args) => run(args, &cli.global),
         Command::Verdicts(args) => verdicts::verdicts(args, &cli.global),
         Command::Index(args) => index::index(args, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
@@ -266,9 +264,32 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Test(args) => test::test(args, &cli.global),
         Command::Eval(args) => eval::eval(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),
-        Command::Completions(args) => completions::completions(args),
-        Command::Man(args) => completions::man(args),
+        Command::Completions(args) => help::completions(args),
+        Command::Man(args) => help::man(args),
     }
+}
+
+/// Arguments of `run`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(after_help = "Examples:\n  dupgate run -c dupgate.yaml\n  dupgate run -c dupgate.yaml -s mode=observe")]
+pub struct RunArgs {
+    /// Refuse to start on warnings as well
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Runs the service until a signal or a failure ends it.
+///
+/// # Errors
+///
+/// Why it could not start or continue.
+pub fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
+    let loaded = global.start(Purpose::Run)?;
+    if args.strict && !loaded.warnings.is_empty() {
+        let why = anyhow::anyhow!("the configuration has {} warnings, and --strict is given", loaded.warnings.len());
+        return Err(Reason::Config.because(why));
+    }
+    service::run(loaded.settings)
 }
 
 impl Color {

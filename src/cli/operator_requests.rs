@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::output::{Format, print, print_json};
-use super::{Global, human};
+use super::Global;
+use super::output::{self, Format, print, print_json};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::operators::impact::Found;
@@ -112,7 +112,7 @@ fn answered(answered: &Answered) -> (String, Value, bool) {
         Answer::Reopened { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
         Answer::Withdrawn { source, .. } => json!({"withdraw": source.to_string()}),
         Answer::Page(page) => json!({"judge": page.source.to_string()}),
-        Answer::TimeSet { after, .. } => json!({"set_time": human::time(*after)}),
+        Answer::TimeSet { after, .. } => json!({"set_time": output::time(*after)}),
     };
     let mut words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), what(found.as_ref()));
     if let Some(found) = found {
@@ -149,7 +149,7 @@ fn question(body: &RequestBody) -> Value {
         RequestBody::Reopen { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
         RequestBody::Withdraw { source, .. } => json!({"withdraw": source.to_string()}),
         RequestBody::Page(page) => json!({"judge": page.source.to_string()}),
-        RequestBody::SetTime(time) => json!({"set_time": human::time(*time)}),
+        RequestBody::SetTime(time) => json!({"set_time": output::time(*time)}),
     }
 }
 

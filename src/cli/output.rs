@@ -1,12 +1,17 @@
-//! Prints data to standard output: in columns for people, as JSON for programs.
+//! Prints data to standard output: in columns for people, as JSON for programs. Formats numbers, times and the problems
+//! of a configuration for people; programs get plain numbers, with the unit in the name.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
+use annotate_snippets::Renderer;
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
+use crate::config::{Origin, Problem};
 use crate::error::{Fatal, Reason};
+use crate::record::Timestamp;
 
 /// How data is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -122,6 +127,105 @@ impl StreamedTable {
     }
 }
 
+/// Units of time from the largest, in milliseconds.
+const UNITS: [(&str, u64); 4] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)];
+
+/// Writes a count with thousands separators: `1,234,567`.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Writes a time as `2026-09-01T00:00:00Z`; empty if it is outside the calendar.
+pub(super) fn time(time: Timestamp) -> String {
+    time.rfc3339().unwrap_or_default()
+}
+
+/// Writes a duration in its two largest units: `3 d 6 h`, `24 min 37 s`, `13 s`, `939 ms`.
+pub(super) fn span(span: Duration) -> String {
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    if millis < 1000 {
+        return format!("{millis} ms");
+    }
+    let mut left = millis;
+    let mut parts = Vec::new();
+    for (name, unit) in UNITS {
+        // The second unit is the next smaller one, or there is none: a day and seven seconds are written as a day.
+        if parts.len() == 2 || (parts.len() == 1 && left < unit) {
+            break;
+        }
+        if left >= unit {
+            parts.push(format!("{} {name}", left / unit));
+            left %= unit;
+        }
+    }
+    parts.join(" ")
+}
+
+/// Writes an age in milliseconds as [`span`] does, with its sign if it is negative.
+pub(super) fn age(millis: i64) -> String {
+    let text = span(Duration::from_millis(millis.unsigned_abs()));
+    if millis < 0 { format!("-{text}") } else { text }
+}
+
+/// Writes problems and warnings for people.
+pub(super) fn print_findings(
+    out: &mut impl Write,
+    renderer: &Renderer,
+    problems: &[Problem],
+    warnings: &[Problem],
+) -> io::Result<()> {
+    for problem in problems {
+        writeln!(out, "error: {problem}")?;
+        if let Some(excerpt) = &problem.excerpt {
+            writeln!(out, "{}", excerpt.draw(renderer))?;
+        }
+    }
+    for warning in warnings {
+        writeln!(out, "warning: {warning}")?;
+    }
+    Ok(())
+}
+
+/// Returns problems and warnings for programs.
+pub(super) fn as_json(problems: &[Problem], warnings: &[Problem]) -> Value {
+    let list = |found: &[Problem]| found.iter().map(one).collect::<Vec<_>>();
+    json!({"valid": problems.is_empty(), "problems": list(problems), "warnings": list(warnings)})
+}
+
+fn one(problem: &Problem) -> Value {
+    let mut value = json!({"key": problem.path, "message": problem.message, "meant": problem.hint()});
+    let place = match &problem.origin {
+        Origin::Default => json!({"source": "default"}),
+        Origin::File { name, line, column } => json!({"source": "file", "file": name, "line": line, "column": column}),
+        Origin::Variable(name) => json!({"source": "variable", "variable": name}),
+        Origin::Set => json!({"source": "set"}),
+    };
+    if let (Value::Object(value), Value::Object(place)) = (&mut value, place) {
+        value.extend(place);
+        value.retain(|_, field| !field.is_null() && field != "");
+    }
+    value
+}
+
+/// Writes a count with its noun: `1 error`, `2 errors`.
+pub(super) fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
+/// Returns the numbers of problems and warnings, as in `2 errors, 1 warning`.
+pub(super) fn sum(problems: &[Problem], warnings: &[Problem]) -> String {
+    format!("{}, {}", counted(problems.len(), "error"), counted(warnings.len(), "warning"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,5 +254,20 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["a", "bb", "c"], ["aaa", "b", ""]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(columns(&rows), "a    bb  c\naaa  b");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!([0, 999, 1000, 12_345, 1_234_567].map(count), ["0", "999", "1,000", "12,345", "1,234,567"]);
+    }
+
+    #[test]
+    fn durations_have_at_most_two_units() {
+        let of = |millis| span(Duration::from_millis(millis));
+        assert_eq!(
+            [0, 999, 1939, 13_000, 60_000, 1_477_000, 3_600_000, 280_800_000, 86_407_000].map(of),
+            ["0 ms", "999 ms", "1 s", "13 s", "1 min", "24 min 37 s", "1 h", "3 d 6 h", "1 d"]
+        );
+        assert_eq!([age(-20), age(-5000), age(111_600_000)], ["-20 ms", "-5 s", "1 d 7 h"]);
     }
 }

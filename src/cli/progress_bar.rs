@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, tick};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle, WeakProgressBar};
 
-use super::human;
+use super::output;
 
 /// Time between two log lines, where there is no terminal for a bar.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ impl ProgressDisplay {
             let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
                 // Rates are not negative, and writing to a string does not fail.
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate to look at")]
-                let _ = write!(out, "{}/s", human::count(state.per_sec().round() as u64));
+                let _ = write!(out, "{}/s", output::count(state.per_sec().round() as u64));
             };
             shown(bar.with_style(style.with_key("per_sec", rate)))
         });

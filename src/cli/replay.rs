@@ -1,26 +1,25 @@
-//! `replay`: a range of the input judged again, beside the service.
+//! `replay`: a range of the input judged again, beside the service, with its settings or with others that it tries.
 
 mod diff;
 mod plan;
-mod progress;
-mod report;
 mod run;
-mod settings;
-mod show;
-mod when;
 
 use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use dupgate_core::replay::{Order, Target};
+use dupgate_core::replay::{Order, Plan, Target, variants};
+use serde_json::Value;
 
 use super::Global;
 use super::help::one_of;
-use crate::error::Fatal;
-use crate::replay::Rate;
-
+use crate::config::settings::Settings;
+use crate::config::{ChangeImpact, Purpose, RawSecret, SECRET_SLOTS, Start, decides, load};
+use crate::error::{Fatal, Reason};
+use crate::record::Timestamp;
+use crate::replay::{RangeBound, Rate};
 pub use diff::DiffArgs;
-pub(super) use when::When;
 
 /// Arguments of `replay`.
 #[derive(Clone, Debug, Args)]
@@ -255,10 +254,191 @@ pub fn replay(args: &ReplayArgs, global: &Global) -> Result<(), Fatal> {
         ReplayCommand::Plan(args) => plan::plan(args, global),
         ReplayCommand::Run(args) => run::run(args, global),
         ReplayCommand::Resume(args) => run::resume(args, global),
-        ReplayCommand::Status(args) => show::status(args, global),
-        ReplayCommand::List => show::list(global),
+        ReplayCommand::Status(args) => run::status(args, global),
+        ReplayCommand::List => run::list(global),
         ReplayCommand::Diff(args) => diff::diff(args, global),
-        ReplayCommand::Clean(args) => show::clean(args, global),
+        ReplayCommand::Clean(args) => run::clean(args, global),
+    }
+}
+
+/// The settings of one replay.
+struct Both {
+    /// Of the live service.
+    live: Settings,
+    /// Settings to try, one for each variant; the live ones if none are given.
+    tried: Vec<Settings>,
+    /// The assignments that differ.
+    set: Vec<String>,
+}
+
+/// Reads the configuration. Assignments of the command line that decide verdicts apply to the replay only, all others
+/// to both.
+fn read(global: &Global) -> Result<Both, Fatal> {
+    let (set, base) = split(&global.set)?;
+    set.iter().try_for_each(|assignment| without_secret(assignment))?;
+    of(global, base, set)
+}
+
+/// Reads the configuration of a replay that has a plan.
+fn of_plan(global: &Global, plan: &Plan) -> Result<Both, Fatal> {
+    let (set, base) = split(&global.set)?;
+    set.iter().chain(&plan.set).try_for_each(|assignment| without_secret(assignment))?;
+    if !set.is_empty() && set != plan.set {
+        let why = anyhow::anyhow!("the plan has its own settings ({}); --set cannot change them", plan.set.join(" "));
+        return Err(Reason::Usage.because(why));
+    }
+    of(global, base, plan.set.clone())
+}
+
+fn of(global: &Global, base: Vec<String>, set: Vec<String>) -> Result<Both, Fatal> {
+    let global = Global { set: base, ..global.clone() };
+    let live = global.start(Purpose::Run)?.settings;
+    let made = variants(&set).map_err(|error| Reason::Usage.because(error))?;
+    let mut tried = Vec::new();
+    for variant in made {
+        let mut sources = global.sources();
+        sources.set.extend(variant);
+        tried.push(load(&sources, Purpose::Run)?.settings);
+    }
+    if let Some(other) = tried.iter().find(|one| tried.first().is_some_and(|first| first.scheme() != one.scheme())) {
+        let why = anyhow::anyhow!(
+            "the values lead to several schemes (one is {}), but a replay reads pages by one: replay them one by one",
+            other.scheme()
+        );
+        return Err(Reason::Usage.because(why));
+    }
+    Ok(Both { live, tried, set })
+}
+
+/// Splits assignments into those that the replay tries and those of both sides.
+fn split(assignments: &[String]) -> Result<(Vec<String>, Vec<String>), Fatal> {
+    let (mut tried, mut both) = (Vec::new(), Vec::new());
+    for assignment in assignments {
+        let side = if is_tried(assignment)? { &mut tried } else { &mut both };
+        side.push(assignment.clone());
+    }
+    Ok((tried, both))
+}
+
+/// Returns whether an assignment decides verdicts. The value may be a map of several keys, which must agree.
+fn is_tried(assignment: &str) -> Result<bool, Fatal> {
+    let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+    let mut keys = Vec::new();
+    collect_keys(key.trim(), &serde_saphyr::from_str(value).unwrap_or(Value::Null), &mut keys);
+    let decides_verdicts = |key: &String| matches!(decides(key), ChangeImpact::Scheme | ChangeImpact::Rules);
+    let Some(tried) = keys.iter().find(|key| decides_verdicts(key)) else { return Ok(false) };
+    let Some(both) = keys.iter().find(|key| !decides_verdicts(key)) else { return Ok(true) };
+    let why = anyhow::anyhow!(
+        "--set '{}=...' mixes {tried}, which the replay tries, with {both}, which is the service's: set them one by one",
+        key.trim()
+    );
+    Err(Reason::Usage.because(why))
+}
+
+/// Collects the keys that a value assigns: one for each leaf of a map.
+fn collect_keys(key: &str, value: &Value, keys: &mut Vec<String>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            map.iter().for_each(|(name, value)| collect_keys(&format!("{key}.{name}"), value, keys));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            keys.push(key.to_owned());
+        }
+    }
+}
+
+/// Plans are stored and shown: they may name the source of a secret, not its text.
+fn without_secret(assignment: &str) -> Result<(), Fatal> {
+    let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+    let key = key.trim();
+    let given = |slot: &str| -> Option<Option<Value>> {
+        let value = || serde_saphyr::from_str::<Value>(value).ok();
+        if slot == key {
+            return Some(value());
+        }
+        let below = slot.strip_prefix(key)?.strip_prefix('.')?;
+        value()?.pointer(&format!("/{}", below.replace('.', "/"))).cloned().map(Some)
+    };
+    let is_reference = |value: Option<Value>| {
+        let read = value.and_then(|value| serde_json::from_value::<RawSecret>(value).ok());
+        matches!(read, Some(RawSecret::File(_) | RawSecret::Env(_)))
+    };
+    let Some(slot) = SECRET_SLOTS.iter().find(|slot| given(slot).is_some_and(|value| !is_reference(value))) else {
+        return Ok(());
+    };
+    let why = anyhow::anyhow!(
+        "{slot} is a secret, and a plan is kept and shown: name where it is kept, --set '{slot}={{file: PATH}}' or \
+         --set '{slot}={{env: NAME}}'"
+    );
+    Err(Reason::Usage.because(why))
+}
+
+/// A place in the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// The oldest record.
+    Start,
+    /// After the newest record.
+    End,
+    /// This time.
+    At(Timestamp),
+    /// This long ago.
+    Ago(Duration),
+    /// This offset of every partition.
+    Offset(i64),
+}
+
+/// Smallest number that is read as milliseconds since 1970: as seconds, smaller ones are times until the year 5138.
+const MIN_MILLIS: i64 = 100_000_000_000;
+
+impl When {
+    /// Returns the place, with ages counted from `now`.
+    pub(super) fn extent(self, now: Timestamp) -> RangeBound {
+        match self {
+            Self::Start => RangeBound::Start,
+            Self::End => RangeBound::End,
+            Self::At(time) => RangeBound::At(time),
+            Self::Ago(span) => RangeBound::At(now.minus(span)),
+            Self::Offset(offset) => RangeBound::Offset(offset),
+        }
+    }
+}
+
+impl FromStr for When {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || {
+            format!(
+                "`{text}` is not a place in the input: expected start, end, now, a time such as 2026-09-01 or \
+                 2026-09-01T00:00:00Z or milliseconds since 1970, an age such as -48h, or offset:1200"
+            )
+        };
+        match text {
+            "start" => return Ok(Self::Start),
+            "end" | "now" => return Ok(Self::End),
+            _ => {}
+        }
+        if let Some(offset) = text.strip_prefix("offset:") {
+            let offset = offset.parse::<i64>().ok().filter(|offset| *offset >= 0);
+            return offset.map(Self::Offset).ok_or_else(refuse);
+        }
+        if let Ok(millis) = text.parse::<i64>() {
+            // A bare year would be a time in 1970, as would seconds.
+            return match millis {
+                MIN_MILLIS.. => Ok(Self::At(Timestamp::from_millis(millis))),
+                10_000.. => Err(format!(
+                    "`{text}` would be a time before {}: expected milliseconds since 1970; is it in seconds? Then write {text}000",
+                    Timestamp::from_millis(MIN_MILLIS)
+                )),
+                _ => Err(refuse()),
+            };
+        }
+        match text.parse::<Start>() {
+            Ok(Start::At(time)) => Ok(Self::At(time)),
+            Ok(Start::Ago(span)) => Ok(Self::Ago(span)),
+            Ok(Start::Earliest | Start::Latest) | Err(_) => Err(refuse()),
+        }
     }
 }
 
@@ -280,5 +460,72 @@ mod tests {
         assert_eq!("none".parse(), Ok(Warm(std::time::Duration::ZERO)));
         assert_eq!("72h".parse(), Ok(Warm(std::time::Duration::from_hours(72))));
         assert!("soon".parse::<Warm>().is_err());
+    }
+
+    #[test]
+    fn a_map_of_settings_is_tried_if_its_keys_decide_verdicts() {
+        for tried in [
+            "window={size: 24h}",
+            "window.size=24h",
+            "match={minhash: {min_similarity: 0.4}}",
+            "index={max_entries: 9}",
+        ] {
+            assert!(is_tried(tried).unwrap(), "{tried}");
+        }
+        for both in ["index={snapshot: {keep: 3}}", "processing={threads: 2}", "index.path=/x", "input={topics: [a]}"] {
+            assert!(!is_tried(both).unwrap(), "{both}");
+        }
+        let why = is_tried("index={max_memory: 1GiB, path: /x}").unwrap_err().to_string();
+        assert!(why.contains("index.max_memory") && why.contains("index.path") && why.contains("one by one"), "{why}");
+    }
+
+    #[test]
+    fn the_text_of_a_secret_never_gets_into_a_plan() {
+        for refused in [
+            "match.seed=hunter2",
+            "match.seed=a,b",
+            " match.seed =x",
+            "match={seed: hunter2, max_distance: 3}",
+            "match.seed=",
+        ] {
+            let why = without_secret(refused).unwrap_err().to_string();
+            assert!(why.starts_with("match.seed is a secret") && !why.contains("hunter2"), "{why}");
+        }
+        for kept in [
+            "match.seed={file: /run/seed}",
+            "match.seed={env: SEED}",
+            "match={same_id: update}",
+            "match={seed: {env: SEED}}",
+            "match.minhash.min_similarity=0.3,0.4",
+        ] {
+            without_secret(kept).unwrap();
+        }
+    }
+
+    #[test]
+    fn places_are_named_as_rpk_names_them() {
+        let day = Timestamp::from_millis(1_788_220_800_000);
+        assert_eq!("start".parse(), Ok(When::Start));
+        assert_eq!("now".parse(), Ok(When::End));
+        assert_eq!("2026-09-01".parse(), Ok(When::At(day)));
+        assert_eq!("2026-09-01T00:00:00Z".parse(), Ok(When::At(day)));
+        assert_eq!("1788220800000".parse(), Ok(When::At(day)));
+        assert_eq!("-48h".parse(), Ok(When::Ago(Duration::from_hours(48))));
+        assert_eq!("offset:1200".parse(), Ok(When::Offset(1200)));
+        for text in ["", "2026", "earliest", "yesterday", "offset:", "offset:-1", "48h"] {
+            let refused = text.parse::<When>().unwrap_err();
+            assert!(refused.contains("expected start, end, now"), "{text}: {refused}");
+        }
+        for seconds in ["1795640000", "99999999999"] {
+            let refused = seconds.parse::<When>().unwrap_err();
+            assert!(refused.contains("milliseconds") && refused.contains(&format!("{seconds}000")), "{refused}");
+        }
+        assert_eq!("100000000000".parse(), Ok(When::At(Timestamp::from_millis(100_000_000_000))));
+    }
+
+    #[test]
+    fn an_age_counts_from_now() {
+        let now = Timestamp::from_millis(10_000);
+        assert_eq!(When::Ago(Duration::from_secs(4)).extent(now), RangeBound::At(Timestamp::from_millis(6000)));
     }
 }

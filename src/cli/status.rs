@@ -9,9 +9,8 @@ use crossbeam_channel::tick;
 use serde_json::Value;
 
 use super::Global;
-use super::human::{age, count, span};
 use super::instance::{Address, get, reachable};
-use super::output::{Format, clear_screen, columns, print, print_json};
+use super::output::{Format, age, clear_screen, columns, count, print, print_json, span};
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::runtime::clock::Clock;

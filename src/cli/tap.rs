@@ -9,9 +9,8 @@ use serde_json::{Map, Value};
 
 use super::Global;
 use super::help::one_of;
-use super::human::age;
 use super::instance::{Instance, in_query};
-use super::output::{Format, StreamedTable, print};
+use super::output::{Format, StreamedTable, age, print};
 use super::verdict::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;

@@ -1,28 +1,26 @@
 //! `test`: judges pairs of pages and compares the verdicts with expected ones, to check changes of settings in
 //! continuous integration.
 
-mod cases;
-
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use cases::{Case, Expected, Page};
 use clap::Args;
 use dupgate_core::judge::Refusal;
-use serde_json::{Value, json};
+use dupgate_core::worker::OutputKind;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
 use super::Global;
 use super::compare::Nearness;
-use super::output::{Format, print, print_json, table};
+use super::output::{Format, counted, print, print_json, table};
 use super::page::{PageReader, Place};
-use super::report::count;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::{LineVerdict, PairVerdict};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, PerMille};
 use crate::protocol::{Stage, VerdictKind};
-use crate::record::{self, Rejection};
+use crate::record::{self, Reject, Rejection};
 
 /// Arguments of `test`.
 #[derive(Clone, Debug, Args)]
@@ -82,7 +80,7 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     let mut outcomes = Vec::new();
     for path in &args.files {
         let folder = path.parent().unwrap_or(Path::new(""));
-        for case in cases::read(path)? {
+        for case in read_cases(path)? {
             outcomes.push(run(&case, folder, &mut page_reader).unwrap_or_else(|fatal| Outcome::unread(case, &fatal)));
         }
     }
@@ -94,7 +92,7 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
                 print(&table(&["RESULT", "CASE", "EXPECTED", "GOT", "WHY"], &rows))?;
             }
             if failed == 0 {
-                print(&format!("{}: all passed", count(outcomes.len(), "case")))?;
+                print(&format!("{}: all passed", counted(outcomes.len(), "case")))?;
             }
         }
         Some(Format::Json) => {
@@ -110,7 +108,7 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
         return Ok(());
     }
     let unread: Vec<Reason> = outcomes.iter().filter_map(|outcome| outcome.unread).collect();
-    let mut sum = format!("{} of {} not as expected", failed, count(outcomes.len(), "case"));
+    let mut sum = format!("{} of {} not as expected", failed, counted(outcomes.len(), "case"));
     if !unread.is_empty() {
         sum = format!("{sum}, {} of them could not be run", unread.len());
     }
@@ -214,4 +212,111 @@ fn object(outcome: &Outcome) -> Value {
         "jaccard": near.and_then(|near| near.jaccard),
         "reason": outcome.why,
     })
+}
+
+/// Two pages, and the expected verdict on the second.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    /// The name of the case.
+    name: String,
+    /// The page that comes first.
+    one: Page,
+    /// The page that is judged.
+    other: Page,
+    /// The expected verdict.
+    expect: Expected,
+    /// The expected stage; any if absent.
+    #[serde(default)]
+    stage: Option<StageName>,
+}
+
+/// A page of a case.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Page {
+    /// In a file, or in one line of a file (`pages.jsonl:17`), relative to the folder of the cases.
+    File(String),
+    /// Written in the case itself, as plain text.
+    Text(String),
+    /// Written in the case itself, as HTML.
+    Html(String),
+    /// Written in the case itself, as the fields of a record, which are read by `input.fields`.
+    Record(Map<String, Value>),
+}
+
+/// A verdict, as sieve and the service name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Expected {
+    /// Not similar to the first page.
+    Unique,
+    /// Equal text.
+    Exact,
+    /// Near text.
+    Near,
+    /// Near text with other numbers.
+    Template,
+    /// Equal or near text.
+    Duplicate,
+    /// A new text of the same page.
+    Update,
+    /// No verdict: the page is refused.
+    DeadLetter,
+}
+
+impl Expected {
+    /// Returns the name, as it is written.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => VerdictKind::Unique.name(),
+            Self::Exact => VerdictKind::Exact.name(),
+            Self::Near => VerdictKind::Near.name(),
+            Self::Template => VerdictKind::Template.name(),
+            Self::Duplicate => OutputKind::Duplicate.name(),
+            Self::Update => VerdictKind::Update.name(),
+            Self::DeadLetter => Reject::DEAD_LETTER,
+        }
+    }
+}
+
+/// The name of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StageName {
+    /// Equal text.
+    Exact,
+    /// Few differing bits.
+    Simhash,
+    /// Similar sketches.
+    Minhash,
+}
+
+impl StageName {
+    /// Returns the stage.
+    const fn stage(self) -> Stage {
+        match self {
+            Self::Exact => Stage::Exact,
+            Self::Simhash => Stage::SimHash,
+            Self::Minhash => Stage::MinHash,
+        }
+    }
+}
+
+/// Reads a file of cases.
+///
+/// # Errors
+///
+/// A file that cannot be read, or that is not a list of cases; the message names the line.
+fn read_cases(path: &Path) -> Result<Vec<Case>, Fatal> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {}", path.display())))
+    })?;
+    let options = serde_saphyr::options! { with_snippet: false };
+    let cases: Vec<Case> = serde_saphyr::from_str_with_options(&text, options)
+        .map_err(|error| Reason::Usage.because(anyhow::anyhow!("{}: {error}", path.display())))?;
+    if cases.is_empty() {
+        return Err(Reason::Usage.because(anyhow::anyhow!("{}: the file contains no test case", path.display())));
+    }
+    Ok(cases)
 }

@@ -1,6 +1,6 @@
 //! `topics create`: creates the topics that dupgate writes to, with settings that fit the input.
-
-pub(super) mod plan;
+//!
+//! Which topics are needed, and with which settings, is derived from the input without I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use self::plan::{Wanted, describe, wanted};
 use super::output::{Format, print_list};
 use super::{Global, note};
 use crate::config::Purpose;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
-use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
-use crate::kafka::log_topic::replication_factor;
+use crate::kafka::admin::LogNames;
+use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, TopicView};
+use crate::kafka::log_topic::{LogKind, log_settings, replication_factor};
 use crate::runtime::topics::connect_error;
 use crate::runtime::{context, fatal};
 
@@ -181,4 +181,229 @@ pub(super) fn input_names(settings: &Settings) -> Vec<String> {
 fn about(topic: &str, cluster_error: ClusterError) -> Fatal {
     let fatal = fatal::cluster_error(cluster_error);
     Fatal { cause: fatal.cause.context(format!("topic `{topic}` is not created")), ..fatal }
+}
+
+/// Upper bound of the bytes that our headers and the batch add to a record.
+pub(super) const HEADROOM: i64 = 64 << 10;
+
+/// Defaults of a broker for message size and retention.
+const DEFAULT_BYTES: i64 = 1_048_588;
+const DEFAULT_RETENTION: i64 = 604_800_000;
+
+/// Inputs of the plan.
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'a> {
+    /// The configuration.
+    settings: &'a Settings,
+    /// The input topics by name; `None` if it does not exist.
+    input: &'a BTreeMap<String, Option<TopicView>>,
+    /// Requested partitions.
+    partitions: Option<usize>,
+    /// Requested replication factor.
+    replication_factor: Option<usize>,
+    /// Replication factor of topics for which none is configured.
+    default_replication_factor: usize,
+}
+
+/// Settings that the outputs inherit from the input topics: the largest of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inherited {
+    /// Largest number of partitions.
+    pub(super) partitions: usize,
+    /// Largest replication factor.
+    pub(super) replication_factor: usize,
+    /// Largest batch, in bytes.
+    pub(super) max_bytes: i64,
+    /// Longest retention, in milliseconds; -1 is unlimited.
+    pub(super) retention: i64,
+    /// Whether an input topic keeps the last record of each key.
+    pub(super) is_compacted: bool,
+}
+
+/// Returns what the outputs inherit; `None` without a single input topic.
+pub(super) fn inherit(input: &[&TopicView]) -> Option<Inherited> {
+    let input = input.iter().copied();
+    let retention = |view: &TopicView| view.number("retention.ms").unwrap_or(DEFAULT_RETENTION);
+    Some(Inherited {
+        partitions: input.clone().map(|view| view.partitions).max()?,
+        replication_factor: input.clone().map(|view| view.replicas).max()?,
+        max_bytes: input.clone().map(|view| view.number("max.message.bytes").unwrap_or(DEFAULT_BYTES)).max()?,
+        retention: if input.clone().any(|view| retention(view) < 0) {
+            -1
+        } else {
+            input.clone().map(retention).max()?
+        },
+        is_compacted: input
+            .clone()
+            .any(|view| view.setting("cleanup.policy").is_some_and(|text| text.contains("compact"))),
+    })
+}
+
+/// Returns the `max.message.bytes` that an output needs if this is the largest of the inputs.
+///
+/// A topic limits compressed batches, and the outputs check records before they are compressed: a page of
+/// `input.max_document` can come from a topic with a smaller limit.
+pub(super) fn output_bytes(of_input: i64, settings: &Settings) -> i64 {
+    of_input.max(max_document(settings)).saturating_add(HEADROOM).min(i64::from(i32::MAX))
+}
+
+/// Returns `input.max_document` in bytes.
+pub(super) fn max_document(settings: &Settings) -> i64 {
+    i64::try_from(settings.record.max_document).unwrap_or(i64::MAX)
+}
+
+/// Lists the topics that are needed, input first, logs last.
+fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
+    let settings = wanted.settings;
+    let of_input = inherit(&wanted.input.values().flatten().collect::<Vec<_>>()).unwrap_or(Inherited {
+        partitions: 1,
+        replication_factor: wanted.default_replication_factor,
+        max_bytes: DEFAULT_BYTES,
+        retention: DEFAULT_RETENTION,
+        is_compacted: false,
+    });
+    let partitions = wanted.partitions.unwrap_or(of_input.partitions);
+    let replication_factor = wanted.replication_factor.unwrap_or(of_input.replication_factor);
+    let plan = |name: &str, settings: BTreeMap<String, String>| TopicPlan {
+        name: name.to_owned(),
+        partitions,
+        replicas: replication_factor,
+        is_configured: wanted.replication_factor.is_some(),
+        settings,
+    };
+    let missing = wanted.input.iter().filter(|(_, view)| view.is_none());
+    let mut plans: Vec<TopicPlan> = missing.map(|(name, _)| plan(name, BTreeMap::new())).collect();
+    let output = &settings.output;
+    for name in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
+        let mut of_output = BTreeMap::from([
+            ("max.message.bytes", output_bytes(of_input.max_bytes, settings).to_string()),
+            ("retention.ms", of_input.retention.to_string()),
+            ("message.timestamp.type", "CreateTime".to_owned()),
+        ]);
+        // Dead letters are never compacted, because those of one key must not replace each other.
+        let is_dead = Some(name) == output.dead_letter.as_ref();
+        let policy = if of_input.is_compacted && !is_dead { "compact" } else { "delete" };
+        of_output.insert("cleanup.policy", policy.to_owned());
+        if replication_factor >= 3 {
+            of_output.insert("min.insync.replicas", "2".to_owned());
+        }
+        plans.push(plan(name, of_output.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()));
+    }
+    plans.extend(logs(settings, wanted.default_replication_factor));
+    plans
+}
+
+/// Lists both logs of the configured scheme.
+pub(super) fn logs(settings: &Settings, default_replication_factor: usize) -> [TopicPlan; 2] {
+    let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
+    let configured =
+        settings.logs.replication_factor.and_then(|replication_factor| usize::try_from(replication_factor).ok());
+    let replicas = configured.unwrap_or(default_replication_factor);
+    [(names.fingerprints, LogKind::Fingerprints), (names.verdicts, LogKind::Verdicts)].map(|(name, kind)| {
+        let replication_factor = i32::try_from(replicas).unwrap_or(i32::MAX);
+        let of_log = log_settings(kind, replication_factor).into_iter();
+        TopicPlan {
+            name: name.to_string(),
+            partitions: settings.log_partitions().get(),
+            replicas,
+            is_configured: configured.is_some(),
+            settings: of_log.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        }
+    })
+}
+
+/// Formats a plan on one line.
+fn describe(plan: &TopicPlan) -> String {
+    let settings = plan.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+    format!("{} partitions, replication factor {} {settings}", plan.partitions, plan.replicas).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ExternalInputs, Layers, Purpose};
+
+    fn settings(more: &str) -> Settings {
+        let mut layers = Layers::default();
+        layers.file("f.yaml", crate::config::SAMPLE);
+        layers.file("g.yaml", more);
+        layers.resolve(&ExternalInputs::default(), Purpose::Run).unwrap_or_else(|refused| panic!("{refused}")).0
+    }
+
+    fn view(name: &str, partitions: usize, settings: &[(&str, &str)]) -> TopicView {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        TopicView { name: name.to_owned(), partitions, replicas: 3, in_sync: 3, settings: Ok(settings) }
+    }
+
+    fn plans(settings: &Settings, input: &[TopicView]) -> BTreeMap<String, TopicPlan> {
+        let input = input.iter().map(|view| (view.name.clone(), Some(view.clone()))).collect();
+        let plans = wanted(&Wanted {
+            settings,
+            input: &input,
+            partitions: None,
+            replication_factor: None,
+            default_replication_factor: 2,
+        });
+        plans.into_iter().map(|plan| (plan.name.clone(), plan)).collect()
+    }
+
+    #[test]
+    fn outputs_take_what_the_largest_input_gives() {
+        let settings = settings("input: {topics: [a, b]}");
+        let input = [
+            view("a", 24, &[("max.message.bytes", "16777216"), ("retention.ms", "1000")]),
+            view("b", 6, &[("max.message.bytes", "1000"), ("retention.ms", "2000")]),
+        ];
+        let plans = plans(&settings, &input);
+        assert_eq!(plans.len(), 5, "three outputs, two logs: {plans:?}");
+        let unique = &plans["crawl.pages.unique"];
+        assert_eq!((unique.partitions, unique.replicas), (24, 3));
+        assert_eq!(unique.settings["max.message.bytes"], "16842752");
+        assert_eq!(unique.settings["retention.ms"], "2000");
+        assert_eq!(unique.settings["min.insync.replicas"], "2");
+        assert_eq!(unique.settings["cleanup.policy"], "delete");
+    }
+
+    #[test]
+    fn outputs_take_the_largest_page_that_a_compressed_input_holds() {
+        let input = [view("crawl.pages", 1, &[("max.message.bytes", "1048588")])];
+        let plans = plans(&settings("input: {max_document: 20MiB}\nprocessing: {max_in_flight_bytes: 64MiB}"), &input);
+        for name in ["crawl.pages.unique", "crawl.pages.duplicate", "crawl.pages.dead"] {
+            assert_eq!(plans[name].settings["max.message.bytes"], ((20 << 20) + (64 << 10)).to_string(), "{name}");
+        }
+    }
+
+    #[test]
+    fn unlimited_retention_and_compaction_are_inherited_but_dead_letters_are_never_compacted() {
+        let input =
+            [view("crawl.pages", 1, &[("retention.ms", "-1"), ("cleanup.policy", "compact")]), view("b", 1, &[])];
+        let plans = plans(&settings(""), &input);
+        assert_eq!(plans["crawl.pages.unique"].settings["retention.ms"], "-1");
+        assert_eq!(plans["crawl.pages.duplicate"].settings["cleanup.policy"], "compact");
+        assert_eq!(plans["crawl.pages.dead"].settings["cleanup.policy"], "delete");
+    }
+
+    #[test]
+    fn logs_are_kept_until_they_are_trimmed() {
+        let settings =
+            settings("judge: {partitions: 4}\ninput: {fields: {scope: /site}}\nlogs: {replication_factor: 3}");
+        let plans = plans(&settings, &[view("crawl.pages", 24, &[])]);
+        let scheme = settings.scheme();
+        let fingerprint_plan = &plans[&format!("dupgate.fingerprints.{scheme}")];
+        assert_eq!((fingerprint_plan.partitions, fingerprint_plan.replicas), (4, 3));
+        assert_eq!(
+            (
+                fingerprint_plan.settings["retention.ms"].as_str(),
+                fingerprint_plan.settings["message.timestamp.type"].as_str()
+            ),
+            ("-1", "LogAppendTime")
+        );
+        assert!(!plans[&format!("dupgate.verdicts.{scheme}")].settings.contains_key("message.timestamp.type"));
+    }
+
+    #[test]
+    fn only_what_the_mode_writes_is_wanted() {
+        let observe = plans(&settings("mode: observe"), &[view("crawl.pages", 1, &[])]);
+        assert_eq!(observe.len(), 2, "{observe:?}");
+    }
 }

@@ -1,18 +1,18 @@
-//! `tune`: tries thresholds on a sample of pages, and writes pairs to review.
+//! `tune`: tries thresholds on a sample of pages, with cautions if it is small or the index large, and writes pairs to
+//! review as one self-contained HTML page.
 
-mod page;
-mod sample;
 mod stop;
 
+use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use sample::Caution;
 use serde_json::{Value, json};
 
 use super::Global;
-use super::output::{Format, columns, print, print_json};
+use super::html::{self, Named, escaped};
+use super::output::{self, Format, columns, print, print_json};
 use super::page::guarded;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -20,7 +20,9 @@ use crate::deduplicator::place_of;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection, MAX_DISTANCE, PerMille, ShingleBuffer};
 use crate::processing::lines::{self, Line};
-use crate::quality::{Sample, Sweep, Tried, set_of};
+use crate::protocol::Stage;
+use crate::quality::{Alike, Sample, Sweep, Tried, set_of};
+use crate::text::Analyzer;
 
 /// Thresholds of the `minhash` stage that are tried.
 const SIMILARITIES: [PerMille; 9] = [
@@ -110,7 +112,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     }
     let tuned = Tuned::of(&sweep, args.truth, pages.len(), &settings);
     let doubtful = sweep.doubtful(tuned.truth, tuned.bits, tuned.similarity, args.look);
-    let html = page::html(reader.analyzer(), &pages, &doubtful, &tuned);
+    let html = html(reader.analyzer(), &pages, &doubtful, &tuned);
     std::fs::write(&args.html, html).map_err(|error| {
         let name = args.html.display();
         Reason::State.because(anyhow::Error::from(error).context(format!("cannot write {name}")))
@@ -283,4 +285,173 @@ impl Tuned {
 
 fn head(threshold: &str) -> Vec<String> {
     [threshold, "PAGES WITH A MATCH", "PAIRS", "PRECISION", "RECALL", ""].map(str::to_owned).to_vec()
+}
+
+/// Number of pages a sample needs to show the similarity of unrelated pages.
+const ENOUGH_PAGES: usize = 2000;
+
+/// Number of duplicate pairs a sample needs to show the distances of copies.
+const ENOUGH_PAIRS: u64 = 50;
+
+const SECONDS_A_DAY: f64 = 86_400.0;
+
+/// Cautions about a recommendation.
+struct Caution {
+    pages: usize,
+    /// Pairs that are duplicates by the reference.
+    duplicates: u64,
+    /// Keys whose recommended value is the first or last one of those tried.
+    at_limit: Vec<&'static str>,
+    bits: u8,
+    chance: Option<Chance>,
+}
+
+/// Matches by chance in a full index at the recommended distance.
+struct Chance {
+    max_entries: u64,
+    /// Expected matches of one page.
+    a_page: f64,
+    /// Expected matches per day, if the index fills up within its window.
+    a_day: f64,
+}
+
+impl Chance {
+    /// Computes the expected matches; `None` if `SimHash`es are not compared.
+    fn of(bits: u8, settings: &Settings) -> Option<Self> {
+        let rules = &settings.rules;
+        let max_entries = rules.max_entries;
+        let a_page = settings.fingerprint.simhash.bits.expected_chance_matches(bits, max_entries);
+        let window = rules.windows.simhash.as_secs_f64().max(1.0);
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let a_day = a_page * max_entries as f64 * SECONDS_A_DAY / window;
+        rules.stages.contains(&Stage::SimHash).then_some(Self { max_entries, a_page, a_day })
+    }
+}
+
+impl Caution {
+    fn of(tuned: &Tuned, settings: &Settings) -> Self {
+        let mut at_limit = Vec::new();
+        if [0, MAX_DISTANCE].contains(&tuned.bits) {
+            at_limit.push("match.simhash.max_distance");
+        }
+        let tried = [tuned.by_similarity.first(), tuned.by_similarity.last()];
+        if tried.into_iter().flatten().any(|(min, _)| *min == tuned.similarity) {
+            at_limit.push("match.minhash.min_similarity");
+        }
+        let duplicates = tuned.by_bits.first().map_or(0, |(_, tried)| tried.pairs.planted);
+        Self { pages: tuned.pages, duplicates, at_limit, bits: tuned.bits, chance: Chance::of(tuned.bits, settings) }
+    }
+
+    const fn is_small(&self) -> bool {
+        self.pages < ENOUGH_PAGES || self.duplicates < ENOUGH_PAIRS
+    }
+
+    /// Returns the line for people; `None` without a caution.
+    fn line(&self) -> Option<String> {
+        let limit = (!self.at_limit.is_empty())
+            .then(|| format!("the recommended {} is the last value of its range", self.at_limit.join(" and ")));
+        let pages = output::count(self.pages as u64);
+        let small = self.is_small().then(|| {
+            let pairs = output::count(self.duplicates);
+            let [enough, copies] = [ENOUGH_PAGES as u64, ENOUGH_PAIRS].map(output::count);
+            format!("{pages} pages with {pairs} pairs of duplicates are a small sample (take {enough} pages, {copies} pairs)")
+        });
+        let begin = [small, limit].into_iter().flatten().collect::<Vec<_>>();
+        if begin.is_empty() {
+            return None;
+        }
+        let chance = self.chance.as_ref().map(|chance| {
+            format!(
+                "; unrelated pages in an index of {} come closer than in {pages} pages: with match.simhash.max_distance {} about {} \
+                 pages a day match by chance, if the index fills within its window and codes are random (those of texts are closer)",
+                output::count(chance.max_entries),
+                self.bits,
+                a_day(chance.a_day)
+            )
+        });
+        Some(format!("caution: {}{}", begin.join("; "), chance.unwrap_or_default()))
+    }
+
+    fn json(&self) -> Value {
+        let chance = self
+            .chance
+            .as_ref()
+            .map(|chance| json!({"max_entries": chance.max_entries, "a_page": chance.a_page, "a_day": chance.a_day}));
+        json!({
+            "pages": self.pages, "duplicate_pairs": self.duplicates, "is_small": self.is_small(),
+            "at_limit": self.at_limit, "chance_matches": chance, "caution": self.line(),
+        })
+    }
+}
+
+/// Formats a number of pages per day, as a whole number from ten on.
+fn a_day(count: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count that is at least ten")]
+    if count < 10.0 { output::expected(count) } else { output::count(count.round() as u64) }
+}
+
+/// Writes the page.
+fn html(analyzer: &Analyzer, pages: &[Sampled], pairs: &[Alike], tuned: &Tuned) -> String {
+    let mut out = html::begin("dupgate tune", None);
+    // Writing to a `String` cannot fail.
+    let _ = write!(
+        out,
+        "<h1>{} pairs to review</h1>\n<p>Are these duplicates? The reference calls pairs with a Jaccard index of {} or more duplicates. First come \
+         the pairs on which it and the recommended thresholds disagree, then those nearest to its border.</p>\n",
+        pairs.len(),
+        tuned.truth
+    );
+    for alike in pairs {
+        let (Some(one), Some(other)) = (pages.get(alike.one), pages.get(alike.other)) else { continue };
+        section(&mut out, analyzer, alike, [one, other], tuned.truth);
+    }
+    html::end(&mut out, None);
+    out
+}
+
+fn section(out: &mut String, analyzer: &Analyzer, alike: &Alike, pages: [&Sampled; 2], truth: f64) {
+    let verdict = if alike.jaccard >= truth { "duplicate" } else { "not the same" };
+    let bits = alike.bits.map_or_else(|| "no SimHash".to_owned(), |bits| format!("{bits} bits"));
+    let estimate = alike
+        .estimate
+        .map_or_else(|| "not compared by sketches".to_owned(), |estimate| format!("estimated {estimate}"));
+    let _ = writeln!(
+        out,
+        "<section><h2>Jaccard index {:.3}: {verdict} <small>{bits}, {estimate}</small></h2>",
+        alike.jaccard
+    );
+    let [one, other] = pages;
+    let [one_name, other_name] = pages.map(|page| {
+        let name = page.id.as_deref().map_or_else(|| page.place.clone(), |id| format!("{} {id}", page.place));
+        escaped(&name)
+    });
+    let one = Named { name: &one_name, text: &one.text };
+    html::pair(out, analyzer, one, Named { name: &other_name, text: &other.text });
+    out.push_str("</section>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caution(pages: usize, duplicates: u64, at_limit: Vec<&'static str>) -> Caution {
+        let chance = Chance { max_entries: 8_000_000, a_page: 0.002, a_day: 6012.4 };
+        Caution { pages, duplicates, at_limit, bits: 8, chance: Some(chance) }
+    }
+
+    #[test]
+    fn a_large_sample_with_a_recommendation_inside_the_range_needs_no_caution() {
+        assert_eq!(caution(2000, 50, Vec::new()).line(), None);
+        for small in [caution(1999, 50, Vec::new()), caution(2000, 49, Vec::new())] {
+            assert!(small.line().unwrap().contains(
+                " are a small sample (take 2,000 pages, 50 pairs); unrelated pages in an index of 8,000,000 "
+            ));
+        }
+        let line = caution(4000, 900, vec!["match.simhash.max_distance"]).line().unwrap();
+        assert!(
+            line.starts_with("caution: the recommended match.simhash.max_distance is the last value of its range; "),
+            "{line}"
+        );
+        assert!(line.contains("with match.simhash.max_distance 8 about 6,012 pages a day match by chance"), "{line}");
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use super::human::{self, age};
+use super::output::{self, age};
 use crate::fingerprint::SketchForm;
 use crate::protocol::{Answer, Match, MatchedBy, PageVerdict, VerdictKind};
 use crate::record::Source;
@@ -116,7 +116,7 @@ pub(super) fn other(answer: &Answer, form: Form) -> Value {
             json!({"verdict": "reopened", "range": format!("{partition}:{from}-{to}")})
         }
         Answer::TimeSet { before, after } => {
-            json!({"verdict": "time set", "before": human::time(*before), "after": human::time(*after)})
+            json!({"verdict": "time set", "before": output::time(*before), "after": output::time(*after)})
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::rows::Row;
+use super::Row;
 use crate::config::settings::{Index, Settings};
 use crate::kafka::inspector::Ends;
 use crate::record::Format;
@@ -156,8 +156,8 @@ fn gib(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::State;
     use super::*;
+    use crate::cli::check::State;
 
     const GIB: u64 = 1 << 30;
 

@@ -1,19 +1,21 @@
-//! Checks topics.
+//! Checks topics, and the permissions that only a probe shows: to write, to trim, to create, to join a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dupgate_core::worker::MAX_HEADER_BYTES;
 
-use super::rows::Row;
-use crate::cli::human;
-use crate::cli::topics::plan::{Inherited, max_document, output_bytes};
+use super::{Row, State};
+use crate::cli::output;
+use crate::cli::topics::{Inherited, max_document, output_bytes};
 use crate::config::raw::Partition;
 use crate::config::settings::Settings;
 use crate::kafka::admin::LogNames;
-use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
+use crate::kafka::errors::Denied;
+use crate::kafka::inspector::{ClusterError, ClusterInspector, Ends, TopicPlan, TopicView};
 use crate::kafka::log_topic::{LogKind, MORE_REPLICAS, alter_command, is_on_one_disk, problems};
 use crate::record::Timestamp;
+use crate::runtime::context;
 
 /// Returns the finding of a missing topic, with the command that creates it.
 pub(super) fn missing(name: &str, create: String) -> Row {
@@ -68,7 +70,7 @@ pub(super) fn input(
     let limit = settings.rules.max_future_skew;
     if let Some(newest) = ends.newest.filter(|newest| *newest > now.plus(limit)) {
         let ahead = span(i64::try_from(newest.gap_millis(now)).unwrap_or(i64::MAX));
-        let limit = human::span(limit);
+        let limit = output::span(limit);
         let text =
             format!("its newest record is {ahead} ahead of this machine's clock (window.max_future_skew {limit})");
         rows.push(Row::warn(
@@ -208,7 +210,7 @@ pub(super) fn log(
         rows.extend(low_replication(name, view.replicas, brokers));
     }
     if rows.is_empty() {
-        let keep = human::span(settings.logs.retention);
+        let keep = output::span(settings.logs.retention);
         rows.push(Row::ok(name, format!("read, write; {} partitions; trimmed after {keep}", view.partitions)));
     }
     rows
@@ -254,7 +256,91 @@ fn size(bytes: i64) -> String {
 
 /// Formats a number of milliseconds; a negative one means unlimited.
 fn span(millis: i64) -> String {
-    u64::try_from(millis).map_or_else(|_| "unlimited".to_owned(), |millis| human::span(Duration::from_millis(millis)))
+    u64::try_from(millis).map_or_else(|_| "unlimited".to_owned(), |millis| output::span(Duration::from_millis(millis)))
+}
+
+/// Adds missing permissions to the other findings. They replace rows that report no problem.
+pub(super) fn with_denied(rows: Vec<Row>, denied: Vec<Row>) -> Vec<Row> {
+    let keep = |row: &Row| denied.is_empty() || (row.state != State::Ok && !denied.contains(row));
+    let mut rows: Vec<Row> = rows.into_iter().filter(keep).collect();
+    rows.extend(denied);
+    rows
+}
+
+/// Checks the permission to write to this topic.
+pub(super) fn may_write(inspector: &ClusterInspector, topic: &str) -> Vec<Row> {
+    inspector.may_write(topic).err().iter().map(|cluster_error| Row::cluster_error(topic, cluster_error)).collect()
+}
+
+/// Checks the permission to create a missing log; `create` is the command for another user.
+pub(super) fn may_make_log(inspector: &ClusterInspector, plan: &TopicPlan, create: &str) -> Vec<Row> {
+    let refused = inspector.may_create(plan).err();
+    let row = |cluster_error: &ClusterError| {
+        let row = Row::cluster_error(&plan.name, cluster_error);
+        let fix = row.fix.as_ref().map(|fix| format!("{fix}, or let an authorized user run `{create}`"));
+        Row { fix, ..row }
+    };
+    refused.iter().map(row).collect()
+}
+
+/// Checks the permissions to read, write and trim a log that the roles of this instance need.
+pub(super) fn may_use_log(
+    settings: &Settings,
+    inspector: &ClusterInspector,
+    kind: LogKind,
+    view: &TopicView,
+) -> Vec<Row> {
+    let name = view.name.as_str();
+    let (roles, is_fingerprints) = (settings.roles, kind == LogKind::Fingerprints);
+    let mut rows = Vec::new();
+    // Judges read the fingerprint log; both roles follow the verdict log.
+    if roles.judge || !is_fingerprints {
+        let unread = inspector.ends(name, view.partitions).err();
+        rows.extend(unread.iter().map(|cluster_error| Row::cluster_error(name, cluster_error)));
+    }
+    if if is_fingerprints { roles.worker } else { roles.judge } {
+        rows.extend(may_write(inspector, name));
+    }
+    if let (true, Err(ClusterError::Denied(denied))) = (roles.judge, inspector.may_delete_records(name)) {
+        let text = format!("not authorized: {denied}: the log is never trimmed and grows without limit");
+        rows.push(Row::warn(name, text, Some(denied.remedy())));
+    }
+    rows
+}
+
+/// Checks the permission to join the groups of the instance's roles. The probe needs an existing topic.
+pub(super) fn may_join(settings: &Settings, inspector: &ClusterInspector, input: &[TopicView]) -> Vec<Row> {
+    let Some(topic) = input.first().map(|view| view.name.as_str()) else { return Vec::new() };
+    let mut rows = Vec::new();
+    let group = settings.input.group.as_str();
+    if settings.roles.worker {
+        rows.extend(
+            inspector
+                .may_join(group, topic)
+                .err()
+                .iter()
+                .map(|cluster_error| Row::cluster_error("group", cluster_error)),
+        );
+    }
+    if settings.roles.judge {
+        let scheme = settings.scheme().to_string();
+        let served: BTreeSet<u32> = settings.judge.served_partitions.iter().copied().collect();
+        let refused = served.iter().find_map(|log| {
+            let judges = context::judge_group(group, &scheme, log);
+            inspector.may_join(&judges, topic).err()
+        });
+        rows.extend(refused.iter().map(|cluster_error| match cluster_error {
+            // Suggest one prefixed ACL, which covers the groups of all schemes.
+            ClusterError::Denied(denied) => {
+                let of_all = Denied { name: format!("{group}.judge."), ..denied.clone() };
+                let text = format!("not authorized: {} on group {}*", of_all.operation, of_all.name);
+                let fix = of_all.remedy() + " --resource-pattern-type prefixed";
+                Row { is_denied: true, ..Row::fail("group", text, Some(fix)) }
+            }
+            ClusterError::Identity(_) | ClusterError::Unavailable(_) => Row::cluster_error("group", cluster_error),
+        }));
+    }
+    rows
 }
 
 #[cfg(test)]

@@ -6,9 +6,8 @@ use std::thread::Builder;
 
 use crossbeam_channel::{after, bounded, never, unbounded};
 
-use super::DemoArgs;
-use super::feeder::{self, Shared};
 use super::watcher::Watcher;
+use super::{DemoArgs, Shared};
 use crate::cli::Global;
 use crate::cli::output::print;
 use crate::config::Purpose;
@@ -155,7 +154,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
         let shared = Arc::clone(&shared);
         Builder::new()
             .name("feeder".to_owned())
-            .spawn(move || feeder::feed(crawl, &topics, &config, ahead, &shared, &fed_sender, &seen_receiver))
+            .spawn(move || super::feed(crawl, &topics, &config, ahead, &shared, &fed_sender, &seen_receiver))
             .map_err(|error| failure(error.into()))?
     };
     let served = service::run_watched(settings, brokers, |its| drop(metrics_sender.send(its.clone())));

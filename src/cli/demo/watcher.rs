@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, tick};
 use signal_hook::consts::SIGTERM;
 
-use super::feeder::{Fed, Shared};
-use super::score::{JudgedPage, judged_page};
+use super::{Fed, JudgedPage, Shared, judged_page};
 use crate::crawl::Summary;
 use crate::crawl::score::{Found, Scorer};
 use crate::error::{Fatal, Reason};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{EvalArgs, planted, print_report, texts};
+use super::{EvalArgs, planted, print_report};
 use crate::cli::output::{Format as OutputFormat, columns};
 use crate::cli::progress_bar::PageProgress;
 use crate::config::settings::Settings;
@@ -37,7 +37,7 @@ pub(super) fn share(given: &str) -> Result<usize, String> {
 /// [`Reason::Failure`] if a goal is missed and `--check` is given.
 pub(super) fn sites(
     args: &EvalArgs,
-    found: Vec<texts::Named>,
+    found: Vec<super::Named>,
     settings: &Settings,
     format: OutputFormat,
 ) -> Result<(), Fatal> {
@@ -51,7 +51,7 @@ pub(super) fn sites(
     };
     let reader = Fingerprinter::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
-    let ordinary = texts::without_names(found);
+    let ordinary = super::without_names(found);
     let plain = planted(&ordinary, args);
     let articles =
         if args.base.is_empty() { SiteTexts::generated(args.seed) } else { SiteTexts::given(args.seed, &ordinary) };

@@ -8,9 +8,9 @@ use dupgate_core::judge::StreamTime;
 use serde_json::{Value, json};
 
 use crate::cli::operator_requests::REQUEST_TIMEOUT;
-use crate::cli::output::{Format, print, print_json};
+use crate::cli::output::{self, Format, print, print_json};
 use crate::cli::replay::When;
-use crate::cli::{Global, human, note};
+use crate::cli::{Global, note};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -65,7 +65,7 @@ pub(super) fn set_time(args: &SetTimeArgs, global: &Global) -> Result<(), Fatal>
         Format::Jsonl => changes.iter().try_for_each(|change| print_json(&change.json(), format))?,
     }
     if changes.iter().all(|change| change.after == change.before) {
-        let why = format!("nothing to do: no stream time is later than {}", human::time(time));
+        let why = format!("nothing to do: no stream time is later than {}", output::time(time));
         return Err(Reason::Failure.because(anyhow::anyhow!(why)));
     }
     note(if args.execute {
@@ -128,20 +128,20 @@ impl Change {
     fn in_words(&self) -> String {
         let Self { log, before, after, answered } = *self;
         let place = answered.map(|offset| format!(" (verdict log offset {offset})")).unwrap_or_default();
-        let at = human::time(before);
+        let at = output::time(before);
         if before == Timestamp::MIN {
             format!("judge {log}: no page was judged yet{place}")
         } else if after == before {
             format!("judge {log}: the stream time is {at} already{place}")
         } else if answered.is_some() {
-            format!("judge {log}: set the stream time back from {at} to {}{place}", human::time(after))
+            format!("judge {log}: set the stream time back from {at} to {}{place}", output::time(after))
         } else {
-            format!("judge {log}: would set the stream time back from {at} to {}", human::time(after))
+            format!("judge {log}: would set the stream time back from {at} to {}", output::time(after))
         }
     }
 
     fn json(&self) -> Value {
-        let time = |time: Timestamp| (time > Timestamp::MIN).then(|| human::time(time));
+        let time = |time: Timestamp| (time > Timestamp::MIN).then(|| output::time(time));
         json!({
             "log_partition": self.log.0, "before": time(self.before), "after": time(self.after),
             "done": self.answered.is_some(), "verdict_log_offset": self.answered.map(|offset| offset.0),

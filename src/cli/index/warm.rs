@@ -8,10 +8,10 @@ use clap::{ArgAction, Args};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use crate::cli::output::{Format, columns, print, print_json};
+use crate::cli::output::{self, Format, columns, print, print_json};
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::replay::When;
-use crate::cli::{Global, human, note};
+use crate::cli::{Global, note};
 use crate::config::{Purpose, load};
 use crate::error::Fatal;
 use crate::record::Timestamp;
@@ -94,7 +94,7 @@ fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
         rows.push(["log".to_owned(), format!("{partition}, offsets {start} to {end}, and later ones")]);
     }
     let (partitions, records) = draft.input;
-    let records = human::count(records);
+    let records = output::count(records);
     rows.push(["input".to_owned(), format!("{partitions} partitions: at most {records} records to read")]);
     rows.push([
         "judge".to_owned(),
@@ -142,11 +142,15 @@ fn print_outcome(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
         return print_json(&serde_json::to_value(outcome).unwrap_or_default(), format);
     }
     let filled = &outcome.filled;
-    let count = human::count;
+    let count = output::count;
     let rows = [
         [
             "pages",
-            &format!("{} requested in {}", count(filled.asked), human::span(Duration::from_millis(outcome.elapsed_ms))),
+            &format!(
+                "{} requested in {}",
+                count(filled.asked),
+                output::span(Duration::from_millis(outcome.elapsed_ms))
+            ),
         ],
         [
             "changes",
@@ -219,7 +223,7 @@ impl Progress {
             bar.set_length(total.max(1));
             bar.set_position(read.min(total));
             bar.set_prefix(phase);
-            bar.set_message(format!("pages {}  waiting {}", human::count(asked), human::count(waiting)));
+            bar.set_message(format!("pages {}  waiting {}", output::count(asked), output::count(waiting)));
         };
         let log = || {
             let percent = (read * 100 / total.max(1)).min(100);

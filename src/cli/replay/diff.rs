@@ -1,22 +1,23 @@
-//! `replay diff`: the verdicts of a replay against those of the service, or of another replay.
+//! `replay diff`: the verdicts of a replay against those of the service, or of another replay, as text,
+//! as JSON, and with examples as one self-contained HTML page.
 
-mod page;
 mod why;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
-use dupgate_core::replay::{Changes, Compared, Example, Plan, Ranges, Side, Sides, VerdictPair};
+use dupgate_core::replay::{Changes, Compared, Example, Plan, Ranges, RecordedVerdict, Side, Sides, VerdictPair};
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
-use self::page::Shown;
-use super::settings::{self, Both};
-use crate::cli::output::{Format, print, print_json};
+use super::Both;
+use crate::cli::html::{self, Named, Script, escaped};
+use crate::cli::output::{self, Format, print, print_json};
 use crate::cli::progress_bar::ProgressDisplay;
-use crate::cli::{Global, human, note, tap, verdict};
+use crate::cli::{Global, note, tap, verdict};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::LogNames;
@@ -24,6 +25,7 @@ use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
 use crate::replay::{Store, Stored, Texts, compare, fetch_lines};
 use crate::runtime::fatal::failure;
+use crate::text::Analyzer;
 
 /// The name of the service in `--against`.
 const LIVE: &str = "live";
@@ -74,10 +76,10 @@ impl Counted<'_> {
 
 /// Compares, prints the counts, and writes examples to a file.
 pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
-    let base = settings::read(global)?;
+    let base = super::read(global)?;
     let store = Store::open(&base.live)?;
     let stored = written(&store, &args.id)?;
-    let both = settings::of_plan(global, &stored.plan)?;
+    let both = super::of_plan(global, &stored.plan)?;
     let plan = &stored.plan;
     let (ranges, topic, name, records) = against(&store, &stored, &args.against)?;
     let names = Sides { before: name, after: format!("replay {}", plan.id) };
@@ -87,7 +89,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let read = compare(&both.live, &topics, &mut changes, |verdicts| {
         let draw = |bar: &ProgressBar| {
             bar.set_position(verdicts);
-            bar.set_message(format!("{} verdicts read", human::count(verdicts)));
+            bar.set_message(format!("{} verdicts read", output::count(verdicts)));
         };
         progress.show(draw, || tracing::info!(target: "dupgate::replay", verdicts, "comparing"));
     });
@@ -107,7 +109,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     }
     let differ = counted.compared.total() - counted.compared.same();
     if args.exit_code && differ > 0 {
-        return Err(Reason::Failure.because(anyhow::anyhow!("{} verdicts differ", human::count(differ))));
+        return Err(Reason::Failure.because(anyhow::anyhow!("{} verdicts differ", output::count(differ))));
     }
     Ok(())
 }
@@ -119,8 +121,8 @@ fn written(store: &Store, id: &str) -> Result<Stored, Fatal> {
     if stored.total.as_ref().is_none_or(|total| !total.is_done) {
         note(&format!(
             "warning: replay {id} is not done: it has judged {} of {} pages; `dupgate replay resume {id}` continues",
-            human::count(done),
-            if stored.plan.is_of_files() { "the".to_owned() } else { human::count(stored.plan.records) }
+            output::count(done),
+            if stored.plan.is_of_files() { "the".to_owned() } else { output::count(stored.plan.records) }
         ));
     }
     Ok(stored)
@@ -164,7 +166,7 @@ fn against(store: &Store, stored: &Stored, other: &str) -> Result<(Ranges, Strin
         return Err(Reason::Input.because(why));
     }
     if records < of {
-        let [few, of] = [records, of].map(human::count);
+        let [few, of] = [records, of].map(output::count);
         note(&format!("warning: only {few} of the {of} offsets of replay {} are in replay {}, too", plan.id, other.id));
     }
     Ok((ranges, other.own_verdicts(), name, records))
@@ -189,11 +191,12 @@ fn percent(count: u64, of: u64) -> String {
 fn line(counted: &Counted<'_>) -> String {
     let Counted { names, compared, .. } = counted;
     let same = compared.same();
-    let mut parts = vec![format!("same verdict {} ({})", human::count(same), percent(same, compared.total()))];
+    let mut parts = vec![format!("same verdict {} ({})", output::count(same), percent(same, compared.total()))];
     let mut changed: Vec<(VerdictPair, u64)> = compared.changed().collect();
     changed.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
-    parts
-        .extend(changed.into_iter().map(|(kind, count)| format!("{} {}", kind_name(kind, names), human::count(count))));
+    parts.extend(
+        changed.into_iter().map(|(kind, count)| format!("{} {}", kind_name(kind, names), output::count(count))),
+    );
     parts.extend(compared.unchanged().map(|verdict| format!("{} unchanged", verdict.name())));
     parts.join("   ")
 }
@@ -245,12 +248,12 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
         .map_err(|error| Reason::Config.because(error))?;
     let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
     let mut texts = Texts::open(&both.live)?;
-    let mut out = page::begin(counted);
+    let mut out = begin(counted);
     let (files, all) = (&counted.plan.files, &counted.compared.examples);
     // A file is read from the start, so read it once for all examples.
     let at_once = if files.is_empty() { AT_ONCE } else { all.len().max(1) };
     for examples in all.chunks(at_once) {
-        let matches = examples.iter().filter_map(page::shown_match).map(|(_, of)| of);
+        let matches = examples.iter().filter_map(shown_match).map(|(_, of)| of);
         let sources: Vec<&Source> = examples.iter().map(|example| &example.source).chain(matches).collect();
         let read = |(source, bytes): (Source, PageBytes)| {
             let text = reader.normal_text(&bytes.record()).map_err(|rejection| rejection.to_string());
@@ -263,13 +266,150 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
         };
         let pages: BTreeMap<Source, Shown> = found.into_iter().map(read).collect();
         for example in examples {
-            page::section(&mut out, counted, example, reader.analyzer(), &pages);
+            section(&mut out, counted, example, reader.analyzer(), &pages);
         }
     }
-    page::end(&mut out);
+    end(&mut out);
     std::fs::write(file, out).map_err(|error| {
         Reason::State.because(anyhow::anyhow!("the examples are not written to {}: {error}", file.display()))
     })
+}
+
+/// Shows the sections of one kind that hold a text. A link to a hidden section shows all again.
+const SCRIPT: Script = Script {
+    text: r"
+const by=id=>document.getElementById(id),kind=by('kind'),text=by('text'),shown=by('shown');
+const all=[...document.querySelectorAll('section')].map(e=>[e,e.textContent.toLowerCase()]);
+function filter(){
+  const wanted=text.value.trim().toLowerCase();let n=0;
+  for(const [e,t] of all){const is=(!kind.value||e.dataset.kind===kind.value)&&t.includes(wanted);e.hidden=!is;n+=is}
+  shown.textContent=n+' of '+all.length+' examples';
+}
+addEventListener('hashchange',()=>{
+  const e=by(decodeURIComponent(location.hash.slice(1)));
+  if(e&&e.hidden){kind.value='';text.value='';filter();e.scrollIntoView()}
+});
+kind.addEventListener('change',filter);text.addEventListener('input',filter);
+by('filters').addEventListener('submit',e=>e.preventDefault());
+by('filters').hidden=false;filter();
+",
+    sha256: "2M+roObovzkF/bDtz2guemnxJKE9oJNO9I6o+hJWutY=",
+};
+
+/// A page as shown: its id, and its normalised text or the reason why there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    /// Its id.
+    id: Option<String>,
+    /// The text.
+    text: Result<String, String>,
+}
+
+/// Begins the page: title, counts, filters.
+fn begin(counted: &Counted<'_>) -> String {
+    let Counted { names, compared, plan, records, .. } = counted;
+    let title = format!("{} against {}", names.after, names.before);
+    let mut out = html::begin(&title, Some(SCRIPT));
+    let set = if plan.set.is_empty() { "none".to_owned() } else { plan.set.join(" ") };
+    // Writing to a `String` cannot fail.
+    let _ = write!(
+        out,
+        "<h1>{}</h1>\n<p>Verdicts on {} pages at {} offsets. Settings that differ from the live ones: <code>{}</code></p>\n\
+         <table><tr><th>verdict in {} -&gt; in {}</th><th class=\"n\">pages</th><th class=\"n\">share</th></tr>\n",
+        escaped(&title),
+        output::count(compared.total()),
+        output::count(*records),
+        escaped(&set),
+        escaped(&names.before),
+        escaped(&names.after),
+    );
+    let same = ("same verdict".to_owned(), compared.same());
+    let changed = compared.changed().map(|(kind, count)| (kind_name(kind, names), count));
+    for (name, count) in std::iter::once(same).chain(changed) {
+        let (name, share) = (escaped(&name), percent(count, compared.total()));
+        let _ = writeln!(
+            out,
+            "<tr><td>{name}</td><td class=\"n\">{}</td><td class=\"n\">{share}</td></tr>",
+            output::count(count)
+        );
+    }
+    out.push_str(
+        "</table>\n<form id=\"filters\" hidden><label>change <select id=\"kind\"><option value=\"\">all</option>",
+    );
+    let kinds: BTreeSet<String> = compared.examples.iter().map(|example| kind_name(example.kind(), names)).collect();
+    for kind in kinds {
+        let kind = escaped(&kind);
+        let _ = write!(out, "<option value=\"{kind}\">{kind}</option>");
+    }
+    out.push_str(
+        "</select></label> <label>text <input id=\"text\" type=\"search\"></label> <small id=\"shown\"></small></form>\n",
+    );
+    out
+}
+
+/// Writes one example: the page, what it was matched with, and why the verdicts of the runs differ.
+fn section(
+    out: &mut String,
+    counted: &Counted<'_>,
+    example: &Example,
+    analyzer: &Analyzer,
+    pages: &BTreeMap<Source, Shown>,
+) {
+    let Counted { names, anchors, .. } = counted;
+    let kind = escaped(&kind_name(example.kind(), names));
+    let place = escaped(&example.source.to_string());
+    let _ = write!(
+        out,
+        "<section id=\"{place}\" data-kind=\"{kind}\"><h2>{kind} <small><a href=\"#{place}\">{place}</a></small></h2>\n\
+         <p>{}</p>\n",
+        escaped(&counted.why(example))
+    );
+    let named = |word: &str, source: &Source| {
+        let place = escaped(&source.to_string());
+        let place = if anchors.contains(source) && *source != example.source {
+            format!("<a href=\"#{place}\">{place}</a>")
+        } else {
+            place
+        };
+        let id = pages.get(source).and_then(|page| page.id.as_deref()).map(escaped);
+        [Some(word.to_owned()), Some(place), id].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    };
+    let text = |source: &Source| match pages.get(source).map(|page| &page.text) {
+        Some(Ok(text)) => (true, text.clone()),
+        Some(Err(why)) => (false, format!("({why})")),
+        None => (false, "(the input does not hold this page any more)".to_owned()),
+    };
+    let page_name = named("page", &example.source);
+    let (has_page, page_text) = text(&example.source);
+    let page = Named { name: &page_name, text: &page_text };
+    let shown = shown_match(example);
+    if let Some((side, of)) = shown {
+        let name = named(&format!("original in {}", escaped(names.of(side))), of);
+        let (has_original, original) = text(of);
+        let original = Named { name: &name, text: &original };
+        if has_page && has_original {
+            html::pair(out, analyzer, original, page);
+        } else {
+            html::side_by_side(out, &[original, page]);
+        }
+    } else {
+        html::side_by_side(out, &[page]);
+    }
+    out.push_str("</section>\n");
+}
+
+/// Returns the original to show beside the page: that of the replay, if any.
+fn shown_match(example: &Example) -> Option<(Side, &Source)> {
+    let of = |side: Side| {
+        let of = example.verdicts.of(side).as_ref().and_then(|recorded: &RecordedVerdict| recorded.of.as_deref())?;
+        Some((side, &of.source))
+    };
+    of(Side::After).or_else(|| of(Side::Before))
+}
+
+/// Ends the page.
+fn end(out: &mut String) {
+    html::end(out, Some(SCRIPT));
 }
 
 #[cfg(test)]

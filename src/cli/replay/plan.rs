@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use dupgate_core::replay::{Counts, Order, Plan, Reads, Target};
 use serde_json::json;
 
-use super::settings::{self, Both};
-use super::{PlanArgs, RangeArgs, When};
-use crate::cli::output::{Format, columns, print, print_json};
-use crate::cli::{Global, human, note};
+use super::{Both, PlanArgs, RangeArgs, When};
+use crate::cli::output::{self, Format, columns, print, print_json};
+use crate::cli::{Global, note};
 use crate::config::ByteSize;
 use crate::error::{Fatal, Reason};
 use crate::record::PartitionId;
@@ -22,7 +21,7 @@ use crate::telemetry::Metrics;
 
 /// Creates a plan, prints it, and writes it to a file.
 pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
-    let both = settings::read(global)?;
+    let both = super::read(global)?;
     let store = Store::open(&both.live)?;
     let draft = draft(&store, &both, &args.range)?;
     let file = write(&draft.plan, args.plan_out.as_deref())?;
@@ -141,7 +140,7 @@ pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Resu
     }
     let mut rows = vec![vec!["input".to_owned(), input(plan, rate)]];
     if plan.warm_up_records > 0 {
-        let records = human::count(plan.warm_up_records);
+        let records = output::count(plan.warm_up_records);
         rows.push(vec!["warm-up".to_owned(), format!("{records} records before the range, judged and not produced")]);
     }
     rows.push(vec!["order".to_owned(), order(plan)]);
@@ -151,10 +150,10 @@ pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Resu
         rows.push(vec!["group".to_owned(), format!("{}; `{}` is not touched", plan.own_group(), plan.group)]);
     }
     if let Some(rate) = rate {
-        let time = human::span(std::time::Duration::from_secs_f64(rate.seconds(plan).min(1e9)));
+        let time = output::span(std::time::Duration::from_secs_f64(rate.seconds(plan).min(1e9)));
         rows.push(vec![
             "estimate".to_owned(),
-            format!("{time} at {} pages a second, measured on a sample", human::count(round(rate.pages))),
+            format!("{time} at {} pages a second, measured on a sample", output::count(round(rate.pages))),
         ]);
     }
     rows.extend(disk(plan, rate).map(|disk| vec!["disk".to_owned(), disk]));
@@ -198,7 +197,7 @@ fn input(plan: &Plan, rate: Option<Rate>) -> String {
     if let Some(first) = plan.files.first() {
         let more = if let [_, .., last] = plan.files.as_slice() { format!(" to {}", last.path) } else { String::new() };
         let count = plan.files.len();
-        let files = format!("{} file{}", human::count(count as u64), if count == 1 { "" } else { "s" });
+        let files = format!("{} file{}", output::count(count as u64), if count == 1 { "" } else { "s" });
         let size = rounded(plan.file_bytes());
         return format!("{}{more}: {files} of {size}", first.path);
     }
@@ -216,7 +215,7 @@ fn input(plan: &Plan, rate: Option<Rate>) -> String {
     let size = rate
         .map(|rate| format!(", about {}", rounded(round(rate.page_bytes * plan.records as f64))))
         .unwrap_or_default();
-    format!("{}: {} {what}{size}", topics.join(", "), human::count(plan.records))
+    format!("{}: {} {what}{size}", topics.join(", "), output::count(plan.records))
 }
 
 /// A size in its largest unit: rounded.

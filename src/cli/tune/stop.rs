@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::sample;
 use crate::cli::Global;
 use crate::cli::output::{Format, print, print_json};
 use crate::cli::page::guarded;
@@ -112,7 +111,7 @@ fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
         clock: Timestamp::from_millis(i64::MAX / 2),
     });
     let (mut texts, mut pages, mut refused, mut scratch) = (Vec::new(), 0, 0, Scratch::default());
-    for line in sample(&args.files, args.sample, settings)? {
+    for line in super::sample(&args.files, args.sample, settings)? {
         let Ok(reading) = guarded(|| reader.read(&line.record()?, &mut scratch)) else {
             scratch = Scratch::default();
             refused += 1;

@@ -1,6 +1,6 @@
-use super::super::rows::State;
 use super::*;
-use crate::cli::topics::plan::{inherit, logs};
+use crate::cli::check::State;
+use crate::cli::topics::{inherit, logs};
 use crate::config::{ExternalInputs, Layers, Purpose, SAMPLE};
 
 const DAY: i64 = 86_400_000;

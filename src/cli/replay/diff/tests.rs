@@ -124,11 +124,11 @@ fn html(counted: &Counted<'_>, id: &str, text: &str) -> String {
     let pages: BTreeMap<Source, Shown> = (0..15)
         .map(|offset| (at(offset), Shown { id: Some(id.to_owned()), text: Ok(format!("{text} number {offset}")) }))
         .collect();
-    let mut out = page::begin(counted);
+    let mut out = begin(counted);
     for example in &counted.compared.examples {
-        page::section(&mut out, counted, example, &analyzer, &pages);
+        section(&mut out, counted, example, &analyzer, &pages);
     }
-    page::end(&mut out);
+    end(&mut out);
     out
 }
 

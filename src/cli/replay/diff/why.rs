@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dupgate_core::replay::{Example, RecordedVerdict, Side, Sides};
 
-use crate::cli::human;
+use crate::cli::output;
 use crate::cli::verdict::{Form, Measure};
 use crate::fingerprint::PerMille;
 use crate::protocol::{Match, MatchedBy, Rules, SameId, Stage, VerdictKind};
@@ -117,9 +117,9 @@ fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<
     }
     let age = Duration::from_millis(u64::try_from(of.age_ms).unwrap_or(0));
     if age > others.windows.of(stage) {
-        let age = human::span(age);
+        let age = output::span(age);
         let (before, after) = if side == Side::Before { (own, others) } else { (others, own) };
-        let window = |rules: &Rules| human::span(rules.windows.of(stage));
+        let window = |rules: &Rules| output::span(rules.windows.of(stage));
         return Some(format!(
             "the original is {age} older: {} remembers {}, {} {}",
             names.before,
