@@ -1,6 +1,7 @@
 //! `verdicts`: prints verdicts from the verdict log, and reopens ranges of the input.
 //!
-//! The verdict log has no ids of duplicates: the running instance is asked first, and then their output topic is searched.
+//! The verdict log has no ids of duplicates: the running instance is asked first, and then their output topic is
+//! searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

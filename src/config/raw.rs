@@ -317,7 +317,6 @@ words! {
         #[serde(rename = "tf-idf")]
         TfIdf,
         Tf,
-        Uniform,
     }
 }
 words! {

@@ -323,6 +323,7 @@ mod tests {
             json!("minhash"),
             json!("header:x"),
             json!("gzip"),
+            json!(4),
             json!(16),
             json!(200),
             json!(0.5),

@@ -222,9 +222,8 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
     let bits = match minhash.bits_per_slot {
         4 => SlotBits::B4,
         8 => SlotBits::B8,
-        16 => SlotBits::B16,
         other => {
-            found.refuse("match.minhash.bits_per_slot", format!("{other} bits are not supported (4, 8 and 16 are)"));
+            found.refuse("match.minhash.bits_per_slot", format!("{other} bits are not supported (4 and 8 are)"));
             return None;
         }
     };
@@ -237,7 +236,7 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
         found.refuse(
             "match.minhash.containment",
             "slots of 4 bits agree too often by chance to tell what little a long page shares with a short one \
-             (match.minhash.bits_per_slot 8 or 16)",
+             (match.minhash.bits_per_slot 8)",
         );
     }
     Some(form.with_count())

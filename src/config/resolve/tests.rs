@@ -227,7 +227,13 @@ fn sketches_and_their_bands_fit_together() {
     assert_eq!(settings(&["match.stages=exact"]).fingerprint, made.fingerprint, "stages are no part of the scheme");
     refused(&["match.minhash.permutations=0"], "match.minhash.permutations", "nothing to compare");
     refused(&["match.minhash.permutations=256"], "match.minhash.permutations", "expected 16 to 255");
-    refused(&["match.minhash.bits_per_slot=5"], "match.minhash.bits_per_slot", "4, 8 and 16");
+    refused(
+        &["match.minhash.bits_per_slot=16"],
+        "match.minhash.bits_per_slot",
+        "16 bits are not supported (4 and 8 are)",
+    );
+    refused(&["match.simhash.weights=uniform"], "match.simhash.weights", "expected `tf-idf` or `tf`");
+    refused(&["match.minhash.bits_per_slot=5"], "match.minhash.bits_per_slot", "4 and 8");
     refused(&["match.minhash.bands=43"], "match.minhash.bands", "43 bands of 3 rows need 129 slots");
     refused(&["match.minhash.rows=0"], "match.minhash.bands", "at least 1 of each");
     refused(&["match.minhash.min_shared_bands=0"], "match.minhash.min_shared_bands", "expected 1 to 42");
