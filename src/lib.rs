@@ -10,7 +10,8 @@
 //! ```
 //!
 //! `service` starts both and serves HTTP, `operators` asks a service from outside, `replay` judges topics and files
-//! again, `cli` has the commands. All of them stand on `runtime`: clocks, threads, the context of the service.
+//! again, `cli` has the commands. All of them stand on `context` (what all parts of a service share), `topics`, `threads`
+//! and `clock`.
 //!
 //! The pure code is in other crates: [`dupgate_core`] (all decisions), [`dupgate_index`] (the windowed index below it)
 //! and [`dupgate_lab`] (generated crawls). The modules of this crate do I/O.
@@ -18,18 +19,21 @@
 pub use dupgate_core::{compare, deduplicator, fingerprint, index, protocol, record, text, transaction};
 pub use dupgate_lab::{crawl, quality};
 
-pub mod allocator;
 pub mod cli;
+pub mod clock;
 pub mod config;
+pub mod context;
 pub mod error;
+pub mod fatal;
 pub mod judge;
 pub mod kafka;
 pub mod operators;
-pub mod panics;
+pub mod process;
 pub mod processing;
 pub mod replay;
-pub mod runtime;
 pub mod service;
 pub mod snapshot;
 pub mod telemetry;
+pub mod threads;
+pub mod topics;
 pub mod worker;

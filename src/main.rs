@@ -3,6 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dupgate::allocator::return_freed_memory();
+    dupgate::process::return_freed_memory();
     dupgate::cli::main(std::env::args_os())
 }

@@ -16,18 +16,18 @@ use super::topics::{
     CONNECTION_HINT, brokers, default_replication_factor, inherit, input_names, inspector, logs as planned_logs,
     no_answer,
 };
+use crate::clock::{Clock, wall_time};
 use crate::config::Purpose;
 use crate::config::settings::{ColdStart, SchemaRegistry, Settings};
 use crate::error::{Fatal, Reason};
+use crate::kafka::admin::LogKind;
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
-use crate::kafka::log_topic::LogKind;
 use crate::processing::schema_registry;
 use crate::record::{PartitionId, Timestamp};
-use crate::runtime::clock::{Clock, wall_time};
-use crate::runtime::topics::{IDENTITY_HINT, identity_refused};
 use crate::service::scheme_change::{SchemeChange, WAYS_OUT};
 use crate::snapshot::Folder;
+use crate::topics::{IDENTITY_HINT, identity_refused};
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Default, Args)]

@@ -19,15 +19,15 @@ use super::output::{Format, print, print_json};
 use super::progress_bar::ProgressDisplay;
 use crate::config::Purpose;
 use crate::config::settings::Topics;
+use crate::context;
 use crate::crawl::score::{Found, LEGEND, Scorer};
 use crate::crawl::{Crawl, CrawlSettings, Truth};
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::{BATCH_BYTES, ClientSettings, ProducerSettings};
-use crate::kafka::page_producer::{Page, PageProducer};
-use crate::kafka::tail::{Step, Tail, Written};
+use crate::kafka::demo::{Step, Tail, Written};
+use crate::kafka::pages::{Page, PageProducer};
 use crate::protocol::VerdictKind;
 use crate::record::{Reject, Source};
-use crate::runtime::context;
 use crate::service;
 
 /// Arguments of `demo`.

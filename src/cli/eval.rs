@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::Global;
 use super::help::one_of;
 use super::output::{Format as OutputFormat, columns, print, print_json};
+use crate::clock::Clock;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::crawl::{Crawl, CrawlSettings};
@@ -29,7 +30,6 @@ use crate::quality::{
     clean, plant, plant_joined, scored, set_of,
 };
 use crate::record::{Body, EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
-use crate::runtime::clock::Clock;
 
 /// Size of the index for which the chance candidates of a probe are estimated.
 const ORIGINALS: u64 = 10_000_000;

@@ -42,12 +42,12 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use self::help::one_of;
 use self::progress_bar::{LogWriter, above_bar};
+use crate::clock::{Clock, wall_clock};
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
 use crate::error::{Fatal, Reason};
-use crate::panics::{exit_on_panic, log_panics};
+use crate::process::{exit_on_panic, log_panics};
 use crate::processing::schema_registry;
-use crate::runtime::clock::{Clock, wall_clock};
 use crate::service;
 
 /// The default configuration file.

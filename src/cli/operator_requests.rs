@@ -9,7 +9,7 @@ use super::Global;
 use super::output::{self, Format, print, print_json};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
-use crate::operators::impact::Found;
+use crate::operators::requests::Found;
 use crate::operators::requests::{Answered, count_found, send_and_wait, would_find};
 use crate::protocol::{Answer, ForgetTarget, RequestBody};
 use crate::record::Source;

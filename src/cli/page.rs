@@ -14,7 +14,7 @@ use super::help::one_of;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection};
-use crate::panics::shielded;
+use crate::process::shielded;
 use crate::processing::lines::{self, Line};
 use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Reject, Rejection};
 use crate::text::{self, Analyzer};

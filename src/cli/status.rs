@@ -11,9 +11,9 @@ use serde_json::Value;
 use super::Global;
 use super::instance::{Address, get, reachable};
 use super::output::{Format, age, clear_screen, columns, count, print, print_json, span};
+use crate::clock::Clock;
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
-use crate::runtime::clock::Clock;
 use crate::telemetry::labels::{LabelValue, VerdictLabel};
 
 /// Arguments of `status`.

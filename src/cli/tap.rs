@@ -14,13 +14,13 @@ use super::output::{Format, StreamedTable, age, print};
 use super::verdict::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
+use crate::context;
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::kafka::pages::{PageBytes, Pages};
 use crate::operators::verdicts::{LogExtent, Read, read};
 use crate::protocol::{Answer, PageVerdict, VerdictKind, VerdictRecord};
 use crate::record::{Decoder, Source, Timestamp};
-use crate::runtime::context;
-use crate::runtime::fatal::failure;
 
 /// Time-out for fetching the pages of one verdict.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);

@@ -14,10 +14,10 @@ use crate::config::Purpose;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
+use crate::kafka::admin::{LogKind, log_settings, replication_factor};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, TopicView};
-use crate::kafka::log_topic::{LogKind, log_settings, replication_factor};
-use crate::runtime::topics::connect_error;
-use crate::runtime::{context, fatal};
+use crate::topics::connect_error;
+use crate::{context, fatal};
 
 /// Time-out for one request to the cluster.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -9,11 +9,11 @@ use super::Global;
 use super::output::{self, Format, columns, expected, print, print_json};
 use crate::config::settings::Settings;
 use crate::config::{Problem, Purpose, load};
+use crate::context;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{LowConfidence, Width};
 use crate::protocol::{MinHashRules, Stage};
 use crate::quality::{Chance, chances};
-use crate::runtime::context;
 use crate::text::{SettingsError, UnusedWords};
 
 /// Arguments of `validate`.

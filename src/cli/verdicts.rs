@@ -17,6 +17,7 @@ use super::progress_bar::ProgressDisplay;
 use super::replay::When;
 use super::tap::Names;
 use super::{Global, note, verdict};
+use crate::clock::wall_time;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -26,7 +27,6 @@ use crate::operators::verdicts::{LogExtent, Read, read};
 use crate::protocol::{Answer, ForgetTarget, PageVerdict, RequestBody, VerdictKind, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::RangeBound;
-use crate::runtime::clock::wall_time;
 
 /// Arguments of `verdicts`.
 #[derive(Clone, Debug, Args)]

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use dupgate_core::judge::{ColdStarts, Counts, Judge, OperatorOutcome, Role};
 
+use crate::clock::{Clock, wall_time};
 use crate::index::ProbeStats;
 use crate::protocol::{Answer, LogPartition, RequestOffset, VerdictOffset};
 use crate::record::Timestamp;
-use crate::runtime::clock::{Clock, wall_time};
-use crate::runtime::driver::{kind_of, next_step};
-use crate::runtime::verdict_watch::StandbyWatch;
+use crate::telemetry::health::StandbyWatch;
 use crate::telemetry::labels::{ColdStart, Component, ErrorKind, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NO_JUDGE, judge_check};
 use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
+use crate::threads::{kind_of, next_step};
 use crate::transaction::CallError;
 
 /// Progress of a restore.

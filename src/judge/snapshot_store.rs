@@ -7,15 +7,15 @@ use crossbeam_channel::{RecvTimeoutError, bounded};
 use dupgate_core::judge::{Restored, SharedSnapshot};
 
 use super::HOUSEKEEPING_INTERVAL;
+use crate::clock::{Clock, wall_time};
 use crate::config::settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
 use crate::protocol::LogPartition;
-use crate::runtime::clock::{Clock, wall_time};
-use crate::runtime::threads::{BackgroundTasks, run_parallel};
 use crate::snapshot::{Damage, Discarded, Folder, SnapshotError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
+use crate::threads::{BackgroundTasks, run_parallel};
 
 /// Stores a judge's state, so that a restart need not read the whole log.
 pub(crate) trait SnapshotStore: Send + Sync {

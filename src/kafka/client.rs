@@ -8,13 +8,12 @@ use std::ops::Deref;
 use std::time::Duration;
 
 pub use rdkafka::ClientConfig as ClientSettings;
-use rdkafka::ClientConfig;
-use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::KafkaError;
 use rdkafka::producer::{BaseProducer, DeliveryResult, ProducerContext};
 use rdkafka::types::RDKafkaConfRes;
+use rdkafka::{ClientConfig, ClientContext};
 
 /// The time-out of a judge's transaction at the coordinator.
 const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);

@@ -13,14 +13,9 @@
 //! Partitions are added to the client's own assignment at their first seek and removed only inside the revocation
 //! callback: removing them at any other moment could acknowledge a revocation that the owner has not seen yet.
 
-mod consumed_record;
 mod events;
-mod member_id;
 mod fetch_states;
 mod membership;
-mod out_of_range;
-mod read_position;
-mod read_probe;
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -36,14 +31,13 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, TopicPartitionList};
 
-use self::consumed_record::TopicName;
-pub(super) use self::consumed_record::detach;
-pub use self::consumed_record::{ConsumedRecord, CutValue};
-pub use self::events::{Command, ConsumerEvent, Start};
-use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report};
-use self::member_id::member_id;
-pub use self::membership::Membership;
-use self::read_position::{known_end, read_up_to};
+use self::events::TopicName;
+pub(super) use self::events::detach;
+pub use self::events::{Command, ConsumedRecord, ConsumerEvent, CutValue, Start};
+use self::fetch_states::{FetchState, FetchStates, known_end, list_of, partitions_of, read_up_to, report};
+use self::membership::member_id;
+pub(super) use self::membership::share_of;
+pub use self::membership::{Membership, UnassignedPartitions};
 use super::budget::ByteBudget;
 use super::client::LoggingContext;
 use super::renewed_client::RenewedClient;

@@ -1,42 +1,54 @@
 //! Inspects a cluster: brokers, topics and their settings, and our permissions.
 //!
-//! Nothing here changes the cluster, except for [`ClusterInspector::create`] and [`ClusterInspector::transact`], which
-//! makes the coordinator store a separate transactional id.
+//! Nothing here changes the cluster, except for [`ClusterInspector::create`], [`ClusterInspector::transact`], which makes
+//! the coordinator store a separate transactional id, and what replays ask for: deleting their topics and groups, and
+//! [`end_open_transaction`], which ends the transaction that a process left open when it was killed.
 //!
-//! Ends the transaction that a process left open when it was killed.
+//! Permissions are probed with requests that brokers must reject for another reason. Brokers check permissions first. So
+//! the answer to a request that has another fault shows whether we have the permission: it names either the permission
+//! or the other fault. The probes leave nothing in the cluster: no record, no group member, no topic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::after;
-use rdkafka::admin::{AdminClient, ResourceSpecifier};
+use crossbeam_channel::{Sender, after, bounded, tick};
+use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::Message;
-use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
+use rdkafka::message::{DeliveryResult, Message};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::admin::options;
+use super::admin::{Creation, create, options};
 use super::client::{ConnectionSettings, LoggingContext, ProducerSettings};
-use super::errors;
-use super::errors::{Denied, denied, denied_by_code};
+use super::errors::{self, Denied, denied, denied_by_code};
+
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::{Call, CallError};
 
-mod permits;
-mod replays;
-
 /// How long one poll waits.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Time between two checks for a new topic.
+const NEW_TOPIC_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum number of partitions of a topic whose first and last records are read.
 const MAX_PARTITIONS: usize = 64;
 
 /// Number of offsets before the end to search for the last record: transactions end in markers that are not records.
 const FROM_END: i64 = 5;
+
+/// An `acks` value that no broker knows: `0`, `1` and `all` are the only ones.
+const NO_SUCH_ACKS: &str = "2";
+
+/// A session that is longer than brokers allow by default (half an hour), in milliseconds.
+const TOO_LONG_SESSION: &str = "3600000";
+
+/// A protocol that no member of our groups supports.
+const OTHER_PROTOCOL: &str = "roundrobin";
 
 /// Collects the client's errors instead of logging them.
 #[derive(Clone, Debug, Default)]
@@ -460,6 +472,121 @@ impl ClusterInspector {
         let producer: BaseProducer<ErrorCapture> = made.map_err(|error| ClusterError::of(&error, id))?;
         producer.init_transactions(self.timeout).map_err(|error| ClusterError::of(&error, id))
     }
+
+    /// Returns the name of the cluster; empty if it has none.
+    #[must_use]
+    pub fn cluster_id(&self) -> String {
+        self.consumer.client().fetch_cluster_id(self.timeout).unwrap_or_default()
+    }
+
+    /// Lists all visible topics.
+    ///
+    /// # Errors
+    ///
+    /// No broker answers.
+    pub fn topic_names(&self) -> Result<BTreeSet<String>, ClusterError> {
+        let metadata =
+            self.consumer.fetch_metadata(None, self.timeout).map_err(|error| ClusterError::of(&error, ""))?;
+        Ok(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect())
+    }
+
+    /// Waits until all partitions of a new topic have a leader.
+    ///
+    /// # Errors
+    ///
+    /// They have none in time.
+    pub fn await_topic(&self, name: &str) -> Result<(), ClusterError> {
+        let (late, checks) = (after(self.timeout), tick(NEW_TOPIC_INTERVAL));
+        loop {
+            let metadata = self.consumer.fetch_metadata(Some(name), self.timeout);
+            let metadata = metadata.map_err(|error| ClusterError::of(&error, name))?;
+            let mut topics = metadata.topics().iter().filter(|topic| topic.name() == name && topic.error().is_none());
+            let is_led = |topic: &rdkafka::metadata::MetadataTopic| {
+                !topic.partitions().is_empty() && topic.partitions().iter().all(|partition| partition.leader() >= 0)
+            };
+            if topics.any(is_led) {
+                return Ok(());
+            }
+            if late.try_recv().is_ok() {
+                return Err(ClusterError::Unavailable(format!("topic `{name}` has no leader yet")));
+            }
+            // The ticker lives as long as this channel.
+            let _ = checks.recv();
+        }
+    }
+
+    /// Deletes topics; a topic that is already gone is not an error.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal of the brokers.
+    pub fn delete_topics(&self, names: &[&str]) -> Result<(), ClusterError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let options = options(self.timeout);
+        let answer = self.runtime.block_on(self.admin.delete_topics(names, &options));
+        for outcome in answer.map_err(|error| ClusterError::of(&error, ""))? {
+            match outcome {
+                Ok(_) | Err((_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)) => {}
+                Err((name, code)) => return Err(ClusterError::of_topic(&KafkaError::AdminOp(code), &name, "Delete")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a group with its offsets; a group that is already gone is not an error.
+    ///
+    /// # Errors
+    ///
+    /// The refusal of the coordinator.
+    pub fn delete_group(&self, name: &str) -> Result<(), ClusterError> {
+        let options = options(self.timeout);
+        let answer = self.runtime.block_on(self.admin.delete_groups(&[name], &options));
+        for outcome in answer.map_err(|error| ClusterError::of(&error, name))? {
+            match outcome {
+                Ok(_) | Err((_, RDKafkaErrorCode::GroupIdNotFound)) => {}
+                Err((_, code)) => return Err(ClusterError::of(&KafkaError::AdminOp(code), name)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the offset and time of the first record at this offset or after it; `None` if none arrives in time.
+    ///
+    /// # Errors
+    ///
+    /// The client cannot read there.
+    pub fn first_at(
+        &self,
+        partition: &PartitionId,
+        offset: i64,
+    ) -> Result<Option<(i64, Option<Timestamp>)>, ClusterError> {
+        let failed = |error: KafkaError| ClusterError::of(&error, &partition.topic);
+        let config = self.connection.follower(&self.group);
+        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(())).map_err(failed)?;
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset)).map_err(failed)?;
+        consumer.assign(&list).map_err(failed)?;
+        let late = after(self.timeout);
+        while late.try_recv().is_err() {
+            match consumer.poll(POLL) {
+                None => {}
+                Some(Ok(message)) => {
+                    let time = message.timestamp().to_millis().map(Timestamp::from_millis);
+                    return Ok(Some((message.offset(), time)));
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => return Ok(None),
+                Some(Err(error)) => {
+                    let cluster_error = ClusterError::of_topic(&error, &partition.topic, "Read");
+                    if matches!(cluster_error, ClusterError::Denied(_)) {
+                        return Err(cluster_error);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Ends the transaction that is open under the transactional id of these settings, and fences its producer if it still
@@ -472,4 +599,155 @@ pub fn end_open_transaction(config: &ClientConfig, timeout: Duration) -> Result<
     let producer: BaseProducer<LoggingContext> =
         config.create_with_context(LoggingContext::default()).map_err(|error| CallError::Fatal(error.to_string()))?;
     producer.init_transactions(timeout).map_err(|error| errors::of_call(Call::Init, &error))
+}
+
+/// Passes on the delivery report of the record that a probe sends.
+struct DeliveryProbe {
+    errors: ErrorCapture,
+    became: Sender<Option<KafkaError>>,
+}
+
+impl ClientContext for DeliveryProbe {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.errors.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.errors.error(error, reason);
+    }
+}
+
+impl ProducerContext for DeliveryProbe {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): Self::DeliveryOpaque) {
+        let error = result.as_ref().err().map(|(error, _)| error.clone());
+        drop(self.became.try_send(error));
+    }
+}
+
+impl ClusterInspector {
+    /// Checks the permission to write to a topic: sends a record with an unknown `acks` value.
+    ///
+    /// # Errors
+    ///
+    /// The missing permission, or why there is no answer.
+    pub fn may_write(&self, topic: &str) -> Result<(), ClusterError> {
+        let mut config = self.connection.output_producer(&ProducerSettings::of_judge());
+        config
+            .set("enable.idempotence", "false")
+            .set("acks", NO_SUCH_ACKS)
+            .set("message.send.max.retries", "0")
+            .set("message.timeout.ms", self.timeout.as_millis().to_string())
+            .set("linger.ms", "0")
+            .set_log_level(RDKafkaLogLevel::Error);
+        let (became, message) = bounded(1);
+        let unsent = |error: &KafkaError| ClusterError::of_topic(error, topic, "Write");
+        let producer: BaseProducer<DeliveryProbe> = config
+            .create_with_context(DeliveryProbe { errors: ErrorCapture::default(), became })
+            .map_err(|error| unsent(&error))?;
+        let record = BaseRecord::<[u8], [u8]>::to(topic).partition(0).payload(b"");
+        producer.send(record).map_err(|(error, _)| unsent(&error))?;
+        producer.flush(self.timeout).map_err(|error| unsent(&error))?;
+        match message.try_recv().ok().flatten() {
+            None | Some(KafkaError::MessageProduction(RDKafkaErrorCode::InvalidRequiredAcks)) => Ok(()),
+            Some(error) => Err(unsent(&error)),
+        }
+    }
+
+    /// Checks the permission to join a group: tries to join with a session that is too long, and a protocol that no
+    /// member supports. A broker that accepts it nevertheless creates a group, which is left at once.
+    ///
+    /// # Errors
+    ///
+    /// The missing permission, or why there is no answer.
+    pub fn may_join(&self, group: &str, topic: &str) -> Result<(), ClusterError> {
+        let mut config = self.connection.follower(group);
+        config
+            .set("session.timeout.ms", TOO_LONG_SESSION)
+            .set("max.poll.interval.ms", TOO_LONG_SESSION)
+            .set("heartbeat.interval.ms", "3000")
+            .set("partition.assignment.strategy", OTHER_PROTOCOL)
+            .set_log_level(RDKafkaLogLevel::Error);
+        let errors = ErrorCapture::default();
+        // Errors about the topic are not relevant here.
+        let of_group = |code| denied_by_code(code, group).filter(|denied| denied.resource == "group");
+        let unjoined = |error: &KafkaError| ClusterError::Unavailable(error.to_string());
+        let consumer: BaseConsumer<ErrorCapture> =
+            config.create_with_context(errors.clone()).map_err(|error| unjoined(&error))?;
+        consumer.subscribe(&[topic]).map_err(|error| unjoined(&error))?;
+        let late = after(self.timeout);
+        let mut last = None;
+        while late.try_recv().is_err() {
+            match consumer.poll(POLL) {
+                Some(Ok(_)) => return Ok(()),
+                Some(Err(error)) => {
+                    let code = error.rdkafka_error_code();
+                    if code.is_some_and(is_form_refused) {
+                        return Ok(());
+                    }
+                    if let Some(denied) = code.and_then(of_group) {
+                        return Err(ClusterError::Denied(denied));
+                    }
+                    last = Some(error);
+                }
+                // The broker has accepted the join, so the permission exists.
+                None if consumer.assignment().is_ok_and(|list| list.count() > 0) => return Ok(()),
+                None => {}
+            }
+        }
+        let errors = errors.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let denied = errors.iter().find_map(|(code, _)| of_group((*code)?));
+        let why = || last.map_or_else(|| "no group coordinator responds".to_owned(), |error| error.to_string());
+        Err(denied.map_or_else(|| ClusterError::Unavailable(why()), ClusterError::Denied))
+    }
+
+    /// Checks the permission to delete records of a topic: deletes all before offset 0, which are none.
+    ///
+    /// # Errors
+    ///
+    /// The missing permission, or why there is no answer.
+    pub fn may_delete_records(&self, topic: &str) -> Result<(), ClusterError> {
+        let undeleted = |error: &KafkaError| ClusterError::of_topic(error, topic, "Delete");
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, 0, Offset::Offset(0)).map_err(|error| undeleted(&error))?;
+        let options = options(self.timeout);
+        let answer = self.runtime.block_on(self.admin.delete_records(&list, &options));
+        let answer = answer.map_err(|error| undeleted(&error))?;
+        for element in answer.elements() {
+            element.error().map_err(|error| undeleted(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Checks the permission to create this topic: the brokers only validate the request.
+    ///
+    /// # Errors
+    ///
+    /// The missing permission, or why else it could not be created.
+    pub fn may_create(&self, plan: &TopicPlan) -> Result<(), ClusterError> {
+        self.make(plan, &options(self.timeout).validate_only(true))
+    }
+
+    /// Creates a topic.
+    ///
+    /// # Errors
+    ///
+    /// Why the brokers refuse.
+    pub fn create(&self, plan: &TopicPlan) -> Result<(), ClusterError> {
+        self.make(plan, &options(self.timeout))
+    }
+
+    fn make(&self, plan: &TopicPlan, options: &AdminOptions) -> Result<(), ClusterError> {
+        let replicas = i32::try_from(plan.replicas).unwrap_or(i32::MAX);
+        let creation = Creation::new(replicas, plan.is_configured.then_some(replicas), plan.settings.clone());
+        let created = create(&self.admin, &self.runtime, options, &plan.name, plan.partitions, creation);
+        let refused = |code| ClusterError::of_topic(&KafkaError::AdminOp(code), &plan.name, "Create");
+        created.map_err(|error| ClusterError::of(&error, &plan.name))?.map_err(refused)
+    }
+}
+
+/// Returns whether a coordinator refuses the join for the faults of the probe, not for a missing permission.
+fn is_form_refused(code: RDKafkaErrorCode) -> bool {
+    [RDKafkaErrorCode::InvalidSessionTimeout, RDKafkaErrorCode::InconsistentGroupProtocol].contains(&code)
 }

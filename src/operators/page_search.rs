@@ -11,17 +11,17 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use crate::config::settings::{DuplicateValue, Settings, Topics};
+use crate::context;
 use crate::error::{Fatal, Reason};
+use crate::fatal::{ended, failure};
 use crate::fingerprint::{IdHash, id_hash};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::group_consumer::ConsumedRecord;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::range::{RangeEvent, RangeReader};
-use crate::processing::record_processor::{Named, raw};
+use crate::processing::text_pool::{Named, raw};
 use crate::record::{Decoder, Headers as _, PartitionId, Source, Timestamp};
-use crate::runtime::context;
-use crate::runtime::fatal::{ended, failure};
 
 /// How long the cluster may be silent while there is something to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

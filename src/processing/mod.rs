@@ -1,9 +1,8 @@
 //! The text work of a record: reading it, with the schema that it names, on the threads of a pool with bounded memory.
 
 pub(crate) mod lines;
-pub(crate) mod record_processor;
 pub mod schema_registry;
 pub(crate) mod text_pool;
 
 #[cfg(test)]
-pub(crate) use record_processor::outcome as outcome_of_record;
+pub(crate) use text_pool::outcome as outcome_of_record;

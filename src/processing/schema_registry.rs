@@ -17,12 +17,12 @@ use rustls::pki_types::pem::PemObject as _;
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 
+use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::{RegistryIdentity, SchemaRegistry as RegistrySettings};
 use crate::error::{Fatal, Reason};
-use crate::panics::shielded;
+use crate::process::shielded;
 use crate::record::{FindSchema, NoSchema, Schema, SchemaId, SchemaText, Schemas};
-use crate::runtime::clock::Clock;
 use crate::telemetry::Metrics;
 use crate::telemetry::health::{Check, Health};
 use crate::telemetry::http_client::HttpClient;

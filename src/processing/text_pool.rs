@@ -1,27 +1,33 @@
-//! A pool of threads for text work: they have large stacks, panics are caught, and each page has a time limit.
+//! The text work of records: how one is read and what to do with it, and the pool of threads that does it.
 //!
-//! A thread cannot be stopped from outside. If a page takes too long, the pool abandons the thread: it withdraws the
-//! page, starts a new thread, and discards the late result of the old one. Only time observed by regular checks counts,
-//! because suspending the machine suspends the threads, too.
+//! The threads have large stacks, panics are caught, and each page has a time limit. A thread cannot be stopped from
+//! outside. If a page takes too long, the pool abandons the thread: it withdraws the page, starts a new thread, and
+//! discards the late result of the old one. Only time observed by regular checks counts, because suspending the machine
+//! suspends the threads, too. The memory of HTML trees is bounded for all threads together.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use dupgate_core::worker::Page;
+use dupgate_core::worker::{Header, Page, PageAction, PageOutcome};
 
-use crate::fingerprint::Scratch;
+use crate::clock::{Clock, wall_time};
+use crate::fingerprint::{Fingerprinter, Scratch, Step};
 use crate::kafka::budget::Permit;
 use crate::kafka::group_consumer::ConsumedRecord;
-use crate::kafka::output::PagePayload;
-use crate::panics::shielded;
-use crate::processing::record_processor::{Named, RecordProcessor, raw};
-use crate::record::{Reject, Source};
-use crate::runtime::clock::Clock;
-use crate::runtime::tree_budget::Taken;
+use crate::kafka::output::{Outputs, PagePayload};
+use crate::process::shielded;
+use crate::protocol::{LogPartition, PageRequest};
+use crate::record::{Encoding, EventTime, Format, Headers, RawRecord, Reject, Source, Timestamp};
+use crate::telemetry::{Metrics, labels};
+use crate::text::{self, CutBy, Extraction};
+
+/// Bytes of trees for each byte of `processing.max_in_flight_bytes`. Together with the pages and their copies, a worker
+/// stays below six bytes for each of these.
+const TREE_BYTES_PER_PAGE_BYTE: usize = 3;
 
 /// Stack size of a thread: parsers recurse deeply on deeply nested documents.
 const STACK_BYTES: usize = 64 << 20;
@@ -31,6 +37,310 @@ pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum number of abandoned threads that are still running. A large pool may have twice its number of threads.
 const MAX_ABANDONED: usize = 32;
+
+/// Memory budget for HTML trees. Before a thread reads a page, it reserves the bytes of the page's tree, and waits
+/// while the budget is exhausted.
+#[derive(Debug)]
+pub(crate) struct TreeBudget {
+    limit: usize,
+    format: Format,
+    taken: Mutex<usize>,
+    given_back: Condvar,
+}
+
+/// Memory that is reserved until this value is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Taken {
+    budget: Arc<TreeBudget>,
+    bytes: usize,
+}
+
+impl TreeBudget {
+    /// Creates the budget of a process that holds `max_in_flight_bytes` of pages of this format.
+    pub(crate) fn new(max_in_flight_bytes: usize, format: Format) -> Arc<Self> {
+        let limit = max_in_flight_bytes.saturating_mul(TREE_BYTES_PER_PAGE_BYTE);
+        Arc::new(Self { limit, format, taken: Mutex::new(0), given_back: Condvar::new() })
+    }
+
+    /// Reserves the memory for reading this page. A page that weighs more than the whole budget waits until it is
+    /// alone.
+    pub(crate) fn take(self: &Arc<Self>, value: &[u8]) -> Taken {
+        let bytes = if self.format == Format::Text { 0 } else { text::max_tree_bytes(value) };
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |taken: &mut usize| *taken > 0 && taken.saturating_add(bytes) > self.limit;
+        let mut taken = self.given_back.wait_while(taken, full).unwrap_or_else(PoisonError::into_inner);
+        *taken = taken.saturating_add(bytes);
+        Taken { budget: Arc::clone(self), bytes }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut taken = self.budget.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        *taken = taken.saturating_sub(self.bytes);
+        drop(taken);
+        self.budget.given_back.notify_all();
+    }
+}
+
+/// Does the text work of one worker.
+pub(crate) struct RecordProcessor {
+    /// Bytes to fingerprints.
+    pub(crate) fingerprinter: Fingerprinter,
+    /// Knows which records the outputs accept.
+    pub(crate) outputs: Arc<Outputs>,
+    /// Gives the time at which a page is read.
+    pub(crate) clock: Clock,
+    /// Receives the duration of each step.
+    pub(crate) metrics: Metrics,
+    /// Bounds the memory of all threads.
+    pub(crate) trees: Arc<TreeBudget>,
+    /// Event time of a page without any timestamp.
+    pub(crate) untimed: Timestamp,
+    /// How far the time that a page gives may be ahead of the record's.
+    pub(crate) max_future_skew: Duration,
+}
+
+pub(crate) struct Named<'r>(pub(crate) &'r [Header]);
+
+impl Headers for Named<'_> {
+    fn last_where(&self, is_meant: &dyn Fn(&str) -> bool) -> Option<&[u8]> {
+        self.0.iter().rev().find(|header| is_meant(&header.name))?.value.as_deref()
+    }
+}
+
+impl RecordProcessor {
+    /// Reads a record. A panic in the text work withdraws the page and does not end the process.
+    pub(crate) fn page(
+        &self,
+        source: Source,
+        record: &Arc<ConsumedRecord>,
+        scratch: &mut Scratch,
+    ) -> Page<PagePayload> {
+        if let Some((action, event_time, payload)) = shielded(|| self.action(&source, record, scratch)) {
+            page(source, record, action, event_time, payload)
+        } else {
+            *scratch = Scratch::default();
+            self.withdrawn(source, record, Reject::TextPanic)
+        }
+    }
+
+    /// Creates the page of a record whose text work failed. The page is withdrawn, because its verdict may have been
+    /// requested before.
+    pub(crate) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
+        let action = PageAction::Withdraw(self.log_of(record), reason);
+        let event_time = stamp(record).unwrap_or(self.untimed);
+        let payload = self.carried(record);
+        page(source, record, action, event_time, payload)
+    }
+
+    /// Returns the log partition of a page, as far as its scope can be read.
+    fn log_of(&self, record: &ConsumedRecord) -> LogPartition {
+        let log = shielded(|| self.fingerprinter.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
+        log.map_or(LogPartition::default(), |(_, log)| LogPartition::at(log))
+    }
+
+    fn carried(&self, record: &Arc<ConsumedRecord>) -> PagePayload {
+        PagePayload { record: Arc::clone(record), read_at: self.clock.now(), ..PagePayload::default() }
+    }
+
+    fn action(
+        &self,
+        source: &Source,
+        record: &Arc<ConsumedRecord>,
+        scratch: &mut Scratch,
+    ) -> (PageAction, Timestamp, PagePayload) {
+        let stamped = stamp(record).unwrap_or(self.untimed);
+        let mut payload = self.carried(record);
+        if record.headers_unreadable {
+            payload.message = Some("the name of a header is not UTF-8".to_owned());
+            return (PageAction::Settled(PageOutcome::DeadLetter(Reject::Undecodable)), stamped, payload);
+        }
+        if let Some(cut) = &record.cut {
+            payload.message = Some(cut.rejection.message().to_owned());
+            return (PageAction::Settled(PageOutcome::DeadLetter(cut.rejection.reason())), stamped, payload);
+        }
+        if record.value.is_none() {
+            return (PageAction::Settled(PageOutcome::Tombstone), stamped, payload);
+        }
+        let headers = Named(&record.headers);
+        let mut since = self.clock.now();
+        let reading = self.fingerprinter.read_watched(&raw(record, &headers), scratch, |step| {
+            let now = self.clock.now();
+            self.metrics.series().stage_duration.of(label_of(step)).record(now.saturating_sub(since));
+            since = now;
+        });
+        match reading {
+            Ok(mut reading) => {
+                self.metrics.document_tokens(segmenter(reading.cut_by), reading.tokens as u64);
+                self.metrics.series().extracted.of(extraction(reading.extraction)).increment(1);
+                self.metrics.series().decoded.of(encoding(reading.encoding)).increment(1);
+                let event_time = reading.event_time.map_or(stamped, |given| {
+                    let bounded = bounded(given, record, self.max_future_skew);
+                    self.metrics.series().clamped_timestamps.increment(u64::from(bounded < given));
+                    bounded
+                });
+                payload.extraction =
+                    Some(reading.extraction).filter(|how| *how != Extraction::Text).map(Extraction::name);
+                payload.id = reading.id_text.take();
+                self.note_id(source, payload.id.is_some());
+                let action = match self.outputs.refuse(record) {
+                    None => {
+                        let log = LogPartition::at(reading.partition);
+                        PageAction::Ask(log, PageRequest::of(reading, source.clone(), event_time))
+                    }
+                    Some(reason) => PageAction::Withdraw(LogPartition::at(reading.partition), reason),
+                };
+                (action, event_time, payload)
+            }
+            Err(rejection) => {
+                payload.message = Some(rejection.message().to_owned());
+                let action = if rejection.is_for_now() {
+                    PageAction::Withdraw(self.log_of(record), rejection.reason())
+                } else {
+                    PageAction::Settled(PageOutcome::DeadLetter(rejection.reason()))
+                };
+                (action, stamped, payload)
+            }
+        }
+    }
+}
+
+/// Logs the first page without an id: more of them would only repeat it.
+static NO_ID: Once = Once::new();
+
+impl RecordProcessor {
+    /// Counts a page without an id, if ids are read. Its copies are found, but not that it is crawled again.
+    fn note_id(&self, source: &Source, has_id: bool) {
+        let Some(path) = self.fingerprinter.id_path().filter(|_| !has_id) else { return };
+        self.metrics.series().without_id.increment(1);
+        NO_ID.call_once(|| {
+            tracing::warn!(
+                target: "dupgate::worker",
+                %source,
+                "found no id at `{path}` (input.fields.id): the page cannot be recognised when it is crawled again; further \
+                 ones are only counted (dupgate_documents_without_id_total)"
+            );
+        });
+    }
+}
+
+/// Returns a record's event time without reading its text.
+pub(crate) fn event_time(
+    fingerprinter: &Fingerprinter,
+    (source, max_future_skew): (EventTime, Duration),
+    record: &ConsumedRecord,
+) -> Timestamp {
+    let of_field = || shielded(|| fingerprinter.event_time(&raw(record, &Named(&record.headers)))).flatten();
+    let field = if source == EventTime::Field { of_field() } else { None };
+    field.map(|given| bounded(given, record, max_future_skew)).or_else(|| stamp(record)).unwrap_or_default()
+}
+
+/// Returns the time that a page gives, as far as its record permits. A page is fetched before it is written, so a time
+/// after that comes from a wrong clock. The brokers' clock alone is no bound for old pages: a single one from the future
+/// would move the window past all pages that are still to be read.
+fn bounded(given: Timestamp, record: &ConsumedRecord, max_future_skew: Duration) -> Timestamp {
+    stamp(record).map_or(given, |written| given.min(written.plus(max_future_skew)))
+}
+
+/// Returns the timestamp of a record. Kafka counts milliseconds, but producers also write seconds and finer units, which
+/// their size shows: as milliseconds, they would be times long before Kafka, or of another age.
+fn stamp(record: &ConsumedRecord) -> Option<Timestamp> {
+    record.timestamp.map(|timestamp| Timestamp::by_size(timestamp.millis()))
+}
+
+const fn label_of(step: Step) -> labels::Step {
+    match step {
+        Step::Decode => labels::Step::Decode,
+        Step::Extract => labels::Step::Extract,
+        Step::Tokenize => labels::Step::Tokenize,
+        Step::Fingerprint => labels::Step::Fingerprint,
+    }
+}
+
+const fn segmenter(cut_by: CutBy) -> labels::Segmenter {
+    match cut_by {
+        CutBy::Jieba => labels::Segmenter::Jieba,
+        CutBy::Unicode => labels::Segmenter::Unicode,
+    }
+}
+
+const fn extraction(extraction: Extraction) -> labels::Extraction {
+    match extraction {
+        Extraction::Text => labels::Extraction::Text,
+        Extraction::Main => labels::Extraction::Main,
+        Extraction::All => labels::Extraction::All,
+        Extraction::AllFallback => labels::Extraction::AllFallback,
+        Extraction::Stripped => labels::Extraction::Stripped,
+    }
+}
+
+const fn encoding(encoding: Encoding) -> labels::Encoding {
+    match encoding {
+        Encoding::Utf8 => labels::Encoding::Utf8,
+        Encoding::Utf16 => labels::Encoding::Utf16,
+        Encoding::Gb18030 => labels::Encoding::Gb18030,
+        Encoding::Big5 => labels::Encoding::Big5,
+        Encoding::ShiftJis => labels::Encoding::ShiftJis,
+        Encoding::OtherJapanese => labels::Encoding::OtherJapanese,
+        Encoding::EucKr => labels::Encoding::EucKr,
+        Encoding::Windows => labels::Encoding::Windows,
+        Encoding::Other => labels::Encoding::Other,
+    }
+}
+
+pub(crate) fn raw<'r>(record: &'r ConsumedRecord, headers: &'r Named<'r>) -> RawRecord<'r> {
+    RawRecord { key: record.key.as_deref(), value: record.value.as_deref(), headers }
+}
+
+fn page(
+    source: Source,
+    record: &ConsumedRecord,
+    action: PageAction,
+    event_time: Timestamp,
+    payload: PagePayload,
+) -> Page<PagePayload> {
+    let bytes = record.bytes() + size_of::<Page<PagePayload>>() + size_of::<ConsumedRecord>();
+    Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), action, payload }
+}
+
+/// Reads a record as the service does, and returns its request or why it is a dead letter.
+#[cfg(test)]
+pub(crate) fn outcome(
+    fingerprinter: Fingerprinter,
+    source: Source,
+    record: ConsumedRecord,
+) -> Result<PageRequest, (Reject, Option<String>)> {
+    use crate::kafka::output::{DuplicateValue, OutputTime, PartitionCounts};
+    use dupgate_core::worker::{HeaderSettings, PageAction, PageOutcome};
+
+    let outputs = Outputs {
+        routing: dupgate_core::worker::Routing::default(),
+        headers: HeaderSettings::default(),
+        topics: std::collections::BTreeMap::new(),
+        partition_counts: PartitionCounts::default(),
+        duplicate_value: DuplicateValue::Original,
+        time: OutputTime::Source,
+        now: Timestamp::default,
+    };
+    let processor = RecordProcessor {
+        fingerprinter,
+        outputs: Arc::new(outputs),
+        clock: Clock::start(),
+        metrics: Metrics::new(&crate::config::settings::Metrics { partition_labels: false, labels: Vec::new() })
+            .unwrap(),
+        trees: TreeBudget::new(1 << 20, crate::record::Format::Json),
+        untimed: Timestamp::default(),
+        max_future_skew: Duration::ZERO,
+    };
+    let page = processor.page(source, &Arc::new(record), &mut Scratch::default());
+    match page.action {
+        PageAction::Ask(_, request) => Ok(request),
+        PageAction::Settled(PageOutcome::DeadLetter(reason)) => Err((reason, page.payload.message)),
+        other @ (PageAction::Settled(_) | PageAction::Withdraw(..)) => panic!("{other:?}"),
+    }
+}
 
 /// The work that the threads do, as a trait so that tests can block it.
 pub(crate) trait TextWork: Send + Sync {
@@ -269,12 +579,131 @@ fn work(shared: &Shared, slot: &JobSlot) {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+    use std::process::Command;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::fingerprint::{Fingerprinter, Scratch};
     use crate::kafka::budget::ByteBudget;
+    use crate::kafka::group_consumer::CutValue;
     use crate::protocol::LogPartition;
-    use crate::record::{Format, PartitionId, Timestamp};
-    use crate::runtime::tree_budget::TreeBudget;
-    use dupgate_core::worker::{PageAction, PageOutcome};
+    use crate::record::{Format, InputSettings, PartitionId, RawRecord, Rejection, Timestamp};
+    use crate::{fingerprint, text};
+
+    const IN_FLIGHT: usize = 64 << 20;
+    const PAGES: usize = 32;
+    const THREADS: usize = 8;
+
+    /// A page of two megabytes whose tree would be large: of nodes, of attributes, and of repeated elements.
+    fn hostile_page(number: usize) -> String {
+        let attributes = |of: usize| (0..1000).map(|n| format!(" a{of}x{n}")).collect::<Vec<_>>().concat();
+        let tags = |name: &str, count: usize| {
+            (0..count).map(|of| format!("<{name}{}>", attributes(of))).collect::<Vec<_>>().concat()
+        };
+        let start = match number % 5 {
+            0 => "<br>a".repeat(20_000),
+            1 => tags("body", 100),
+            2 => format!("{}{}", tags("font", 80), "<p>a".repeat(1_000)),
+            3 => format!("{}{}", tags("div", 90), "<".repeat(12_000)),
+            _ => {
+                (0..300).map(|size| format!("<font size={size}>")).collect::<Vec<_>>().concat() + &"<p>a".repeat(5_000)
+            }
+        };
+        let rest = " ".repeat((IN_FLIGHT / PAGES).saturating_sub(start.len()));
+        format!("<p>{start}<p>harbour dredging<!--{rest}-->")
+    }
+
+    /// A line of `/proc/self/status`, in bytes.
+    fn status(name: &str) -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    fn read_hostile_pages() {
+        let input = InputSettings { format: Format::Html, ..InputSettings::default() };
+        let reader = Fingerprinter::new(
+            &input,
+            &text::Settings::default(),
+            &fingerprint::Settings::default(),
+            NonZeroUsize::MIN,
+        );
+        let (reader, budget, next) = (reader.unwrap(), TreeBudget::new(IN_FLIGHT, Format::Html), AtomicUsize::new(0));
+        let pages: Vec<String> = (0..PAGES).map(hostile_page).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let work = || {
+                    let mut scratch = Scratch::default();
+                    while let Some(page) = pages.get(next.fetch_add(1, Ordering::SeqCst)) {
+                        let _taken = budget.take(page.as_bytes());
+                        let record = RawRecord { key: None, value: Some(page.as_bytes()), headers: &() };
+                        assert!(reader.read(&record, &mut scratch).is_ok(), "{}", &page[..60]);
+                    }
+                };
+                std::thread::Builder::new().stack_size(64 << 20).spawn_scoped(scope, work).unwrap();
+            }
+        });
+        let (peak, max) = (status("VmHWM:"), 6 * IN_FLIGHT + (512 << 20));
+        println!("{peak} bytes at most for {} of pages", pages.iter().map(String::len).sum::<usize>());
+        assert!(peak <= max, "{peak} bytes, not {max}");
+    }
+
+    /// Measured in a separate process, without memory of other tests.
+    #[test]
+    fn hostile_pages_on_all_threads_stay_within_memory() {
+        const ALONE: &str = "DUPGATE_HOSTILE_PAGES_ALONE";
+        if std::env::var_os(ALONE).is_some() {
+            return read_hostile_pages();
+        }
+        let test = "processing::text_pool::tests::hostile_pages_on_all_threads_stay_within_memory";
+        let program = std::env::current_exe().unwrap();
+        let status = Command::new(program).args(["--exact", test, "--nocapture"]).env(ALONE, "1").status().unwrap();
+        assert!(status.success(), "see above");
+    }
+
+    #[test]
+    fn trees_in_flight_stay_within_the_budget() {
+        let page = "<br>a".repeat(1000);
+        let bytes = text::max_tree_bytes(page.as_bytes());
+        let budget = TreeBudget::new(bytes, Format::Html);
+        let (now, max) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..32 {
+                scope.spawn(|| {
+                    let _taken = budget.take(page.as_bytes());
+                    max.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    now.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        assert!((1..=TREE_BYTES_PER_PAGE_BYTE).contains(&max.load(Ordering::SeqCst)), "{max:?}");
+        assert_eq!(*budget.taken.lock().unwrap(), 0);
+    }
+
+    #[test]
+    fn a_page_larger_than_the_budget_goes_alone() {
+        let budget = TreeBudget::new(1, Format::Json);
+        drop(budget.take(b"<p>"));
+        let _first = budget.take(b"<p>");
+        assert!(text::max_tree_bytes(b"<p>") > budget.limit);
+    }
+
+    #[test]
+    fn the_beginning_of_a_value_is_never_taken_for_a_page() {
+        let (input, text) = (InputSettings::default(), text::Settings::default());
+        let fingerprinter =
+            Fingerprinter::new(&input, &text, &fingerprint::Settings::default(), NonZeroUsize::MIN).unwrap();
+        let value = br#"{"url":"https://a.example/1","text":"the council closed the old bridge"}"#;
+        let whole = ConsumedRecord { value: Some(Box::from(&value[..])), ..ConsumedRecord::default() };
+        let source = PartitionId::new("pages.jsonl", 0).at(3);
+        assert!(outcome(fingerprinter.clone(), source.clone(), whole.clone()).is_ok());
+        let rejection = Rejection::too_large("the line", 5000, 1000);
+        let message = Some(rejection.message().to_owned());
+        let cut = ConsumedRecord { cut: Some(CutValue { bytes: 5000, rejection }), ..whole };
+        assert_eq!(outcome(fingerprinter, source, cut), Err((Reject::TooLarge, message)));
+    }
 
     const LIMIT: Duration = Duration::from_secs(20);
 

@@ -13,15 +13,15 @@ use dupgate_core::worker::PageOutcome;
 use super::by_log::next_walk;
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
+use crate::context;
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::kafka::admin::LogNames;
 use crate::kafka::client::ClientSettings;
+use crate::kafka::fingerprint_log::{Requests, RequestsError};
 use crate::kafka::offsets::Offsets;
-use crate::kafka::requests::{Requests, RequestsError};
 use crate::protocol::{PageRequest, Request, RequestBody, RequestId, RequestOffset, Verdict};
 use crate::record::PartitionId;
-use crate::runtime::context;
-use crate::runtime::fatal::failure;
 
 /// Time-out for reading requests.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);

@@ -12,11 +12,11 @@ use super::log_stream;
 use super::log_stream::LogStream;
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
+use crate::context;
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogPartition, PageRequest, Verdict};
 use crate::record::{PartitionId, Source, Timestamp};
-use crate::runtime::context;
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_log(&mut self) -> Result<(), Fatal> {

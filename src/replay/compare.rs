@@ -10,15 +10,15 @@ use dupgate_core::replay::{Changes, Side, Sides};
 use super::QUERY_TIMEOUT;
 use super::log_stream::{self, LogStream};
 use crate::config::settings::Settings;
+use crate::context;
 use crate::error::{Fatal, Reason};
+use crate::fatal::{self, failure};
 use crate::kafka::client::ClientSettings;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::pages::{PageBytes, Pages};
 use crate::protocol::{LogPartition, Rules, RulesNumber, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
-use crate::runtime::context;
-use crate::runtime::fatal::{self, failure};
 
 /// Time-out for pages that the input should hold.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);

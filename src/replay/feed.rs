@@ -16,7 +16,9 @@ use dupgate_core::replay::{ArchiveFile, FilePlace, LOOKAHEAD};
 use dupgate_core::worker::Page;
 
 use super::file_reader::{self, FileEvent};
+use crate::clock::Clock;
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::client::ClientSettings;
 use crate::kafka::group_consumer::ConsumedRecord;
@@ -24,8 +26,6 @@ use crate::kafka::output::PagePayload;
 use crate::kafka::range::{RangeEvent, RangeReader};
 use crate::processing::text_pool::{CHECK_INTERVAL, Done, Job, TextPool, TextWork};
 use crate::record::{PartitionId, Timestamp};
-use crate::runtime::clock::Clock;
-use crate::runtime::fatal::failure;
 
 /// Time limit of the text work on one page.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
@@ -305,9 +305,9 @@ mod tests {
     use super::*;
     use crate::fingerprint::Scratch;
     use crate::kafka::client::ConnectionSettings;
-    use crate::kafka::mock::InProcessBroker;
+    use crate::kafka::demo::InProcessBroker;
+    use crate::processing::text_pool::Taken;
     use crate::record::{Reject, Source};
-    use crate::runtime::tree_budget::Taken;
     use dupgate_core::worker::{PageAction, PageOutcome};
 
     /// Far longer than anything that is waited for.

@@ -10,13 +10,13 @@ use crossbeam_channel::{Receiver, unbounded};
 use dupgate_core::replay::{InputRange, LogRange, Marks, Plan};
 
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::protocol::{Checkpoint, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::PartitionId;
-use crate::runtime::fatal::failure;
 
 /// How long the cluster may be silent while there is something to read.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);

@@ -14,17 +14,17 @@ use super::log_stream::{expect_kept, first_checkpoint, is_judged_before};
 use super::store::Store;
 use super::verdict_digest::{rules_digest, writes_digest};
 use super::{QUERY_TIMEOUT, files};
+use crate::clock::wall_time;
 use crate::config::settings::Settings;
+use crate::context;
 use crate::error::{Fatal, Reason};
+use crate::fatal::{self, failure};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::ClusterError;
 use crate::kafka::offsets::Offsets;
 use crate::processing::lines;
 use crate::protocol::{Checkpoint, LogPartition, RequestOffset, VerdictOffset};
 use crate::record::{EventTime, PartitionId, Timestamp};
-use crate::runtime::clock::wall_time;
-use crate::runtime::context;
-use crate::runtime::fatal::{self, failure};
 
 /// A place in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

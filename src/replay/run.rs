@@ -21,20 +21,20 @@ use super::setup::{self, extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
 use super::verdict_digest::VerdictDigest;
 use super::writer::{BATCH_BYTES, Batch, Committed, MAX_PAGES, Writer, WriterSettings};
+use crate::clock::Clock;
 use crate::config::settings::Settings;
+use crate::context;
 use crate::error::{Fatal, Reason};
+use crate::fatal::{self, failure};
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::inspector::ClusterError;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source};
-use crate::runtime::clock::Clock;
-use crate::runtime::context;
-use crate::runtime::fatal::{self, failure};
-use crate::runtime::threads::BackgroundTasks;
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
+use crate::threads::BackgroundTasks;
 
 /// Longest time that a batch stays open, while there is something to commit.
 const BATCH_TIME: Duration = Duration::from_millis(500);

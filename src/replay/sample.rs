@@ -9,12 +9,12 @@ use dupgate_core::worker::HeaderSettings;
 
 use super::feed::{Extents, FeedEvent};
 use super::setup;
+use crate::clock::{Clock, wall_time};
 use crate::config::settings::Settings;
 use crate::error::Fatal;
 use crate::kafka::output::{Outputs, PartitionCounts};
-use crate::runtime::clock::{Clock, wall_time};
-use crate::runtime::{context, topics};
 use crate::telemetry::Metrics;
+use crate::{context, topics};
 
 /// Maximum number of pages and maximum duration of the sample for an estimate.
 const SAMPLE_PAGES: usize = 5000;

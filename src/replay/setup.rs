@@ -7,6 +7,7 @@ use std::sync::Arc;
 use dupgate_core::replay::{FilePlace, InputRange, Mark, Marks, Plan, Reads, Shadow, Target};
 
 use super::feed::{Extents, Feed};
+use crate::clock::Clock;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
@@ -14,13 +15,12 @@ use crate::kafka::admin::{Admin, Brokers};
 use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::Outputs;
-use crate::processing::record_processor::RecordProcessor;
 use crate::processing::schema_registry;
+use crate::processing::text_pool::RecordProcessor;
+use crate::processing::text_pool::TreeBudget;
 use crate::record::{PartitionId, Timestamp};
-use crate::runtime::clock::Clock;
-use crate::runtime::tree_budget::TreeBudget;
-use crate::runtime::{context, topics};
 use crate::telemetry::Metrics;
+use crate::{context, topics};
 
 /// The start of a replay in a partition.
 pub(super) fn start_of(plan: &Plan, partition: &PartitionId) -> Mark {

@@ -11,17 +11,17 @@ use dupgate_core::replay::{CommitMetadata, Mark, Marks, Plan, Target, Total, own
 
 use super::{QUERY_TIMEOUT, TRANSACTION};
 use crate::config::settings::{Settings, Topics};
+use crate::context;
 use crate::error::{Fatal, Reason};
+use crate::fatal::{self, ended, failure};
 use crate::kafka::client::{ConnectionSettings, ProducerSettings};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan, end_open_transaction};
 use crate::kafka::offsets::{Committed, Offsets};
-use crate::kafka::page_producer::{Page, PageProducer};
 use crate::kafka::pages::Pages;
+use crate::kafka::pages::{Page, PageProducer};
 use crate::protocol::LogPartition;
 use crate::record::PartitionId;
-use crate::runtime::context;
-use crate::runtime::fatal::{self, ended, failure};
-use crate::runtime::process_lock::{LockState, ProcessLock};
+use crate::snapshot::{LockState, ProcessLock};
 use crate::transaction::CallError;
 
 /// Header of the record in the topic of a plan that holds the result of the replay.
@@ -117,7 +117,7 @@ impl Store {
         let connection = context::connection(&settings.kafka);
         let group = settings.input.group.clone();
         let inspector = ClusterInspector::new(&connection, &group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
-        if let Some(why) = crate::runtime::topics::connect_error(&settings.kafka.brokers) {
+        if let Some(why) = crate::topics::connect_error(&settings.kafka.brokers) {
             return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
         }
         inspector.brokers().map_err(fatal::cluster_error)?;

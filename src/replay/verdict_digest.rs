@@ -11,7 +11,7 @@ use crate::config::settings::Settings;
 use crate::error::Fatal;
 use crate::protocol::{DEFAULT_PART_BYTES, LogIdentity, RulesNumber, RulesRecord, VerdictRecord, encode_verdict};
 use crate::record::Source;
-use crate::runtime::{fatal, topics};
+use crate::{fatal, topics};
 
 /// Digest of the positions and outcomes so far, and of the originals that pages were matched with.
 #[derive(Debug)]

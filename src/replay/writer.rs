@@ -13,7 +13,9 @@ use crossbeam_channel::{Receiver, unbounded};
 use dupgate_core::replay::{CommitMetadata, Digest, Mark, Marks, Total, VerdictName, name_of};
 use dupgate_core::worker::{Output, OutputKind, PageOutcome};
 
+use crate::clock::Clock;
 use crate::error::{Fatal, Reason};
+use crate::fatal::{ended, failure};
 use crate::kafka::budget::InFlight;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::errors::denied_in;
@@ -25,9 +27,7 @@ use crate::kafka::producer::{
 };
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
-use crate::runtime::clock::Clock;
-use crate::runtime::driver::next_step;
-use crate::runtime::fatal::{ended, failure};
+use crate::threads::next_step;
 use crate::transaction::{BatchLimit, Call, CallError, Delivery, TransactionMachine, TxnStep};
 
 /// How long to wait for the answer to a call before doing other work.

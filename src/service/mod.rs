@@ -3,12 +3,9 @@
 //! `parts` runs the roles and ends them in order; `endpoints` serves HTTP.
 
 mod endpoints;
-pub(crate) mod instance_admin;
-mod page_cache;
 pub(crate) mod pair_inspector;
 mod parts;
 pub mod scheme_change;
-mod test_case;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,28 +17,25 @@ use dupgate_core::worker::{Pacing, WorkerSettings};
 
 use self::endpoints::serve_http;
 use self::parts::{Handle, Parts};
+use crate::clock::{Clock, random_id};
 use crate::config::settings::{Settings, Topics as InputTopics};
+use crate::context::{self, REVOKE_GRACE, ServiceContext};
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::fingerprint::Fingerprinter;
-use crate::judge::JudgeDriver;
-use crate::judge::handle::judge_settings;
 use crate::judge::snapshot_store::{self, FsSnapshotStore, SnapshotStore};
+use crate::judge::{JudgeDriver, judge_settings};
 use crate::kafka::admin::Brokers;
-use crate::panics;
-use crate::processing::record_processor::RecordProcessor;
+use crate::process;
 use crate::processing::schema_registry;
+use crate::processing::text_pool::{RecordProcessor, TreeBudget};
 use crate::protocol::{LogPartition, Stage};
 use crate::record::Timestamp;
-use crate::runtime::clock::{Clock, random_id};
-use crate::runtime::context::{self, REVOKE_GRACE, ServiceContext};
-use crate::runtime::fatal::failure;
-use crate::runtime::topics::{self, Topics};
-use crate::runtime::tree_budget::TreeBudget;
-use crate::service::page_cache::PageCache;
-use crate::service::pair_inspector::PairInspector;
+use crate::service::pair_inspector::{PageCache, PairInspector};
 use crate::snapshot::Folder;
 use crate::telemetry::http_server::bind;
 use crate::telemetry::{Health, Metrics, pairs};
+use crate::topics::{self, Topics};
 use crate::worker::WorkerDriver;
 
 pub use self::endpoints::serve_replay;
@@ -78,7 +72,7 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
 ///
 /// Why it could not start or continue.
 pub fn run_watched(mut settings: Settings, brokers: Brokers, watch: impl FnOnce(&Metrics)) -> Result<(), Fatal> {
-    panics::end_the_process_on_panic();
+    process::end_the_process_on_panic();
     let signals = signals()?;
     let clock = Clock::start();
     let metrics = Metrics::new(&settings.metrics).map_err(failure)?;

@@ -1,25 +1,25 @@
-//! Inspects both pages of a pair: reads them from the input by their positions, and compares them.
+//! Inspects both pages of a pair: reads them from the input by their positions, compares them, and writes the pair as a
+//! case for `dupgate test`.
 //!
-//! It uses its own Kafka clients, so the pipeline never waits for it. Pairs whose pages are gone are reported as such.
+//! It uses its own Kafka clients, so the pipeline never waits for it. Pairs whose pages are gone are reported as such. In
+//! the demo, whose in-process broker drops records within seconds, pages come from a [`PageCache`].
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::compare::{Comparison, Run, Side, beginning};
 use crate::config::settings::{Settings, ShownText};
+use crate::context;
 use crate::error::Fatal;
+use crate::fatal::failure;
 use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch, SketchForm};
 use crate::kafka::pages::{PageBytes, Pages};
-use crate::panics::shielded;
+use crate::process::shielded;
+use crate::processing::text_pool::TreeBudget;
 use crate::record::{Format, RawRecord, Source};
-use crate::runtime::context;
-use crate::runtime::fatal::failure;
-use crate::runtime::tree_budget::TreeBudget;
-use crate::service::page_cache::PageCache;
-use crate::service::test_case;
 use crate::telemetry::admin::ApiError;
 use crate::telemetry::pairs::{DeliveredDuplicate, Pair, PairDetails, PairRecorder, runs};
 
@@ -34,6 +34,9 @@ const IN_LISTS: (usize, usize, usize) = (40, 200, 24);
 
 /// The same for a single pair, if text is shown in snippets.
 const IN_SNIPPETS: (usize, usize, usize) = (200, 1000, 200);
+
+/// Maximum size of one page in a case: larger ones belong in files.
+const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// Starts the thread that inspects pairs as they arrive.
 pub(crate) fn start(pair_inspector: PairInspector) -> Result<PairRecorder, Fatal> {
@@ -132,7 +135,7 @@ impl PairInspector {
             object.insert("fp".to_owned(), code(&both.page.reading).into());
             object.insert("match_fp".to_owned(), code(&both.original.reading).into());
             if self.text == ShownText::Full {
-                object.insert("case".to_owned(), test_case::yaml(&pair.seen, self.format, &both.bytes).into());
+                object.insert("case".to_owned(), case_yaml(&pair.seen, self.format, &both.bytes).into());
             }
         }
         Ok(value)
@@ -260,6 +263,90 @@ fn code(reading: &FingerprintedPage) -> Option<String> {
     reading.fingerprints.simhash.map(|simhash| simhash.to_string())
 }
 
+/// A bounded number of recently used pages. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct PageCache {
+    max: usize,
+    state: Arc<Mutex<CachedPages>>,
+}
+
+#[derive(Debug, Default)]
+struct CachedPages {
+    pages: BTreeMap<Source, PageBytes>,
+    /// The most recently used one is at the end.
+    order: VecDeque<Source>,
+}
+
+impl PageCache {
+    /// Creates a cache of at most this many pages; 0 disables it.
+    pub(crate) fn of(max: usize) -> Self {
+        Self { max, state: Arc::default() }
+    }
+
+    /// Creates a cache for both pages of this many pairs.
+    pub(crate) fn of_pairs(max: usize) -> Self {
+        Self::of(2 * max)
+    }
+
+    /// Keeps a page, and evicts the least recently used one if the cache is full: an original with many duplicates
+    /// stays.
+    pub(crate) fn keep(&self, source: &Source, page: &PageBytes) {
+        let mut state = self.lock();
+        if self.max == 0 {
+            return;
+        }
+        if state.pages.insert(source.clone(), page.clone()).is_some() {
+            state.order.retain(|kept| kept != source);
+        }
+        state.order.push_back(source.clone());
+        if state.order.len() > self.max
+            && let Some(oldest) = state.order.pop_front()
+        {
+            state.pages.remove(&oldest);
+        }
+    }
+
+    /// Returns a page.
+    pub(crate) fn get(&self, source: &Source) -> Option<PageBytes> {
+        self.lock().pages.get(source).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CachedPages> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes the case as one element of a list in YAML; `None` for pages that no case can hold.
+///
+/// Headers and keys are not part of a case.
+pub(crate) fn case_yaml(
+    seen: &DeliveredDuplicate,
+    format: Format,
+    [original, page]: &[PageBytes; 2],
+) -> Option<String> {
+    let (one, other) = (as_page(format, original)?, as_page(format, page)?);
+    let name = Value::from(format!(
+        "{} ~ {}",
+        seen.id.as_ref().map_or_else(|| seen.source.to_string(), Clone::clone),
+        seen.original
+    ));
+    // JSON is valid YAML, so pages need no other escaping.
+    Some(format!(
+        "- name: {name}\n  one: {one}\n  other: {other}\n  expect: {}\n  stage: {}\n",
+        seen.verdict, seen.stage
+    ))
+}
+
+fn as_page(format: Format, bytes: &PageBytes) -> Option<Value> {
+    let value = bytes.value.as_deref().filter(|value| value.len() <= MAX_VALUE_BYTES)?;
+    match format {
+        Format::Json => Some(json!({"record": serde_json::from_slice::<Map<String, Value>>(value).ok()?})),
+        Format::Text => Some(json!({"text": std::str::from_utf8(value).ok()?})),
+        Format::Html => Some(json!({"html": std::str::from_utf8(value).ok()?})),
+        Format::Warc | Format::Avro | Format::Protobuf | Format::JsonSchema => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,5 +438,71 @@ mod tests {
             assert_eq!(shown["missing"], Value::Null, "{}", pair.seen.source);
             assert!(pair.details.as_ref().is_some_and(|details| details.missing.is_none()));
         }
+    }
+
+    #[test]
+    fn recently_used_pages_are_kept() {
+        let at = |offset| PartitionId::new("pages", 0).at(offset);
+        let page = |text: &str| PageBytes { value: Some(text.into()), ..PageBytes::default() };
+        let kept = PageCache::of(2);
+        for offset in [1, 2, 2, 3] {
+            kept.keep(&at(offset), &page("x"));
+        }
+        assert_eq!([1, 2, 3].map(|offset| kept.get(&at(offset)).is_some()), [false, true, true]);
+        kept.keep(&at(2), &page("x"));
+        kept.keep(&at(4), &page("x"));
+        assert_eq!([2, 3, 4].map(|offset| kept.get(&at(offset)).is_some()), [true, false, true]);
+        assert!(kept.lock().pages.len() == 2 && kept.lock().order.len() == 2);
+        let none = PageCache::of(0);
+        none.keep(&at(1), &page("x"));
+        assert_eq!(none.get(&at(1)), None);
+    }
+
+    fn seen() -> DeliveredDuplicate {
+        let partition = PartitionId::new("pages", 0);
+        DeliveredDuplicate {
+            source: partition.at(7),
+            original: partition.at(3),
+            cluster: partition.at(3),
+            verdict: "near",
+            stage: "simhash",
+            distance: 2,
+            contained: None,
+            age_ms: 0,
+            id: Some("http://a/\"1\"".to_owned()),
+            at: Timestamp::default(),
+        }
+    }
+
+    fn case_page(value: &str) -> PageBytes {
+        PageBytes { value: Some(value.as_bytes().to_vec()), ..PageBytes::default() }
+    }
+
+    #[test]
+    fn a_case_holds_both_pages_and_the_verdict() {
+        let pages = [case_page("{\"text\": \"one: #1\"}"), case_page("{\"text\": \"two\\n- name: x\"}")];
+        let yaml = case_yaml(&seen(), Format::Json, &pages).unwrap();
+        let read: Value = serde_saphyr::from_str(&yaml).unwrap();
+        assert_eq!(
+            read,
+            json!([{
+                "name": "http://a/\"1\" ~ pages:0:3",
+                "one": {"record": {"text": "one: #1"}},
+                "other": {"record": {"text": "two\n- name: x"}},
+                "expect": "near",
+                "stage": "simhash",
+            }])
+        );
+        let read: Value = serde_saphyr::from_str(&super::case_yaml(&seen(), Format::Html, &pages).unwrap()).unwrap();
+        assert_eq!(read[0]["one"]["html"], "{\"text\": \"one: #1\"}");
+    }
+
+    #[test]
+    fn pages_that_a_case_cannot_hold_are_refused() {
+        let large = "x".repeat(MAX_VALUE_BYTES + 1);
+        for (format, other) in [(Format::Text, large.as_str()), (Format::Json, "[]")] {
+            assert_eq!(case_yaml(&seen(), format, &[case_page("{}"), case_page(other)]), None);
+        }
+        assert_eq!(case_yaml(&seen(), Format::Text, &[case_page("a"), PageBytes::default()]), None);
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::clock::Clock;
 use crate::error::{Fatal, Reason};
-use crate::judge::handle::JudgeHandle;
+use crate::fatal::failure;
+use crate::judge::JudgeHandle;
 use crate::protocol::LogPartition;
-use crate::runtime::clock::Clock;
-use crate::runtime::fatal::failure;
 use crate::telemetry::labels::{LabelValue, VerdictLabel};
 use crate::telemetry::{Metrics, catalog};
 use crate::worker::WorkerHandle;

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use dupgate_core::judge::ColdStart;
 
+use crate::clock::wall_time;
 use crate::config::Span;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::record::Timestamp;
-use crate::runtime::clock::wall_time;
-use crate::runtime::{context, fatal};
 use crate::snapshot::Folder;
+use crate::{context, fatal};
 
 /// Time-out of one request.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);

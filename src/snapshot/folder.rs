@@ -1,4 +1,4 @@
-//! The snapshot folder: locks it, writes and reads snapshots, and deletes old ones.
+//! The snapshot folder: locks it, writes and reads snapshots with their manifests, and deletes old ones.
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -9,9 +9,10 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 
 use super::disk::{self, DiskError, Watch};
-use super::manifest::{self, ChunkHash, Manifest};
 use crate::fingerprint::SchemeId;
-use crate::protocol::CodecError;
+use crate::protocol::codec::bytes::Write;
+use crate::protocol::codec::frame::{self, Kind};
+use crate::protocol::{CodecError, LogIdentity, VerdictOffset};
 
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;
@@ -297,7 +298,7 @@ fn put_snapshot(
         chunks.push(hash);
     }
     disk::sync_folder(watch, folder)?;
-    let manifest = manifest::encode(manifest, &chunks);
+    let manifest = encode_manifest(manifest, &chunks);
     disk::put(watch, &folder.join(manifest_name(number)), &manifest)?;
     disk::sync_folder(watch, folder)?;
     Ok(size + manifest.len() as u64)
@@ -317,7 +318,7 @@ fn numbers(files: &[String]) -> BTreeSet<u64> {
 }
 
 fn read_manifest(path: &Path) -> Result<(Manifest, Vec<ChunkHash>), Damage> {
-    Ok(manifest::decode(&disk::read(path)?)?)
+    Ok(decode_manifest(&disk::read(path)?)?)
 }
 
 /// Reads a snapshot. While `accept` works on one chunk, the next chunks are read.
@@ -339,4 +340,64 @@ fn read_chunk(folder: &Path, hash: ChunkHash) -> Result<Vec<u8>, Damage> {
     let path = folder.join(hash.file_name());
     let bytes = disk::read(&path)?;
     if ChunkHash::of(&bytes) == hash { Ok(bytes) } else { Err(Damage::Chunk(path)) }
+}
+
+/// The origin of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The verdict log that was followed.
+    pub log: LogIdentity,
+    /// Offset of the next record of the verdict log to follow.
+    pub at: VerdictOffset,
+    /// The scheme of all fingerprints.
+    pub scheme: SchemeId,
+}
+
+/// Hash of the bytes of a chunk, which is both its name and its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ChunkHash(u128);
+
+impl ChunkHash {
+    /// Hashes the bytes of a chunk.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self(xxhash_rust::xxh3::xxh3_128(bytes))
+    }
+
+    /// Returns the name of the chunk's file.
+    fn file_name(self) -> String {
+        format!("{:032x}.chunk", self.0)
+    }
+
+    /// Returns whether this is a valid name of a chunk.
+    fn is_file_name(file: &str) -> bool {
+        let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+        file.strip_suffix(".chunk").is_some_and(|hash| hash.len() == 32 && hash.bytes().all(is_digit))
+    }
+}
+
+/// Encodes a manifest, with its chunks in order.
+pub(super) fn encode_manifest(manifest: &Manifest, chunks: &[ChunkHash]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let start = frame::open(&mut out, Kind::Manifest);
+    out.fixed64(manifest.log.0);
+    out.signed(manifest.at.0);
+    out.run(manifest.scheme.0.as_bytes());
+    out.varint(chunks.len() as u64);
+    for chunk in chunks {
+        out.extend(chunk.0.to_le_bytes());
+    }
+    frame::close(&mut out, start);
+    out
+}
+
+/// Decodes the output of [`encode_manifest`].
+pub(super) fn decode_manifest(bytes: &[u8]) -> Result<(Manifest, Vec<ChunkHash>), CodecError> {
+    let mut from = frame::unwrap_kind(bytes, Kind::Manifest)?;
+    let log = LogIdentity(from.fixed64("log identity")?);
+    let at = VerdictOffset(from.signed("offset")?);
+    let scheme = String::from_utf8(from.run("scheme")?.to_vec()).map_err(|_| CodecError::NotText { what: "scheme" })?;
+    let count = from.count(16, "chunks")?;
+    let chunks = (0..count).map(|_| from.fixed128("chunk").map(ChunkHash)).collect::<Result<_, _>>()?;
+    from.end()?;
+    Ok((Manifest { log, at, scheme: SchemeId(scheme) }, chunks))
 }

@@ -17,16 +17,15 @@
 mod chunks;
 mod disk;
 mod folder;
-mod manifest;
 
 use dupgate_core::judge::{Restored, SharedSnapshot, Snapshot};
 
 use crate::fingerprint::SchemeId;
 use crate::index::Task;
 
-pub use disk::DiskError;
-pub use folder::{Damage, Discarded, Folder, Newest, Sections, SnapshotError};
-pub use manifest::Manifest;
+pub(crate) use disk::LockState;
+pub use disk::{DiskError, ProcessLock};
+pub use folder::{Damage, Discarded, Folder, Manifest, Newest, Sections, SnapshotError};
 
 impl Folder {
     /// Writes a snapshot of log partition `name`, then deletes all its snapshots except the newest ones, whose number

@@ -683,15 +683,15 @@ fn a_snapshot_is_as_in_its_file() {
     }
     let made = snapshot(originals);
     let mut written: Vec<Vec<u8>> = chunks::encode(&made).collect();
-    let hashes: Vec<_> = written.iter().map(|chunk| manifest::ChunkHash::of(chunk)).collect();
-    written.push(manifest::encode(&manifest(9), &hashes));
+    let hashes: Vec<_> = written.iter().map(|chunk| folder::ChunkHash::of(chunk)).collect();
+    written.push(folder::encode_manifest(&manifest(9), &hashes));
     assert!(
         records(include_str!("../../tests/golden/snapshot/snapshot.v1.hex")) == written,
         "the bytes of format version {FORMAT_VERSION} changed: raise FORMAT_VERSION and add a golden file of the new \
          version. Written now:\n{}",
         hex(&written)
     );
-    assert_eq!(manifest::decode(&written.pop().unwrap()), Ok((manifest(9), hashes)));
+    assert_eq!(folder::decode_manifest(&written.pop().unwrap()), Ok((manifest(9), hashes)));
     assert_eq!(decoded(written), Ok(made));
 }
 

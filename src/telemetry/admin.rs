@@ -5,13 +5,10 @@
 //! to such an address. Cross-origin requests are refused in either case. The pages themselves hold no data, so they
 //! need no token.
 
-pub(super) mod auth;
-
-use std::fmt;
-use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -27,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::http_server::Server;
+use super::http_server::{self, Server, json_answer};
 use super::labels::{Duplicate, LabelValue};
 use super::logging;
 use super::overview::{INTERVAL, Overview};
@@ -205,7 +202,7 @@ fn router(admin: Admin) -> Router {
         .route("/pause", post(pause))
         .route("/resume", post(resume))
         .route("/log", put(log))
-        .layer(middleware::from_fn_with_state(admin.token.clone(), auth::token));
+        .layer(middleware::from_fn_with_state(admin.token.clone(), http_server::token));
     let mut router = Router::new().route("/", get(list)).route("/ui", get(|| async { Redirect::permanent("/ui/") }));
     for (path, kind, text) in FILES {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
@@ -213,12 +210,8 @@ fn router(admin: Admin) -> Router {
     router
         .nest("/api/v1", api)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .layer(middleware::from_fn_with_state(admin.token.is_some(), auth::guard))
+        .layer(middleware::from_fn_with_state(admin.token.is_some(), http_server::guard))
         .with_state(admin)
-}
-
-fn answer(status: StatusCode, value: &Value) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
 }
 
 impl IntoResponse for ApiError {
@@ -228,7 +221,7 @@ impl IntoResponse for ApiError {
             Self::Wrong(why) => (StatusCode::BAD_REQUEST, why),
             Self::Unable(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
         };
-        answer(status, &json!({"error": why}))
+        json_answer(status, &json!({"error": why}))
     }
 }
 
@@ -244,7 +237,7 @@ async fn ask(
     let admin_service = Arc::clone(&admin.admin_service);
     let answered = tokio::task::spawn_blocking(move || question(&*admin_service)).await;
     let value = answered.map_err(|error| ApiError::Unable(format!("the request was not answered: {error}")))??;
-    Ok(answer(StatusCode::OK, &value))
+    Ok(json_answer(StatusCode::OK, &value))
 }
 
 async fn list() -> String {
@@ -318,7 +311,7 @@ async fn pairs(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Res
         "distances": page.distances,
         "pairs": page.pairs.iter().map(|pair| pair.json()).collect::<Value>(),
     });
-    Ok(answer(StatusCode::OK, &value))
+    Ok(json_answer(StatusCode::OK, &value))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -330,7 +323,7 @@ struct After {
 async fn overview(State(admin): State<Admin>, query: Queried<After>) -> Result<Response, ApiError> {
     let Query(requested) = query.map_err(|error| wrong(error.body_text()))?;
     let since = number("since", &requested.since)?.unwrap_or(0);
-    Ok(answer(StatusCode::OK, &admin.overview.answer(since)))
+    Ok(json_answer(StatusCode::OK, &admin.overview.answer(since)))
 }
 
 async fn stream(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, ApiError> {
@@ -415,7 +408,7 @@ async fn top(State(admin): State<Admin>, query: Queried<Number>) -> Result<Respo
     let Query(requested) = query.map_err(|error| wrong(error.body_text()))?;
     let clusters = admin.pairs.largest(number("n", &requested.n)?.unwrap_or(20));
     let one = |Cluster { source, id, duplicate_id, duplicates }: &Cluster| json!({"cluster": source.to_string(), "id": id, "duplicate_id": duplicate_id, "duplicates": duplicates});
-    Ok(answer(StatusCode::OK, &clusters.iter().map(one).collect()))
+    Ok(json_answer(StatusCode::OK, &clusters.iter().map(one).collect()))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -460,7 +453,7 @@ async fn log(body: Bytes) -> Result<Response, ApiError> {
     let Logged { level } = serde_json::from_slice(&body).map_err(wrong)?;
     logging::set_level(&level).map_err(ApiError::Unable)?;
     tracing::warn!(target: "dupgate::http", %level, "log level changed by an operator");
-    Ok(answer(StatusCode::OK, &json!({"level": level})))
+    Ok(json_answer(StatusCode::OK, &json!({"level": level})))
 }
 
 #[cfg(test)]

@@ -6,33 +6,29 @@
 //! state: two instances in one process have two recorders. Recording costs an atomic operation for closed labels, and a
 //! hash lookup for topics and partitions.
 
-mod recorder;
-mod series;
-mod values;
-
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dupgate_core::worker::OutputKind;
-use metrics::{Counter, Gauge};
-use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use metrics_util::registry::{AtomicStorage, Registry};
 
-use self::recorder::ReadableRecorder;
-use self::series::Series;
-use super::catalog::{self, Kind, TABLE};
-use super::handles::Handle;
+use super::catalog::{self, Handle, Handles, Kind, METADATA, Spec, TABLE};
 use super::labels::{
-    Blocked, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue, LimitedQueue, Log, Pause, Queue,
-    Rebalance, Segmenter, VerdictLabel,
+    Blocked, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue, LimitedQueue, Log, MemoryPart,
+    Pause, Queue, Rebalance, ReplayPhase, Segmenter, VerdictLabel,
 };
 use crate::config::settings;
 use crate::fingerprint::PerMille;
 use crate::protocol::{LogPartition, VerdictKind};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
-pub use self::values::{Buckets, IndexTotals, MetricValues, ReplayProgress, whole};
+/// The histograms whose buckets are read: they have no labels.
+const READ: [&Spec; 2] = [&catalog::END_TO_END_LATENCY, &catalog::VERDICT_SECONDS];
 
 /// Records metrics. Clones share one recorder.
 #[derive(Clone)]
@@ -117,7 +113,7 @@ impl Metrics {
     pub fn render(&self) -> String {
         metrics::with_local_recorder(&self.inner.recorder, || self.inner.process.collect());
         self.inner.recorder.export();
-        values::ordered(&self.inner.handle.render())
+        ordered(&self.inner.handle.render())
     }
 
     /// Returns the current values of the metrics. `process_*` has the values of the last [`Metrics::render`], or of the
@@ -472,6 +468,380 @@ const fn flag(is_set: bool) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are below 2^53 for the next 280,000 years")]
 const fn seconds(time: Timestamp) -> f64 {
     time.millis() as f64 / 1000.0
+}
+
+/// Every series that is registered at the start: those of the catalog, and those whose label values depend on each other.
+pub(crate) struct Series {
+    handles: Handles,
+    dead_letters: BTreeMap<Reject, Counter>,
+    dead_letters_held: BTreeMap<Reject, Gauge>,
+    produce_failures: BTreeMap<(&'static str, Reject), Counter>,
+    /// For each component, only the kinds of errors that occur in it.
+    errors: Vec<(Component, ErrorKind, Counter)>,
+    withdrawn: BTreeMap<Reject, Counter>,
+}
+
+impl Deref for Series {
+    type Target = Handles;
+
+    fn deref(&self) -> &Handles {
+        &self.handles
+    }
+}
+
+impl Series {
+    /// Describes all metrics of the table, and registers every series whose labels are closed.
+    fn register(recorder: &dyn Recorder) -> Self {
+        for spec in TABLE {
+            let (name, unit) = (KeyName::from_const_str(spec.name), Some(spec.unit));
+            match spec.kind {
+                Kind::Counter => recorder.describe_counter(name, unit, spec.help.into()),
+                Kind::Gauge => recorder.describe_gauge(name, unit, spec.help.into()),
+                Kind::Histogram(_) => recorder.describe_histogram(name, unit, spec.help.into()),
+            }
+        }
+        let counter = |spec: &Spec, labels: &[(&'static str, &str)]| Counter::register(recorder, spec.name, labels);
+        let failures = OutputKind::ALL.iter().flat_map(|output| {
+            let reasons = Reject::ALL.into_iter().filter(|reject| reject.stage() == "produce");
+            reasons.map(|reject| {
+                let labels = [output.pair(), ("reason", reject.name())];
+                ((output.name(), reject), counter(&catalog::PRODUCE_FAILURES, &labels))
+            })
+        });
+        let errors = Component::ALL.iter().flat_map(|component| {
+            let kinds = component.kinds().iter();
+            kinds.map(|kind| (*component, *kind, counter(&catalog::ERRORS, &[component.pair(), kind.pair()])))
+        });
+        Self {
+            handles: Handles::register(recorder),
+            dead_letters: rejects(|reject| {
+                counter(&catalog::DEAD_LETTERS, &[("stage", reject.stage()), ("reason", reject.name())])
+            }),
+            dead_letters_held: rejects(|reject| {
+                Gauge::register(recorder, catalog::DEAD_LETTERS_HELD.name, &[("reason", reject.name())])
+            }),
+            produce_failures: failures.collect(),
+            errors: errors.collect(),
+            withdrawn: rejects(|reject| counter(&catalog::WITHDRAWN, &[("reason", reject.name())])),
+        }
+    }
+}
+
+fn rejects<H>(make: impl Fn(Reject) -> H) -> BTreeMap<Reject, H> {
+    Reject::ALL.into_iter().map(|reject| (reject, make(reject))).collect()
+}
+
+/// Cumulative counts of a histogram by upper bound, ascending; the last bound is infinite.
+pub type Buckets = Vec<(f64, f64)>;
+
+/// The value of every counter and gauge that was recorded, and the buckets that the overview reads. Labels that all
+/// series carry (`metrics.labels`) are left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricValues {
+    series: BTreeMap<Key, f64>,
+    buckets: BTreeMap<&'static str, Buckets>,
+}
+
+impl MetricValues {
+    const fn new(series: BTreeMap<Key, f64>, buckets: BTreeMap<&'static str, Buckets>) -> Self {
+        Self { series, buckets }
+    }
+
+    fn of<'v>(&'v self, spec: &Spec) -> impl Iterator<Item = (&'v Key, f64)> + use<'v> {
+        let name = spec.name;
+        self.series.iter().filter(move |(key, _)| key.name() == name).map(|(key, value)| (key, *value))
+    }
+
+    /// Sums the series of a counter or gauge.
+    #[must_use]
+    pub fn total(&self, spec: &Spec) -> f64 {
+        self.total_of(spec, &[])
+    }
+
+    /// Sums the series that have these labels.
+    #[must_use]
+    pub fn total_of(&self, spec: &Spec, labels: &[(&str, &str)]) -> f64 {
+        let fits = |key: &Key| labels.iter().all(|(name, value)| label(key, name) == Some(value));
+        // The empty sum is -0.
+        self.of(spec).filter(|(key, _)| fits(key)).map(|(_, value)| value).sum::<f64>() + 0.0
+    }
+
+    /// Sums the series as a whole number.
+    #[must_use]
+    pub fn count(&self, spec: &Spec) -> u64 {
+        whole(self.total(spec))
+    }
+
+    /// Sums the series that have these labels, as a whole number.
+    #[must_use]
+    pub fn count_of(&self, spec: &Spec, labels: &[(&str, &str)]) -> u64 {
+        whole(self.total_of(spec, labels))
+    }
+
+    /// Returns the largest value.
+    #[must_use]
+    pub fn largest(&self, spec: &Spec) -> Option<f64> {
+        self.of(spec).map(|(_, value)| value).reduce(f64::max)
+    }
+
+    /// Returns the values of the series with this label.
+    pub fn by_label<'v>(&'v self, spec: &Spec, name: &'static str) -> impl Iterator<Item = (&'v str, f64)> + use<'v> {
+        self.of(spec).filter_map(move |(key, value)| Some((label(key, name)?, value)))
+    }
+
+    /// Returns the values by two labels; the second may be missing.
+    pub fn by_two_labels<'v>(
+        &'v self,
+        spec: &Spec,
+        first: &'static str,
+        second: &'static str,
+    ) -> impl Iterator<Item = (&'v str, Option<&'v str>, f64)> + use<'v> {
+        self.of(spec).filter_map(move |(key, value)| Some((label(key, first)?, label(key, second), value)))
+    }
+
+    /// Returns the value of a label of any series.
+    #[must_use]
+    pub fn label(&self, spec: &Spec, name: &str) -> Option<&str> {
+        self.of(spec).find_map(|(key, _)| label(key, name))
+    }
+
+    /// Returns the buckets of a histogram; none if they are not counted for reading.
+    #[must_use]
+    pub fn buckets(&self, spec: &Spec) -> &[(f64, f64)] {
+        self.buckets.get(spec.name).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+fn label<'k>(key: &'k Key, name: &str) -> Option<&'k str> {
+    key.labels().find(|label| label.key() == name).map(metrics::Label::value)
+}
+
+/// Rounds a count; below 0 it is 0.
+#[must_use]
+pub fn whole(count: f64) -> u64 {
+    format!("{count:.0}").parse().unwrap_or(0)
+}
+
+/// Progress of one run of a replay.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReplayProgress {
+    /// Records whose committed verdicts this run has read again.
+    pub followed: u64,
+    /// Records of the warm-up that this run has worked through.
+    pub warmed_up: u64,
+    /// Records of the range that this run has worked through.
+    pub of_range: u64,
+    /// Share of the replay that all of its runs together have done, from 0 to 1.
+    pub share: f64,
+    /// Remaining records; `None` if their number is unknown.
+    pub remaining: Option<u64>,
+    /// Whether it waits for the service.
+    pub is_yielding: bool,
+}
+
+impl Metrics {
+    /// Sets the progress of a replay. The numbers of records of one run must not decrease.
+    pub fn replay(&self, id: &str, at: &ReplayProgress) {
+        let label = ("replay", id);
+        for phase in ReplayPhase::ALL {
+            let records = match phase {
+                ReplayPhase::Follow => at.followed,
+                ReplayPhase::WarmUp => at.warmed_up,
+                ReplayPhase::Range => at.of_range,
+            };
+            self.counter(catalog::REPLAY_RECORDS.name, &[label, phase.pair()]).absolute(records);
+        }
+        self.gauge(catalog::REPLAY_PROGRESS.name, &[label]).set(at.share);
+        if let Some(remaining) = at.remaining {
+            self.gauge(catalog::REPLAY_REMAINING.name, &[label]).set(float(remaining));
+        }
+        self.gauge(catalog::REPLAY_YIELDING.name, &[label]).set(flag(at.is_yielding));
+    }
+}
+
+/// State of the index of one judge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexTotals {
+    /// Whether the judge or standby holds the whole state.
+    pub is_ready: bool,
+    /// Originals held.
+    pub entries: u64,
+    /// Event time of the oldest of them.
+    pub oldest: Option<Timestamp>,
+    /// The stream time.
+    pub stream_time: Option<Timestamp>,
+    /// Bytes for the originals.
+    pub fingerprint_bytes: u64,
+    /// Bytes for the tables of codes and bands.
+    pub bucket_bytes: u64,
+    /// Bytes for the tables by id and by source.
+    pub ref_bytes: u64,
+    /// Bytes for the table of exact hashes.
+    pub exact_bytes: u64,
+    /// Entries in the fullest bucket.
+    pub largest_bucket: u32,
+    /// Requests of the fingerprint log that were read and wait for a verdict.
+    pub waiting: u64,
+}
+
+impl Metrics {
+    /// Sets the index of the judge of a partition of the fingerprint log. The metrics show the sum over all judges of
+    /// this process, or the worst of them where a sum has no meaning.
+    pub fn index(&self, log: LogPartition, totals: IndexTotals) {
+        let mut all = self.inner.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(log, totals);
+        let sum = |part: fn(&IndexTotals) -> u64| float(all.values().map(part).sum());
+        let part = |name: MemoryPart, bytes: f64| self.series().index_memory.of(name).set(bytes);
+        self.set(&catalog::INDEX_READY, flag(all.values().all(|index| index.is_ready)));
+        self.set(&catalog::INDEX_ENTRIES, sum(|index| index.entries));
+        if let Some(oldest) = all.values().filter_map(|index| index.oldest).min() {
+            self.set(&catalog::INDEX_OLDEST_ENTRY, seconds(oldest));
+        }
+        if let Some(stream_time) = all.values().filter_map(|index| index.stream_time).max() {
+            self.set(&catalog::INDEX_STREAM_TIME, seconds(stream_time));
+        }
+        part(MemoryPart::Fingerprints, sum(|index| index.fingerprint_bytes));
+        part(MemoryPart::Buckets, sum(|index| index.bucket_bytes));
+        part(MemoryPart::Refs, sum(|index| index.ref_bytes));
+        part(MemoryPart::Exact, sum(|index| index.exact_bytes));
+        let largest = all.values().map(|index| index.largest_bucket).max().unwrap_or(0);
+        self.set(&catalog::INDEX_LARGEST_BUCKET, f64::from(largest));
+        self.series().log_lag.of(Log::Fingerprints).set(sum(|index| index.waiting));
+    }
+
+    /// Observes the lookup of a page: how many originals were compared, and the distance of the nearest one in bits.
+    pub fn lookup(&self, compared: u32, nearest: Option<u8>) {
+        self.series().lookup_candidates.record(f64::from(compared));
+        if let Some(bits) = nearest {
+            self.series().nearest_distance.record(f64::from(bits));
+        }
+    }
+}
+
+/// Puts the families in the order of their names, because that of the exporter changes from scrape to scrape. A blank
+/// line ends each family.
+fn ordered(text: &str) -> String {
+    let mut families: Vec<&str> = text.split_inclusive("\n\n").collect();
+    families.sort_unstable();
+    families.concat()
+}
+
+struct ReadableRecorder {
+    /// Counters and gauges.
+    registry: Registry<Key, AtomicStorage>,
+    /// Each of [`READ`], by name.
+    histograms: BTreeMap<&'static str, Arc<CountedHistogram>>,
+    prometheus: PrometheusRecorder,
+}
+
+impl ReadableRecorder {
+    fn new(prometheus: PrometheusRecorder) -> Self {
+        let counted = |spec: &'static Spec| {
+            let bounds = match spec.kind {
+                Kind::Histogram(bounds) => bounds,
+                Kind::Counter | Kind::Gauge => &[],
+            };
+            let exported = prometheus.register_histogram(&Key::from_static_name(spec.name), &METADATA);
+            (spec.name, Arc::new(CountedHistogram::new(bounds, exported)))
+        };
+        let histograms = READ.into_iter().map(counted).collect();
+        Self { registry: Registry::atomic(), histograms, prometheus }
+    }
+
+    fn handle(&self) -> PrometheusHandle {
+        self.prometheus.handle()
+    }
+
+    /// Copies counters and gauges to Prometheus.
+    fn export(&self) {
+        self.registry.visit_counters(|key, total| {
+            self.prometheus.register_counter(key, &METADATA).absolute(total.load(Ordering::Relaxed));
+        });
+        self.registry.visit_gauges(|key, level| {
+            self.prometheus.register_gauge(key, &METADATA).set(f64::from_bits(level.load(Ordering::Relaxed)));
+        });
+    }
+
+    /// Reads all counters, gauges and counted buckets.
+    fn values(&self) -> MetricValues {
+        let mut series = BTreeMap::new();
+        self.registry.visit_counters(|key, total| {
+            series.insert(key.clone(), float(total.load(Ordering::Relaxed)));
+        });
+        self.registry.visit_gauges(|key, level| {
+            series.insert(key.clone(), f64::from_bits(level.load(Ordering::Relaxed)));
+        });
+        let buckets = self.histograms.iter().map(|(name, histogram)| (*name, histogram.buckets())).collect();
+        MetricValues::new(series, buckets)
+    }
+}
+
+impl Recorder for ReadableRecorder {
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.prometheus.describe_counter(name, unit, help);
+    }
+
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.prometheus.describe_gauge(name, unit, help);
+    }
+
+    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
+        self.prometheus.describe_histogram(name, unit, help);
+    }
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        self.registry.get_or_create_counter(key, |total| Counter::from_arc(Arc::clone(total)))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        self.registry.get_or_create_gauge(key, |level| Gauge::from_arc(Arc::clone(level)))
+    }
+
+    fn register_histogram(&self, key: &Key, metadata: &Metadata<'_>) -> Histogram {
+        match self.histograms.get(key.name()) {
+            Some(counted) => Histogram::from_arc(Arc::clone(counted)),
+            None => self.prometheus.register_histogram(key, metadata),
+        }
+    }
+}
+
+/// Counts in the buckets of the catalog, and records to Prometheus.
+struct CountedHistogram {
+    /// Upper bounds, ascending, inclusive.
+    bounds: &'static [f64],
+    /// The number of values in each bucket; the last bucket holds those above the last bound.
+    counts: Vec<AtomicU64>,
+    exported: Histogram,
+}
+
+impl CountedHistogram {
+    fn new(bounds: &'static [f64], exported: Histogram) -> Self {
+        Self { bounds, counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(), exported }
+    }
+
+    /// Returns the cumulative counts by upper bound, ascending; the last bound is infinite.
+    fn buckets(&self) -> Buckets {
+        let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
+        let totals = self.counts.iter().scan(0, |total, count| {
+            *total += count.load(Ordering::Relaxed);
+            Some(float(*total))
+        });
+        bounds.zip(totals).collect()
+    }
+}
+
+impl HistogramFn for CountedHistogram {
+    fn record(&self, value: f64) {
+        self.record_many(value, 1);
+    }
+
+    fn record_many(&self, value: f64, times: usize) {
+        let bucket = self.bounds.partition_point(|bound| *bound < value);
+        if let Some(count) = self.counts.get(bucket) {
+            count.fetch_add(times as u64, Ordering::Relaxed);
+        }
+        self.exported.record_many(value, times);
+    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,61 @@
-//! OpenTelemetry spans for sampled records. Only this module knows the names of attributes.
+//! OpenTelemetry spans for sampled records, and sending them to a collector. Only this module knows the names of
+//! attributes.
 //!
 //! Each sampled record becomes a separate trace: `process <topic>` lasts from the poll to the acknowledgement, and
 //! contains `judge` (from sending the request to reading its verdict) and `send <topic>` for each record written. The
 //! headers `traceparent` and `tracestate` of the input are copied unchanged. They name the creation context of the
-//! message, to which the trace links.
+//! message, to which the trace links. Names follow the semantic conventions for messaging, whose status is "development".
 //!
-//! Names follow the semantic conventions for messaging, whose status is "development".
+//! Spans go to the collector as OTLP: JSON over HTTP or HTTPS, on a thread of the OpenTelemetry SDK. The service never
+//! waits for the collector. Spans that a slow or unreachable collector does not accept are dropped, counted
+//! (`dupgate_errors_total{component="traces"}`) and logged once a minute. Headers, which `OTEL_EXPORTER_OTLP_HEADERS`
+//! may set for a collector that requires a key, are never logged.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::{fmt, io};
 
+use async_trait::async_trait;
+use axum::body::Bytes;
+use axum::http::{Request, Response};
 use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
-use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use opentelemetry_http::HttpError;
+use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanEvents, SpanExporter, SpanLinks, SpanProcessor as _,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::Metrics;
+use super::http_client::HttpClient;
+use super::labels::{Component, ErrorKind};
+use crate::config::Endpoint;
 use crate::record::Source;
+
+/// Maximum number of waiting spans.
+const MAX_WAITING: usize = 4096;
+
+/// Maximum number of spans in one request.
+const BATCH: usize = 512;
+
+/// How long spans are gathered into a batch.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// Time-out of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time-out for sending the last spans when the service stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Interval of log lines about dropped spans.
+const WARN_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Maximum number of bytes that are read of an answer.
+const MAX_ANSWER_BYTES: u64 = 1 << 16;
 
 /// Chooses records by their position, so that every instance and every replay chooses the same records.
 #[derive(Clone, Copy, Debug)]
@@ -137,45 +178,172 @@ pub fn traceparent(header: &[u8]) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::PartitionId;
+/// Accepts spans. Dropping it sends the waiting ones first.
+pub struct Traces {
+    processor: BatchSpanProcessor,
+    /// Number of spans that the exporter has not received yet.
+    waiting: Arc<AtomicUsize>,
+    metrics: Metrics,
+}
 
-    #[test]
-    fn the_sampled_share_is_the_ratio() {
-        let partition = PartitionId::new("pages", 3);
-        let chosen = |ratio: f64| {
-            let sampler = Sampler::new(ratio);
-            (0..20_000).filter(|offset| sampler.takes(&partition.at(*offset))).count()
-        };
-        assert_eq!((chosen(0.0), chosen(1.0), chosen(7.0)), (0, 20_000, 20_000));
-        let tenth = chosen(0.1);
-        assert!((1800..2200).contains(&tenth), "{tenth}");
+impl Traces {
+    /// Starts the exporter. `resource` names the service of the spans.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint is https and the system trusts no certificate, or an OpenTelemetry variable of the environment
+    /// (`OTEL_EXPORTER_OTLP_COMPRESSION`) has an unknown value.
+    pub fn start(
+        endpoint: Endpoint,
+        resource: Vec<(&'static str, String)>,
+        metrics: Metrics,
+        now: impl Fn() -> Instant + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let client = if endpoint.is_https() { HttpClient::trusting_system()? } else { HttpClient::without_tls() };
+        Self::start_with(client, endpoint, resource, metrics, now)
     }
 
-    #[test]
-    fn only_a_traceparent_is_linked_to() {
-        let of = |text: &str| traceparent(text.as_bytes());
-        let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
-        let known = |context: Option<SpanContext>| {
-            let context = context.unwrap();
-            assert_eq!((context.trace_id().to_string(), context.span_id().to_string()), (trace.into(), span.into()));
+    fn start_with(
+        client: HttpClient,
+        endpoint: Endpoint,
+        resource: Vec<(&'static str, String)>,
+        metrics: Metrics,
+        now: impl Fn() -> Instant + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let collector = Arc::new(Collector { client, failure: Mutex::new(None) });
+        let exporter = opentelemetry_otlp::SpanExporter::builder()
+            .with_http()
+            .with_shared_http_client(Arc::clone(&collector) as Arc<dyn opentelemetry_http::HttpClient>)
+            .with_endpoint(endpoint.url())
+            .with_protocol(Protocol::HttpJson)
+            .with_timeout(REQUEST_TIMEOUT)
+            // Retries would hold up the queue: without them, an unreachable collector loses only the spans of the
+            // current request, not those that wait.
+            .with_retry_policy(RetryPolicy::disabled())
+            .build()
+            .map_err(io::Error::other)?;
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let counting = CountingExporter {
+            exporter,
+            collector,
+            endpoint,
+            waiting: Arc::clone(&waiting),
+            metrics: metrics.clone(),
+            warned: Mutex::new(None),
+            now,
         };
-        known(of(&format!("00-{trace}-{span}-01")));
-        // Later versions may have more.
-        known(of(&format!("cc-{trace}-{span}-01-more")));
-        for wrong in [
-            "",
-            "00",
-            "\u{fc}",
-            &format!("ff-{trace}-{span}-01"),
-            &format!("00-{}-{span}-01", "0".repeat(32)),
-            &format!("00-{trace}-{}-01", "0".repeat(16)),
-            &format!("00-{}-{span}-01", trace.to_uppercase()),
-            &format!("00-{trace}-{span}0-01"),
-        ] {
-            assert_eq!(of(wrong), None, "{wrong}");
+        let config = BatchConfigBuilder::default()
+            .with_max_queue_size(MAX_WAITING)
+            .with_max_export_batch_size(BATCH)
+            .with_scheduled_delay(GATHER)
+            .build();
+        let mut processor = BatchSpanProcessor::new(counting, config);
+        let resource = resource.into_iter().map(|(key, value)| KeyValue::new(key, value));
+        processor.set_resource(&Resource::builder_empty().with_attributes(resource).build());
+        Ok(Self { processor, waiting, metrics })
+    }
+
+    /// Hands over a span, or drops it if too many are waiting.
+    pub fn offer(&self, span: Span) {
+        // The processor would drop it, too, without reporting it.
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < MAX_WAITING {
+            self.processor.on_end(span.into());
+        } else {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.metrics.error(Component::Traces, ErrorKind::Io);
         }
     }
 }
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        // The reason of a failure has been logged.
+        drop(self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT));
+    }
+}
+
+/// Counts the spans that the exporter drops, and logs why.
+struct CountingExporter<N> {
+    exporter: opentelemetry_otlp::SpanExporter,
+    collector: Arc<Collector>,
+    endpoint: Endpoint,
+    waiting: Arc<AtomicUsize>,
+    metrics: Metrics,
+    warned: Mutex<Option<Instant>>,
+    now: N,
+}
+
+impl<N> fmt::Debug for CountingExporter<N> {
+    /// Hides the headers: they may hold a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountingExporter").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl<N: Fn() -> Instant + Send + Sync> SpanExporter for CountingExporter<N> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        self.waiting.fetch_sub(spans, Ordering::Relaxed);
+        let exported = self.exporter.export(batch).await;
+        if let Err(error) = &exported {
+            let failure = self.collector.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.dropped(spans, &failure.unwrap_or_else(|| error.to_string()));
+        }
+        exported
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+impl<N: Fn() -> Instant> CountingExporter<N> {
+    fn dropped(&self, spans: usize, error: &str) {
+        (0..spans).for_each(|_| self.metrics.error(Component::Traces, ErrorKind::Io));
+        let now = (self.now)();
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|before| now.saturating_duration_since(before) > WARN_INTERVAL) {
+            *warned = Some(now);
+            tracing::warn!(
+                target: "dupgate::telemetry",
+                endpoint = %self.endpoint, spans, error, "dropping spans: the collector does not accept them"
+            );
+        }
+    }
+}
+
+/// Sends the exporter's requests and stores why one failed, because the exporter itself reports only "network error".
+#[derive(Debug)]
+struct Collector {
+    client: HttpClient,
+    failure: Mutex<Option<String>>,
+}
+
+#[async_trait]
+impl opentelemetry_http::HttpClient for Collector {
+    /// Blocks the thread, which belongs to the processor and has nothing else to do.
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        self.send(request).map_err(|error| {
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            error.into()
+        })
+    }
+}
+
+impl Collector {
+    fn send(&self, request: Request<Bytes>) -> io::Result<Response<Bytes>> {
+        let answer = self.client.call(request.map(|body| body.to_vec()), REQUEST_TIMEOUT)?;
+        let mut response = Response::builder().status(answer.status);
+        if let Some(headers) = response.headers_mut() {
+            headers.clone_from(&answer.headers);
+        }
+        response.body(answer.text(MAX_ANSWER_BYTES)?.into()).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests;

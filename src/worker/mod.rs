@@ -3,48 +3,42 @@
 //! All events arrive through one channel, in order. Each seek has a serial number, and the driver drops events with an
 //! older one, so a record that was read before a seek never reaches the machine after it.
 
-mod commit_check;
-mod effects;
-mod inbox;
-mod remaining_input;
-mod reorder_buffer;
+mod input;
+mod input_offsets;
+mod output;
 mod report;
-mod settled_offsets;
 mod tracer;
+mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use dupgate_core::worker::{Backlog, Event, Page, Worker, WorkerSettings};
+use dupgate_core::worker::{Backlog, Effect, Event, Failure, Worker, WorkerSettings};
 
-use self::inbox::MissingTopics;
-use self::settled_offsets::{SettledOffsets, lags, unsettled};
+use self::input::{InputState, MissingTopics};
+use self::input_offsets::{RemainingInput, SettledOffsets};
+use self::verdicts::Reader;
+use crate::clock::Clock;
+use crate::context::ServiceContext;
 use crate::error::{Fatal, Reason};
-use crate::kafka::budget::{ByteBudget, Permit};
+use crate::fatal::{ended, failure};
+use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, RequestLog};
-use crate::kafka::group_consumer::{ConsumerEvent, Start};
+use crate::kafka::group_consumer::{Command, ConsumerEvent, UnassignedPartitions};
 use crate::kafka::offsets::Offsets;
-use crate::kafka::output::{Outputs, PagePayload};
+use crate::kafka::output::PagePayload;
 use crate::kafka::producer::{Answer, ProducerCommand, TransactionalProducer};
-use crate::kafka::unassigned::UnassignedPartitions;
-use crate::kafka::verdict_log::{FollowEvent, Follower};
-use crate::processing::record_processor::RecordProcessor;
-use crate::processing::text_pool::{CHECK_INTERVAL, Done, TextPool};
+use crate::kafka::verdict_log::FollowEvent;
+use crate::processing::text_pool::{CHECK_INTERVAL, Done, RecordProcessor, TextPool};
 use crate::protocol::{LogPartition, VerdictOffset};
 use crate::record::PartitionId;
-use crate::runtime::clock::Clock;
-use crate::runtime::context::ServiceContext;
-use crate::runtime::driver::{Driver, GroupMember, QUERY_TIMEOUT, TICK_INTERVAL, drive, sink, wait_until_left};
-use crate::runtime::fatal::failure;
-use crate::runtime::threads::BackgroundTasks;
-use crate::runtime::time_slice::Work;
-use crate::telemetry::labels::Log;
+use crate::threads::{
+    BackgroundTasks, Driver, GroupMember, QUERY_TIMEOUT, TICK_INTERVAL, Work, drive, sink, wait_until_left,
+};
 use crate::transaction::{Call, CallError};
-use crate::worker::remaining_input::RemainingInput;
-use crate::worker::reorder_buffer::ReorderBuffer;
 use crate::worker::report::WorkerReport;
 
 /// How long requests are batched before they are sent.
@@ -103,28 +97,6 @@ impl WorkerHandle {
         // An ended thread reads nothing.
         let _ = self.0.send(Message::Hold(is_held));
     }
-}
-
-/// One partition of the input, as the driver sees it.
-#[derive(Default)]
-struct InputState {
-    serial: u64,
-    order: ReorderBuffer<Ready>,
-}
-
-enum Ready {
-    Page(Box<Page<PagePayload>>, Permit),
-    End,
-    OutOfRange { offset: i64, first: i64, end: i64 },
-    Denied,
-}
-
-/// A reader of one verdict log, and the serial number of its current command.
-struct Reader {
-    follower: Follower,
-    serial: u64,
-    /// Next offset to follow, `None` before the first record. Only the lag needs it.
-    next: Option<VerdictOffset>,
 }
 
 /// The worker's thread.
@@ -306,14 +278,61 @@ impl WorkerDriver {
         self.perform_all()
     }
 
-    // ---- housekeeping
-
-    fn send_requests(&mut self) {
-        let now = self.clock.now();
-        if self.requests_since.is_some_and(|since| now.saturating_sub(since) >= LINGER) {
-            self.requests.send();
-            self.requests_since = None;
+    fn on_message(&mut self, message: Message) -> Result<(), Fatal> {
+        match message {
+            Message::GroupConsumer(membership, event) if self.member.is_current(membership) => self.member_event(event),
+            Message::GroupConsumer(..) => Ok(()),
+            Message::Read(done) => self.read(done),
+            Message::Followed(log, event) => self.followed(log, event),
+            Message::Scanned(log, event) => self.scanned(log, event),
+            Message::Appended(appended) => self.appended(appended),
+            Message::Called(answer) => self.called(answer),
+            Message::CommitChecked(answer) => self.commit_checked(answer),
+            Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
+            Message::NewToGroup(partitions) => self.handle(Event::NewToGroup(partitions)),
+            Message::Committed(offsets) => self.committed(offsets),
+            Message::Backlog(backlogs) => self.handle(Event::Backlog(backlogs)),
+            Message::Group(all, shares) => {
+                self.group(all.as_ref(), shares.as_deref());
+                Ok(())
+            }
+            Message::Hold(is_held) => {
+                self.hold(is_held);
+                Ok(())
+            }
+            Message::Stop => {
+                tracing::info!(target: "dupgate::worker", "worker stopping");
+                self.handle(Event::Stop)
+            }
         }
+    }
+
+    fn perform(&mut self, effect: Effect<PagePayload>) -> Result<(), Fatal> {
+        match effect {
+            Effect::FetchCheckpoint(log) => self.fetch_checkpoint(log),
+            Effect::Follow { log, from } => self.follow(log, from),
+            Effect::FollowToEnd(log) => self.follow_to_end(log),
+            Effect::Join => self.join()?,
+            Effect::Leave => self.member.command(Command::Leave),
+            Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
+            Effect::FetchBacklog(heads) => self.fetch_backlog(heads),
+            Effect::FetchNewToGroup => self.fetch_new_to_group(),
+            Effect::Seek { partition, from } => self.seek(partition, from),
+            Effect::Pause(partitions) => self.pause(partitions),
+            Effect::Resume(partitions) => self.resume(partitions),
+            Effect::Append(log, request) => self.append(log, request),
+            Effect::ScanVerdicts { log, from } => self.scan(log, from)?,
+            Effect::EndScan(log) => self.end_scan(log),
+            Effect::Call(request) => self.call(request),
+            Effect::Delivered(outputs) => self.report.delivered(&outputs),
+            Effect::RevokeDone => self.revoke_done(),
+            Effect::Stopped => self.stopped = true,
+            Effect::Fail(why) => {
+                let reason = if matches!(why, Failure::Fenced(_)) { Reason::Config } else { Reason::Failure };
+                return Err(ended(reason, why, &self.context.settings.input.group));
+            }
+        }
+        Ok(())
     }
 
     fn housekeeping(&mut self) -> Result<(), Fatal> {
@@ -346,78 +365,12 @@ impl WorkerDriver {
         Ok(())
     }
 
-    fn ask_lags(&self) {
-        // Skip if a query is pending: unanswered queries must not pile up.
-        if self.is_lag_query_pending.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        // A blocked partition may not be among the inputs. Its lag counts from the committed offset, whatever was read.
-        let blocked: BTreeSet<PartitionId> = self.worker.blocked().into_keys().collect();
-        let mut positions = self.settled.of(self.inputs.keys().filter(|input| !blocked.contains(input)));
-        positions.extend(blocked.iter().map(|input| (input.clone(), self.settled.committed_offset(input))));
-        let asks = Arc::clone(&self.is_lag_query_pending);
-        let verdicts = LogPartition::first(self.readers.len()).zip(&self.readers);
-        let verdicts: Vec<(PartitionId, VerdictOffset)> =
-            verdicts.filter_map(|(log, reader)| Some((self.context.verdicts(log), reader.next?))).collect();
-        let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());
-        self.lag_tasks.run(move || {
-            let wanted = positions.iter().map(|(partition, _)| partition).chain(verdicts.iter().map(|(log, _)| log));
-            // After an error, the next query is due in a second.
-            if let Ok(ends) = offsets.ends(&wanted.cloned().collect()) {
-                let starts = offsets.starts(&unsettled(&positions, &ends, &blocked), Start::Earliest);
-                let lags = lags(&positions, &ends, &starts.unwrap_or_default());
-                metrics.consumer_lags(&lags);
-                metrics.blocked_lag(blocked.iter().filter_map(|partition| lags.get(partition)).sum());
-                let unread = verdicts.iter().filter_map(|(partition, next)| {
-                    // The offset after the last record holds the marker that ends its transaction, which is never
-                    // handed over.
-                    Some(VerdictOffset(*ends.get(partition)?).since(next.next()))
-                });
-                metrics.log_lag(Log::Verdicts, unread.sum());
-            }
-            asks.store(false, Ordering::Release);
-            Ok(())
-        });
-    }
-
-    fn ask_group(&mut self) {
-        if self.member.consumer().is_none() || std::mem::replace(&mut self.is_group_query_pending, true) {
-            return;
-        }
-        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.context.input_topics());
-        let outputs = Arc::clone(&self.context.outputs);
-        self.lag_tasks.run(move || {
-            learn_output_partitions(&outputs, &offsets);
-            let failed = |error: &dyn std::fmt::Display| {
-                tracing::debug!(
-                    target: "dupgate::worker",
-                    %error, "failed to describe the group; retrying at the next check"
-                );
-            };
-            let all = offsets.partitions(&topics).inspect_err(|error| failed(error)).ok();
-            // If the query fails, the shares are unknown, as they are during a rebalance.
-            let shares = all.as_ref().and_then(|_| offsets.shares().inspect_err(|error| failed(error)).ok().flatten());
-            drop(sender.send(Message::Group(all, shares)));
-            Ok(())
-        });
-    }
-
     fn close(&mut self) {
         self.requests.send();
         self.requests.flush(Duration::from_secs(2));
         // Closing can block: limit the wait.
         let timeout = self.clock.now() + Duration::from_secs(5);
         wait_until_left(self.member.consumer(), &self.messages, self.clock, timeout);
-    }
-}
-
-/// Asks how many partitions the output topics have. Without an answer, they keep their numbers until the next time.
-fn learn_output_partitions(outputs: &Outputs, offsets: &Offsets) {
-    for topic in outputs.topics.values() {
-        let Ok(partitions) = offsets.partitions(std::slice::from_ref(&topic.name)) else { return };
-        if !partitions.is_empty() {
-            outputs.partition_counts.learn(Arc::from(topic.name.as_str()), partitions.len());
-        }
     }
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use dupgate_core::worker::{Blocked, Output, Page, PageAction, PageOutcome, Status, Worker};
 
+use crate::clock::{Clock, wall_time};
+use crate::context::ServiceContext;
 use crate::error::Fatal;
 use crate::fingerprint::SketchForm;
 use crate::kafka::output::{Outputs, PagePayload, Sent};
@@ -16,10 +18,7 @@ use crate::protocol::{
     Answer, Decision, LogPartition, Match, MatchedBy, PageVerdict, RequestId, Verdict, VerdictRecord,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::runtime::clock::{Clock, wall_time};
-use crate::runtime::context::ServiceContext;
-use crate::runtime::driver::{FailedTransactions, kind_of, next_step};
-use crate::runtime::verdict_watch::VerdictWatch;
+use crate::telemetry::health::VerdictWatch;
 use crate::telemetry::labels::{
     Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue, Pause, Queue,
     Step, TransactionResult,
@@ -27,6 +26,7 @@ use crate::telemetry::labels::{
 use crate::telemetry::overview::VERDICTS_CHECK;
 use crate::telemetry::pairs::{Clusters, DeliveredDuplicate, PairRecorder};
 use crate::telemetry::{Check, Heartbeat, Metrics};
+use crate::threads::{FailedTransactions, kind_of, next_step};
 use crate::transaction::{Call, CallError};
 use crate::worker::tracer::Tracer;
 

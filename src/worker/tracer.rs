@@ -7,15 +7,14 @@ use dupgate_core::worker::{Output, PageOutcome};
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanId, SpanKind, TraceId};
 
+use crate::clock::{random_id, wall_clock};
+use crate::context::ServiceContext;
 use crate::error::Fatal;
+use crate::fatal;
 use crate::kafka::output::{Outputs, PagePayload};
 use crate::protocol::{Answer, RequestId, Stage, Verdict};
-use crate::runtime::clock::{random_id, wall_clock};
-use crate::runtime::context::ServiceContext;
-use crate::runtime::fatal;
 use crate::telemetry::labels::{LabelValue, VerdictLabel};
-use crate::telemetry::otlp::Traces;
-use crate::telemetry::spans::{Sampler, Span, names, traceparent};
+use crate::telemetry::spans::{Sampler, Span, Traces, names, traceparent};
 
 /// Maximum number of verdicts whose times are kept until their pages are delivered.
 const MAX_JUDGED: usize = 1 << 16;

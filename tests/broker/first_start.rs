@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use dupgate::runtime::clock::Clock;
+use dupgate::clock::Clock;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use super::broker::Broker;

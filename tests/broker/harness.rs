@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dupgate::runtime::clock::Clock;
+use dupgate::clock::Clock;
 use rdkafka::Offset;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::producer::Producer;

@@ -83,7 +83,7 @@ fn answer(stream: TcpStream, seconds: u64) -> Option<()> {
 
 /// An unsigned token that names the client (RFC 7519, section 6).
 fn token(seconds: u64) -> String {
-    let now = dupgate::runtime::clock::wall_clock().as_secs();
+    let now = dupgate::clock::wall_clock().as_secs();
     let claims = json!({"sub": CLIENT, "iat": now, "exp": now + seconds, "scope": "pages"});
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}.", part(&json!({"alg": "none"})), part(&claims))

@@ -190,7 +190,7 @@ fn measure_alone(test: &str, measure: impl FnOnce()) {
     const ALONE: &str = "DUPGATE_MEMORY_ALONE";
     if std::env::var_os(ALONE).is_some() {
         // As `main` does.
-        dupgate::allocator::return_freed_memory();
+        dupgate::process::return_freed_memory();
         return measure();
     }
     let program = std::env::current_exe().unwrap();

@@ -10,12 +10,12 @@ use crate::cli::output;
 use crate::cli::topics::{Inherited, max_document, output_bytes};
 use crate::config::raw::Partition;
 use crate::config::settings::Settings;
+use crate::context;
 use crate::kafka::admin::LogNames;
+use crate::kafka::admin::{LogKind, MORE_REPLICAS, alter_command, is_on_one_disk, problems};
 use crate::kafka::errors::Denied;
 use crate::kafka::inspector::{ClusterError, ClusterInspector, Ends, TopicPlan, TopicView};
-use crate::kafka::log_topic::{LogKind, MORE_REPLICAS, alter_command, is_on_one_disk, problems};
 use crate::record::Timestamp;
-use crate::runtime::context;
 
 /// Returns the finding of a missing topic, with the command that creates it.
 pub(super) fn missing(name: &str, create: String) -> Row {

@@ -10,16 +10,16 @@ use super::watcher::Watcher;
 use super::{DemoArgs, Shared};
 use crate::cli::Global;
 use crate::cli::output::print;
+use crate::clock::random_id;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
+use crate::context;
 use crate::crawl::Summary;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
-use crate::kafka::mock::InProcessBroker;
-use crate::kafka::tail::Tail;
-use crate::runtime::clock::random_id;
-use crate::runtime::context;
+use crate::kafka::demo::InProcessBroker;
+use crate::kafka::demo::Tail;
 use crate::service;
 
 /// Names of the input topics, after the run's own name.

@@ -11,11 +11,11 @@ use crossbeam_channel::{Receiver, Sender, tick};
 use signal_hook::consts::SIGTERM;
 
 use super::{Fed, JudgedPage, Shared, judged_page};
+use crate::clock::Clock;
 use crate::crawl::Summary;
 use crate::crawl::score::{Found, Scorer};
 use crate::error::{Fatal, Reason};
-use crate::kafka::tail::{Step, Tail, Written};
-use crate::runtime::clock::Clock;
+use crate::kafka::demo::{Step, Tail, Written};
 use crate::telemetry::metrics::whole;
 use crate::telemetry::{Metrics, catalog};
 

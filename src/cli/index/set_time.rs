@@ -11,6 +11,7 @@ use crate::cli::operator_requests::REQUEST_TIMEOUT;
 use crate::cli::output::{self, Format, print, print_json};
 use crate::cli::replay::When;
 use crate::cli::{Global, note};
+use crate::clock::wall_time;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -18,7 +19,6 @@ use crate::operators::requests::{Answered, send_and_wait};
 use crate::operators::verdicts::{LogExtent, Read, read};
 use crate::protocol::{Answer, LogPartition, RequestBody, Rules, VerdictOffset, VerdictRecord};
 use crate::record::Timestamp;
-use crate::runtime::clock::wall_time;
 
 /// Arguments of `index set-time`.
 #[derive(Clone, Debug, Args)]

@@ -11,9 +11,9 @@ use crate::cli::output::{Format, columns, print, print_json};
 use crate::cli::verdict::{self, Form, Measure};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
-use crate::operators::verifier::{PartitionVerification, Step, verify_logs};
+use crate::operators::verdicts::{PartitionVerification, Step, verify_logs};
 use crate::protocol::{Answer, LogPartition, Verdict, VerdictOffset};
-use crate::runtime::threads::run_parallel;
+use crate::threads::run_parallel;
 
 /// Differences that are shown; all are counted.
 const MAX_SHOWN: usize = 20;

@@ -12,12 +12,12 @@ use crate::cli::output::{self, Format, columns, print, print_json};
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::replay::When;
 use crate::cli::{Global, note};
+use crate::clock::wall_time;
 use crate::config::{Purpose, load};
 use crate::error::Fatal;
 use crate::record::Timestamp;
 use crate::replay::Rate;
 use crate::replay::warm::{Draft, Judging, Options, Outcome, Phase, Report, Until, draft, run};
-use crate::runtime::clock::wall_time;
 use crate::service::signals;
 
 /// Arguments of `index warm`.

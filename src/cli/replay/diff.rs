@@ -19,12 +19,12 @@ use crate::cli::output::{self, Format, print, print_json};
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::{Global, note, tap, verdict};
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::LogNames;
 use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
 use crate::replay::{Store, Stored, Texts, compare, fetch_lines};
-use crate::runtime::fatal::failure;
 use crate::text::Analyzer;
 
 /// The name of the service in `--against`.

@@ -12,11 +12,11 @@ use serde_json::json;
 use super::{Both, PlanArgs, RangeArgs, When};
 use crate::cli::output::{self, Format, columns, print, print_json};
 use crate::cli::{Global, note};
+use crate::clock::{random_id, wall_time};
 use crate::config::ByteSize;
 use crate::error::{Fatal, Reason};
 use crate::record::PartitionId;
 use crate::replay::{Draft, Sample, Store, Wanted, estimate, make};
-use crate::runtime::clock::{random_id, wall_time};
 use crate::telemetry::Metrics;
 
 /// Creates a plan, prints it, and writes it to a file.

@@ -14,12 +14,12 @@ use super::{Both, CleanArgs, PaceArgs, ResumeArgs, RunArgs, StatusArgs, plan};
 use crate::cli::output::{self, Format, clear_screen, columns, print, print_json, print_list, table};
 use crate::cli::progress_bar::ProgressDisplay;
 use crate::cli::{Global, note};
+use crate::clock::Clock;
 use crate::error::{Fatal, Reason};
 use crate::protocol::VerdictKind;
 use crate::replay::{self, Options, Outcome, Phase, Rate, ReplayState, Report, Store, Stored};
-use crate::runtime::clock::Clock;
-use crate::runtime::process_lock::ProcessLock;
 use crate::service;
+use crate::snapshot::ProcessLock;
 use crate::telemetry::Metrics;
 
 /// Runs a plan, or creates one and shows it.

@@ -1,14 +1,34 @@
-//! The fetch state of each partition of a group member.
+//! The fetch state of each partition of a group member, how far the client has read it, and the search for partitions that
+//! cannot be read: the client library reports that there is one without naming it.
+//!
+//! One that does not hold its next offset is found among all that are read by their first and last offsets.
+//!
+//! A topic that we may not read needs more, because metadata and offsets need another permission: a second client,
+//! which joins no group, reads one partition of one topic, so that its first answer is about this topic.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Duration;
 
+use crossbeam_channel::{Receiver, after};
+use rdkafka::bindings::{rd_kafka_get_watermark_offsets, rd_kafka_position};
+use rdkafka::client::{Client, ClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::{ConsumerEvent, Context, SEEK, Start};
+use super::{ConsumerEvent, Context, SEEK, Shared, Start};
+use crate::kafka::client::LoggingContext;
 use crate::record::PartitionId;
+
+/// How long a probe waits for an answer. A topic whose brokers are away counts as readable: the client tells again if
+/// it is not.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the polling thread looks for partitions that are out of range before it polls again.
+const SWEEP_TIME: Duration = Duration::from_secs(1);
 
 /// Fetch state of one partition.
 #[derive(Debug, Default)]
@@ -199,5 +219,181 @@ pub(super) fn list_of(partitions: &BTreeSet<PartitionId>) -> TopicPartitionList 
 pub(super) fn report(result: KafkaResult<()>, what: &str) {
     if let Err(error) = result {
         tracing::warn!(target: "dupgate::kafka", %error, "{what}");
+    }
+}
+
+/// Returns the offset after everything that was handed over: `next`, after the last record, or the offset after
+/// transaction markers that follow it.
+pub(super) fn read_up_to<C: ClientContext>(client: &Client<C>, partition: &PartitionId, next: i64) -> i64 {
+    position(client, partition).map_or(next, |position| position.max(next))
+}
+
+/// Returns the end of the partition as of the latest fetch response. Sends no request.
+#[expect(unsafe_code, reason = "the client library's binding asks this only of all partitions, or of the broker")]
+pub(super) fn known_end<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
+    let topic = CString::new(&*partition.topic).ok()?;
+    let (mut first, mut end) = (-1, -1);
+    // SAFETY: the client lives as long as it is borrowed, and may be called from any thread; the name is NUL-terminated
+    // and both places outlive the call.
+    let answer = unsafe {
+        rd_kafka_get_watermark_offsets(
+            client.native_ptr(),
+            topic.as_ptr(),
+            partition.number,
+            &raw mut first,
+            &raw mut end,
+        )
+    };
+    (answer == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR && end >= 0).then_some(end)
+}
+
+/// Returns the offset after the last record or transaction marker. `None` if nothing was handed over since the last
+/// seek.
+#[expect(unsafe_code, reason = "the client library's binding asks this only of all partitions, or of the broker")]
+fn position<C: ClientContext>(client: &Client<C>, partition: &PartitionId) -> Option<i64> {
+    let mut list = TopicPartitionList::new();
+    list.add_partition(&partition.topic, partition.number);
+    // SAFETY: the client lives as long as it is borrowed, and may be called from any thread; the list is ours alone.
+    let answer = unsafe { rd_kafka_position(client.native_ptr(), list.ptr()) };
+    if answer != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
+        return None;
+    }
+    list.elements().first()?.offset().to_raw().filter(|offset| *offset >= 0)
+}
+
+/// A client that tries to read one topic.
+pub(super) struct ReadProbe {
+    topic: Arc<str>,
+    consumer: BaseConsumer<LoggingContext>,
+    late: Receiver<std::time::Instant>,
+}
+
+impl ReadProbe {
+    /// Starts to read the end of a partition, with the settings of the group's member. `None` if the client cannot be
+    /// created.
+    fn start(config: &ClientConfig, topic: Arc<str>, number: i32) -> Option<Self> {
+        let mut config = config.clone();
+        config.remove("group.instance.id");
+        let started = config.create_with_context(LoggingContext(())).and_then(|consumer: BaseConsumer<_>| {
+            let mut list = TopicPartitionList::new();
+            list.add_partition_offset(&topic, number, Offset::End)?;
+            consumer.assign(&list)?;
+            Ok(consumer)
+        });
+        match started {
+            Ok(consumer) => Some(Self { topic, consumer, late: after(PROBE_TIMEOUT) }),
+            Err(error) => {
+                tracing::warn!(target: "dupgate::kafka", %topic, %error, "failed to check whether the topic may be read");
+                None
+            }
+        }
+    }
+
+    /// Returns whether the topic may not be read, once that is known. Does not wait.
+    fn is_denied(&self) -> Option<bool> {
+        match self.consumer.poll(Duration::ZERO) {
+            Some(Err(error)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed) => {
+                Some(true)
+            }
+            Some(Ok(_) | Err(KafkaError::PartitionEOF(_))) => Some(false),
+            Some(Err(_)) | None => self.late.try_recv().is_ok().then_some(false),
+        }
+    }
+}
+
+impl Shared {
+    /// Begins to look for the topics that we may not read: the client library reports that there is one without naming
+    /// it. Returns whether there are topics to ask for: if the group has only one, nothing goes on without it.
+    pub(super) fn start_probes(&self) -> bool {
+        if self.has_one_topic {
+            return false;
+        }
+        let mut fetch_states = self.fetch_states();
+        let open = fetch_states.by_partition.iter().filter(|(_, fetch_state)| fetch_state.open.is_some());
+        let topics = open.map(|(partition, _)| (Arc::clone(&partition.topic), partition.number)).collect();
+        fetch_states.probes = topics;
+        !fetch_states.probes.is_empty()
+    }
+
+    /// Asks for one topic after another whether we may read it, without waiting, and closes the partitions of those
+    /// that we may not.
+    pub(super) fn probe(&self, config: &ClientConfig, current: &mut Option<ReadProbe>) {
+        if current.is_none() {
+            let next = self.fetch_states().probes.pop_first();
+            *current = next.and_then(|(topic, number)| ReadProbe::start(config, topic, number));
+        }
+        let Some(is_denied) = current.as_ref().and_then(ReadProbe::is_denied) else { return };
+        let Some(probe) = current.take().filter(|_| is_denied) else { return };
+        let fetch_states = self.fetch_states();
+        let open = fetch_states.by_partition.iter().filter(|(partition, _)| partition.topic == probe.topic);
+        let open = open.filter_map(|(partition, found)| Some((partition.clone(), found.open?)));
+        let denied: Vec<(PartitionId, u64)> = open.collect();
+        drop(fetch_states);
+        for (partition, serial) in denied {
+            self.close(&partition);
+            self.hand_over(&partition, ConsumerEvent::Denied { partition: partition.clone(), serial });
+        }
+    }
+}
+
+impl Shared {
+    /// Begins to look for the partitions that do not hold the next offset, among all that are read.
+    pub(super) fn start_sweep(&self) {
+        let mut fetch_states = self.fetch_states();
+        let open = fetch_states.by_partition.iter();
+        let open = open.filter_map(|(partition, fetch_state)| Some((partition.clone(), fetch_state.open?)));
+        fetch_states.sweep = Some(Sweep { left: open.collect(), ..Sweep::default() });
+    }
+
+    /// Looks for partitions that do not hold the next offset, and closes them; the others continue. Brokers that are
+    /// away let each question wait, so this ends after a while, and goes on after the next poll.
+    pub(super) fn sweep(&self, consumer: &BaseConsumer<Context>) {
+        let Some(mut sweep) = self.fetch_states().sweep.take() else { return };
+        let late = after(SWEEP_TIME);
+        while late.try_recv().is_err() {
+            let Some((partition, serial)) = sweep.left.pop_front() else { return self.swept(sweep) };
+            let is_open = |fetch_state: &FetchState| fetch_state.open == Some(serial);
+            let fetch_states = self.fetch_states();
+            let next = fetch_states.by_partition.get(&partition).filter(|found| is_open(found)).map(|found| found.next);
+            drop(fetch_states);
+            let Some(offset) = next else { continue };
+            match consumer.fetch_watermarks(&partition.topic, partition.number, SEEK) {
+                Ok((first, end)) if offset < first || end < offset => {
+                    sweep.found = true;
+                    self.close(&partition);
+                    let event = ConsumerEvent::OutOfRange { partition: partition.clone(), serial, offset, first, end };
+                    self.hand_over(&partition, event);
+                }
+                Ok(_) => sweep.checked.push((partition, serial)),
+                Err(error) => {
+                    tracing::debug!(
+                        target: "dupgate::kafka",
+                        %partition, %error, "failed to check whether the partition is out of range"
+                    );
+                    sweep.checked.push((partition, serial));
+                }
+            }
+        }
+        self.fetch_states().sweep.get_or_insert(sweep);
+    }
+
+    /// All partitions were checked. If none was out of range, one has changed since, or does not answer: seeks each
+    /// partition to its current offset.
+    fn swept(&self, sweep: Sweep) {
+        if sweep.found {
+            return;
+        }
+        tracing::warn!(
+            target: "dupgate::kafka",
+            "out-of-range error without an out-of-range partition: seeking again"
+        );
+        for (partition, serial) in sweep.checked {
+            let again = |fetch_state: &mut FetchState| {
+                if fetch_state.open == Some(serial) {
+                    fetch_state.wanted = Some((Start::Offset(fetch_state.next), serial));
+                }
+            };
+            self.fetch_states().by_partition.entry(partition).and_modify(again);
+        }
     }
 }

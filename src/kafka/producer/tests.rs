@@ -43,3 +43,59 @@ fn a_call_that_never_returns_is_given_up_with_its_client() {
     assert_eq!(call(send_offsets()), Ok(Vec::new()));
     assert_eq!(plain(Call::Commit), Ok(Vec::new()));
 }
+
+#[test]
+fn a_call_that_never_succeeds_is_given_up() {
+    let again = || Err(CallError::Retriable("busy".to_owned()));
+    let mut lasting = RetryDeadline::new(Duration::from_mins(1));
+    for _ in 0..9 {
+        assert_eq!(lasting.reclassify(again()), again());
+    }
+    // A deadline that has passed at once.
+    let mut expired = RetryDeadline::new(Duration::ZERO);
+    assert!(
+        matches!(expired.reclassify(again()), Err(CallError::Unknown(why)) if why == "busy; still failing after 0ns")
+    );
+    assert_eq!(expired.reclassify(Ok(vec![3])), Ok(vec![3]));
+    // A call that succeeds in between resets the time.
+    let mut busy = RetryDeadline { limit: Duration::from_mins(1), over: Some(after(Duration::ZERO)) };
+    assert_eq!(busy.reclassify(Ok(vec![])), Ok(vec![]));
+    assert_eq!(busy.reclassify(again()), again());
+}
+
+fn fenced() -> Answer {
+    Err(CallError::Fenced("epoch".to_owned()))
+}
+
+fn age(millis: &str) -> TransactionAge {
+    let mut config = ClientConfig::new();
+    config.set("transaction.timeout.ms", millis);
+    TransactionAge::new(&config)
+}
+
+#[test]
+fn only_a_fence_of_a_young_transaction_is_by_another_process() {
+    let mut young = age("60000");
+    assert_eq!(young.reclassify(Call::Begin, Ok(vec![])), Ok(vec![]));
+    assert_eq!(young.reclassify(Call::Produce, fenced()), fenced());
+    for call in [Call::Produce, Call::SendOffsets, Call::Commit, Call::Abort] {
+        // It expires at once.
+        let mut old = age("0");
+        old.reclassify(Call::Begin, Ok(vec![])).unwrap();
+        assert!(matches!(old.reclassify(call, fenced()), Err(CallError::Unknown(_))), "{call:?}");
+        // No transaction has begun since: another process has the id.
+        assert_eq!(old.reclassify(Call::Init, Ok(vec![])), Ok(vec![]));
+        assert_eq!(old.reclassify(call, fenced()), fenced(), "{call:?}");
+    }
+}
+
+#[test]
+fn a_transaction_that_has_ended_has_no_age() {
+    for end in [Call::Commit, Call::Abort] {
+        let mut old = age("0");
+        old.reclassify(Call::Begin, Ok(vec![])).unwrap();
+        old.reclassify(end, Ok(vec![])).unwrap();
+        assert_eq!(old.reclassify(Call::Produce, fenced()), fenced(), "{end:?}");
+    }
+    assert_eq!(TransactionAge::new(&ClientConfig::new()).reclassify(Call::Produce, fenced()), fenced());
+}

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 
 use super::Message;
+use crate::context::ServiceContext;
 use crate::error::{Fatal, Reason};
+use crate::fatal::{self, failure};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
 use crate::protocol::{LogPartition, Request, RequestBody, RequestId, RequestOffset, VerdictRecord};
-use crate::runtime::context::ServiceContext;
-use crate::runtime::fatal::{self, failure};
 
 /// Bytes of verdicts that are read ahead.
 const AHEAD: usize = 16 << 20;

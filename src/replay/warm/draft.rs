@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::settings::{Settings, Topics};
+use crate::context;
 use crate::error::{Fatal, Reason};
+use crate::fatal::{self, failure};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
 use crate::kafka::offsets::Offsets;
@@ -14,8 +16,6 @@ use crate::protocol::{LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::replay::RangeBound;
 use crate::replay::log_stream::{LogStream, partition};
-use crate::runtime::context;
-use crate::runtime::fatal::{self, failure};
 
 /// Time-out of a request to the cluster.
 pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -129,7 +129,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<RangeBound>) -> Re
 
     let mut warnings = Vec::new();
     let span = new.rules.windows.max() + new.rules.lateness;
-    let now = crate::runtime::clock::wall_time();
+    let now = crate::clock::wall_time();
     let from = match from {
         None => newest.unwrap_or(now).minus(span),
         Some(RangeBound::Start) => Timestamp::MIN,

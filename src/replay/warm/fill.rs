@@ -12,8 +12,11 @@ use super::asks::Asks;
 use super::draft::{Draft, QUERY_TIMEOUT};
 use super::pages::{Pages, Read};
 use super::{Filled, Judges, Message, Options, Outcome, Phase, Report, Until};
+use crate::clock::Clock;
 use crate::config::settings::Settings;
+use crate::context::{self, ServiceContext};
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::kafka::admin::LogNames;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::offsets::Offsets;
@@ -22,9 +25,6 @@ use crate::protocol::{LogPartition, PageRequest, PageVerdict, RequestBody, Verdi
 use crate::record::{EventTime, PartitionId};
 use crate::replay::log_stream::partition;
 use crate::replay::pace::Pace;
-use crate::runtime::clock::Clock;
-use crate::runtime::context::{self, ServiceContext};
-use crate::runtime::fatal::failure;
 
 /// Maximum number of requests in one round.
 const ROUND: usize = 2_000;

@@ -17,27 +17,27 @@ use crossbeam_channel::{Receiver, unbounded};
 use dupgate_core::replay::WarmCounts;
 use serde::Serialize;
 
+use crate::clock::Clock;
 use crate::config::settings::Settings;
+use crate::context::{self, ServiceContext};
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::fingerprint::Fingerprinter;
 use crate::judge::JudgeDriver;
-use crate::judge::handle::{JudgeHandle, judge_settings};
+use crate::judge::{JudgeHandle, judge_settings};
 use crate::kafka::admin::Brokers;
 use crate::kafka::fingerprint_log::Appended;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::FollowEvent;
-use crate::processing::record_processor::RecordProcessor;
 use crate::processing::schema_registry;
+use crate::processing::text_pool::RecordProcessor;
+use crate::processing::text_pool::TreeBudget;
 use crate::protocol::LogPartition;
 use crate::record::Timestamp;
 use crate::replay::{RangeBound, Rate};
-use crate::runtime::clock::Clock;
-use crate::runtime::context::{self, ServiceContext};
-use crate::runtime::fatal::failure;
-use crate::runtime::process_lock::ProcessLock;
-use crate::runtime::topics;
-use crate::runtime::tree_budget::TreeBudget;
+use crate::snapshot::ProcessLock;
 use crate::telemetry::{Health, Metrics};
+use crate::topics;
 
 pub use draft::{Draft, draft, fits};
 

@@ -9,17 +9,17 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 use dupgate_core::worker::PageAction;
 
+use crate::clock::Clock;
 use crate::error::{Fatal, Reason};
+use crate::fatal::failure;
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::position_reader::{PositionReader, PositionResult};
-use crate::processing::record_processor::RecordProcessor;
+use crate::kafka::pages::{PositionReader, PositionResult};
+use crate::processing::text_pool::RecordProcessor;
 use crate::processing::text_pool::{Done, Job, TextPool};
 use crate::protocol::{LogPartition, PageRequest};
 use crate::record::{PartitionId, Source};
-use crate::runtime::clock::Clock;
-use crate::runtime::fatal::failure;
 
 /// Time limit of the text work on one page.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);

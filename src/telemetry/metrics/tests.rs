@@ -2,6 +2,8 @@ use super::super::catalog::Spec;
 use super::super::labels::{
     ColdStart, Encoding, Eviction, Extraction, Label, RestoreSource, SnapshotOperation, Step, TransactionResult,
 };
+use proptest::prelude::*;
+
 use super::*;
 use crate::fingerprint::PerMille;
 
@@ -337,4 +339,127 @@ fn the_replay_label_of_all_series_is_not_doubled() {
     let text = metrics.render();
     let line = text.lines().find(|line| line.starts_with("dupgate_replay_progress_ratio{")).unwrap();
     assert_eq!(line.matches("replay=").count(), 1, "{line}");
+}
+
+fn without_labels() -> Metrics {
+    Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap()
+}
+
+#[test]
+fn values_are_read_by_their_labels() {
+    let metrics = without_labels();
+    assert_eq!(metrics.values().largest(&catalog::LAST_COMMIT_TIMESTAMP), None, "nothing is committed");
+    metrics.dead_letter(Reject::NoText);
+    metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 5), (PartitionId::new("u", 0), 7)]));
+    metrics.config_info("g", "h\"1", "s", "route", "simhash");
+    let values = metrics.values();
+    assert_eq!((values.count(&catalog::CONSUMER_LAG), values.largest(&catalog::CONSUMER_LAG)), (12, Some(7.0)));
+    assert_eq!(values.count_of(&catalog::CONSUMER_LAG, &[("topic", "t")]), 5);
+    assert_eq!(values.count_of(&catalog::CONSUMER_LAG, &[("topic", "t"), ("partition", "0")]), 0);
+    let by_topic: BTreeMap<_, _> = values.by_label(&catalog::CONSUMER_LAG, "topic").collect();
+    assert_eq!(by_topic, BTreeMap::from([("t", 5.0), ("u", 7.0)]));
+    let mut by_partition: Vec<_> = values.by_two_labels(&catalog::CONSUMER_LAG, "topic", "partition").collect();
+    by_partition.sort_by(|one, other| one.0.cmp(other.0));
+    assert_eq!(by_partition, [("t", Some("1"), 5.0), ("u", Some("0"), 7.0)]);
+    assert_eq!(values.count_of(&catalog::DEAD_LETTERS, &[("reason", Reject::NoText.name())]), 1);
+    assert_eq!(values.label(&catalog::CONFIG_INFO, "hash"), Some("h\"1"));
+    assert!(values.largest(&catalog::PROCESS_START_TIME).is_some_and(|seconds| seconds > 1e9));
+}
+
+#[test]
+fn buckets_are_cumulative_with_inclusive_bounds() {
+    let metrics = without_labels();
+    for millis in [100, 101, 250, 90_000_000] {
+        metrics.end_to_end_latency(Timestamp::from_millis(0), Timestamp::from_millis(millis));
+    }
+    let values = metrics.values();
+    let buckets = values.buckets(&catalog::END_TO_END_LATENCY);
+    assert_eq!(buckets[..3], [(0.1, 1.0), (0.25, 3.0), (0.5, 3.0)]);
+    assert_eq!(buckets[buckets.len() - 2..], [(86_400.0, 3.0), (f64::INFINITY, 4.0)]);
+    assert_eq!(values.buckets(&catalog::STAGE_DURATION), [], "only Prometheus counts it");
+}
+
+/// Every line of the exported text, except those of histograms that are not read.
+fn exported(metrics: &Metrics) -> BTreeSet<String> {
+    let unread = |line: &str| {
+        let mut histograms = TABLE.iter().filter(|spec| matches!(spec.kind, Kind::Histogram(_)));
+        let read = [catalog::END_TO_END_LATENCY.name, catalog::VERDICT_SECONDS.name];
+        histograms.any(|spec| {
+            let is_bucket = read.contains(&spec.name) && line.starts_with(&format!("{}_bucket", spec.name));
+            line.starts_with(spec.name) && !is_bucket
+        })
+    };
+    let text = metrics.render();
+    let lines = text.lines().filter(|line| line.starts_with("dupgate_") && !unread(line));
+    lines.map(str::to_owned).collect()
+}
+
+/// The same lines, from the values.
+fn readings(values: &MetricValues) -> BTreeSet<String> {
+    let ours = values.series.iter().filter(|(key, _)| key.name().starts_with("dupgate_"));
+    let mut lines: BTreeSet<String> = ours
+        .map(|(key, value)| {
+            let labels: Vec<String> =
+                key.labels().map(|label| format!("{}=\"{}\"", label.key(), label.value())).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            format!("{}{labels} {value}", key.name())
+        })
+        .collect();
+    for (name, buckets) in &values.buckets {
+        lines.extend(buckets.iter().map(|(bound, count)| {
+            let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+            format!("{name}_bucket{{le=\"{bound}\"}} {count}")
+        }));
+    }
+    lines
+}
+
+proptest! {
+    #[test]
+    fn what_is_read_is_what_is_exported(
+        events in prop::collection::vec((0_u8..8, 0_i32..3, 0_u64..100_000), 0..60), scrapes in 1_usize..4,
+    ) {
+        let metrics = without_labels();
+        for _ in 0..scrapes {
+            for (event, place, number) in &events {
+                let topic = format!("t{place}");
+                match event {
+                    0 => metrics.consumed(&topic, *number, number * 7),
+                    1 => metrics.document(VerdictLabel::ALL[usize::try_from(*place).unwrap()]),
+                    2 => metrics.consumer_lags(&BTreeMap::from([(PartitionId::new(topic.as_str(), *place), *number)])),
+                    // Times on the bounds of buckets, among others.
+                    3 => metrics.verdict(Duration::from_millis(number % 50 * 250)),
+                    4 => metrics.series().judge_wait.record_many(Duration::from_millis(*number), 3),
+                    5 => metrics.worker_busy(Duration::from_millis(*number)),
+                    6 => metrics.replay(&topic, &ReplayProgress { share: 0.25, of_range: *number, ..ReplayProgress::default() }),
+                    _ => metrics.end_to_end_latency(
+                        Timestamp::from_millis(0), Timestamp::from_millis(i64::try_from(*number).unwrap() * 1000),
+                    ),
+                }
+            }
+            prop_assert_eq!(readings(&metrics.values()), exported(&metrics));
+        }
+    }
+}
+
+#[test]
+fn families_are_in_the_order_of_their_names() {
+    let text =
+        "# HELP b Second.\n# TYPE b counter\nb{x=\"1\"} 2\nb{x=\"0\"} 1\n\n# HELP a First.\n# TYPE a gauge\na 3\n\n";
+    let expected =
+        "# HELP a First.\n# TYPE a gauge\na 3\n\n# HELP b Second.\n# TYPE b counter\nb{x=\"1\"} 2\nb{x=\"0\"} 1\n\n";
+    assert_eq!(ordered(text), expected);
+}
+
+#[test]
+fn every_scrape_has_the_same_families_in_the_same_order() {
+    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+    metrics.consumed("pages", 1, 1);
+    let names = || -> Vec<String> {
+        let text = metrics.render();
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned).collect()
+    };
+    let first = names();
+    assert!(first.len() > 20 && first.is_sorted(), "{first:?}");
+    assert_eq!(names(), first);
 }

@@ -5,7 +5,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use dupgate::runtime::clock::Clock;
+use dupgate::clock::Clock;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::BorrowedMessage;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use dupgate::runtime::clock::Clock;
+use dupgate::clock::Clock;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use serde_json::json;
 

@@ -12,6 +12,7 @@ use dupgate_core::judge::Event;
 use crate::kafka::budget::Permit;
 use crate::protocol::{Request, RequestOffset};
 use crate::record::Timestamp;
+use crate::threads::Work;
 
 /// How long one turn judges; the step in progress at the end is completed.
 pub(crate) const TIME_SLICE: Duration = Duration::from_millis(5);
@@ -81,15 +82,6 @@ impl FetchedRequests {
     pub(crate) fn into_event(self) -> Event {
         Event::Requests { offset: self.offset, append_time: self.append_time, requests: self.requests }
     }
-}
-
-/// Whether a thread has more to do right away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// There is more work.
-    More,
-    /// There is no work before the next message.
-    Done,
 }
 
 /// Runs steps until no work is left or the turn is over.

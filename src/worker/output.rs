@@ -1,4 +1,4 @@
-//! Checks the group's committed offsets before each commit.
+//! The transactions of the worker: calls to the producer, their answers, and the check before each commit.
 //!
 //! Brokers delete a group's offsets together with the topic. A consumer whose topic was deleted, created again and
 //! filled beyond its position between two fetches does not notice, and continues at its old position in the new topic.
@@ -11,14 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::after;
+use dupgate_core::worker::{Event, ProducerCall};
 
 use super::{Message, WorkerDriver};
 use crate::error::Fatal;
 use crate::kafka::admin::Brokers;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::producer::ProducerCommand;
+use crate::kafka::output::{PagePayload, Pages};
+use crate::kafka::producer::{Answer, OffsetAndMetadata, ProducerCommand};
 use crate::record::PartitionId;
-use crate::transaction::CallError;
+use crate::transaction::{Call, CallError};
 
 /// Pause after a failed query.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -31,9 +33,54 @@ const DIFFERENCE_DELAY: Duration = Duration::from_millis(100);
 const DIFFERENT_ANSWERS: usize = 3;
 
 impl WorkerDriver {
+    pub(super) fn call(&mut self, request: ProducerCall<PagePayload>) {
+        let (command, call, pages) = match request {
+            ProducerCall::Produce(pages) => {
+                let count = pages.len();
+                let outputs = Arc::clone(&self.context.outputs);
+                let records = Pages { outputs, pages, sent: self.report.sent() };
+                (ProducerCommand::Produce(Box::new(records)), Call::Produce, count)
+            }
+            ProducerCall::SendOffsets(offsets) => {
+                self.sent_offsets.clone_from(&offsets);
+                let offset_of = |(partition, offset)| OffsetAndMetadata { partition, offset, metadata: String::new() };
+                let offsets = offsets.into_iter().map(offset_of).collect();
+                (ProducerCommand::SendOffsets(offsets, self.member.membership()), Call::SendOffsets, 0)
+            }
+            ProducerCall::Plain(call) => (ProducerCommand::Plain(call), call, 0),
+        };
+        self.calling = Some(call);
+        self.report.calls(call, pages);
+        if call == Call::SendOffsets {
+            self.submit_checked(command);
+        } else {
+            self.producer.submit(command);
+        }
+    }
+
+    pub(super) fn called(&mut self, answer: Answer) -> Result<(), Fatal> {
+        if let Err(CallError::Undeliverable { index, reason }) = &answer
+            && let Some(output) = self.worker.in_transaction(*index)
+        {
+            self.report.given_up(output, *reason);
+        }
+        self.report.called(&answer);
+        self.note_commit(answer.is_ok());
+        self.handle(Event::Called(answer.map(|_| ())))
+    }
+
+    /// Stores the offsets of the transaction as committed, if the pending call has committed them.
+    fn note_commit(&mut self, is_done: bool) {
+        if self.calling.take() == Some(self.context.settings.output.delivery.last_call()) && is_done {
+            for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
+                self.settled.committed(&partition, offset);
+            }
+        }
+    }
+
     /// Submits the command that sends the transaction's offsets, after checking that the group still has the committed
     /// offsets that we know.
-    pub(super) fn submit_checked(&mut self, command: ProducerCommand) {
+    fn submit_checked(&mut self, command: ProducerCommand) {
         if self.context.brokers == Brokers::InProcess {
             // This broker does not report offsets that were committed in transactions, and its topics are never
             // deleted.
@@ -67,7 +114,7 @@ impl WorkerDriver {
                 self.producer.submit(command);
                 Ok(())
             }
-            Err(error) => self.on_message(Message::Called(Err(error))),
+            Err(error) => self.called(Err(error)),
         }
     }
 }
@@ -113,9 +160,8 @@ fn compare(known: &BTreeMap<PartitionId, i64>, found: &BTreeMap<PartitionId, Opt
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn offsets_that_are_gone_or_lower_than_known_prevent_a_commit() {

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Clock;
 use crate::config::Properties;
 use crate::config::settings::{Kafka, Settings};
 use crate::error::Fatal;
+use crate::fatal::failure;
 use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::budget::{ByteBudget, InFlight};
 use crate::kafka::client::{ClientSettings, ConnectionSettings, ConsumerTimeouts, ProducerSettings};
 use crate::kafka::output::Outputs;
 use crate::kafka::verdict_log::{FollowEvent, Follower, Passing};
+use crate::processing::text_pool::TreeBudget;
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition};
 use crate::record::PartitionId;
-use crate::runtime::clock::Clock;
-use crate::runtime::fatal::failure;
-use crate::runtime::tree_budget::TreeBudget;
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::telemetry::pairs::PairRecorder;
 use crate::telemetry::{Health, Metrics};

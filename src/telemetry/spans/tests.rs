@@ -8,7 +8,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::runtime::clock::Clock;
+use crate::clock::Clock;
+use crate::record::PartitionId;
 
 fn metrics() -> Metrics {
     Metrics::new(&crate::config::settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap()
@@ -202,4 +203,41 @@ fn spans_reach_a_collector_by_tls_if_its_certificate_is_trusted() {
     assert!(serve().is_err(), "no span is sent to a collector that is not trusted");
     end.join().unwrap();
     assert_eq!(dropped(&metrics), 1);
+}
+
+#[test]
+fn the_sampled_share_is_the_ratio() {
+    let partition = PartitionId::new("pages", 3);
+    let chosen = |ratio: f64| {
+        let sampler = Sampler::new(ratio);
+        (0..20_000).filter(|offset| sampler.takes(&partition.at(*offset))).count()
+    };
+    assert_eq!((chosen(0.0), chosen(1.0), chosen(7.0)), (0, 20_000, 20_000));
+    let tenth = chosen(0.1);
+    assert!((1800..2200).contains(&tenth), "{tenth}");
+}
+
+#[test]
+fn only_a_traceparent_is_linked_to() {
+    let of = |text: &str| traceparent(text.as_bytes());
+    let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let known = |context: Option<SpanContext>| {
+        let context = context.unwrap();
+        assert_eq!((context.trace_id().to_string(), context.span_id().to_string()), (trace.into(), span.into()));
+    };
+    known(of(&format!("00-{trace}-{span}-01")));
+    // Later versions may have more.
+    known(of(&format!("cc-{trace}-{span}-01-more")));
+    for wrong in [
+        "",
+        "00",
+        "\u{fc}",
+        &format!("ff-{trace}-{span}-01"),
+        &format!("00-{}-{span}-01", "0".repeat(32)),
+        &format!("00-{trace}-{}-01", "0".repeat(16)),
+        &format!("00-{}-{span}-01", trace.to_uppercase()),
+        &format!("00-{trace}-{span}0-01"),
+    ] {
+        assert_eq!(of(wrong), None, "{wrong}");
+    }
 }

@@ -1,93 +1,99 @@
-//! Translates messages of the worker thread into events of the state machine.
+//! The input: what its group consumer reports, what the worker asks of it, and the pages that the text pool has read.
+//!
+//! Records of a partition go to the pool, and their pages to the machine in offset order, which a [`ReorderBuffer`]
+//! keeps. Ends of partitions and records out of range take their place among them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use dupgate_core::worker::{BadRecords, Event, Page, PageAction, PageOutcome};
+use dupgate_core::worker::{BadRecords, Event, Page, PageAction, PageOutcome, ReadFrom};
 
-use super::{Message, Ready, WorkerDriver};
+use super::{Message, WorkerDriver};
+use crate::clock::{wall_clock, wall_time};
+use crate::config::Start as ConfiguredStart;
 use crate::config::settings::Topics;
+use crate::context::heartbeat;
 use crate::error::{Fatal, Reason};
-use crate::kafka::fingerprint_log::{Appended, NotAppended};
-use crate::kafka::group_consumer::{Command, ConsumerEvent};
+use crate::fatal::ended;
+use crate::kafka::budget::Permit;
+use crate::kafka::group_consumer::{Command, ConsumerEvent, GroupConsumerSettings, Start};
 use crate::kafka::output::PagePayload;
-use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind};
 use crate::processing::text_pool::{Done, Job};
-use crate::protocol::LogPartition;
-use crate::record::PartitionId;
-use crate::runtime::fatal::{append_denied, ended};
+use crate::record::{PartitionId, Timestamp};
+use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, Pause, Rebalance};
-use crate::transaction::CallError;
+
+/// One partition of the input, as the driver sees it.
+#[derive(Default)]
+pub(super) struct InputState {
+    serial: u64,
+    order: ReorderBuffer<Ready>,
+}
+
+enum Ready {
+    Page(Box<Page<PagePayload>>, Permit),
+    End,
+    OutOfRange { offset: i64, first: i64, end: i64 },
+    Denied,
+}
 
 impl WorkerDriver {
-    pub(super) fn on_message(&mut self, message: Message) -> Result<(), Fatal> {
-        match message {
-            Message::GroupConsumer(membership, event) if self.member.is_current(membership) => self.member_event(event),
-            Message::GroupConsumer(..) => Ok(()),
-            Message::Read(done) => self.read(done),
-            Message::Followed(log, event) => self.followed(log, event),
-            Message::Scanned(log, event) => self.scanned(log, event),
-            Message::Appended(Appended { offset: Err(NotAppended::Denied), .. }) => {
-                Err(append_denied(&self.context.names.fingerprints))
-            }
-            Message::Appended(Appended { request, offset }) => {
-                self.handle(Event::Appended(request, offset.map_err(|_| ())))
-            }
-            Message::Called(answer) => {
-                if let Err(CallError::Undeliverable { index, reason }) = &answer
-                    && let Some(output) = self.worker.in_transaction(*index)
-                {
-                    self.report.given_up(output, *reason);
-                }
-                self.report.called(&answer);
-                self.note_commit(answer.is_ok());
-                self.handle(Event::Called(answer.map(|_| ())))
-            }
-            Message::CommitChecked(answer) => self.commit_checked(answer),
-            Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
-            Message::NewToGroup(partitions) => self.handle(Event::NewToGroup(partitions)),
-            Message::Committed(offsets) => {
-                self.settled.answered(&offsets);
-                self.handle(Event::Committed(offsets))
-            }
-            Message::Backlog(backlogs) => self.handle(Event::Backlog(backlogs)),
-            Message::Group(all, shares) => {
-                self.group(all.as_ref(), shares.as_deref());
-                Ok(())
-            }
-            Message::Hold(is_held) => {
-                self.hold(is_held);
-                Ok(())
-            }
-            Message::Stop => {
-                tracing::info!(target: "dupgate::worker", "worker stopping");
-                self.handle(Event::Stop)
-            }
+    pub(super) fn join(&mut self) -> Result<(), Fatal> {
+        let moved = polls(heartbeat(&self.context, "input poll"), self.context.metrics.clone());
+        let settings = GroupConsumerSettings {
+            config: self.context.input_consumer(),
+            topics: self.context.input_topics(),
+            thread: "input".to_owned(),
+            budget: Arc::clone(&self.budget),
+            moved,
+        };
+        self.member.join(settings, &self.sender, Message::GroupConsumer)
+    }
+
+    pub(super) fn seek(&mut self, partition: PartitionId, from: ReadFrom) {
+        self.serials += 1;
+        let start = match from {
+            ReadFrom::Offset(offset) => Start::Offset(offset),
+            ReadFrom::Beginning => Start::Earliest,
+            ReadFrom::ConfiguredStart => start_of(self.context.settings.input.start),
+        };
+        let input = InputState { serial: self.serials, order: ReorderBuffer::default() };
+        self.inputs.insert(partition.clone(), input);
+        if self.held {
+            self.member.command(Command::Pause(BTreeSet::from([partition.clone()])));
+        }
+        self.member.command(Command::Seek(partition, start, self.serials));
+    }
+
+    pub(super) fn pause(&mut self, partitions: BTreeSet<PartitionId>) {
+        self.paused.extend(partitions.iter().cloned());
+        self.member.command(Command::Pause(partitions));
+    }
+
+    pub(super) fn resume(&mut self, partitions: BTreeSet<PartitionId>) {
+        self.paused.retain(|partition| !partitions.contains(partition));
+        // While an operator has paused the input, only the operator resumes it.
+        if !self.held {
+            self.member.command(Command::Resume(partitions));
         }
     }
 
-    /// Stores the offsets of the transaction as committed, if the pending call has committed them.
-    fn note_commit(&mut self, is_done: bool) {
-        if self.calling.take() == Some(self.context.settings.output.delivery.last_call()) && is_done {
-            for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
-                self.settled.committed(&partition, offset);
-            }
+    /// Pauses the input for an operator, or resumes it where the machine allows.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        match (self.held, is_held) {
+            (false, true) => tracing::warn!(target: "dupgate::worker", "input paused by an operator"),
+            (true, false) => tracing::warn!(target: "dupgate::worker", "input resumed by an operator"),
+            (false, false) | (true, true) => {}
         }
-    }
-
-    /// Reports missing topics, and rejoins the group when there are unassigned partitions.
-    fn group(&mut self, all: Option<&BTreeSet<PartitionId>>, shares: Option<&[BTreeSet<PartitionId>]>) {
-        self.is_group_query_pending = false;
-        let Some(all) = all else { return };
-        self.report.missing_topics(self.missing_topics.look(&self.context.input_topics(), all));
-        let own = self.inputs.keys().cloned().collect();
-        let missing = self.unassigned.look(all, shares, &own);
-        if !missing.is_empty() {
-            tracing::warn!(
-                target: "dupgate::worker",
-                partitions = %names(&missing), "rejoining the group: partitions unassigned although the group is stable"
-            );
-            self.member.command(Command::Rejoin);
+        self.held = is_held;
+        // With a consumer, the pause is reported once it is in effect (`ConsumerEvent::Paused`).
+        self.report.metrics().paused(Pause::Manual, is_held && self.member.consumer().is_none());
+        let inputs = self.inputs.keys();
+        if is_held {
+            self.member.command(Command::Pause(inputs.cloned().collect()));
+        } else {
+            self.member
+                .command(Command::Resume(inputs.filter(|input| !self.paused.contains(input)).cloned().collect()));
         }
     }
 
@@ -185,12 +191,21 @@ impl WorkerDriver {
         }
     }
 
+    pub(super) fn revoke_done(&mut self) {
+        let revoked = std::mem::take(&mut self.revoked);
+        self.settled.forget(&revoked);
+        if let Some(since) = self.revoked_at.take() {
+            self.report.metrics().series().rebalance_pause.record(self.clock.now().saturating_sub(since));
+        }
+        self.member.command(Command::RevokeDone);
+    }
+
     fn consumer_failed(&self, reason: Reason, why: &str) -> Fatal {
         self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
         ended(reason, why, &self.context.settings.input.group)
     }
 
-    pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
+    fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
         self.stop_reading(partitions);
         self.settled.forget(partitions);
     }
@@ -211,7 +226,7 @@ impl WorkerDriver {
     }
 
     /// Hands finished pages to the machine, in offset order.
-    pub(super) fn hand_over(&mut self, partition: &PartitionId) -> Result<(), Fatal> {
+    fn hand_over(&mut self, partition: &PartitionId) -> Result<(), Fatal> {
         while let Some(ready) = self.inputs.get_mut(partition).and_then(|input| input.order.pop()) {
             match ready {
                 Ready::End => self.handle(Event::AtEnd(partition.clone()))?,
@@ -235,7 +250,7 @@ impl WorkerDriver {
 
     /// Returns whether the worker must stop at this page: with `on_bad_record: stop`, the first bad record ends the
     /// process before its offset is committed.
-    pub(super) fn must_stop_at(&mut self, page: &Page<PagePayload>) -> bool {
+    fn must_stop_at(&mut self, page: &Page<PagePayload>) -> bool {
         if self.context.outputs.routing.bad_records != BadRecords::Stop {
             return false;
         }
@@ -254,47 +269,88 @@ impl WorkerDriver {
         true
     }
 
-    pub(super) fn followed(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        let Some(reader) = self.readers.get_mut(log.index()).filter(|reader| reader.serial == event.serial) else {
-            return Ok(());
-        };
-        match event.kind {
-            FollowEventKind::Record { offset, next, record, permit: _permit, .. } => {
-                reader.next = Some(next);
-                self.report.followed(log, &record);
-                self.handle(Event::Followed { log, offset, record })
-            }
-            FollowEventKind::End(_) => self.handle(Event::FollowedToEnd(log)),
-            FollowEventKind::Moved(why) => {
-                tracing::warn!(target: "dupgate::worker", log = log.0, why, "rereading the verdict log");
-                self.handle(Event::LogMoved(log))
-            }
-        }
-    }
-
-    pub(super) fn scanned(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        let Some(Some(reader)) = self.scan_readers.get(log.index()) else { return Ok(()) };
-        if reader.serial != event.serial {
-            return Ok(());
-        }
-        match event.kind {
-            FollowEventKind::Record { offset, record, permit: _permit, .. } => {
-                self.handle(Event::Scanned { log, offset, record })
-            }
-            FollowEventKind::End(_) => {
-                reader.follower.command(FollowCommand::Stop);
-                self.handle(Event::ScannedToEnd(log))
-            }
-            FollowEventKind::Moved(why) => {
-                tracing::warn!(target: "dupgate::worker", log = log.0, why, "failed to read old verdicts back");
-                self.handle(Event::ScanMoved(log))
-            }
+    /// Reports missing topics, and rejoins the group when there are unassigned partitions.
+    pub(super) fn group(&mut self, all: Option<&BTreeSet<PartitionId>>, shares: Option<&[BTreeSet<PartitionId>]>) {
+        self.is_group_query_pending = false;
+        let Some(all) = all else { return };
+        self.report.missing_topics(self.missing_topics.look(&self.context.input_topics(), all));
+        let own = self.inputs.keys().cloned().collect();
+        let missing = self.unassigned.look(all, shares, &own);
+        if !missing.is_empty() {
+            tracing::warn!(
+                target: "dupgate::worker",
+                partitions = %names(&missing), "rejoining the group: partitions unassigned although the group is stable"
+            );
+            self.member.command(Command::Rejoin);
         }
     }
 }
 
 fn names(partitions: &BTreeSet<PartitionId>) -> String {
     partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the hook that the input's polling thread calls in each round: it beats the heartbeat and sets the time of
+/// the last poll.
+fn polls(moved: Box<dyn Fn() + Send>, metrics: Metrics) -> Box<dyn Fn() + Send> {
+    Box::new(move || {
+        moved();
+        metrics.polled(wall_time());
+    })
+}
+
+pub(super) fn start_of(configured: ConfiguredStart) -> Start {
+    match configured {
+        ConfiguredStart::Earliest => Start::Earliest,
+        ConfiguredStart::Latest => Start::Latest,
+        ConfiguredStart::At(time) => Start::At(time),
+        ConfiguredStart::Ago(span) => {
+            let since = wall_clock().saturating_sub(span);
+            Start::At(Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+        }
+    }
+}
+
+/// A queue of slots. Each slot is reserved first and filled later; it leaves from the front, once it is filled.
+#[derive(Debug)]
+pub(super) struct ReorderBuffer<T> {
+    first: u64,
+    places: VecDeque<Option<T>>,
+}
+
+impl<T> Default for ReorderBuffer<T> {
+    fn default() -> Self {
+        Self { first: 0, places: VecDeque::new() }
+    }
+}
+
+impl<T> ReorderBuffer<T> {
+    /// Reserves the next slot and returns its number.
+    pub(super) fn reserve(&mut self) -> u64 {
+        let place = self.first + self.places.len() as u64;
+        self.places.push_back(None);
+        place
+    }
+
+    /// Fills a slot. Does nothing if the slot has already left or was never reserved.
+    pub(super) fn fill(&mut self, place: u64, value: T) {
+        let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some(slot) = index.and_then(|index| self.places.get_mut(index)) {
+            *slot = Some(value);
+        }
+    }
+
+    /// Reserves the next slot and fills it.
+    pub(super) fn push(&mut self, value: T) {
+        self.places.push_back(Some(value));
+    }
+
+    /// Removes the first slot, if it is filled.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        self.places.front()?.as_ref()?;
+        self.first += 1;
+        self.places.pop_front().flatten()
+    }
 }
 
 /// The named topics that had no partitions at the last look.
@@ -322,6 +378,11 @@ impl MissingTopics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::settings;
+    use crate::telemetry::catalog;
+    use proptest::prelude::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     #[test]
     fn a_named_topic_is_missing_after_two_looks_without_its_partitions() {
@@ -334,5 +395,55 @@ mod tests {
         assert!(missing.is_any());
         assert_eq!(missing.look(&topics, &partitions(&["a"])), BTreeSet::from(["b".to_owned()]));
         assert_eq!(missing.look(&topics, &partitions(&["b"])), BTreeSet::new());
+    }
+
+    #[test]
+    fn each_poll_of_the_input_beats_and_sets_the_time_of_the_last_poll() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let last_poll = || metrics.values().largest(&catalog::LAST_POLL_TIMESTAMP);
+        let beats = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&beats);
+        let hook = polls(
+            Box::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            }),
+            metrics.clone(),
+        );
+        assert_eq!(last_poll().filter(|seconds| *seconds > 0.0), None, "nothing was polled");
+        let before = wall_time();
+        hook();
+        hook();
+        assert_eq!(beats.load(Ordering::Relaxed), 2);
+        let seconds = |time: Timestamp| Duration::from_millis(time.millis().unsigned_abs()).as_secs_f64();
+        let polled = last_poll().expect("a time");
+        assert!((seconds(before) - 0.001..=seconds(wall_time())).contains(&polled), "{polled}");
+    }
+
+    proptest! {
+        #[test]
+        fn results_leave_in_the_order_of_their_places(order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle()) {
+            let mut queue = ReorderBuffer::default();
+            for place in 0..40 {
+                prop_assert_eq!(queue.reserve(), place);
+            }
+            let mut left = Vec::new();
+            for place in order {
+                queue.fill(place, place);
+                left.extend(std::iter::from_fn(|| queue.pop()));
+            }
+            prop_assert_eq!(left, (0..40).collect::<Vec<_>>());
+            prop_assert_eq!(queue.pop(), None);
+        }
+    }
+
+    #[test]
+    fn late_result_of_a_slot_that_left_is_ignored() {
+        let mut queue = ReorderBuffer::default();
+        let place = queue.reserve();
+        queue.fill(place, 'a');
+        assert_eq!(queue.pop(), Some('a'));
+        queue.fill(place, 'b');
+        queue.push('c');
+        assert_eq!(queue.pop(), Some('c'));
     }
 }

@@ -1,4 +1,7 @@
-//! Consumes the output topics from their beginning, for the demo.
+//! What the demo needs of Kafka: a broker inside this process, and a reader of the output topics.
+//!
+//! The broker is the mock cluster of the client library. It demonstrates judging, not delivery: its transactions end
+//! without effect, it stores no offsets that come with them, and it keeps about 5 MB of each partition.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,6 +9,8 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Headers, Message};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::DefaultProducerContext;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::LoggingContext;
@@ -14,6 +19,37 @@ use crate::record::PartitionId;
 
 /// Time-out for the list of partitions.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The broker, which stops when this value is dropped.
+pub struct InProcessBroker {
+    cluster: MockCluster<'static, DefaultProducerContext>,
+}
+
+impl InProcessBroker {
+    /// Starts a broker on a free port of the loopback interface.
+    ///
+    /// # Errors
+    ///
+    /// The client library cannot start the broker.
+    pub fn start() -> Result<Self, KafkaError> {
+        Ok(Self { cluster: MockCluster::new(1)? })
+    }
+
+    /// Returns its address for clients.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.cluster.bootstrap_servers()
+    }
+
+    /// Creates a topic.
+    ///
+    /// # Errors
+    ///
+    /// The topic already exists.
+    pub fn create_topic(&self, topic: &str, partitions: i32) -> Result<(), KafkaError> {
+        self.cluster.create_topic(topic, partitions, 1)
+    }
+}
 
 /// One committed record of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,17 +12,16 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use dupgate_core::worker::{HeaderSettings, OutputKind, Routing};
 
+use crate::clock::{Clock, wall_time};
 use crate::config::raw::{DuplicateValue as ConfiguredValue, TimestampOf};
 use crate::config::settings::{Sasl, Settings, Topics as ConfiguredTopics};
 use crate::error::{Fatal, Reason};
-use crate::kafka::admin::{Admin, Brokers, LogNames, TopicError};
+use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
 use crate::kafka::client::ConnectionSettings;
 use crate::kafka::inspector::{ClusterError, ClusterInspector};
-use crate::kafka::log_topic::LogKind;
 use crate::kafka::output::{DuplicateValue, OutputTime, OutputTopic, Outputs, PartitionCounts};
-use crate::runtime::clock::{Clock, wall_time};
-use crate::runtime::{context, fatal};
 use crate::telemetry::Check;
+use crate::{context, fatal};
 
 /// How long the brokers may be unreachable at the start.
 const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
