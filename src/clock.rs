@@ -12,7 +12,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts counting.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the only source of time")]
     pub fn start() -> Self {

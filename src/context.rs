@@ -32,13 +32,10 @@ pub(crate) const SCAN: &str = "scan";
 
 /// Shared context of all parts of the service.
 pub struct ServiceContext {
-    /// The settings.
     pub settings: Arc<Settings>,
     /// The scheme's short name.
     pub scheme: String,
-    /// Connection settings.
     pub connection: ConnectionSettings,
-    /// The kind of brokers.
     pub brokers: Brokers,
     /// Both logs.
     pub names: LogNames,
@@ -46,15 +43,12 @@ pub struct ServiceContext {
     pub verdict_log_bytes: usize,
     /// Converts pages to records.
     pub outputs: Arc<Outputs>,
-    /// The clock.
     pub clock: Clock,
     /// Records that all producers have yet to deliver.
     pub in_flight: Arc<InFlight>,
     /// Bounds the memory of trees.
     pub(crate) trees: Arc<TreeBudget>,
-    /// The metrics.
     pub metrics: Metrics,
-    /// The health checks.
     pub health: Health,
     /// Records duplicates for operators; absent if the admin API is off.
     pub(crate) pair_recorder: Option<PairRecorder>,
@@ -63,19 +57,16 @@ pub struct ServiceContext {
 }
 
 impl ServiceContext {
-    /// Returns the group of the judges of one log partition.
     #[must_use]
     pub fn judge_group(&self, log: LogPartition) -> String {
         judge_group(&self.settings.input.group, &self.scheme, &log)
     }
 
-    /// Returns one partition of the fingerprint log.
     #[must_use]
     pub fn fingerprints(&self, log: LogPartition) -> PartitionId {
         PartitionId::new(Arc::clone(&self.names.fingerprints), number(log))
     }
 
-    /// Returns one partition of the verdict log.
     #[must_use]
     pub fn verdicts(&self, log: LogPartition) -> PartitionId {
         PartitionId::new(Arc::clone(&self.names.verdicts), number(log))
@@ -107,7 +98,6 @@ impl ServiceContext {
         self.connection.input_consumer(&input.group, input.instance_id.as_deref(), timeout)
     }
 
-    /// Settings of the producer of a judge.
     pub(crate) fn judge_producer(&self, log: LogPartition) -> ClientSettings {
         let max_batch_bytes = self.verdict_log_bytes.saturating_sub(BATCH_HEAD_BYTES);
         let settings = ProducerSettings { max_batch_bytes, ..ProducerSettings::of_judge() };
@@ -174,7 +164,6 @@ pub fn refused_client(settings: &Settings) -> Option<String> {
     connection(kafka).refused(timeouts, kafka.transaction_timeout)
 }
 
-/// Returns the connection settings.
 #[must_use]
 pub fn connection(kafka: &Kafka) -> ConnectionSettings {
     let exposed = |properties: &Properties| {

@@ -16,6 +16,11 @@
 //! The pure code is in other crates: [`dupgate_core`] (all decisions), [`dupgate_index`] (the windowed index below it)
 //! and [`dupgate_lab`] (generated crawls). The modules of this crate do I/O.
 
+#![expect(
+    missing_docs,
+    reason = "the service is a program: a comment here adds something to the name, or is not there"
+)]
+
 pub use dupgate_core::{compare, deduplicator, fingerprint, index, protocol, record, text, transaction};
 pub use dupgate_lab::{crawl, quality};
 

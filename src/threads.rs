@@ -37,7 +37,6 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Whether a thread has more to do right away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// There is more work.
     More,
     /// There is no work before the next message.
     Done,
@@ -45,7 +44,6 @@ pub(crate) enum Work {
 
 /// The operations of a role in the loop of its thread. Any error ends the loop.
 pub(crate) trait Driver {
-    /// The messages of the driver.
     type Message;
 
     /// Returns whether the machine has stopped.

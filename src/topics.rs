@@ -44,7 +44,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause before the next attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// The topics of the service.
 pub(crate) struct Topics {
     pub(crate) logs: LogNames,
     /// Largest batch that the verdict log accepts, in bytes.

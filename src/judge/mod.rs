@@ -65,7 +65,6 @@ pub struct JudgeDriver {
     sender: Sender<Message>,
     follower: Follower,
     member: GroupMember,
-    /// A consumer that is leaving the group.
     leaving: Option<GroupConsumer>,
     /// Serial number of the current command to the follower; 0 if the verdict log is not followed.
     following: u64,
@@ -145,7 +144,6 @@ impl JudgeDriver {
         })
     }
 
-    /// Returns the handle of the judge.
     #[must_use]
     pub fn new_handle(&self) -> JudgeHandle {
         JudgeHandle::new(self.sender.clone())
@@ -612,7 +610,6 @@ impl JudgeHandle {
 /// A query that runs on the judge's thread, between two events.
 pub(crate) type Question = Box<dyn FnOnce(&Judge) + Send>;
 
-/// Messages of the driver.
 pub(crate) enum Message {
     /// An event of the fingerprint log's group, with the number of the membership.
     GroupConsumer(u64, ConsumerEvent),

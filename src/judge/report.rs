@@ -17,7 +17,6 @@ use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
 use crate::threads::{kind_of, next_step};
 use crate::transaction::CallError;
 
-/// Progress of a restore.
 #[derive(Debug, Default)]
 struct Progress {
     /// The range to follow, once it is known.

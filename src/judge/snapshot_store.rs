@@ -22,7 +22,6 @@ pub(crate) trait SnapshotStore: Send + Sync {
     /// Restores a state from the newest usable snapshot.
     fn load_latest(&self) -> Option<Box<Restored>>;
 
-    /// Stores a snapshot.
     fn save(&self, snapshot: SharedSnapshot);
 }
 
@@ -81,7 +80,6 @@ pub(crate) fn open(index: &settings::Index, remembered: Duration) -> Result<Arc<
 }
 
 impl FsSnapshotStore {
-    /// Returns the store of one log partition.
     pub(crate) fn new(folder: Arc<Folder>, log: LogPartition, scheme: &str, clock: Clock, metrics: Metrics) -> Self {
         Self { folder, name: log.to_string(), scheme: SchemeId(scheme.to_owned()), clock, metrics }
     }

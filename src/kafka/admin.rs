@@ -45,12 +45,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the brokers may take to learn of a changed setting.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One of the two logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
     /// The fingerprint log, with timestamps of the brokers' clock.
     Fingerprints,
-    /// The verdict log.
     Verdicts,
 }
 
@@ -87,7 +85,6 @@ pub fn replication_factor(configured: Option<i32>, default: Option<i32>, brokers
 pub struct Creation {
     /// The replication factor; [`BROKERS_CHOICE`] to leave it to them.
     pub replication_factor: i32,
-    /// The settings by name.
     pub settings: BTreeMap<String, String>,
     /// The settings that were left out, because the brokers refuse them.
     pub left_out: Vec<String>,
@@ -125,9 +122,7 @@ impl Creation {
 /// A setting of an existing log that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogProblem {
-    /// The setting.
     pub setting: &'static str,
-    /// Its value.
     pub found: String,
     /// The value that it should have.
     pub wanted: &'static str,
@@ -189,7 +184,6 @@ pub fn alter_command(topic: &str, settings: &[String]) -> String {
     )
 }
 
-/// Returns the command that mends these problems.
 #[must_use]
 pub fn mend_command(topic: &str, problems: &[LogProblem]) -> String {
     let settings: Vec<String> =
@@ -197,7 +191,6 @@ pub fn mend_command(topic: &str, problems: &[LogProblem]) -> String {
     alter_command(topic, &settings)
 }
 
-/// Problems with the topics.
 #[derive(Debug, thiserror::Error)]
 pub enum TopicError {
     /// A required topic is missing.
@@ -206,7 +199,6 @@ pub enum TopicError {
     /// A log has another number of partitions than the configuration.
     #[error("topic `{topic}` has {found} partitions, but judge.partitions is {wanted}")]
     Partitions {
-        /// The log.
         topic: String,
         /// Its number of partitions.
         found: usize,
@@ -220,7 +212,6 @@ pub enum TopicError {
         mend_command(topic, problems)
     )]
     Unsafe {
-        /// The log.
         topic: String,
         /// What is wrong with it.
         problems: Vec<LogProblem>,
@@ -229,20 +220,10 @@ pub enum TopicError {
     #[error(
         "topic `{topic}` has one replica on {brokers} brokers: the loss of one broker would lose all verdicts; {MORE_REPLICAS}"
     )]
-    OneReplica {
-        /// The log.
-        topic: String,
-        /// The number of brokers.
-        brokers: usize,
-    },
+    OneReplica { topic: String, brokers: usize },
     /// A log could not be created.
     #[error("topic `{topic}` cannot be created: {code}")]
-    NotCreated {
-        /// The log.
-        topic: String,
-        /// Why.
-        code: RDKafkaErrorCode,
-    },
+    NotCreated { topic: String, code: RDKafkaErrorCode },
     /// A permission is missing.
     #[error("not authorized: {0}")]
     Denied(Denied),
@@ -277,7 +258,6 @@ pub struct Admin {
     timeout: Duration,
 }
 
-/// The kind of brokers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Brokers {
     /// The brokers of a real cluster.
@@ -570,10 +550,8 @@ impl Admin {
     }
 }
 
-/// Settings by name.
 type Settings = BTreeMap<String, String>;
 
-/// The settings of a topic.
 #[derive(Debug, Default)]
 struct TopicSettings {
     /// All, those of the brokers included.
@@ -627,9 +605,7 @@ pub(super) fn options(timeout: Duration) -> AdminOptions {
 /// Names of both logs of a scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogNames {
-    /// The fingerprint log.
     pub fingerprints: Arc<str>,
-    /// The verdict log.
     pub verdicts: Arc<str>,
 }
 

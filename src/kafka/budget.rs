@@ -44,7 +44,6 @@ impl ByteBudget {
         *held < self.limit
     }
 
-    /// Returns the bytes held.
     #[must_use]
     pub fn held(&self) -> usize {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner)
@@ -90,7 +89,6 @@ impl InFlight {
         InFlightGuard { in_flight: Arc::clone(self), bytes }
     }
 
-    /// Returns the number of records in flight.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)

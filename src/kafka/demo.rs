@@ -54,7 +54,6 @@ impl InProcessBroker {
 /// One committed record of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Its position.
     pub partition: PartitionId,
     /// Its key, if it is text.
     pub key: Option<String>,
@@ -74,7 +73,6 @@ impl Written {
 /// One step of a reader.
 #[derive(Debug)]
 pub enum Step {
-    /// A record.
     Record(Written),
     /// Nothing arrived in time.
     Nothing,

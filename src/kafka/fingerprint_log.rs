@@ -189,9 +189,7 @@ pub enum RequestsError {
     /// The requests do not arrive in time.
     #[error("timed out after {timeout:?} reading requests of {partition} up to offset {end}")]
     Late {
-        /// The partition of the log.
         partition: PartitionId,
-        /// The wanted end.
         end: RequestOffset,
         /// The time-out.
         timeout: Duration,

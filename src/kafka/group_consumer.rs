@@ -57,7 +57,6 @@ const HELD_BACK_BYTES: usize = 32 << 20;
 
 /// The group to join, and the settings.
 pub struct GroupConsumerSettings {
-    /// Settings of the consumer.
     pub config: ClientConfig,
     /// Topics, or one pattern that starts with `^`.
     pub topics: Vec<String>,

@@ -154,12 +154,9 @@ impl ClusterError {
     }
 }
 
-/// One topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicView {
-    /// Its name.
     pub name: String,
-    /// Number of partitions.
     pub partitions: usize,
     /// Smallest number of replicas of any partition.
     pub replicas: usize,
@@ -196,18 +193,13 @@ pub struct Ends {
     pub records: u64,
 }
 
-/// A topic to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPlan {
-    /// Its name.
     pub name: String,
-    /// Its partitions.
     pub partitions: usize,
-    /// Replicas of each.
     pub replicas: usize,
     /// Whether somebody asked for this number of replicas, so that brokers that refuse it must not choose another.
     pub is_configured: bool,
-    /// Its settings.
     pub settings: BTreeMap<String, String>,
 }
 

@@ -48,7 +48,6 @@ struct ClientPool {
 pub struct Committed {
     /// The next offset to read.
     pub offset: i64,
-    /// Metadata of the commit.
     pub metadata: String,
 }
 

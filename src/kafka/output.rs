@@ -39,10 +39,8 @@ pub enum OutputTime {
     Now,
 }
 
-/// One output topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputTopic {
-    /// Its name.
     pub name: String,
     /// The largest record that it accepts, in bytes.
     pub max_bytes: usize,
@@ -91,9 +89,7 @@ impl PartitionCounts {
 /// Settings for turning a page into records.
 #[derive(Debug)]
 pub struct Outputs {
-    /// The routes of pages.
     pub routing: Routing,
-    /// The headers of pages.
     pub headers: HeaderSettings,
     /// The topics that are produced to.
     pub topics: BTreeMap<OutputKind, OutputTopic>,
@@ -110,7 +106,6 @@ pub struct Outputs {
 /// A page as the worker holds it.
 #[derive(Clone, Debug, Default)]
 pub struct PagePayload {
-    /// The record.
     pub record: Arc<ConsumedRecord>,
     /// The page's id as text, if it has one.
     pub id: Option<String>,
@@ -273,7 +268,6 @@ fn owned<'a>(header: Header) -> HeaderField<'a> {
     (Cow::Owned(header.name), header.value.map(Cow::Owned))
 }
 
-/// The pages of one transaction.
 pub struct Pages {
     /// How they become records.
     pub outputs: Arc<Outputs>,

@@ -40,12 +40,9 @@ const AHEAD_KILOBYTES: &str = "8192";
 /// How long a full queue may stay full.
 const FULL_QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The bytes of one record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageBytes {
-    /// Its key.
     pub key: Option<Vec<u8>>,
-    /// Its value.
     pub value: Option<Vec<u8>>,
     /// Its headers with their values, in order.
     pub headers: Vec<(String, Vec<u8>)>,
@@ -159,7 +156,6 @@ fn may_concern(error: &KafkaError, source: &Source) -> bool {
 /// One answer of a round.
 #[derive(Debug)]
 pub enum PositionResult {
-    /// A record.
     Record(Source, ConsumedRecord),
     /// The partition no longer holds this position, because of retention or compaction.
     Gone(Source),
@@ -308,7 +304,6 @@ fn passes(wanted: &mut BTreeMap<PartitionId, BTreeSet<i64>>, partition: &Partiti
 /// One page to write. The client chooses the partition by the key; the timestamp is the time of sending.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// The topic.
     pub topic: &'a str,
     /// The record's key.
     pub key: &'a str,
@@ -318,7 +313,6 @@ pub struct Page<'a> {
     pub header: (&'a str, &'a str),
 }
 
-/// The producer of the pages.
 pub struct PageProducer {
     producer: ThreadedProducer<LoggingContext<Sink>>,
 }

@@ -38,7 +38,6 @@ const GRACE: Duration = Duration::from_secs(3);
 /// An offset to commit, with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffsetAndMetadata {
-    /// The partition.
     pub partition: PartitionId,
     /// The next offset to read.
     pub offset: i64,
@@ -162,11 +161,9 @@ pub type HeaderField<'a> = (Cow<'a, str>, Option<Cow<'a, [u8]>>);
 /// One outgoing record. Borrowed: the client copies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutgoingRecord<'a> {
-    /// Topic.
     pub topic: &'a str,
     /// Partition; `None` leaves it to the key (murmur2, as in Java clients).
     pub partition: Option<i32>,
-    /// Key bytes.
     pub key: Option<&'a [u8]>,
     /// Value bytes; `None` is a tombstone.
     pub value: Option<Cow<'a, [u8]>>,

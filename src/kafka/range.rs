@@ -31,21 +31,16 @@ enum Command {
     Resume(i32),
 }
 
-/// Events of a reader.
 #[derive(Debug)]
 pub enum RangeEvent {
     /// The next record of a partition.
     Record {
-        /// Its partition.
         partition: PartitionId,
-        /// Its offset.
         offset: i64,
-        /// The record.
         record: ConsumedRecord,
         /// Reserves its bytes in the budget until this is dropped.
         permit: Permit,
     },
-    /// This partition has ended.
     Ended(PartitionId),
     /// The reader failed; the reason.
     Failed(String),
@@ -107,19 +102,16 @@ impl RangeReader {
         Ok(Self { topic: Arc::clone(topic), commands: sender })
     }
 
-    /// Returns the topic.
     #[must_use]
     pub const fn topic(&self) -> &Arc<str> {
         &self.topic
     }
 
-    /// Pauses a partition.
     pub fn pause(&self, partition: i32) {
         // An ended thread reads nothing.
         let _ = self.commands.send(Command::Pause(partition));
     }
 
-    /// Resumes a partition.
     pub fn resume(&self, partition: i32) {
         let _ = self.commands.send(Command::Resume(partition));
     }

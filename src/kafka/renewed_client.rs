@@ -23,7 +23,6 @@ use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
 
 use super::client::LoggingContext;
 
-/// Interval between probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time-out of a probe.
@@ -119,7 +118,6 @@ impl<T: WatchedClient + Sync> WatchedClient for Arc<T> {
     }
 }
 
-/// Creates a client.
 type Create<C> = Box<dyn Fn() -> Result<C, KafkaError> + Send>;
 
 /// The current client, and the means to replace it.

@@ -55,20 +55,16 @@ pub enum FollowCommand {
 pub struct FollowEvent {
     /// The serial number of the command.
     pub serial: u64,
-    /// The event.
     pub kind: FollowEventKind,
 }
 
-/// Events of a reader.
 #[derive(Debug)]
 pub enum FollowEventKind {
-    /// A whole record.
     Record {
         /// Offset of its first part.
         offset: VerdictOffset,
         /// The offset after its last part.
         next: VerdictOffset,
-        /// The record.
         record: VerdictRecord,
         /// When it was written.
         time: Option<Timestamp>,
@@ -178,7 +174,6 @@ impl Follower {
 /// State of a request for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
-    /// The end was not requested.
     NotRequested,
     /// Requested with this number; the end is not known yet.
     Requested(u64),
@@ -187,14 +182,12 @@ enum Ends {
     Barrier {
         /// The number of the request.
         question: u64,
-        /// Offset of the barrier.
         barrier: VerdictOffset,
     },
     /// The end is known, and no fetch that began after it was learned has reached the end of the partition yet.
     At {
         /// The number of the request.
         question: u64,
-        /// The end.
         end: VerdictOffset,
     },
 }
@@ -576,7 +569,6 @@ impl Reader {
 /// The pause before the second consecutive reading; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 
 /// Counts consecutive readings from the beginning that did not reach the end: some record cannot be read or belongs to

@@ -42,7 +42,6 @@ const REPORT_INTERVAL: u64 = 1_000;
 /// The search terms, and how far back to search.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Hashes of the ids.
     pub ids: BTreeSet<IdHash>,
     /// Maximum number of records to read; `None`: all.
     pub records: Option<u64>,
@@ -50,29 +49,22 @@ pub struct Wanted {
     pub since: Option<Timestamp>,
 }
 
-/// A page that has a wanted id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundPage {
     /// Its position in the input.
     pub source: Source,
-    /// The record that was read.
     pub record: Source,
     /// The verdict that the record names.
     pub verdict: Option<String>,
 }
 
-/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Searched {
-    /// The topics that were searched.
     pub topics: Vec<String>,
-    /// Records read.
     pub records: u64,
     /// Timestamps of the oldest and the newest of them.
     pub times: Option<(Timestamp, Timestamp)>,
-    /// Whether everything was searched.
     pub is_whole: bool,
-    /// The pages found for each id.
     pub found: BTreeMap<IdHash, VecDeque<FoundPage>>,
 }
 
@@ -83,10 +75,8 @@ impl Searched {
     }
 }
 
-/// Progress of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Records read.
     pub records: u64,
     /// Maximum number of records to read, by their offsets.
     pub max: u64,

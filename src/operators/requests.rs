@@ -46,9 +46,7 @@ pub struct Answered {
     pub offset: VerdictOffset,
     /// Index of the verdict in that record.
     pub number: usize,
-    /// The request.
     pub asked: RequestBody,
-    /// The answer.
     pub answer: Answer,
     /// What the request found, once [`count_found`] has determined it.
     pub found: Option<Found>,

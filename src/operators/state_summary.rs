@@ -25,7 +25,6 @@ pub struct StateSummary {
 }
 
 impl StateSummary {
-    /// Summarises a snapshot.
     #[must_use]
     pub fn by_snapshot(log: LogPartition, snapshot: &Snapshot) -> Self {
         let state = &snapshot.state;

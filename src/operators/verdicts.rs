@@ -43,13 +43,10 @@ pub enum LogExtent {
 /// One record and its offset.
 #[derive(Debug)]
 pub struct Read {
-    /// The partition of the log.
     pub log: LogPartition,
-    /// Offset of the record.
     pub offset: VerdictOffset,
     /// The offset after it.
     pub next: VerdictOffset,
-    /// The record.
     pub record: VerdictRecord,
     /// When it was written.
     pub time: Option<Timestamp>,
@@ -143,7 +140,6 @@ pub fn read(
     Ok(())
 }
 
-/// The verification of one log partition.
 pub struct PartitionVerification {
     /// The comparison, and the state that the log leads to.
     pub verifier: LogVerifier,
@@ -158,20 +154,15 @@ pub struct PartitionVerification {
 pub enum Step<'a> {
     /// The next record of the verdict log, before it is processed.
     Next {
-        /// The partition of the log.
         log: LogPartition,
-        /// Its offset.
         offset: VerdictOffset,
         /// The comparison so far.
         verification: &'a PartitionVerification,
     },
-    /// A difference was found.
     Found {
-        /// The partition of the log.
         log: LogPartition,
         /// Offset of the record of the verdict log.
         offset: VerdictOffset,
-        /// The difference.
         difference: Difference,
     },
 }

@@ -356,7 +356,6 @@ pub(crate) trait TextWork: Send + Sync {
     /// Waits until there is memory to read a record. This wait does not count towards the page's time limit.
     fn wait_for_memory(&self, record: &ConsumedRecord) -> Option<Taken>;
 
-    /// Reads a record.
     fn read(&self, source: Source, record: &Arc<ConsumedRecord>, scratch: &mut Scratch) -> Page<PagePayload>;
 
     /// Creates the page of a record that could not be read.
@@ -397,13 +396,11 @@ impl TextWork for RecordProcessor {
 
 /// A record to read, and its place in the order of the results.
 pub(crate) struct Job {
-    /// Its position.
     pub(crate) source: Source,
     /// The serial number of its seek.
     pub(crate) serial: u64,
     /// Its place in the order of its partition.
     pub(crate) place: u64,
-    /// The record.
     pub(crate) record: Arc<ConsumedRecord>,
     /// Reserves its bytes in the input's budget.
     pub(crate) permit: Permit,
@@ -415,13 +412,11 @@ pub(crate) struct Done {
     pub(crate) serial: u64,
     /// Its place in the order of its partition.
     pub(crate) place: u64,
-    /// The page.
     pub(crate) page: Page<PagePayload>,
     /// Reserves its bytes in the input's budget, until the machine has the page.
     pub(crate) permit: Permit,
 }
 
-/// The pool.
 pub(crate) struct TextPool {
     jobs: Sender<Job>,
     unready: Sender<Job>,
@@ -429,7 +424,6 @@ pub(crate) struct TextPool {
     threads: Vec<Thread>,
     /// Abandoned threads that may still run.
     abandoned: Vec<JoinHandle<()>>,
-    /// Time of the last check.
     last_check: Duration,
 }
 

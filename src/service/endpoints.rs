@@ -113,7 +113,6 @@ impl Service {
     }
 }
 
-/// Returns the build information.
 fn build() -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -161,7 +160,6 @@ pub fn serve_replay(settings: &Settings, listen: SocketAddr, metrics: &Metrics) 
     serve_http(&settings, metrics, &Health::new(settings.kafka.max_poll_interval), Clock::start())
 }
 
-/// The admin API of one instance.
 pub(crate) struct InstanceAdmin {
     pub(crate) settings: Arc<Settings>,
     pub(crate) brokers: Brokers,

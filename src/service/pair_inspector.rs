@@ -306,7 +306,6 @@ impl PageCache {
         }
     }
 
-    /// Returns a page.
     pub(crate) fn get(&self, source: &Source) -> Option<PageBytes> {
         self.lock().pages.get(source).cloned()
     }

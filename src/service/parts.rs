@@ -33,7 +33,6 @@ impl Handle {
     }
 }
 
-/// The running parts.
 pub(super) struct Parts {
     /// The handle of each running part, with the part's name.
     handles: Vec<(String, Handle)>,

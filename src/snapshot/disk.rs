@@ -15,10 +15,8 @@ use crate::error::{Fatal, Reason};
 /// Extension of files that are not completely written.
 const UNFINISHED: &str = "unfinished";
 
-/// One change of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change<'a> {
-    /// A folder is created.
     Create(&'a Path),
     /// Bytes are written to a temporary file.
     Write(&'a Path),
@@ -28,7 +26,6 @@ pub(super) enum Change<'a> {
     Rename(&'a Path),
     /// The names in a folder are synced to the disk.
     SyncFolder(&'a Path),
-    /// A file is removed.
     Remove(&'a Path),
 }
 
@@ -108,7 +105,6 @@ pub(super) fn sync_folder(watch: Watch<'_>, path: &Path) -> Result<(), DiskError
     change(watch, Change::SyncFolder(path), || File::open(path)?.sync_all())
 }
 
-/// Removes a file.
 pub(super) fn remove(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
     change(watch, Change::Remove(path), || fs::remove_file(path))
 }

@@ -57,7 +57,6 @@ pub enum SnapshotError {
 /// The newest whole snapshot, and the unusable newer ones.
 #[derive(Debug)]
 pub struct Newest<T> {
-    /// The snapshot.
     pub found: Option<T>,
     /// Newer snapshots that are unusable, newest first.
     pub discarded: Vec<Discarded>,
@@ -69,7 +68,6 @@ pub struct Newest<T> {
 pub struct Discarded {
     /// File of its manifest.
     pub manifest: PathBuf,
-    /// The reason.
     #[source]
     pub why: Damage,
 }
@@ -89,7 +87,6 @@ pub enum Damage {
     /// It belongs to another scheme.
     #[error("it was made under scheme {found}, expected {expected}")]
     AnotherScheme {
-        /// Its scheme.
         found: SchemeId,
         /// The scheme in use.
         expected: SchemeId,
@@ -358,7 +355,6 @@ pub struct Manifest {
 pub(super) struct ChunkHash(u128);
 
 impl ChunkHash {
-    /// Hashes the bytes of a chunk.
     pub(super) fn of(bytes: &[u8]) -> Self {
         Self(xxhash_rust::xxh3::xxh3_128(bytes))
     }

@@ -96,7 +96,6 @@ pub enum ApiError {
 pub enum Lookup {
     /// The one at this position.
     Source(Source),
-    /// Those with this id.
     Id(String),
     /// Those near this code; within the configured distance by default.
     Code(SimHash, Option<u8>),

@@ -12,22 +12,18 @@ use super::labels::{
     SnapshotOperation, Step, TransactionResult, VerdictLabel,
 };
 
-/// One metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Full name, with its unit and, for counters, `_total`.
     pub name: &'static str,
-    /// Its kind.
     pub kind: Kind,
     /// What it counts or measures.
     pub unit: Unit,
-    /// Its labels.
     pub labels: &'static [Label],
     /// One or two sentences for readers of dashboards.
     pub help: &'static str,
 }
 
-/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Only grows.

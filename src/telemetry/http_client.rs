@@ -20,9 +20,7 @@ pub struct HttpClient {
 
 /// An answer whose body is read as it arrives.
 pub struct Answer {
-    /// The status code.
     pub status: u16,
-    /// The headers.
     pub headers: HeaderMap,
     body: BodyReader<'static>,
     silence: Duration,

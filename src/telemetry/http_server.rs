@@ -106,7 +106,6 @@ impl Server {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns the listening address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address

@@ -171,7 +171,6 @@ where
     }
 }
 
-/// The fields of one event.
 #[derive(Default)]
 struct Fields {
     message: String,

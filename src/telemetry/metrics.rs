@@ -45,7 +45,6 @@ impl std::fmt::Debug for Metrics {
 /// Labels of `dupgate_build_info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
-    /// Version of the program.
     pub version: String,
     /// Commit it was built from; empty if unknown.
     pub revision: String,
@@ -203,7 +202,6 @@ impl Metrics {
         }
     }
 
-    /// Counts an error.
     pub fn error(&self, component: Component, kind: ErrorKind) {
         let known = self.series().errors.iter().find(|(of, occurs, _)| (*of, *occurs) == (component, kind));
         if let Some((.., counter)) = known {
@@ -578,7 +576,6 @@ impl MetricValues {
         whole(self.total_of(spec, labels))
     }
 
-    /// Returns the largest value.
     #[must_use]
     pub fn largest(&self, spec: &Spec) -> Option<f64> {
         self.of(spec).map(|(_, value)| value).reduce(f64::max)
@@ -668,7 +665,6 @@ pub struct IndexTotals {
     pub entries: u64,
     /// Event time of the oldest of them.
     pub oldest: Option<Timestamp>,
-    /// The stream time.
     pub stream_time: Option<Timestamp>,
     /// Bytes for the originals.
     pub fingerprint_bytes: u64,

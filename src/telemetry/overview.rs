@@ -24,7 +24,6 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of input partitions that are listed: those with the largest lags.
 const LISTED_LAGS: usize = 8;
 
-/// Number of verdicts.
 const VERDICTS: usize = <VerdictLabel as LabelValue>::NAMES.len();
 
 /// Number of kept samples: an hour, with one sample every five seconds.
@@ -45,11 +44,8 @@ pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 /// Facts about the instance that are known from its start.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// The program.
     pub build: Build,
-    /// Name of the instance.
     pub instance: String,
-    /// The group of the input.
     pub group: String,
     /// Roles of the instance, by name.
     pub roles: Vec<&'static str>,
@@ -93,7 +89,6 @@ impl Overview {
         Self { inner: Arc::new(Inner { about, metrics, health, clock, wall, state: Mutex::default() }) }
     }
 
-    /// Returns the name of the instance.
     pub(super) fn instance(&self) -> &str {
         &self.inner.about.instance
     }

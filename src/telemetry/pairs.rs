@@ -44,18 +44,14 @@ const LONGEST_ID: usize = 256;
 /// Number of pairs that a slow listener may lag before it loses some.
 const MAX_LISTENER_LAG: usize = 256;
 
-/// A delivered duplicate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveredDuplicate {
-    /// Its position.
     pub source: Source,
     /// Position of the page it was matched to.
     pub original: Source,
     /// Position of the first page of the cluster.
     pub cluster: Source,
-    /// Its verdict.
     pub verdict: &'static str,
-    /// The stage that matched.
     pub stage: &'static str,
     /// Differing bits or slots, depending on the stage.
     pub distance: u8,
@@ -63,9 +59,7 @@ pub struct DeliveredDuplicate {
     pub contained: Option<PerMille>,
     /// Event time of the page minus that of the original.
     pub age_ms: i64,
-    /// Its id.
     pub id: Option<String>,
-    /// When it was delivered.
     pub at: Timestamp,
 }
 
@@ -74,7 +68,6 @@ pub struct DeliveredDuplicate {
 pub struct PairDetails {
     /// Id of the page it was matched to.
     pub original_id: Option<String>,
-    /// The segmenter of the page.
     pub segmenter: Option<&'static str>,
     /// Differing bits of both codes, whichever stage matched.
     pub bits: Option<u32>,
@@ -93,13 +86,11 @@ pub struct PairDetails {
 pub struct Pair {
     /// The number of the pair among all that were kept, from 1.
     pub number: u64,
-    /// The duplicate.
     pub seen: DeliveredDuplicate,
     /// The details from the comparison of both pages; absent until then.
     pub details: Option<PairDetails>,
 }
 
-/// A filter of pairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// These verdicts; all if empty.
@@ -110,9 +101,7 @@ pub struct Filter {
     pub max_distance: Option<u32>,
     /// The site of either page contains this.
     pub site: Option<String>,
-    /// The id of the duplicate.
     pub id: Option<String>,
-    /// The segmenter of the page.
     pub segmenter: Option<String>,
     /// Only pairs with a larger number: newer ones.
     pub after: Option<u64>,

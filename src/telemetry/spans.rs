@@ -92,13 +92,10 @@ pub struct Span {
     pub id: SpanId,
     /// The span that it is a part of.
     pub parent: Option<SpanId>,
-    /// The operation.
     pub name: String,
-    /// The kind of the span.
     pub kind: SpanKind,
     /// Begin and end, since 1970.
     pub time: (Duration, Duration),
-    /// The attributes.
     pub attributes: Vec<KeyValue>,
     /// The creation context of the message.
     pub link: Option<SpanContext>,
@@ -132,7 +129,6 @@ impl From<Span> for SpanData {
     }
 }
 
-/// Names of attributes.
 pub mod names {
     /// Always `kafka`.
     pub const SYSTEM: &str = "messaging.system";
@@ -140,17 +136,12 @@ pub mod names {
     pub const OPERATION_TYPE: &str = "messaging.operation.type";
     /// The operation, as named by the client library.
     pub const OPERATION_NAME: &str = "messaging.operation.name";
-    /// The topic.
     pub const DESTINATION: &str = "messaging.destination.name";
-    /// The partition.
     pub const PARTITION: &str = "messaging.destination.partition.id";
-    /// The offset.
     pub const OFFSET: &str = "messaging.kafka.offset";
-    /// The group of the consumer.
     pub const GROUP: &str = "messaging.consumer.group.name";
     /// Bytes of the value.
     pub const BODY_SIZE: &str = "messaging.message.body.size";
-    /// The verdict on the page.
     pub const VERDICT: &str = "dupgate.verdict";
     /// Position of the page that it is a duplicate of.
     pub const MATCH: &str = "dupgate.match";

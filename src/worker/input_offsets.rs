@@ -203,7 +203,6 @@ fn subscription(topics: &[String]) -> Subscription {
     if by_pattern { Subscription::Pattern } else { Subscription::Topics }
 }
 
-/// Settled offsets of our partitions.
 #[derive(Debug, Default)]
 pub(super) struct SettledOffsets {
     partitions: BTreeMap<PartitionId, Settled>,

@@ -59,7 +59,6 @@ const MISSING_TOPIC_INTERVAL: Duration = Duration::from_secs(3);
 /// Maximum number of messages in one turn, so that a busy driver still sends requests and does its housekeeping.
 const MAX_MESSAGES: usize = 513;
 
-/// Messages of the driver.
 pub(crate) enum Message {
     /// An event of the input, with the number of the membership.
     GroupConsumer(u64, ConsumerEvent),
@@ -129,7 +128,6 @@ pub struct WorkerDriver {
     report: WorkerReport,
     last_check: Duration,
     lags_requested_at: Duration,
-    /// Whether a lag query is pending.
     is_lag_query_pending: Arc<AtomicBool>,
     group_requested_at: Duration,
     /// The pending call of the producer.
@@ -139,7 +137,6 @@ pub struct WorkerDriver {
     /// The command that sends these offsets, while the group's committed offsets are checked.
     unchecked: Option<ProducerCommand>,
     commit_checks: BackgroundTasks,
-    /// Whether a query of the group is pending.
     is_group_query_pending: bool,
     unassigned: UnassignedPartitions,
     missing_topics: MissingTopics,
@@ -255,7 +252,6 @@ impl WorkerDriver {
         })
     }
 
-    /// Returns the handle of the worker.
     #[must_use]
     pub fn new_handle(&self) -> WorkerHandle {
         WorkerHandle(self.sender.clone())

@@ -19,20 +19,16 @@ pub enum ConsumerEvent {
     Reaches(bool),
     /// A record of a partition with an open seek.
     Record {
-        /// Its partition.
         partition: PartitionId,
-        /// Its offset.
         offset: i64,
         /// The serial number of its seek.
         serial: u64,
-        /// The record.
         record: ConsumedRecord,
         /// Reserves its bytes in the budget until this is dropped.
         permit: Permit,
     },
     /// Reading starts at this offset. This event precedes the first record that carries its serial number.
     Started {
-        /// The partition.
         partition: PartitionId,
         /// The serial number of the seek.
         serial: u64,
@@ -41,7 +37,6 @@ pub enum ConsumerEvent {
     },
     /// The partition does not hold the next offset to read: no record follows until the next [`Command::Seek`].
     OutOfRange {
-        /// The partition.
         partition: PartitionId,
         /// The serial number of its seek.
         serial: u64,
@@ -54,21 +49,18 @@ pub enum ConsumerEvent {
     },
     /// We may not read the partition's topic, which is one of several: no record follows until the next [`Command::Seek`].
     Denied {
-        /// The partition.
         partition: PartitionId,
         /// The serial number of its seek.
         serial: u64,
     },
     /// The partition holds nothing more for now.
     AtEnd {
-        /// The partition.
         partition: PartitionId,
         /// The serial number of its seek.
         serial: u64,
         /// The offset after everything that was handed over, including transaction markers and aborted records.
         offset: i64,
     },
-    /// The group assigned these partitions.
     Assigned(BTreeSet<PartitionId>),
     /// The group revokes these partitions and waits for [`Command::RevokeDone`].
     Revoked(BTreeSet<PartitionId>),
@@ -89,7 +81,6 @@ pub enum ConsumerEvent {
 /// Where to start reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At this offset.
     Offset(i64),
     /// At the oldest record.
     Earliest,
@@ -108,7 +99,6 @@ pub enum Command {
     Close(PartitionId),
     /// Pause these partitions until they are resumed.
     Pause(BTreeSet<PartitionId>),
-    /// Resume these partitions.
     Resume(BTreeSet<PartitionId>),
     /// The last revocation may complete.
     RevokeDone,

@@ -30,7 +30,6 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the polling thread looks for partitions that are out of range before it polls again.
 const SWEEP_TIME: Duration = Duration::from_secs(1);
 
-/// Fetch state of one partition.
 #[derive(Debug, Default)]
 pub(super) struct FetchState {
     /// Whether the partition is part of the client's own assignment.

@@ -46,17 +46,14 @@ impl ProducerSession {
         self.producer.init_transactions(REQUEST_TIMEOUT).map_err(|error| errors::of_call(Call::Init, &error))
     }
 
-    /// Begins a transaction.
     pub(super) fn begin(&self) -> Answer {
         self.answer(Call::Begin, self.producer.begin_transaction())
     }
 
-    /// Commits the transaction.
     pub(super) fn commit(&self) -> Answer {
         self.answer(Call::Commit, self.producer.commit_transaction(REQUEST_TIMEOUT))
     }
 
-    /// Aborts the transaction.
     pub(super) fn abort(&self) -> Answer {
         self.answer(Call::Abort, self.producer.abort_transaction(REQUEST_TIMEOUT))
     }
@@ -203,7 +200,6 @@ fn list_of(offsets: &[OffsetAndMetadata]) -> Result<TopicPartitionList, KafkaErr
     Ok(list)
 }
 
-/// A delivery report.
 struct Report {
     batch: u64,
     index: usize,
@@ -277,7 +273,6 @@ impl ProducerContext for LoggingContext<ReportSink> {
     }
 }
 
-/// The outcome of the records of one `Produce`.
 struct BatchOutcome {
     batch: u64,
     sent: usize,
