@@ -189,7 +189,7 @@ pub(super) fn encode_batch(batch: &VerdictBatch, out: &mut Vec<u8>) {
     frame::close(out, start);
 }
 
-/// Reads the body that [`encode`] wrote.
+/// Reads the body that [`encode_batch`] wrote.
 pub(super) fn decode_batch(mut from: Reader<'_>) -> Result<VerdictBatch, CodecError> {
     let log = LogIdentity(from.fixed64("log identity")?);
     let rules = RulesNumber(from.small("rules number")?);
