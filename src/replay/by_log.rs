@@ -8,9 +8,9 @@ use dupgate_core::replay::{
 };
 use dupgate_core::worker::{Page, PageAction, PageOutcome};
 
-use super::log_stream;
-use super::log_stream::LogStream;
 use super::run::{Phase, Report, Run};
+use super::walk;
+use super::walk::LogStream;
 use super::walk::{Step, Walk, diverged};
 use crate::context;
 use crate::error::{Fatal, Reason};
@@ -65,7 +65,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
 
     pub(super) fn walks(&mut self) -> Result<Vec<Walk>, Fatal> {
         let config = context::connection(&self.live.kafka).bounded_follower(&self.plan.own_group());
-        log_stream::expect_kept(&self.plan, &self.offsets, &config, &self.marks)?;
+        walk::expect_kept(&self.plan, &self.offsets, &config, &self.marks)?;
         let mut walks = Vec::new();
         for range in self.plan.verdict_log.clone() {
             let partition = range.id();

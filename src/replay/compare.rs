@@ -8,7 +8,7 @@ use std::time::Duration;
 use dupgate_core::replay::{Changes, Side, Sides};
 
 use super::QUERY_TIMEOUT;
-use super::log_stream::{self, LogStream};
+use super::walk::{self, LogStream};
 use crate::config::settings::Settings;
 use crate::context;
 use crate::error::{Fatal, Reason};
@@ -79,7 +79,7 @@ impl Log {
         let topic: Arc<str> = Arc::from(topic);
         let mut open = VecDeque::new();
         for log in LogPartition::first(view.partitions) {
-            let partition = log_stream::partition(&topic, log);
+            let partition = walk::partition(&topic, log);
             let kept = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
             open.push_back(Partition {
                 stream: LogStream::open(config, partition, VerdictOffset(kept.end))?,

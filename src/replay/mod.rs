@@ -5,18 +5,14 @@ mod by_log;
 mod by_time;
 mod compare;
 mod feed;
-mod file_reader;
 mod files;
-pub(crate) mod log_stream;
 pub(crate) mod pace;
 mod planning;
 mod run;
 mod meter;
-mod sample;
-mod setup;
 mod store;
 mod verdict_digest;
-mod walk;
+pub(crate) mod walk;
 pub mod warm;
 mod writer;
 
@@ -28,8 +24,8 @@ pub use compare::{Texts, compare};
 pub use files::fetch_lines;
 pub use pace::{ParseRateError, Rate};
 pub use planning::{Draft, RangeBound, Wanted, check, expect_log, make};
+pub use planning::{Sample, estimate};
 pub use run::{Options, Outcome, Phase, Report, run};
-pub use sample::{Sample, estimate};
 pub use store::{ReplayState, Store, Stored};
 
 /// Time-out of a request to the cluster.

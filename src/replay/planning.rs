@@ -1,5 +1,5 @@
-//! Creates a plan from a request: offsets of times, the part of the log that gives the order, the warm-up, and
-//! warnings.
+//! Creates a plan from a request: offsets of times, the part of the log that gives the order, the warm-up, warnings, and
+//! how long it takes, measured on the first pages that it would read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -8,23 +8,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate_core::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
+use dupgate_core::replay::{
+    ArchiveFile, FilePlace, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name,
+};
+use dupgate_core::worker::HeaderSettings;
 
-use super::log_stream::{expect_kept, first_checkpoint, is_judged_before};
+use super::feed::{Extents, FeedEvent};
 use super::store::Store;
 use super::verdict_digest::{rules_digest, writes_digest};
-use super::{QUERY_TIMEOUT, files};
-use crate::clock::wall_time;
+use super::walk::{expect_kept, first_checkpoint, is_judged_before};
+use super::{QUERY_TIMEOUT, feed, files};
+use crate::clock::{Clock, wall_time};
 use crate::config::settings::Settings;
-use crate::context;
 use crate::error::{Fatal, Reason};
 use crate::fatal::{self, failure};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::ClusterError;
 use crate::kafka::offsets::Offsets;
+use crate::kafka::output::{Outputs, PartitionCounts};
 use crate::processing::lines;
 use crate::protocol::{Checkpoint, LogPartition, RequestOffset, VerdictOffset};
 use crate::record::{EventTime, PartitionId, Timestamp};
+use crate::telemetry::Metrics;
+use crate::{context, topics};
 
 /// A place in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -391,7 +397,7 @@ impl Planning<'_> {
         let mut begins: Vec<Checkpoint> = Vec::new();
         let config = context::connection(&self.live.kafka).follower(&self.live.input.group);
         for log in LogPartition::first(view.partitions) {
-            let partition = super::log_stream::partition(&names.verdicts, log);
+            let partition = super::walk::partition(&names.verdicts, log);
             let kept = self.offsets.range(&partition).map_err(unavailable)?;
             let (first, end) = (VerdictOffset(kept.start), VerdictOffset(kept.end));
             found.push(LogRange { topic: names.verdicts.to_string(), partition: partition.number, first, end });
@@ -605,4 +611,63 @@ pub(super) fn cut(ranges: &mut Ranges, max_records: Option<u64>) {
         let length = u128::try_from(range.end - range.start).unwrap_or(0) * u128::from(limit) / u128::from(total);
         range.end = range.start + i64::try_from(length).unwrap_or(0);
     }
+}
+
+/// Maximum number of pages and maximum duration of the sample for an estimate.
+const SAMPLE_PAGES: usize = 5000;
+const SAMPLE_TIME: Duration = Duration::from_secs(10);
+
+/// Rate and page size of a sample of the range.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Pages of the sample.
+    pub pages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their part of the plan: records of topics, or bytes of files.
+    pub done: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Reads a sample of the range, text work included, to estimate how long all of it takes.
+///
+/// # Errors
+///
+/// The input cannot be read.
+pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<Sample, Fatal> {
+    let clock = Clock::start();
+    let outputs = Outputs {
+        routing: topics::routing(settings),
+        headers: HeaderSettings::default(),
+        topics: BTreeMap::new(),
+        partition_counts: PartitionCounts::default(),
+        duplicate_value: topics::duplicate_value(settings),
+        time: topics::output_time(settings),
+        now: wall_time,
+    };
+    let extents: Extents = plan.input.iter().map(|range| (range.id(), range.range())).collect();
+    let config = context::connection(&settings.kafka).follower(&settings.input.group);
+    let from = plan.is_of_files().then(FilePlace::default);
+    let mut feed = feed::feed(plan, settings, (&extents, from), Arc::new(outputs), (&config, metrics, clock))?;
+    let (mut pages, mut bytes, mut since) = (0_u64, 0_u64, None);
+    let mut open = extents.len() + plan.files.len();
+    let mut place = FilePlace::default();
+    while open > 0 && pages < SAMPLE_PAGES as u64 && clock.now() < SAMPLE_TIME {
+        match feed.wait()? {
+            FeedEvent::Page(partition, _) => {
+                since.get_or_insert(clock.now());
+                if let Some(page) = feed.take(&partition) {
+                    pages += 1;
+                    bytes += page.payload.record.bytes() as u64;
+                    place = feed.place(&partition).max(place);
+                }
+            }
+            FeedEvent::Ended(_) => open -= 1,
+            FeedEvent::Nothing => {}
+        }
+    }
+    let elapsed = clock.now().saturating_sub(since.unwrap_or_default());
+    let done = if plan.is_of_files() { plan.file_bytes_before(&place) } else { pages };
+    Ok(Sample { pages, bytes, done, elapsed })
 }

@@ -14,12 +14,12 @@ use serde::Serialize;
 
 use super::TRANSACTION;
 use super::feed::Feed;
-use super::log_stream::{self, LogStream};
+use super::feed::{self, extents, outputs, start_of, still_there};
 use super::meter::Meter;
 use super::pace::{Pace, Rate};
-use super::setup::{self, extents, outputs, start_of, still_there};
 use super::store::{Stored, output_is_gone};
 use super::verdict_digest::VerdictDigest;
+use super::walk::{self, LogStream};
 use super::writer::{BATCH_BYTES, Batch, Committed, MAX_PAGES, Writer, WriterSettings};
 use crate::clock::Clock;
 use crate::config::settings::Settings;
@@ -196,7 +196,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let outputs = (is_of_pages || plan.into.writes()).then(|| outputs(&plan, first)).transpose()?.map(Arc::new);
         let feed = outputs.as_ref().filter(|_| is_of_pages).map(|outputs| {
             let (read, edge) = ((&extents, place), (&connection.follower(&group), metrics, clock));
-            setup::feed(&plan, first, read, Arc::clone(outputs), edge)
+            feed::feed(&plan, first, read, Arc::clone(outputs), edge)
         });
         let writer = outputs.filter(|_| plan.into.writes()).map(|outputs| {
             let producer = ProducerSettings {
@@ -537,7 +537,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         if !self.plan.into.writes() {
             return Ok(None);
         }
-        let partition = log_stream::partition(&Arc::from(self.plan.own_verdicts()), log);
+        let partition = walk::partition(&Arc::from(self.plan.own_verdicts()), log);
         let kept = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
         let config = context::connection(&self.live.kafka).bounded_follower(&self.plan.own_group());
         LogStream::open(&config, partition, VerdictOffset(kept.end)).map(Some)

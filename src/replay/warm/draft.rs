@@ -15,7 +15,7 @@ use crate::kafka::offsets::Offsets;
 use crate::protocol::{LogPartition, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::replay::RangeBound;
-use crate::replay::log_stream::{LogStream, partition};
+use crate::replay::walk::{LogStream, partition};
 
 /// Time-out of a request to the cluster.
 pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);

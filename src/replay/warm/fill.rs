@@ -1,30 +1,38 @@
-//! The loop of a warm-up. It turns verdicts of the running scheme into requests to the new one, in the order of the
-//! log.
+//! The loop of a warm-up. It turns verdicts of the running scheme into requests to the new one, in the order of the log:
+//! reads the pages by their positions, some thousands at a time, fingerprints them on all cores, asks the judges of the
+//! new scheme, and follows what they answer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, after, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, unbounded};
 use dupgate_core::replay::{LogMerge, WarmAsk, WarmStep, WarmUp};
+use dupgate_core::worker::PageAction;
 
-use super::asks::Asks;
 use super::draft::{Draft, QUERY_TIMEOUT};
-use super::pages::{Pages, Read};
 use super::{Filled, Judges, Message, Options, Outcome, Phase, Report, Until};
 use crate::clock::Clock;
 use crate::config::settings::Settings;
 use crate::context::{self, ServiceContext};
 use crate::error::{Fatal, Reason};
-use crate::fatal::failure;
+use crate::fatal::{self, failure};
 use crate::kafka::admin::LogNames;
 use crate::kafka::budget::{ByteBudget, Permit};
+use crate::kafka::client::ClientSettings;
+use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::offsets::Offsets;
+use crate::kafka::pages::{PositionReader, PositionResult};
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::protocol::{LogPartition, PageRequest, PageVerdict, RequestBody, Verdict, VerdictOffset, VerdictRecord};
-use crate::record::{EventTime, PartitionId};
-use crate::replay::log_stream::partition;
+use crate::processing::text_pool::{Done, Job, RecordProcessor, TextPool};
+use crate::protocol::{
+    LogPartition, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset, Verdict, VerdictOffset,
+    VerdictRecord,
+};
+use crate::record::{EventTime, PartitionId, Source};
 use crate::replay::pace::Pace;
+use crate::replay::walk::partition;
 
 /// Maximum number of requests in one round.
 const ROUND: usize = 2_000;
@@ -443,5 +451,280 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                 self.dealt == self.came && pending == 0 && self.logs.iter().all(|log| log.ended >= Some(since));
             self.phase = if is_quiet { Phase::Quiet } else { Phase::Following };
         }
+    }
+}
+
+/// Bytes of verdicts that are read ahead.
+const ANSWERS_AHEAD: usize = 16 << 20;
+
+/// Sends requests to the judges of all log partitions, and tracks which of them are pending.
+pub(super) struct Asks {
+    requests: RequestLog,
+    topic: Arc<str>,
+    followers: Vec<Follower>,
+    /// Requests that were sent and are not known to be in the log.
+    unacknowledged: BTreeMap<RequestId, (LogPartition, RequestBody)>,
+    logs: Vec<LogRequests>,
+    total: u64,
+}
+
+/// One partition of the logs.
+#[derive(Debug, Default)]
+struct LogRequests {
+    /// Requests in the fingerprint log that no judge has passed, by offset.
+    written: BTreeMap<RequestOffset, usize>,
+    /// The judge has passed every request before this one.
+    next_request: RequestOffset,
+}
+
+impl LogRequests {
+    fn append(&mut self, offset: RequestOffset) {
+        if offset >= self.next_request {
+            *self.written.entry(offset).or_default() += 1;
+        }
+    }
+
+    fn pass(&mut self, next_request: RequestOffset) {
+        self.next_request = self.next_request.max(next_request);
+        self.written = self.written.split_off(&self.next_request);
+    }
+
+    fn pending(&self) -> usize {
+        self.written.values().sum()
+    }
+}
+
+impl Asks {
+    /// Connects to both logs of the new scheme, and reads its verdict log from the beginning.
+    pub(super) fn open(plan: &ServiceContext, logs: usize, sender: &Sender<Message>) -> Result<Self, Fatal> {
+        let budget = ByteBudget::new(ANSWERS_AHEAD);
+        let mut followers = Vec::new();
+        for log in LogPartition::first(logs) {
+            let sender_of_log = sender.clone();
+            let follower =
+                plan.follow(log, "warm", &budget, move |event| drop(sender_of_log.send(Message::New(log, event))))?;
+            follower.command(FollowCommand::From(None, 1));
+            follower.command(FollowCommand::ToEnd(1));
+            followers.push(follower);
+        }
+        let (topic, sender_of_log) = (Arc::clone(&plan.names.fingerprints), sender.clone());
+        let config = plan.connection.request_producer();
+        let requests =
+            RequestLog::open(&config, topic.to_string(), logs, Arc::clone(&plan.in_flight), move |appended| {
+                drop(sender_of_log.send(Message::Appended(appended)));
+            })
+            .map_err(failure)?;
+        let pending = (0..logs).map(|_| LogRequests::default()).collect();
+        Ok(Self { requests, topic, followers, unacknowledged: BTreeMap::new(), logs: pending, total: 0 })
+    }
+
+    /// Returns the number of partitions of the logs.
+    pub(super) fn logs(&self) -> usize {
+        self.followers.len()
+    }
+
+    /// Adds a request to the judge of one partition. The next [`Asks::send`] sends it.
+    pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: RequestBody) {
+        // The same change may go to every log partition; each copy needs an id of its own.
+        let request = RequestId(request.0 ^ u64::from(log.0).rotate_right(16));
+        self.unacknowledged.insert(request, (log, body.clone()));
+        self.total += 1;
+        self.requests.append(log, Request { id: request, body });
+    }
+
+    /// Hands all requests to the client.
+    pub(super) fn send(&mut self) {
+        self.requests.send();
+        self.requests.replace_if_lost();
+    }
+
+    /// Returns the number of requests.
+    pub(super) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns the number of requests that no judge has passed.
+    pub(super) fn pending(&self) -> usize {
+        self.unacknowledged.len() + self.logs.iter().map(LogRequests::pending).sum::<usize>()
+    }
+
+    /// Notes the offset of a request.
+    pub(super) fn appended(&mut self, appended: Appended) -> Result<(), Fatal> {
+        let Appended { request, offset } = appended;
+        match offset {
+            Ok(offset) => {
+                if let Some((log, _)) = self.unacknowledged.remove(&request)
+                    && let Some(pending) = self.logs.get_mut(log.index())
+                {
+                    pending.append(offset);
+                }
+                Ok(())
+            }
+            Err(NotAppended::Denied) => Err(fatal::append_denied(&self.topic)),
+            // A request is applied once, even if the log holds it several times.
+            Err(NotAppended::Uncertain) => {
+                if let Some((log, body)) = self.unacknowledged.get(&request) {
+                    self.requests.append(*log, Request { id: request, body: body.clone() });
+                    self.requests.send();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Processes an event of the new verdict log. Returns whether it reports that the log was read to its end.
+    pub(super) fn followed(&mut self, log: LogPartition, news: &FollowEventKind) -> Result<bool, Fatal> {
+        match news {
+            FollowEventKind::Record { record: VerdictRecord::Verdicts(batch), .. } => {
+                if let Some(pending) = self.logs.get_mut(log.index()) {
+                    pending.pass(batch.next_request);
+                }
+                Ok(false)
+            }
+            FollowEventKind::Record { record: VerdictRecord::Checkpoint(checkpoint), .. } => {
+                if let Some(pending) = self.logs.get_mut(log.index()) {
+                    pending.pass(checkpoint.next_request);
+                }
+                Ok(false)
+            }
+            FollowEventKind::Record { record: VerdictRecord::Rules(_), .. } => Ok(false),
+            FollowEventKind::End(_) => Ok(true),
+            FollowEventKind::Moved(why) => {
+                Err(Reason::State.because(anyhow::anyhow!("verdict log {log} of the new scheme: {why}")))
+            }
+        }
+    }
+}
+
+/// Time limit of the text work on one page.
+const TEXT_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long the cluster may be silent while pages are wanted.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// What was found at a wanted position.
+pub(super) enum Read {
+    /// The request for the judge of this log partition, and the size of the page's record in bytes.
+    Page(LogPartition, Box<PageRequest>, usize),
+    /// The new scheme has no request for the page, because it is undecodable, too large or too slow.
+    Refused,
+    /// The input no longer holds it.
+    Gone,
+}
+
+/// Reads pages.
+pub(super) struct Pages {
+    picker: PositionReader,
+    pool: TextPool,
+    done: Receiver<Done>,
+    budget: Arc<ByteBudget>,
+    clock: Clock,
+}
+
+impl Pages {
+    /// Starts the threads. At most `memory` bytes of pages are in flight.
+    pub(super) fn start(
+        config: &ClientSettings,
+        offsets: Offsets,
+        processor: RecordProcessor,
+        threads: usize,
+        memory: usize,
+        clock: Clock,
+    ) -> Result<Self, Fatal> {
+        let (sender, done) = unbounded();
+        let pool = TextPool::start(threads, processor, clock, move |one| drop(sender.send(one))).map_err(failure)?;
+        let picker = PositionReader::open(config, offsets).map_err(failure)?;
+        Ok(Self { picker, pool, done, budget: ByteBudget::new(memory), clock })
+    }
+
+    /// Reads these pages. Calls `meanwhile` repeatedly; if it breaks, the pages read so far are returned.
+    pub(super) fn read(
+        &mut self,
+        wanted: BTreeMap<PartitionId, BTreeSet<i64>>,
+        mut meanwhile: impl FnMut() -> Result<ControlFlow<()>, Fatal>,
+    ) -> Result<BTreeMap<Source, Read>, Fatal> {
+        let total: usize = wanted.values().map(BTreeSet::len).sum();
+        let mut read = BTreeMap::new();
+        self.picker.begin(wanted).map_err(unreadable)?;
+        let mut last = self.clock.now();
+        while read.len() < total {
+            let before = read.len();
+            if !self.picker.is_done() && self.budget.wait_for_room(Duration::from_millis(20)) {
+                self.pick(&mut read)?;
+            }
+            let wait = if self.picker.is_done() { Duration::from_millis(20) } else { Duration::ZERO };
+            let mut next = self.done.recv_timeout(wait).ok();
+            while let Some(done) = next.take().or_else(|| self.done.try_recv().ok()) {
+                let (source, found) = found(done);
+                read.insert(source, found);
+            }
+            let now = self.clock.now();
+            if self.pool.give_up_overdue(now, TEXT_LIMIT).map_err(failure)? {
+                let why =
+                    anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: start it again");
+                return Err(Reason::Failure.because(why));
+            }
+            // Pages that were read may wait for their schema.
+            if read.len() > before || self.budget.held() > 0 {
+                last = now;
+            } else if now.saturating_sub(last) > IDLE_TIMEOUT {
+                let why = anyhow::anyhow!("no page of the input came for {IDLE_TIMEOUT:?}");
+                return Err(Reason::Unavailable.because(why));
+            }
+            if meanwhile()?.is_break() {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
+    fn pick(&mut self, read: &mut BTreeMap<Source, Read>) -> Result<(), Fatal> {
+        match self.picker.answer().map_err(unreadable)? {
+            PositionResult::Record(source, record) => {
+                let permit = self.budget.hold(record.bytes());
+                self.pool.read(Job { source, serial: 0, place: 0, record: Arc::new(record), permit });
+            }
+            PositionResult::Gone(source) => drop(read.insert(source, Read::Gone)),
+            PositionResult::Beyond(source) => {
+                let why =
+                    anyhow::anyhow!("{source} was judged, but its partition ends before it: the topic was recreated");
+                return Err(Reason::State.because(why));
+            }
+            PositionResult::Nothing => {}
+        }
+        Ok(())
+    }
+}
+
+fn found(done: Done) -> (Source, Read) {
+    let page = done.page;
+    let bytes = page.payload.record.bytes();
+    let read = match page.action {
+        PageAction::Ask(log, request) => Read::Page(log, Box::new(request), bytes),
+        PageAction::Settled(_) | PageAction::Withdraw(..) => Read::Refused,
+    };
+    (page.source, read)
+}
+
+fn unreadable(error: impl Into<anyhow::Error>) -> Fatal {
+    Reason::Unavailable.because(error.into().context("the input cannot be read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_pending_until_the_judge_has_passed_its_record() {
+        let mut pending = LogRequests::default();
+        [4, 4, 5, 7].into_iter().for_each(|offset| pending.append(RequestOffset(offset)));
+        assert_eq!(pending.pending(), 4);
+        pending.pass(RequestOffset(5));
+        assert_eq!(pending.pending(), 2, "the record at 4 is passed, that at 5 comes next");
+        pending.append(RequestOffset(4));
+        assert_eq!(pending.pending(), 2, "the report of a record may come after its verdicts");
+        pending.pass(RequestOffset(3));
+        pending.pass(RequestOffset(8));
+        assert_eq!(pending.pending(), 0);
     }
 }

@@ -5,10 +5,8 @@
 //! requested in the new fingerprint log as a worker does. An ordinary judge of the new scheme decides: in this process,
 //! or in instances that already run.
 
-mod asks;
 mod draft;
 mod fill;
-mod pages;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,7 +194,7 @@ pub fn run(
     };
     let offsets = Offsets::new(&context.connection.query(&context.settings.input.group), draft::QUERY_TIMEOUT)
         .map_err(failure)?;
-    let mut pages = pages::Pages::start(
+    let mut pages = fill::Pages::start(
         &context.connection.follower(&context.settings.input.group),
         offsets,
         processor,
