@@ -32,6 +32,11 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// the coordinator of its transactions (confluentinc/librdkafka issue 5511).
 const RETRY_LIMIT: Duration = Duration::from_mins(2);
 
+/// How many batches in a row may stay undelivered before they need a new producer: after a topic was deleted and created
+/// again, a client keeps sending to the leader that it knows, because the new topic counts its leaders from the start
+/// (confluentinc/librdkafka issue 4898).
+const MAX_UNDELIVERED: u32 = 2;
+
 /// How much longer than its time-out a call may take.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -90,7 +95,7 @@ impl TransactionalProducer {
         let (sender, commands) = unbounded::<ProducerCommand>();
         std::thread::Builder::new().name(thread).spawn(move || {
             let mut age = TransactionAge::new(&config);
-            let mut producer_loop = ProducerLoop { config, delivery, in_flight, client: None };
+            let mut producer_loop = ProducerLoop { config, delivery, in_flight, client: None, undelivered: 0 };
             let mut retries = RetryDeadline::new(RETRY_LIMIT);
             for command in commands {
                 let call = command.call();
@@ -114,6 +119,8 @@ struct ProducerLoop {
     delivery: Delivery,
     in_flight: Arc<InFlight>,
     client: Option<ClientThread>,
+    /// How many batches in a row were not delivered by this client.
+    undelivered: u32,
 }
 
 impl ProducerLoop {
@@ -129,13 +136,33 @@ impl ProducerLoop {
         let Some(client) = &self.client else {
             return Err(CallError::Fatal(format!("{call:?} before the producer was created")));
         };
-        client.perform(command).unwrap_or_else(|hung| self.give_up(call, hung))
+        let answer = client.perform(command).unwrap_or_else(|hung| self.give_up(call, hung));
+        if call == Call::Produce { self.delivered(answer) } else { answer }
+    }
+
+    /// Gives up a client that delivers nothing.
+    fn delivered(&mut self, answer: Answer) -> Answer {
+        match answer {
+            Err(CallError::Abortable(why)) => {
+                self.undelivered += 1;
+                if self.undelivered < MAX_UNDELIVERED {
+                    return Err(CallError::Abortable(why));
+                }
+                self.client = None;
+                Err(CallError::Unknown(why))
+            }
+            answer => {
+                self.undelivered = 0;
+                answer
+            }
+        }
     }
 
     /// Replaces the client, because a client can initialise its transactional id only once.
     fn renew(&mut self) -> Answer {
         // The thread of the old client closes it.
         self.client = None;
+        self.undelivered = 0;
         let client = ClientThread::start(self.config.clone(), self.delivery, Arc::clone(&self.in_flight))
             .map_err(|error| CallError::Fatal(error.to_string()))?;
         let answer = client.connected().unwrap_or_else(|hung| self.give_up(Call::Init, hung))?;

@@ -11,6 +11,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use dupgate::clock::wall_time;
 use dupgate::record::Source;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::metadata::MetadataTopic;
@@ -44,6 +45,10 @@ const COPIED: u32 = 18 * 17;
 /// How long instances and brokers stall: longer than the time-outs of groups and transactions.
 const STALL: Duration = Duration::from_secs(12);
 
+/// How long a crawler's clock is ahead, and by how much: brokers accept an hour.
+const WRONG: Duration = Duration::from_secs(5);
+const AHEAD: Duration = Duration::from_mins(50);
+
 /// How long brokers are slow, and what they take of all instances together then, in bytes a second and broker.
 const SLOW: Duration = Duration::from_secs(10);
 const SLOW_BYTES: u64 = 20_000;
@@ -64,10 +69,11 @@ enum Fault {
     RulesChanged,
     SchemeChanged,
     TopicDropped,
+    ClockAhead,
 }
 
 impl Fault {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::JudgeKilled,
         Self::WorkerKilled,
         Self::JudgeSuspended,
@@ -81,6 +87,7 @@ impl Fault {
         Self::RulesChanged,
         Self::SchemeChanged,
         Self::TopicDropped,
+        Self::ClockAhead,
     ];
 
     /// Its name in the table, and the longest time that the outputs may pause.
@@ -99,6 +106,7 @@ impl Fault {
             Self::RulesChanged => ("rules changed", 15),
             Self::SchemeChanged => ("scheme changed", 20),
             Self::TopicDropped => ("input topic dropped", 30),
+            Self::ClockAhead => ("crawler's clock ahead", 5),
         };
         (name, Duration::from_secs(seconds))
     }
@@ -119,6 +127,8 @@ struct Crawl {
     is_still: AtomicBool,
     /// Whether the last topic is gone.
     is_dropped: AtomicBool,
+    /// Whether the clock is ahead.
+    is_ahead: AtomicBool,
     written: AtomicU32,
 }
 
@@ -145,7 +155,7 @@ impl Crawl {
             if topic == TOPICS - 1 && self.is_dropped.load(Ordering::SeqCst) {
                 continue;
             }
-            let page = if number % HOSTILE == 0 {
+            let mut page = if number % HOSTILE == 0 {
                 let kind = usize::try_from(number / HOSTILE).unwrap() % hostile.len();
                 hostile[kind].clone()
             } else {
@@ -153,6 +163,9 @@ impl Crawl {
                 let value = json!({ "url": url, "text": words(text_of(number)) });
                 Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() }
             };
+            if self.is_ahead.load(Ordering::SeqCst) {
+                page.timestamp = Some(wall_time().plus(AHEAD).millis());
+            }
             producer.write(&cluster.inputs()[topic], partition, &page);
             self.written.fetch_add(1, Ordering::SeqCst);
             std::thread::park_timeout((start + held + BEAT * number).saturating_duration_since(Instant::now()));
@@ -310,6 +323,11 @@ impl Fleet<'_> {
                 broker.delete_topic(last);
                 self.crawl.go_on();
                 self.roll(json!({ "input": { "topics": others } }));
+            }
+            Fault::ClockAhead => {
+                self.crawl.is_ahead.store(true, Ordering::SeqCst);
+                std::thread::sleep(WRONG);
+                self.crawl.is_ahead.store(false, Ordering::SeqCst);
             }
         }
         self.count += 1;

@@ -44,6 +44,56 @@ fn a_call_that_never_returns_is_given_up_with_its_client() {
     assert_eq!(plain(Call::Commit), Ok(Vec::new()));
 }
 
+struct OneRecord;
+
+impl RecordSource for OneRecord {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn write_records(&self, load: &mut RecordSink<'_>) -> Result<(), CallError> {
+        load(0, OutgoingRecord { topic: "pages", partition: Some(0), ..OutgoingRecord::default() })
+    }
+}
+
+#[test]
+fn a_client_that_delivers_nothing_twice_is_given_up() {
+    let cluster = MockCluster::new(2).unwrap();
+    cluster.create_topic("pages", 1, 1).unwrap();
+    cluster.coordinator(MockCoordinator::Transaction("t".to_owned()), 1).unwrap();
+    cluster.partition_leader("pages", 0, Some(2)).unwrap();
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", cluster.bootstrap_servers());
+    config.set("transactional.id", "t").set("message.timeout.ms", "500").set("linger.ms", "0");
+    let mut producer = ProducerLoop {
+        config,
+        delivery: Delivery::ExactlyOnce,
+        in_flight: Arc::default(),
+        client: None,
+        undelivered: 0,
+    };
+    let mut call = |wanted| match wanted {
+        Call::Produce => producer.perform(ProducerCommand::Produce(Box::new(OneRecord))),
+        wanted => producer.perform(ProducerCommand::Plain(wanted)),
+    };
+    let written = |answer: Answer| answer.map(|offsets| offsets.len());
+    assert_eq!(call(Call::Init), Ok(Vec::new()));
+    assert_eq!(call(Call::Begin), Ok(Vec::new()));
+    assert_eq!(written(call(Call::Produce)), Ok(1));
+    assert_eq!(call(Call::Commit), Ok(Vec::new()));
+    cluster.broker_down(2).unwrap();
+    assert_eq!(call(Call::Begin), Ok(Vec::new()));
+    assert!(matches!(call(Call::Produce), Err(CallError::Abortable(_))), "it may be delivered the next time");
+    assert_eq!(call(Call::Abort), Ok(Vec::new()));
+    assert_eq!(call(Call::Begin), Ok(Vec::new()));
+    assert!(matches!(call(Call::Produce), Err(CallError::Unknown(_))), "another client may know better");
+    assert!(matches!(call(Call::Abort), Err(CallError::Fatal(_))), "the client is gone");
+    cluster.broker_up(2).unwrap();
+    assert_eq!(call(Call::Init), Ok(Vec::new()));
+    assert_eq!(call(Call::Begin), Ok(Vec::new()));
+    assert_eq!(written(call(Call::Produce)), Ok(1));
+}
+
 #[test]
 fn a_call_that_never_succeeds_is_given_up() {
     let again = || Err(CallError::Retriable("busy".to_owned()));
