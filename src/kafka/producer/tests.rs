@@ -72,9 +72,10 @@ fn a_client_that_delivers_nothing_twice_is_given_up() {
         client: None,
         undelivered: 0,
     };
-    let mut call = |wanted| match wanted {
-        Call::Produce => producer.perform(ProducerCommand::Produce(Box::new(OneRecord))),
-        wanted => producer.perform(ProducerCommand::Plain(wanted)),
+    let mut call = |wanted| {
+        let is_produce = wanted == Call::Produce;
+        let records = || ProducerCommand::Produce(Box::new(OneRecord));
+        producer.perform(if is_produce { records() } else { ProducerCommand::Plain(wanted) })
     };
     let written = |answer: Answer| answer.map(|offsets| offsets.len());
     assert_eq!(call(Call::Init), Ok(Vec::new()));
